@@ -1,0 +1,211 @@
+"""Every error that Crewlog raises on purpose, as one tree.
+
+    CrewlogError
+    ├── DefinitionError            the crew's author: the file and what it names
+    │   └── InvalidDefinition      one or more located diagnostics
+    ├── UsageError                 the caller: an argument, an id, a version
+    │   ├── RunNotFound
+    │   ├── RunAlreadyExists
+    │   ├── InterruptNotOpen
+    │   └── CommandRejected        the run answered no, and says why
+    ├── ServiceError               the surroundings: they may come back
+    │   ├── TemporalUnavailable
+    │   ├── StoreUnavailable
+    │   ├── StoreIncomplete        rows are gone; the history still has them
+    │   └── WorkerMissing          nobody polls the task queue
+    ├── StepError                  the run: ends the step, not the worker
+    │   ├── ModelError
+    │   │   ├── ModelRefused       key, quota, content policy: a retry does not help
+    │   │   └── ModelUnavailable   timeout, rate limit, 5xx: a retry may help
+    │   └── ToolError
+    │       ├── ToolMissing        no such module, function or tool on this worker
+    │       ├── ToolFailed         raised; the model may see it and repair
+    │       └── OutcomeUnknown     started, never answered, and must not be repeated
+    ├── RunFailed                  how a run ended, as its client sees it
+    └── InternalError              a bug of ours; carries what to report
+
+An error carries `message` (what and which), `remedy` (what to do) and `place` (file:line:column,
+a node, a tool, an address). The command line prints the three and an exit code, never a traceback.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class CrewlogError(Exception):
+    """The root. Catch it to catch everything that Crewlog raises on purpose.
+
+    Args:
+        message: What went wrong and with which thing, e.g. `tool 'git_lgo' is not defined`.
+        remedy: What the reader can do about it, as a sentence; may be empty.
+        place: Where: `crew.yaml:9:29`, `node 'audio'`, an address; may be empty.
+    """
+
+    exit_code: ClassVar[int] = 1
+    """What the command line exits with; `docs/cli.md` lists them."""
+    retryable: ClassVar[bool] = False
+    """Whether an activity that raises it should be tried again."""
+
+    def __init__(self, message: str, *, remedy: str = "", place: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.place = place
+
+    def __str__(self) -> str:
+        head = f"{self.place}: {self.message}" if self.place else self.message
+        return f"{head}\n    {self.remedy}" if self.remedy else head
+
+
+class DefinitionError(CrewlogError):
+    """The definition, or a module that it names, is wrong: its author must change it."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One thing that is wrong in a definition, where, and what to do."""
+
+    message: str
+    """What is wrong, and with which thing."""
+    path: tuple[str | int, ...] = ()
+    """Where in the data: `("agents", "checker", "tools", 0)`."""
+    remedy: str = ""
+    """What to do, e.g. `Did you mean 'git_log'?`."""
+    file: str = ""
+    """The file's name as the user gave it; empty where there is none."""
+    line: int = 0
+    """From 1; 0 where there is no text."""
+    column: int = 0
+    """From 1; 0 where there is no text."""
+    length: int = 1
+    """How many characters to underline."""
+    excerpt: str = ""
+    """The source line."""
+
+    @property
+    def place(self) -> str:
+        """`crew.yaml:9:29`, or `agents.checker.tools[0]` where there is no text."""
+        if self.line:
+            return f"{self.file or '<text>'}:{self.line}:{self.column}"
+        out = ""
+        for part in self.path:
+            out += f"[{part}]" if isinstance(part, int) else f".{part}" if out else part
+        return out or (self.file or "definition")
+
+    def render(self) -> str:
+        """The diagnostic as text: place and message, the line with the fault underlined, remedy."""
+        lines = [f"{self.place}  {self.message}"]
+        if self.excerpt:
+            lines += [f"    {self.excerpt}", "    " + " " * (self.column - 1) + "^" * self.length]
+        if self.remedy:
+            lines.append(f"    {self.remedy}")
+        return "\n".join(lines)
+
+
+class InvalidDefinition(DefinitionError):
+    """A definition with one or more faults; `diagnostics` has them all, in document order."""
+
+    def __init__(self, diagnostics: list[Diagnostic]) -> None:
+        first = diagnostics[0]
+        super().__init__(first.message, remedy=first.remedy, place=first.place)
+        self.diagnostics = diagnostics
+
+    def __str__(self) -> str:
+        return "\n".join(d.render() for d in self.diagnostics)
+
+
+class UsageError(CrewlogError):
+    """The caller asked for something that cannot be."""
+
+    exit_code = 2
+
+
+class RunNotFound(UsageError):
+    """No run of that id on this server and in this store."""
+
+    exit_code = 4
+
+
+class RunAlreadyExists(UsageError):
+    """A run of that id is open, or was, and the caller did not say what to do about it."""
+
+
+class InterruptNotOpen(UsageError):
+    """The question is not open: it never was, or somebody has answered it."""
+
+
+class CommandRejected(UsageError):
+    """The run refused a command; the journal has the reason too."""
+
+
+class ServiceError(CrewlogError):
+    """Something that Crewlog stands on is away. Nothing is lost; it may come back."""
+
+    exit_code = 5
+    retryable = True
+
+
+class TemporalUnavailable(ServiceError):
+    """The Temporal server does not answer, or cannot be started."""
+
+
+class StoreUnavailable(ServiceError):
+    """Postgres does not answer, or cannot be started."""
+
+
+class StoreIncomplete(ServiceError):
+    """The store lacks rows that the run refers to: `crewlog rebuild` makes them again."""
+
+
+class WorkerMissing(ServiceError):
+    """Nobody polls the task queue: the run is safe and waits."""
+
+
+class StepError(CrewlogError):
+    """A step cannot go on; the run decides by the agent's `on_error`."""
+
+
+class ModelError(StepError):
+    """The model's side of a step."""
+
+
+class ModelRefused(ModelError):
+    """The model's service refused: a bad key, no quota, a policy. A retry does not help."""
+
+
+class ModelUnavailable(ModelError):
+    """The model's service did not answer, or not in time. A retry may help."""
+
+    retryable = True
+
+
+class ToolError(StepError):
+    """A tool's side of a step."""
+
+
+class ToolMissing(ToolError):
+    """This worker has no such tool: its module, its function, or its type is wrong."""
+
+
+class ToolFailed(ToolError):
+    """The tool raised. The model sees the message and may repair the call."""
+
+
+class OutcomeUnknown(ToolError):
+    """The call started and never answered, and the tool must not be repeated: people decide."""
+
+
+class RunFailed(CrewlogError):
+    """The run ended without success; the message is the run's own."""
+
+    exit_code = 1
+
+
+class InternalError(CrewlogError):
+    """A bug in Crewlog. Please report it with the message and the run's journal."""
+
+    exit_code = 70

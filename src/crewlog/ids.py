@@ -1,0 +1,53 @@
+"""A NewType for every id that crosses a boundary, and how derived ids are spelled.
+
+All ids are plain strings on the wire. Formats:
+
+| id | example | made of |
+| --- | --- | --- |
+| `RunId` | `music-7f3a` | the Temporal workflow id |
+| `StepId` | `backend#2` | node name, `#`, visit number from 1 |
+| `CallKey` | `music-7f3a/backend#2/3` | run, step, call number from 1: the idempotency key of an effect |
+| `ContentHash` | 27 characters | see `crewlog.state.hashing` |
+"""
+
+from typing import NewType
+
+RunId = NewType("RunId", str)
+"""A run: the Temporal workflow id, the same over all its executions."""
+CrewName = NewType("CrewName", str)
+AgentName = NewType("AgentName", str)
+ToolName = NewType("ToolName", str)
+NodeName = NewType("NodeName", str)
+FlagName = NewType("FlagName", str)
+StepId = NewType("StepId", str)
+CallKey = NewType("CallKey", str)
+InterruptId = NewType("InterruptId", str)
+CommandId = NewType("CommandId", str)
+LogName = NewType("LogName", str)
+"""`public`, `group:G`, `private:A` or `channel:C`."""
+ContentHash = NewType("ContentHash", str)
+Position = NewType("Position", int)
+"""A place in a run's journal, from 1, without gaps."""
+
+
+def step_id(node: NodeName, visit: int) -> StepId:
+    """The id of the visit `visit` (from 1) to `node`."""
+    return StepId(f"{node}#{visit}")
+
+
+def node_of(step: StepId) -> NodeName:
+    """The node that a step visits."""
+    return NodeName(step.rpartition("#")[0])
+
+
+def call_key(run: RunId, step: StepId, call: int) -> CallKey:
+    """The idempotency key of the call `call` (from 1) of a step."""
+    return CallKey(f"{run}/{step}/{call}")
+
+
+def private_log(agent: AgentName) -> LogName:
+    """The log that only `agent` reads: its tool calls and their results."""
+    return LogName(f"private:{agent}")
+
+
+PUBLIC = LogName("public")
