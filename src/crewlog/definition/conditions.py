@@ -1,0 +1,269 @@
+"""Conditions: data, never code.
+
+A condition is written as a short text (`not approved`, `backend.models_ready and score >= 0.8`)
+and kept as a tree of frozen models. Names are resolved against the definition: a bare name is a
+flag, `agent.name` is a flag that the agent may set or else one of its declared outputs.
+
+    expression := and-term ("or" and-term)*
+    and-term   := factor ("and" factor)*
+    factor     := "not" factor | "(" expression ")" | name [operator literal]
+    operator   := == | != | >= | <= | > | < | in
+    literal    := number | 'text' | "text" | word | true | false | null | [literal, ...]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from crewlog.model import Json, Model
+
+Operator = Literal["==", "!=", ">=", "<=", ">", "<", "in"]
+
+
+class Fact(Model):
+    """A flag, or a declared output of an agent, compared with a literal or taken as true or false."""
+
+    kind: Literal["fact"] = "fact"
+    agent: str | None = None
+    """The agent that the name belongs to; none for a bare flag."""
+    name: str
+    """The flag, or the output key."""
+    operator: Operator | None = None
+    """None asks whether the value is true: set, and not false, zero, null or empty."""
+    value: Json = None
+    """The literal on the right."""
+
+
+class Not(Model):
+    """True where `of` is not."""
+
+    kind: Literal["not"] = "not"
+    of: Condition
+
+
+class AllOf(Model):
+    """True where every part is."""
+
+    kind: Literal["all"] = "all"
+    of: tuple[Condition, ...]
+
+
+class AnyOf(Model):
+    """True where at least one part is."""
+
+    kind: Literal["any"] = "any"
+    of: tuple[Condition, ...]
+
+
+Condition = Annotated[Fact | Not | AllOf | AnyOf, Field(discriminator="kind")]
+"""A condition as data."""
+
+for _model in (Not, AllOf, AnyOf):
+    _model.model_rebuild()
+
+
+class ConditionSyntaxError(ValueError):
+    """A condition's text does not parse; `offset` is the character where it stops (from 0)."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<op>==|!=|>=|<=|>|<)|(?P<punct>[()\[\],])|(?P<number>-?\d+(?:\.\d+)?)"
+    r"|(?P<text>'[^']*'|\"[^\"]*\")|(?P<word>[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)?))"
+)
+_LITERAL_WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None}
+
+
+def parse_condition(text: str) -> Condition:
+    """Reads a condition's text.
+
+    Raises:
+        ConditionSyntaxError: where the text stops making sense, with the offset.
+    """
+    return _Parser(text).whole()
+
+
+class _Parser:
+    """Recursive descent over the tokens of one condition."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[tuple[str, str, int]] = []
+        at = 0
+        while at < len(text.rstrip()):
+            match = _TOKEN.match(text, at)
+            if match is None or match.lastgroup is None:
+                raise ConditionSyntaxError(f"cannot read {text[at:].strip()[:12]!r}", at)
+            self.tokens.append(
+                (match.lastgroup, match[match.lastgroup], match.start(match.lastgroup))
+            )
+            at = match.end()
+        self.next = 0
+
+    def whole(self) -> Condition:
+        found = self.either()
+        if self.next < len(self.tokens):
+            raise ConditionSyntaxError(f"unexpected {self.peek()!r}", self.tokens[self.next][2])
+        return found
+
+    def peek(self) -> str:
+        return self.tokens[self.next][1] if self.next < len(self.tokens) else ""
+
+    def take(self, expected: str = "") -> tuple[str, str, int]:
+        if self.next == len(self.tokens):
+            raise ConditionSyntaxError("the condition ends too early", len(self.text))
+        token = self.tokens[self.next]
+        if expected and token[1] != expected:
+            raise ConditionSyntaxError(f"expected {expected!r}, found {token[1]!r}", token[2])
+        self.next += 1
+        return token
+
+    def either(self) -> Condition:
+        parts = [self.both()]
+        while self.peek() == "or":
+            self.take()
+            parts.append(self.both())
+        return parts[0] if len(parts) == 1 else AnyOf(of=tuple(parts))
+
+    def both(self) -> Condition:
+        parts = [self.factor()]
+        while self.peek() == "and":
+            self.take()
+            parts.append(self.factor())
+        return parts[0] if len(parts) == 1 else AllOf(of=tuple(parts))
+
+    def factor(self) -> Condition:
+        if self.peek() == "not":
+            self.take()
+            return Not(of=self.factor())
+        if self.peek() == "(":
+            self.take()
+            inner = self.either()
+            self.take(")")
+            return inner
+        kind, word, at = self.take()
+        if kind != "word" or word in {"and", "or", "in"}:
+            raise ConditionSyntaxError(f"expected a flag or an output, found {word!r}", at)
+        agent, _, name = word.rpartition(".")
+        if self.next < len(self.tokens) and (
+            self.tokens[self.next][0] == "op" or self.peek() == "in"
+        ):
+            operator = self.take()[1]
+            return Fact.model_validate(
+                {
+                    "agent": agent or None,
+                    "name": name,
+                    "operator": operator,
+                    "value": self.literal(),
+                }
+            )
+        return Fact(agent=agent or None, name=name)
+
+    def literal(self) -> Json:
+        kind, word, at = self.take()
+        if word == "[":
+            values: list[Json] = []
+            while self.peek() != "]":
+                values.append(self.literal())
+                if self.peek() == ",":
+                    self.take()
+            self.take("]")
+            return values
+        if kind == "number":
+            return float(word) if "." in word else int(word)
+        if kind == "text":
+            return word[1:-1]
+        if kind == "word":
+            return _LITERAL_WORDS.get(word, word)
+        raise ConditionSyntaxError(f"expected a value, found {word!r}", at)
+
+
+def facts_in(condition: Condition) -> Iterator[Fact]:
+    """Every fact that a condition looks at, in the order written."""
+    match condition:
+        case Fact():
+            yield condition
+        case Not():
+            yield from facts_in(condition.of)
+        case AllOf() | AnyOf():
+            for part in condition.of:
+                yield from facts_in(part)
+
+
+def render_condition(condition: Condition) -> str:
+    """The condition as text that `parse_condition` reads back to an equal tree."""
+    match condition:
+        case Fact():
+            name = f"{condition.agent}.{condition.name}" if condition.agent else condition.name
+            if condition.operator is None:
+                return name
+            return f"{name} {condition.operator} {_render_literal(condition.value)}"
+        case Not():
+            inner = render_condition(condition.of)
+            return f"not {inner if isinstance(condition.of, (Fact, Not)) else f'({inner})'}"
+        case AllOf() | AnyOf():
+            word = " and " if isinstance(condition, AllOf) else " or "
+            return word.join(
+                f"({render_condition(p)})" if isinstance(p, (AllOf, AnyOf)) else render_condition(p)
+                for p in condition.of
+            )
+
+
+def _render_literal(value: Json) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, list):
+        return "[" + ", ".join(_render_literal(v) for v in value) + "]"  # pyright: ignore[reportUnknownVariableType]
+    return f'"{value}"' if isinstance(value, str) and "'" in value else f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def holds(
+    condition: Condition,
+    flags: Mapping[str, Json],
+    outputs: Mapping[str, Mapping[str, Json]],
+) -> bool:
+    """Whether a condition holds, given the flags by name and the outputs by agent and key.
+
+    A name that nobody has set is null. Comparing values that have no order is false, not an error:
+    a condition must never stop a run.
+    """
+    match condition:
+        case Not():
+            return not holds(condition.of, flags, outputs)
+        case AllOf():
+            return all(holds(part, flags, outputs) for part in condition.of)
+        case AnyOf():
+            return any(holds(part, flags, outputs) for part in condition.of)
+        case Fact():
+            value = flags.get(condition.name)
+            if condition.agent is not None and condition.name in outputs.get(condition.agent, {}):
+                value = outputs[condition.agent][condition.name]
+            return bool(value) if condition.operator is None else _compare(value, condition)
+
+
+def _compare(value: Json, fact: Fact) -> bool:
+    try:
+        match fact.operator:
+            case "==":
+                return bool(value == fact.value)
+            case "!=":
+                return bool(value != fact.value)
+            case ">=":
+                return bool(value >= fact.value)
+            case "<=":
+                return bool(value <= fact.value)
+            case ">":
+                return bool(value > fact.value)
+            case "<":
+                return bool(value < fact.value)
+            case _:
+                return value in fact.value
+    except TypeError:
+        return False

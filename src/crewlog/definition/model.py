@@ -1,0 +1,273 @@
+"""`CrewDefinition`: what a user writes, or a prompt compiles to.
+
+Read top-down: a crew has agents, tools, a flow and permissions. Everything is data; a tool names
+its function, and only a worker ever imports it. `crewlog.definition.load` reads one from YAML with
+places in the text, `crewlog.graph.lower` turns one into a plan.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from crewlog.definition.conditions import Condition, parse_condition, render_condition
+from crewlog.model import Json, Model
+
+NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+"""The name of an agent, a tool, a phase, a flag or an output: a letter, then at most 63 letters, digits, `_` or `-`."""
+
+_DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(value: Any) -> float:
+    """Seconds from `90`, `"90s"`, `"1.5m"`, `"200ms"`, `"2h"` or `"1d"`.
+
+    Raises:
+        ValueError: for anything else, and for what is not positive.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    else:
+        match = _DURATION.match(value) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError("a duration is a number of seconds, or a text like '90s', '5m', '2h'")
+        seconds = float(match[1]) * _UNIT_SECONDS[match[2] or "s"]
+    if seconds <= 0:
+        raise ValueError("a duration must be longer than zero")
+    return seconds
+
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(parse_duration),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": _DURATION.pattern},
+            ]
+        }
+    ),
+]
+"""A duration in seconds; written as a number or as `90s`, `5m`, `2h`."""
+
+ConditionText = Annotated[
+    Condition,
+    BeforeValidator(lambda v: parse_condition(v) if isinstance(v, str) else v),
+    PlainSerializer(render_condition, return_type=str),
+    WithJsonSchema(
+        {"type": "string", "description": "`not approved`, `backend.ready and score >= 0.8`"}
+    ),
+]
+"""A condition, written as text and kept as data."""
+
+
+class Retry(Model):
+    """How often and how fast a call is tried again after a failure that may pass."""
+
+    attempts: int = Field(default=4, ge=1, le=100)
+    """Tries in total; 1 means no retry."""
+    first: Seconds = 1.0
+    """The wait before the second try."""
+    backoff: float = Field(default=2.0, ge=1.0, le=10.0)
+    """What each further wait is multiplied by."""
+    longest: Seconds = 60.0
+    """No wait is longer."""
+
+
+class ToolDefinition(Model):
+    """A tool: which function it is, what it does to the world, and what a retry may do."""
+
+    run: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    """`module:function`, or `module:name` of a LangChain tool. Imported by workers only."""
+    description: str | None = None
+    """What the model is told; by default the function's docstring."""
+    effects: Literal["read", "write", "external"] = "external"
+    """`read` changes nothing, `write` changes files or rows of ours, `external` acts on the world."""
+    retry: Literal["safe", "keyed", "never"] | None = None
+    """What a repeat may do: `safe` repeats freely, `keyed` repeats under the same idempotency key, `never` is not repeated; people decide. By default `safe` for read, else `never`."""
+    timeout: Seconds = 60.0
+    """How long one try may take."""
+    heartbeat: Seconds = 5.0
+    """A worker that is silent for this long is taken for dead."""
+    policy: Retry = Retry()
+    """How a repeat is timed, where one is allowed."""
+    on_error: Literal["model", "fail"] = "model"
+    """When the tool raises: `model` shows the message to the model, `fail` fails the step."""
+    queue: str | None = None
+    """The task queue of the workers that have it; by default the run's."""
+    paths: tuple[str, ...] = ()
+    """Folders of the run's workspace that it may write to; empty means the whole workspace."""
+
+    @property
+    def repeat(self) -> Literal["safe", "keyed", "never"]:
+        """What a repeat may do, the default resolved."""
+        return self.retry or ("safe" if self.effects == "read" else "never")
+
+
+class AgentDefinition(Model):
+    """An agent: its prompt, its model, and what it may call, read, write and declare."""
+
+    prompt: str = Field(min_length=1)
+    """The system prompt."""
+    description: str | None = None
+    """What it is for, in a line; shown to people, and to routers."""
+    model: str | None = None
+    """`openai:NAME` or `scripted:FILE`; by default the crew's."""
+    model_settings: dict[str, Json] = Field(default_factory=dict)
+    """Passed to the chat model, e.g. `{temperature: 0}`."""
+    tools: tuple[str, ...] | None = None
+    """Tools it may call. Null inherits every tool that permissions allow it; an empty list means none."""
+    reads: tuple[str, ...] = ("public",)
+    """Logs it reads besides its own: `public`, `group:G`, `channel:C`."""
+    writes: tuple[str, ...] = ("public",)
+    """Logs that its final message of a turn goes to."""
+    outputs: tuple[Name, ...] = ()
+    """Output keys it may set by the tool `set_output`; `text`, its final message, is always there."""
+    writes_flags: tuple[Name, ...] = ()
+    """Flags it may set by the tool `set_flag`."""
+    max_calls: int = Field(default=25, ge=1, le=1000)
+    """Model calls in one turn; then the step fails."""
+    timeout: Seconds = 180.0
+    """How long one model call may take."""
+    heartbeat: Seconds = 5.0
+    """A worker that is silent for this long during a model call is taken for dead."""
+    retry: Retry = Retry()
+    """How a model call that failed for a passing reason is repeated."""
+    on_error: Literal["ask", "fail", "continue"] = "ask"
+    """When the step fails: `ask` people (retry, skip or stop), `fail` the run, or `continue` without its result."""
+
+
+class JoinQuorum(Model):
+    """Wait for a number of phases, whichever they are."""
+
+    quorum: int = Field(ge=1)
+    """How many."""
+    of: tuple[str, ...] = Field(min_length=1)
+    """The phases."""
+
+
+class JoinAny(Model):
+    """Wait for the first of some phases."""
+
+    any: tuple[str, ...] = Field(min_length=1)
+    """The phases."""
+
+
+class JoinAll(Model):
+    """Wait for all of some phases."""
+
+    all: tuple[str, ...] = Field(min_length=1)
+    """The phases."""
+
+
+After = str | tuple[str, ...] | JoinAll | JoinAny | JoinQuorum
+
+
+class AgentPhase(Model):
+    """A phase in which one agent takes a turn."""
+
+    agent: str
+    """The agent."""
+    phase: Name | None = None
+    """The phase's name; by default the agent's. Needed where an agent has more than one phase."""
+    after: After | None = None
+    """What it waits for; by default the item before it in the flow. An empty list means: from the start."""
+    when: ConditionText | None = None
+    """It waits until this holds, after what it depends on is done."""
+    only_if: ConditionText | None = None
+    """It is skipped where this does not hold at its time; what depends on it goes on."""
+    otherwise: str | None = Field(default=None, alias="else")
+    """Where `when` can no longer come true: the phase to go to, `skip`, or `ask_human` (the default)."""
+
+
+class DecisionPhase(Model):
+    """A decision over what came before: go back or on, as often as it says."""
+
+    if_: ConditionText = Field(alias="if")
+    """When this holds, go to `go`; else go on to the next item."""
+    go: str
+    """A phase (earlier ones make a loop), or `end`."""
+    at_most: int | None = Field(default=None, ge=1)
+    """How often it may go there; a decision that goes back must say it."""
+    otherwise: str | None = Field(default=None, alias="else")
+    """When `at_most` is used up: a phase, `next` (the default), `ask_human`, `end` or `fail`."""
+    phase: Name | None = None
+    """The decision's name; by default `after_` and what it follows."""
+    after: After | None = None
+    """What it waits for; by default the item before it."""
+
+
+class AskPhase(Model):
+    """A question to people that the run waits on."""
+
+    ask: str = Field(min_length=1)
+    """The question."""
+    options: tuple[str, ...] = ("approve", "reject")
+    """The answers; the first means yes. A phase's name goes there; `stop` ends the run; any other goes on."""
+    sets: Name | None = None
+    """A flag that takes the answer (true for the first option, else the answer's text)."""
+    phase: Name | None = None
+    """The phase's name; by default `ask` and a number."""
+    after: After | None = None
+    """What it waits for; by default the item before it."""
+
+
+class ParallelPhase(Model):
+    """Phases that start together; what follows waits for them as `join` says."""
+
+    parallel: tuple[str | AgentPhase | AskPhase, ...] = Field(min_length=1)
+    """The phases: agents' names, or phases in full."""
+    join: Literal["all", "any"] | Annotated[int, Field(ge=1)] = "all"
+    """`all`, `any`, or how many of them must be done before the next item."""
+    after: After | None = None
+    """What they wait for; by default the item before."""
+
+
+FlowItem = (
+    str
+    | Annotated[tuple[str | AgentPhase | AskPhase, ...], Field(min_length=1)]
+    | AgentPhase
+    | DecisionPhase
+    | AskPhase
+    | ParallelPhase
+)
+"""An agent's name; a list (in parallel); or a phase, a decision, a question, a parallel block in full."""
+
+
+class Limits(Model):
+    """Bounds that a run keeps."""
+
+    steps: int = Field(default=10_000, ge=1)
+    """Steps of the whole run; then it asks people."""
+    parallel: int = Field(default=64, ge=1, le=1000)
+    """Activities in flight at a time."""
+    events: int = Field(default=2_000, ge=50, le=20_000)
+    """Events of one execution's history; then the run continues as new, as it also does when the server suggests it."""
+
+
+class CrewDefinition(Model):
+    """A crew of agents and how they work together."""
+
+    crew: Name
+    """The crew's name."""
+    description: str | None = None
+    """What it is for."""
+    model: str | None = None
+    """The model of agents that name none: `openai:NAME` or `scripted:FILE`."""
+    agents: dict[Name, AgentDefinition] = Field(min_length=1)
+    """The agents by name."""
+    tools: dict[Name, ToolDefinition] = Field(default_factory=dict)
+    """The tools by name."""
+    flow: tuple[FlowItem, ...] = ()
+    """What happens in which order; by default the agents one after the other."""
+    flags: dict[Name, Json] = Field(default_factory=dict)
+    """Flags that conditions may use besides those agents write, with their first value."""
+    permissions: dict[str, tuple[str, ...] | None] = Field(default_factory=dict)
+    """Who may call a tool, by tool. Null, or not named: every agent that lists it; an empty list: nobody."""
+    limits: Limits = Limits()
+    """Bounds that a run keeps."""

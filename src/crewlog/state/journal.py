@@ -1,0 +1,398 @@
+"""Journal entries: the run's facts in order, in the past tense, as one tagged union.
+
+An entry has no position of its own: it is at the position where it stands. What an entry says is
+enough for `reduce`: no plan, no store and no LangGraph is needed to fold a journal.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, TypeAdapter
+
+from crewlog.ids import AgentName, CommandId, ContentHash, CrewName, FlagName, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.model import Json, Model
+from crewlog.state.model import Call, Interrupt, Usage
+
+
+class MessageRef(Model):
+    """A message that an entry adds to logs."""
+
+    body: ContentHash
+    """The body's hash."""
+    logs: tuple[LogName, ...]
+    """The logs it is appended to, in this order."""
+    inline: Json = None
+    """The body itself, where no activity has stored it: people's messages."""
+
+
+class Fact(Model):
+    """What every entry has."""
+
+    at: int = 0
+    """When, in milliseconds since the epoch, by the workflow's clock."""
+
+    @property
+    def message(self) -> MessageRef | None:
+        """The message that the entry adds, if any."""
+        return None
+
+
+class RunStarted(Fact):
+    """The run began."""
+
+    kind: Literal["RunStarted"] = "RunStarted"
+    run: RunId
+    crew: CrewName
+    definition: ContentHash
+    flags: dict[FlagName, Json] = Field(default_factory=dict)
+    """The flags' first values."""
+    permissions: dict[str, tuple[AgentName, ...] | None] = Field(default_factory=dict)
+    """Who may call a tool."""
+    rules: tuple[str, ...] = ()
+    """The coordination rules as text."""
+    by: str = ""
+    """Who started it."""
+
+
+class MessageAdded(Fact):
+    """People, or the run's input, said something."""
+
+    kind: Literal["MessageAdded"] = "MessageAdded"
+    ref: MessageRef
+    by: str = ""
+    command: CommandId | None = None
+
+    @property
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class Reached(Model):
+    """A node that a route reached."""
+
+    node: NodeName
+    item: Json = None
+    """What it was sent."""
+    requirement: str = ""
+    """What it must wait for; empty where it is ready."""
+
+
+class Routed(Fact):
+    """A completion was applied to the graph, and these nodes follow."""
+
+    kind: Literal["Routed"] = "Routed"
+    source: NodeName | None = None
+    """The node that completed; none at the start."""
+    to: tuple[Reached, ...] = ()
+    """The nodes reached."""
+    arrived: tuple[NodeName, ...] = ()
+    """The joins that the source arrived at."""
+    because: str = ""
+    """A decision's reason."""
+    loop: bool = False
+    """Whether a decision went where it goes: counted against `at_most`."""
+    reset: dict[NodeName, tuple[NodeName, ...]] = Field(default_factory=dict)
+    """Joins whose generation began anew, with the sources that count as done."""
+    rearmed: bool = False
+    """Whether people allowed the decision its visits again."""
+
+
+class StepStarted(Fact):
+    """A step began."""
+
+    kind: Literal["StepStarted"] = "StepStarted"
+    step: StepId
+    agent: AgentName | None = None
+    """The agent whose turn it is; none for decisions and questions."""
+
+
+class ConditionMet(Fact):
+    """A waiting step's requirement came true, or people waived it: it is ready."""
+
+    kind: Literal["ConditionMet"] = "ConditionMet"
+    step: StepId
+    waived: bool = False
+
+
+class ModelReplied(Fact):
+    """A model call answered."""
+
+    kind: Literal["ModelReplied"] = "ModelReplied"
+    step: StepId
+    call: int
+    agent: AgentName
+    ref: MessageRef
+    model: str = ""
+    calls: tuple[Call, ...] = ()
+    """The tool calls it asked for."""
+    usage: Usage = Usage()
+    brief: str = ""
+    """The start of what it said, for people."""
+
+    @property
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class ToolReturned(Fact):
+    """A tool call answered, with a result or with an error that the model sees."""
+
+    kind: Literal["ToolReturned"] = "ToolReturned"
+    step: StepId
+    call: int
+    agent: AgentName
+    tool: str
+    ref: MessageRef
+    ok: bool = True
+    brief: str = ""
+    """The start of the result or the error, for people."""
+    ms: int = 0
+    """How long it took where it ran, in milliseconds."""
+
+    @property
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class CallHeld(Fact):
+    """A tool call answered before an earlier one of its turn; it is applied after that."""
+
+    kind: Literal["CallHeld"] = "CallHeld"
+    step: StepId
+    call: int
+    entries: tuple[dict[str, Json], ...]
+    """The entries to be, in order."""
+
+
+class PermissionDenied(Fact):
+    """A call was refused before it was scheduled."""
+
+    kind: Literal["PermissionDenied"] = "PermissionDenied"
+    step: StepId
+    call: int
+    agent: AgentName
+    tool: str
+    reason: str
+
+
+class FlagSet(Fact):
+    """A flag got a value."""
+
+    kind: Literal["FlagSet"] = "FlagSet"
+    flag: FlagName
+    value: Json = True
+    by: str = ""
+    """The agent, or the principal."""
+
+
+class OutputSet(Fact):
+    """An agent's output got a value."""
+
+    kind: Literal["OutputSet"] = "OutputSet"
+    agent: AgentName
+    key: str
+    value: Json = None
+    """The value, where it is small."""
+    body: ContentHash | None = None
+    """The body that holds it, where it is not."""
+
+
+class StepCompleted(Fact):
+    """A step ended well."""
+
+    kind: Literal["StepCompleted"] = "StepCompleted"
+    step: StepId
+    because: str = ""
+    """For a skipped or answered step: why."""
+    skipped: bool = False
+
+
+class StepFailed(Fact):
+    """A step cannot go on; what follows is decided by the agent's `on_error`."""
+
+    kind: Literal["StepFailed"] = "StepFailed"
+    step: StepId
+    call: int | None = None
+    error: str
+    error_type: str = ""
+
+
+class StepRetried(Fact):
+    """People, or a policy, let a failed step try again from where it failed."""
+
+    kind: Literal["StepRetried"] = "StepRetried"
+    step: StepId
+    call: int | None = None
+    by: str = ""
+
+
+class InterruptRaised(Fact):
+    """The run asked people."""
+
+    kind: Literal["InterruptRaised"] = "InterruptRaised"
+    interrupt: Interrupt
+
+
+class InterruptAnswered(Fact):
+    """People answered."""
+
+    kind: Literal["InterruptAnswered"] = "InterruptAnswered"
+    interrupt: InterruptId
+    decision: str
+    """The option taken, or words."""
+    by: str = ""
+    command: CommandId | None = None
+
+
+class BreakRequested(Fact):
+    """People asked to be asked before a node, or before the next step."""
+
+    kind: Literal["BreakRequested"] = "BreakRequested"
+    node: NodeName
+    """A node, or `*`."""
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
+class Paused(Fact):
+    """Nothing new starts; what runs finishes."""
+
+    kind: Literal["Paused"] = "Paused"
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
+class Resumed(Fact):
+    """The run goes on."""
+
+    kind: Literal["Resumed"] = "Resumed"
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
+class StopRequested(Fact):
+    """The run ends with what is there."""
+
+    kind: Literal["StopRequested"] = "StopRequested"
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
+class StepCancelled(Fact):
+    """A running step was ended by a stop or a cancellation."""
+
+    kind: Literal["StepCancelled"] = "StepCancelled"
+    step: StepId
+
+
+class CommandRejected(Fact):
+    """A command was not understood, or is not possible; nothing else changed."""
+
+    kind: Literal["CommandRejected"] = "CommandRejected"
+    name: str
+    reason: str
+    by: str = ""
+    command: CommandId | None = None
+
+
+class ContinuedAsNew(Fact):
+    """The run goes on in a new execution with the state carried over."""
+
+    kind: Literal["ContinuedAsNew"] = "ContinuedAsNew"
+    execution: int
+    """The new one, from 2."""
+    because: str = ""
+
+
+class RunCompleted(Fact):
+    """The run reached its end."""
+
+    kind: Literal["RunCompleted"] = "RunCompleted"
+
+
+class RunStopped(Fact):
+    """The run was ended by people."""
+
+    kind: Literal["RunStopped"] = "RunStopped"
+    because: str = ""
+
+
+class RunFailed(Fact):
+    """The run cannot go on."""
+
+    kind: Literal["RunFailed"] = "RunFailed"
+    error: str
+
+
+JournalEntry = Annotated[
+    RunStarted
+    | MessageAdded
+    | Routed
+    | StepStarted
+    | ConditionMet
+    | ModelReplied
+    | ToolReturned
+    | CallHeld
+    | PermissionDenied
+    | FlagSet
+    | OutputSet
+    | StepCompleted
+    | StepFailed
+    | StepRetried
+    | InterruptRaised
+    | InterruptAnswered
+    | BreakRequested
+    | Paused
+    | Resumed
+    | StopRequested
+    | StepCancelled
+    | CommandRejected
+    | ContinuedAsNew
+    | RunCompleted
+    | RunStopped
+    | RunFailed,
+    Field(discriminator="kind"),
+]
+"""One fact of a run."""
+
+_ADAPTER: TypeAdapter[JournalEntry] = TypeAdapter(JournalEntry)
+
+
+def entry_to_json(entry: JournalEntry) -> dict[str, Json]:
+    """An entry as plain JSON data: its kind, and what differs from the default."""
+    return {"kind": entry.kind, **entry.to_json()}
+
+
+def entry_from_json(data: Json) -> JournalEntry:
+    """The entry that `entry_to_json` made `data` from.
+
+    Raises:
+        pydantic.ValidationError: where `data` is no entry.
+    """
+    return _ADAPTER.validate_python(data)
+
+
+class Batch(Model):
+    """Consecutive journal entries on their way to the store, with where they join on.
+
+    The chain links of the logs are not sent: they follow from the entries and the heads before.
+    """
+
+    EMPTY: ClassVar[Batch]
+
+    first: int = 1
+    """The position of the first entry."""
+    journal: ContentHash = ContentHash("")
+    """The journal's head before it."""
+    heads: dict[LogName, ContentHash] = Field(default_factory=dict)
+    """The logs' heads before it: those that the entries extend."""
+    entries: tuple[dict[str, Json], ...] = ()
+    """The entries as `entry_to_json` makes them."""
+
+
+Batch.EMPTY = Batch()

@@ -1,0 +1,244 @@
+"""`CrewState`: everything a run is, at one journal position.
+
+The workflow owns it whole; agents get projections. It is bounded: transcripts, outputs and the
+trace are held as heads or references into content-addressed logs, so that what continue-as-new
+carries does not grow with what was said. `crewlog.state.reduce` is the only thing that changes it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.model import Json, Model
+
+RunStatus = Literal["running", "paused", "waiting", "stopping", "completed", "failed", "stopped"]
+CLOSED: frozenset[RunStatus] = frozenset({"completed", "failed", "stopped"})
+
+
+class LogHead(Model):
+    """Where a log stands: its head names the whole transcript."""
+
+    head: ContentHash
+    """The chain's last hash."""
+    length: int = 0
+    """How many messages it has."""
+
+
+class Output(Model):
+    """An output of an agent: its value where it is small, and the body that holds it."""
+
+    value: Json = None
+    """The value, where its JSON is at most 256 bytes: what conditions look at."""
+    body: ContentHash | None = None
+    """The body that holds the value, where it is larger, or the message that is the text."""
+    position: int
+    """The journal position that set it."""
+
+
+class Usage(Model):
+    """What model calls used."""
+
+    calls: int = 0
+    """Model calls."""
+    tool_calls: int = 0
+    """Tool calls."""
+    input_tokens: int = 0
+    """Tokens read."""
+    output_tokens: int = 0
+    """Tokens written."""
+    cost: float = 0.0
+    """US dollars, as far as the price of the model is known."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            calls=self.calls + other.calls,
+            tool_calls=self.tool_calls + other.tool_calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost=round(self.cost + other.cost, 9),
+        )
+
+
+class Call(Model):
+    """A call of a turn that is not applied yet."""
+
+    call: int
+    """Its number in the step, from 1."""
+    tool: str | None = None
+    """The tool; none for a model call."""
+    id: str = ""
+    """The model's own id of the tool call."""
+    message: ContentHash | None = None
+    """The AI message that asked for it: the arguments are there."""
+    brief: str = ""
+    """The start of the arguments, for people."""
+    status: Literal["ready", "running", "asking", "held"] = "ready"
+    """`asking` waits for people; `held` is answered, and waits for earlier calls to be applied."""
+    held: Json = None
+    """The answer of a held call, as the journal entry to be."""
+    attempt: int = 1
+    """Which try: people may have asked for another."""
+
+
+class Turn(Model):
+    """The position inside a running turn."""
+
+    calls: tuple[Call, ...] = ()
+    """What is not applied yet, in call order."""
+    next_call: int = 1
+    """The number of the next call."""
+    model_calls: int = 0
+    """Model calls so far."""
+    expected: int = 0
+    """Tool calls of the current batch."""
+    returned: int = 0
+    """Those of them that are applied."""
+
+
+class FrontierEntry(Model):
+    """A step that is not done: ready, running, waiting or queued."""
+
+    step: StepId
+    """The visit."""
+    node: NodeName
+    """The node of the plan."""
+    status: Literal["ready", "running", "waiting", "asking", "queued"] = "ready"
+    """`waiting` for its condition, `asking` people, `queued` behind an earlier visit to the same node."""
+    since: int = 0
+    """The journal position of the last change of status."""
+    item: Json = None
+    """What the node was sent, where the route sent something."""
+    requirement: str = ""
+    """What a waiting step waits for, as a condition's text."""
+    turn: Turn | None = None
+    """The position inside its turn, once it runs."""
+
+
+class Interrupt(Model):
+    """A question to people that the run, or a step of it, waits on; LangChain's human-in-the-loop shape."""
+
+    id: InterruptId
+    """Its id in the run: `i1`, `i2`, …"""
+    kind: Literal["ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual"]
+    """Why it is asked."""
+    question: str
+    """What is asked, for people."""
+    step: StepId | None = None
+    """The step that waits; none for the whole run."""
+    call: int | None = None
+    """The call of the step that waits."""
+    options: tuple[str, ...] = ("approve", "reject")
+    """Answers to choose from; the first is what `approve` means, the last what `reject` means."""
+    detail: str = ""
+    """The error or the requirement in full."""
+    flag: FlagName | None = None
+    """The flag that the answer sets."""
+    position: int = 0
+    """The journal position that raised it."""
+
+
+class Routing(Model):
+    """Who is done and who has arrived where: what LangGraph's routers read."""
+
+    done: dict[NodeName, int] = Field(default_factory=dict)
+    """Completed visits by node."""
+    arrivals: dict[NodeName, dict[NodeName, int]] = Field(default_factory=dict)
+    """Arrivals at a join, by join and source, since its generation began."""
+    base: dict[NodeName, tuple[NodeName, ...]] = Field(default_factory=dict)
+    """Sources that count as done at a join since a decision went back behind it."""
+    loops: dict[NodeName, int] = Field(default_factory=dict)
+    """How often a decision went where it goes, since it was last reset."""
+
+
+class ResumeInfo(Model):
+    """Where and why the run stands still, and what was running."""
+
+    reason: str = ""
+    """Who asked for it and why."""
+    by: str = ""
+    """The principal."""
+    position: int = 0
+    """The journal position since which it stands."""
+
+
+class CommandOutcome(Model):
+    """The one recorded outcome of a command."""
+
+    ok: bool = True
+    """Whether it was applied."""
+    position: int = 0
+    """The journal position of its fact."""
+    detail: str = ""
+    """Why not, where it was not."""
+
+
+class CrewState(Model):
+    """The state of a run at a journal position."""
+
+    run: RunId
+    """The run."""
+    crew: CrewName = CrewName("")
+    """The crew's name."""
+    definition: ContentHash = ContentHash("")
+    """The definition's content hash."""
+    graph_version: int = 1
+    """Which plan of the run, from 1."""
+    execution: int = 1
+    """Which execution of the chain, from 1."""
+    position: int = 0
+    """The journal position: entries applied so far."""
+    started: int = 0
+    """When the run started, in milliseconds since the epoch."""
+    status: RunStatus = "running"
+    """What the run is doing as a whole."""
+    messages: dict[LogName, LogHead] = Field(default_factory=dict)
+    """The logs by name, as heads."""
+    agent_outputs: dict[AgentName, dict[str, Output]] = Field(default_factory=dict)
+    """Outputs by agent and key; `text` is the final message of the last turn."""
+    flags: dict[FlagName, Json] = Field(default_factory=dict)
+    """Flags."""
+    tool_permissions: dict[str, tuple[AgentName, ...] | None] = Field(default_factory=dict)
+    """Who may call a tool: null inherits, an empty list means nobody."""
+    coordination_rules: tuple[str, ...] = ()
+    """The crew's rules as text: its joins, conditions and decisions."""
+    shared_context: dict[str, Json] = Field(default_factory=dict)
+    """Small values that every agent may read."""
+    private_context: dict[str, dict[str, Json]] = Field(default_factory=dict)
+    """Small values by audience: `agent:A` or `group:G`."""
+    execution_trace: LogHead = LogHead(head=ContentHash(""))
+    """The journal itself, as a chain: equal heads mean equal journals."""
+    interrupts: dict[InterruptId, Interrupt] = Field(default_factory=dict)
+    """The open questions."""
+    resume_info: ResumeInfo | None = None
+    """Set while the run is paused or stopping."""
+    routing: Routing = Routing()
+    """What the routers read."""
+    frontier: dict[StepId, FrontierEntry] = Field(default_factory=dict)
+    """The steps that are not done, in the order they were reached."""
+    visits: dict[NodeName, int] = Field(default_factory=dict)
+    """Visits begun, by node; never repeated."""
+    asked: int = 0
+    """Interrupts raised so far."""
+    break_before: tuple[NodeName, ...] = ()
+    """Nodes before which people asked to be asked; `*` is the next step, whichever it is."""
+    commands: dict[str, CommandOutcome] = Field(default_factory=dict)
+    """The outcome of recent commands, by id, oldest first."""
+    usage: dict[AgentName, Usage] = Field(default_factory=dict)
+    """What each agent used."""
+    steps: int = 0
+    """Steps started."""
+    error: str = ""
+    """Why the run failed."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the run has ended."""
+        return self.status in CLOSED
+
+    @property
+    def total_usage(self) -> Usage:
+        """What all agents used."""
+        return sum(self.usage.values(), Usage())

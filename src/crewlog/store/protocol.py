@@ -1,0 +1,204 @@
+"""The seam between Crewlog and where it keeps rows: one protocol, two implementations.
+
+Everything in a store follows from histories: definitions, message bodies and journal batches. The
+rest (runs, interrupts, checkpoints, log links) is projected from the batches as they are
+appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
+
+Every write is idempotent: activities are retried, and parallel activities carry the same batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, Protocol
+
+from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.model import Json, Model
+from crewlog.state.journal import Batch
+from crewlog.state.model import RunStatus
+
+
+class LogLink(Model):
+    """One message of a log: a link of its chain."""
+
+    head: ContentHash
+    """The chain's head with this message."""
+    previous: ContentHash
+    """The head before it; the log's root for the first message."""
+    position: int
+    """The journal position that added it."""
+    body: ContentHash
+    """The message's body."""
+
+
+class JournalRow(Model):
+    """A journal entry at its place."""
+
+    position: int
+    """From 1, without gaps."""
+    entry: dict[str, Json]
+    """The entry as `entry_to_json` makes it."""
+
+
+class RunRow(Model):
+    """What is known of a run without asking it."""
+
+    run: RunId
+    """The workflow id."""
+    crew: CrewName
+    """The crew's name."""
+    definition: ContentHash
+    """The definition's hash."""
+    status: RunStatus = "running"
+    """As of `position`."""
+    position: int = 0
+    """The last journal position that is stored and that changed this row."""
+    started: int = 0
+    """Milliseconds since the epoch."""
+    ended: int | None = None
+    """Milliseconds since the epoch; none while it is open."""
+    by: str = ""
+    """Who started it."""
+    error: str = ""
+    """Why it failed."""
+
+
+class InterruptRow(Model):
+    """A question of a run, open or answered."""
+
+    run: RunId
+    id: InterruptId
+    position: int
+    """The journal position that raised it."""
+    interrupt: dict[str, Json]
+    """The `Interrupt` as JSON."""
+    decision: str | None = None
+    """The answer; none while it is open."""
+    by: str = ""
+    """Who answered."""
+
+
+class CheckpointRow(Model):
+    """A place in the journal that a person may want to go back to: after each node."""
+
+    run: RunId
+    position: int
+    """The journal position of the step's end."""
+    step: StepId
+    node: NodeName
+    agent: AgentName | None = None
+    """The agent, for an agent's step."""
+    at: int = 0
+    """Milliseconds since the epoch."""
+
+
+class CrewRow(Model):
+    """A registered crew."""
+
+    name: CrewName
+    version: int
+    """From 1; a registration of other content is a new version."""
+    definition: ContentHash
+    at: int = 0
+    """When it was registered, in milliseconds since the epoch."""
+
+
+class Snapshot(Model):
+    """A whole state, kept so that a checkpoint needs no fold from the beginning."""
+
+    position: int
+    state: dict[str, Json]
+    """`CrewState.to_json()`."""
+
+
+class Store(Protocol):
+    """What a store can do. All methods raise `StoreUnavailable` when the store is away."""
+
+    kind: Literal["postgres", "memory"]
+
+    async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
+        """Stores a definition under its content hash (`hash_json`) and returns the hash."""
+        ...
+
+    async def get_definition(self, hash_: ContentHash) -> dict[str, Json]:
+        """The definition of that hash. Raises `StoreIncomplete` where there is none."""
+        ...
+
+    async def register_crew(self, name: CrewName, definition: Mapping[str, Json], at: int) -> CrewRow:
+        """Registers a crew: a new version, or the newest one where nothing changed."""
+        ...
+
+    async def get_crew(self, name: CrewName, version: int | None = None) -> CrewRow | None:
+        """A registered crew, by default its newest version."""
+        ...
+
+    async def list_crews(self) -> list[CrewRow]:
+        """The newest version of every crew, by name."""
+        ...
+
+    async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
+        """Stores bodies that the caller has hashed with `hash_json`."""
+        ...
+
+    async def get_bodies(self, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
+        """The bodies of those hashes. Raises `StoreIncomplete` where one is missing."""
+        ...
+
+    async def append(
+        self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+    ) -> None:
+        """Stores a batch, what it projects to, and `bodies`, in one transaction and one round trip.
+
+        Batches may come again, overlap, and come in another order than their positions.
+
+        Raises:
+            InternalError: where a position already holds a different entry.
+        """
+        ...
+
+    async def read_log(
+        self, head: ContentHash, known: Collection[ContentHash] = ()
+    ) -> list[LogLink]:
+        """The chain that ends at `head`, oldest first, back to its root or to (without) a known head.
+
+        A head that has no link of its own (a root) gives an empty list.
+        Raises `StoreIncomplete` where the chain has a gap: it can only tell for a head that is
+        neither stored nor a root; pass roots in `known`.
+        """
+        ...
+
+    async def read_journal(
+        self, run: RunId, after: int = 0, limit: int = 1000
+    ) -> list[JournalRow]:
+        """Entries at positions above `after`, in order, up to the first gap (there may be a hole for a moment)."""
+        ...
+
+    async def get_run(self, run: RunId) -> RunRow | None:
+        """A run's row."""
+        ...
+
+    async def list_runs(
+        self, *, statuses: Sequence[RunStatus] = (), limit: int = 100
+    ) -> list[RunRow]:
+        """Runs, newest first."""
+        ...
+
+    async def list_interrupts(self, run: RunId | None = None, *, open_only: bool = True) -> list[InterruptRow]:
+        """Questions, oldest first."""
+        ...
+
+    async def list_checkpoints(self, run: RunId, after: int = 0, limit: int = 1000) -> list[CheckpointRow]:
+        """Checkpoints of a run by position."""
+        ...
+
+    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
+        """Keeps a state; the first one at a position stays."""
+        ...
+
+    async def get_snapshot(self, run: RunId, position: int) -> Snapshot | None:
+        """The newest snapshot at or before a position."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of connections."""
+        ...
