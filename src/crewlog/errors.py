@@ -84,7 +84,9 @@ class Diagnostic:
     length: int = 1
     """How many characters to underline."""
     excerpt: str = ""
-    """The source line."""
+    """The source line, or the part of a long one around the fault."""
+    caret: int = 0
+    """Where in the excerpt the underline begins, from 1; 0 means at `column`."""
 
     @property
     def place(self) -> str:
@@ -100,7 +102,8 @@ class Diagnostic:
         """The diagnostic as text: place and message, the line with the fault underlined, remedy."""
         lines = [f"{self.place}  {self.message}"]
         if self.excerpt:
-            lines += [f"    {self.excerpt}", "    " + " " * (self.column - 1) + "^" * self.length]
+            indent = " " * ((self.caret or self.column) - 1)
+            lines += [f"    {self.excerpt}", f"    {indent}{'^' * self.length}"]
         if self.remedy:
             lines.append(f"    {self.remedy}")
         return "\n".join(lines)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from decimal import Decimal
+from typing import Annotated, Literal, cast
 
 from pydantic import Field
 
@@ -25,7 +26,7 @@ Operator = Literal["==", "!=", ">=", "<=", ">", "<", "in"]
 
 
 class Fact(Model):
-    """A flag, or a declared output of an agent, compared with a literal or taken as true or false."""
+    """A flag or a declared output, compared with a literal or taken as true or false."""
 
     kind: Literal["fact"] = "fact"
     agent: str | None = None
@@ -78,6 +79,9 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<op>==|!=|>=|<=|>|<)|(?P<punct>[()\[\],])|(?P<number>-?\d+(?:\.\d+)?)"
     r"|(?P<text>'[^']*'|\"[^\"]*\")|(?P<word>[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)?))"
 )
+_LONGEST = 2_000
+_DEEPEST = 32
+_LARGEST = 2**63 - 1
 _LITERAL_WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None}
 
 
@@ -94,13 +98,17 @@ class _Parser:
     """Recursive descent over the tokens of one condition."""
 
     def __init__(self, text: str) -> None:
+        if len(text) > _LONGEST:
+            raise ConditionSyntaxError(f"a condition has at most {_LONGEST} characters", 0)
         self.text = text
+        self.depth = 0
         self.tokens: list[tuple[str, str, int]] = []
         at = 0
         while at < len(text.rstrip()):
             match = _TOKEN.match(text, at)
             if match is None or match.lastgroup is None:
-                raise ConditionSyntaxError(f"cannot read {text[at:].strip()[:12]!r}", at)
+                blank = len(text[at:]) - len(text[at:].lstrip())
+                raise ConditionSyntaxError(f"cannot read {text[at:].strip()[:12]!r}", at + blank)
             self.tokens.append(
                 (match.lastgroup, match[match.lastgroup], match.start(match.lastgroup))
             )
@@ -139,12 +147,19 @@ class _Parser:
             parts.append(self.factor())
         return parts[0] if len(parts) == 1 else AllOf(of=tuple(parts))
 
+    def deeper(self) -> None:
+        """Counts brackets and `not`s: a text must not be able to exhaust the stack."""
+        at = self.take()[2]
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise ConditionSyntaxError(f"more than {_DEEPEST} brackets, `not`s and lists", at)
+
     def factor(self) -> Condition:
         if self.peek() == "not":
-            self.take()
+            self.deeper()
             return Not(of=self.factor())
         if self.peek() == "(":
-            self.take()
+            self.deeper()
             inner = self.either()
             self.take(")")
             return inner
@@ -167,8 +182,8 @@ class _Parser:
         return Fact(agent=agent or None, name=name)
 
     def literal(self) -> Json:
-        kind, word, at = self.take()
-        if word == "[":
+        if self.peek() == "[":
+            self.deeper()
             values: list[Json] = []
             while self.peek() != "]":
                 values.append(self.literal())
@@ -176,8 +191,12 @@ class _Parser:
                     self.take()
             self.take("]")
             return values
+        kind, word, at = self.take()
         if kind == "number":
-            return float(word) if "." in word else int(word)
+            number = float(word) if "." in word else int(word)
+            if abs(number) > _LARGEST:
+                raise ConditionSyntaxError(f"the number {word[:12]}… is too large", at)
+            return number
         if kind == "text":
             return word[1:-1]
         if kind == "word":
@@ -217,11 +236,21 @@ def render_condition(condition: Condition) -> str:
 
 
 def _render_literal(value: Json) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    if isinstance(value, list):
-        return "[" + ", ".join(_render_literal(v) for v in value) + "]"  # pyright: ignore[reportUnknownVariableType]
-    return f'"{value}"' if isinstance(value, str) and "'" in value else f"'{value}'" if isinstance(value, str) else str(value)
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float():  # `repr` may have an exponent, which the grammar does not
+            digits = format(Decimal(repr(value)), "f")
+            return digits if "." in digits else f"{digits}.0"
+        case str():
+            return f'"{value}"' if "'" in value else f"'{value}'"
+        case list():
+            values = cast("list[Json]", value)
+            return "[" + ", ".join(_render_literal(each) for each in values) + "]"
+        case _:
+            return str(value)
 
 
 def holds(

@@ -17,7 +17,7 @@ from crewlog.model import Json, Model
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-"""The name of an agent, a tool, a phase, a flag or an output: a letter, then at most 63 letters, digits, `_` or `-`."""
+"""An agent, tool, phase, flag or output: a letter, then at most 63 letters, digits, `_` or `-`."""
 
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -87,9 +87,11 @@ class ToolDefinition(Model):
     description: str | None = None
     """What the model is told; by default the function's docstring."""
     effects: Literal["read", "write", "external"] = "external"
-    """`read` changes nothing, `write` changes files or rows of ours, `external` acts on the world."""
+    """`read` changes nothing, `write` changes files or rows of ours, `external` acts on the
+    world."""
     retry: Literal["safe", "keyed", "never"] | None = None
-    """What a repeat may do: `safe` repeats freely, `keyed` repeats under the same idempotency key, `never` is not repeated; people decide. By default `safe` for read, else `never`."""
+    """What a repeat may do: `safe` repeats freely, `keyed` repeats under the same idempotency key,
+    `never` is not repeated; people decide. By default `safe` for read, else `never`."""
     timeout: Seconds = 60.0
     """How long one try may take."""
     heartbeat: Seconds = 5.0
@@ -121,13 +123,15 @@ class AgentDefinition(Model):
     model_settings: dict[str, Json] = Field(default_factory=dict)
     """Passed to the chat model, e.g. `{temperature: 0}`."""
     tools: tuple[str, ...] | None = None
-    """Tools it may call. Null inherits every tool that permissions allow it; an empty list means none."""
+    """Tools it may call. Null inherits every tool that permissions allow it; an empty list means
+    none."""
     reads: tuple[str, ...] = ("public",)
     """Logs it reads besides its own: `public`, `group:G`, `channel:C`."""
     writes: tuple[str, ...] = ("public",)
     """Logs that its final message of a turn goes to."""
     outputs: tuple[Name, ...] = ()
-    """Output keys it may set by the tool `set_output`; `text`, its final message, is always there."""
+    """Output keys it may set by the tool `set_output`; `text`, its final message, is always
+    there."""
     writes_flags: tuple[Name, ...] = ()
     """Flags it may set by the tool `set_flag`."""
     max_calls: int = Field(default=25, ge=1, le=1000)
@@ -139,7 +143,8 @@ class AgentDefinition(Model):
     retry: Retry = Retry()
     """How a model call that failed for a passing reason is repeated."""
     on_error: Literal["ask", "fail", "continue"] = "ask"
-    """When the step fails: `ask` people (retry, skip or stop), `fail` the run, or `continue` without its result."""
+    """When the step fails: `ask` people (retry, skip or stop), `fail` the run, or `continue`
+    without its result."""
 
 
 class JoinQuorum(Model):
@@ -166,6 +171,10 @@ class JoinAll(Model):
 
 
 After = str | tuple[str, ...] | JoinAll | JoinAny | JoinQuorum
+"""A phase, several (all of them), or `{all: [...]}`, `{any: [...]}`, `{quorum: 2, of: [...]}`."""
+
+SENT_ONLY = "go"
+"""As `after`: the phase waits for nothing and starts only when something sends the run there."""
 
 
 class AgentPhase(Model):
@@ -176,13 +185,15 @@ class AgentPhase(Model):
     phase: Name | None = None
     """The phase's name; by default the agent's. Needed where an agent has more than one phase."""
     after: After | None = None
-    """What it waits for; by default the item before it in the flow. An empty list means: from the start."""
+    """What it waits for; by default the item before it in the flow. An empty list means: from the
+    start. `go` means: it starts only when a decision, an answer or an `else` names it."""
     when: ConditionText | None = None
     """It waits until this holds, after what it depends on is done."""
     only_if: ConditionText | None = None
     """It is skipped where this does not hold at its time; what depends on it goes on."""
     otherwise: str | None = Field(default=None, alias="else")
-    """Where `when` can no longer come true: the phase to go to, `skip`, or `ask_human` (the default)."""
+    """Where `when` can no longer come true: the phase to go to, `skip`, or `ask_human` (the
+    default)."""
 
 
 class DecisionPhase(Model):
@@ -208,7 +219,8 @@ class AskPhase(Model):
     ask: str = Field(min_length=1)
     """The question."""
     options: tuple[str, ...] = ("approve", "reject")
-    """The answers; the first means yes. A phase's name goes there; `stop` ends the run; any other goes on."""
+    """The answers; the first means yes. A phase's name goes there; `stop` ends the run; any other
+    goes on."""
     sets: Name | None = None
     """A flag that takes the answer (true for the first option, else the answer's text)."""
     phase: Name | None = None
@@ -236,7 +248,7 @@ FlowItem = (
     | AskPhase
     | ParallelPhase
 )
-"""An agent's name; a list (in parallel); or a phase, a decision, a question, a parallel block in full."""
+"""An agent's name; a list (in parallel); or a phase, decision, question or parallel block in full."""
 
 
 class Limits(Model):
@@ -247,7 +259,12 @@ class Limits(Model):
     parallel: int = Field(default=64, ge=1, le=1000)
     """Activities in flight at a time."""
     events: int = Field(default=2_000, ge=50, le=20_000)
-    """Events of one execution's history; then the run continues as new, as it also does when the server suggests it."""
+    """Events of one execution's history; then the run continues as new, as it also does when the
+    server suggests it."""
+
+
+def _one_after_the_other(data: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(data.get("agents", ()))
 
 
 class CrewDefinition(Model):
@@ -263,11 +280,13 @@ class CrewDefinition(Model):
     """The agents by name."""
     tools: dict[Name, ToolDefinition] = Field(default_factory=dict)
     """The tools by name."""
-    flow: tuple[FlowItem, ...] = ()
-    """What happens in which order; by default the agents one after the other."""
+    flow: tuple[FlowItem, ...] = Field(default_factory=_one_after_the_other, min_length=1)
+    """What happens in which order; by default the agents one after the other, as written. Always
+    filled in, so that the order of keys in `agents` never has a meaning of its own."""
     flags: dict[Name, Json] = Field(default_factory=dict)
     """Flags that conditions may use besides those agents write, with their first value."""
     permissions: dict[str, tuple[str, ...] | None] = Field(default_factory=dict)
-    """Who may call a tool, by tool. Null, or not named: every agent that lists it; an empty list: nobody."""
+    """Who may call a tool, by tool. Null, or not named: every agent that lists it; an empty list:
+    nobody."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""

@@ -1,45 +1,11 @@
-"""Content addresses: BLAKE2b-160 of canonical JSON, as 27 characters of unpadded base64url.
-
-160 bits keep the identity of a transcript out of reach of an attacker who writes messages, at
-27 characters in every reference. Canonical JSON has sorted keys, no spaces, and UTF-8 as it is.
-"""
+"""Heads of logs: hashes that name a whole transcript. Content addresses are `crewlog.content`."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-
+from crewlog.content import canonical, hash_bytes, hash_json
 from crewlog.ids import ContentHash
-from crewlog.model import Json
 
-_DIGEST_BYTES = 20
-
-
-def canonical(value: Json) -> bytes:
-    """The one spelling of a JSON value, as bytes.
-
-    Raises:
-        ValueError: for NaN and infinities, which JSON does not have.
-        TypeError: for what is not JSON.
-    """
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode("utf-8", "surrogatepass")
-
-
-def hash_bytes(*parts: bytes) -> ContentHash:
-    """The address of some byte strings in order; their borders count."""
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return ContentHash(base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode())
-
-
-def hash_json(value: Json) -> ContentHash:
-    """The address of a JSON value."""
-    return hash_bytes(canonical(value))
+__all__ = ["canonical", "chain", "hash_bytes", "hash_json", "log_root"]
 
 
 def chain(previous: ContentHash, position: int, body: ContentHash) -> ContentHash:

@@ -10,7 +10,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
 
-from crewlog.ids import AgentName, CommandId, ContentHash, CrewName, FlagName, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.ids import (
+    AgentName,
+    CommandId,
+    ContentHash,
+    CrewName,
+    FlagName,
+    InterruptId,
+    LogName,
+    NodeName,
+    RunId,
+    StepId,
+)
 from crewlog.model import Json, Model
 from crewlog.state.model import Call, Interrupt, Usage
 
@@ -88,6 +99,8 @@ class Routed(Fact):
     """The nodes reached."""
     arrived: tuple[NodeName, ...] = ()
     """The joins that the source arrived at."""
+    outcome: tuple[str, ...] = ("next",)
+    """Where the completion goes: `next`, `end`, `fail`, or nodes."""
     because: str = ""
     """A decision's reason."""
     loop: bool = False
@@ -149,6 +162,8 @@ class ToolReturned(Fact):
     """The start of the result or the error, for people."""
     ms: int = 0
     """How long it took where it ran, in milliseconds."""
+    goto: tuple[NodeName, ...] = ()
+    """Nodes that it hands off to, instead of what depends on the step."""
 
     @property
     def message(self) -> MessageRef | None:

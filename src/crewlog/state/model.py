@@ -11,7 +11,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    CrewName,
+    FlagName,
+    InterruptId,
+    LogName,
+    NodeName,
+    RunId,
+    StepId,
+)
 from crewlog.model import Json, Model
 
 RunStatus = Literal["running", "paused", "waiting", "stopping", "completed", "failed", "stopped"]
@@ -96,6 +106,8 @@ class Turn(Model):
     """Tool calls of the current batch."""
     returned: int = 0
     """Those of them that are applied."""
+    goto: tuple[NodeName, ...] = ()
+    """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
 
 
 class FrontierEntry(Model):

@@ -1,0 +1,45 @@
+"""A process that ends others when the one that started it is gone.
+
+Run as a script with a pipe as its standard input. Every line is `pid created signal`. When the
+pipe ends, for whatever reason, SIGKILL of the parent included, the processes of all lines are
+ended. `PR_SET_PDEATHSIG` would do this only on Linux, and it fires when the *thread* that forked
+ends, which for a thread of an executor is long before the process does.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import suppress
+
+import psutil
+
+GRACE = 8.0
+"""Seconds between asking a process to end and killing it."""
+
+
+def main() -> None:
+    """Wait for the end of the input, then end what it named."""
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    wards: list[tuple[psutil.Process, int]] = []
+    for line in sys.stdin:
+        pid, created, wanted = line.split()
+        try:
+            process = psutil.Process(int(pid))
+            if abs(process.create_time() - float(created)) > 1:
+                continue
+        except psutil.Error:
+            continue
+        wards.append((process, int(wanted)))
+    for process, number in wards:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+    _, left = psutil.wait_procs([process for process, _ in wards], timeout=GRACE)
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+if __name__ == "__main__":
+    main()

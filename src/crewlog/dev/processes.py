@@ -1,0 +1,231 @@
+"""Background processes: started detached, recognised beyond doubt, ended gently.
+
+A pid alone proves nothing, since the system gives it to another process later. A process is taken
+for a recorded one only if pid, creation time and command line all agree.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+from pydantic import BaseModel, ConfigDict
+
+from crewlog.dev import guard as guard_script
+
+CLOCK_TOLERANCE = 2.0
+"""Seconds by which two readings of one creation time may differ (it is computed from the clock)."""
+LOG_LIMIT = 8 * 1024 * 1024
+"""Bytes from which a log is set aside when its service starts."""
+
+_children: dict[int, subprocess.Popen[bytes]] = {}
+"""Our own children: kept so that they can be reaped; a dead one would look alive as a zombie."""
+
+
+class ProcessRecord(BaseModel):
+    """What identifies a process, now and after the pid has been reused."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pid: int
+    """The process id."""
+    created: float
+    """When the system made it, in seconds since the epoch."""
+    command: tuple[str, ...]
+    """Its command line."""
+
+    def find(self) -> psutil.Process | None:
+        """The live process, or None if it ended or the pid belongs to another one now."""
+        child = _children.get(self.pid)
+        if child is not None and child.poll() is not None:
+            return None
+        try:
+            process = psutil.Process(self.pid)
+            if abs(process.create_time() - self.created) > CLOCK_TOLERANCE:
+                return None
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return None
+            return process if tuple(process.cmdline()) == self.command else None
+        except psutil.Error:
+            return None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self.find() is not None
+
+
+def identify(pid: int) -> ProcessRecord | None:
+    """The record of the process that has this pid now, or None if there is none to be seen."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        created, command = process.create_time(), tuple(process.cmdline())
+        return ProcessRecord(pid=pid, created=created, command=command)
+    except psutil.Error:
+        return None
+
+
+def find_by_arguments(*arguments: str) -> ProcessRecord | None:
+    """A live process of ours whose command line has `arguments` in a row, or None.
+
+    This finds a server whose record was lost: its starter was killed, or the registry damaged.
+    """
+    count = len(arguments)
+    for process in psutil.process_iter():
+        try:
+            command = tuple(process.cmdline())
+        except psutil.Error:
+            continue
+        if any(command[i : i + count] == arguments for i in range(1, len(command) - count + 1)):
+            return identify(process.pid)
+    return None
+
+
+def spawn(
+    command: Sequence[str],
+    log: Path,
+    *,
+    user: int | None = None,
+    group: int | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> ProcessRecord:
+    """Start `command` in a session of its own, so that it outlives us and our terminal.
+
+    Args:
+        command: Program and arguments.
+        log: Where its output is appended.
+        user: The uid to run as; ours if None.
+        group: The gid to run as; ours if None.
+        env: Its environment; ours if None.
+        cwd: Its working directory: not one that somebody may want to remove or unmount.
+
+    Raises:
+        OSError: The program cannot be run, or the log cannot be written.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > LOG_LIMIT:
+        log.replace(log.with_suffix(".old.log"))
+    with log.open("ab") as out:
+        child = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            user=user,
+            group=group,
+            extra_groups=[] if user is not None else None,
+            env=None if env is None else dict(env),
+            cwd=cwd or Path(tempfile.gettempdir()).anchor,
+        )
+    _children[child.pid] = child
+    try:
+        created = psutil.Process(child.pid).create_time()
+    except psutil.Error:
+        created = time.time()
+    return ProcessRecord(pid=child.pid, created=created, command=tuple(command))
+
+
+def end(
+    record: ProcessRecord, *, gently: int = signal.SIGTERM, grace: float = 10.0
+) -> psutil.Process | None:
+    """End a recorded process: ask, wait, then kill. It blocks for up to `grace` seconds.
+
+    Returns:
+        The process that was ended; None if there was nothing to end.
+    """
+    process = record.find()
+    if process is None:
+        return None
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(gently)
+        try:
+            process.wait(grace)
+        except psutil.TimeoutExpired:
+            process.kill()
+            with suppress(psutil.TimeoutExpired):
+                process.wait(5)
+    child = _children.pop(record.pid, None)
+    if child is not None:
+        child.poll()
+    return process
+
+
+def tail(log: Path, *, start: int = 0, lines: int = 8) -> str:
+    """The last lines of a log, of what was written from byte `start` on."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start if start <= size else 0, size - 16_384))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(line.rstrip()[:400] for line in text.strip().splitlines()[-lines:])
+
+
+def size_of(log: Path) -> int:
+    """The size of a log in bytes, 0 if there is none; one that is too large will be set aside."""
+    try:
+        size = log.stat().st_size
+    except OSError:
+        return 0
+    return 0 if size > LOG_LIMIT else size
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server can listen on the port of 127.0.0.1 and nobody answers there yet."""
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        if probe.connect_ex(("127.0.0.1", port)) == 0:
+            return False
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(preferred: int | None = None) -> int:
+    """`preferred` if it is free, else a port that the system says is free."""
+    if preferred is not None and port_is_free(preferred):
+        return preferred
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Guard:
+    """Ends processes when this one is gone, however it went; see `crewlog.dev.guard`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(guard_script.__file__)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        )
+
+    def watch(self, record: ProcessRecord, gently: int = signal.SIGTERM) -> None:
+        """End this process too, asking with the signal `gently`."""
+        if self._process.stdin is not None:
+            self._process.stdin.write(f"{record.pid} {record.created} {int(gently)}\n")
+            self._process.stdin.flush()
+
+    def close(self) -> None:
+        """End what is watched and still runs, and the guard itself."""
+        self._process.communicate()

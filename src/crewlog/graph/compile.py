@@ -1,0 +1,98 @@
+"""Plan → LangGraph `StateGraph`, compiled.
+
+Nodes are placeholders: what a node does is an activity, and its completion is applied by the
+driver. Edges are conditional edges whose routers read the routing facts; so joins, decisions and
+answers are LangGraph's routes, and LangGraph's own drawing and Studio show the real graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Any, TypedDict, cast
+
+from langgraph.graph import END as GRAPH_END
+from langgraph.graph import START, StateGraph
+
+from crewlog.graph.driver import RESTORE, Driver, SendRecorder
+from crewlog.graph.plan import NEXT, GraphPlan
+from crewlog.graph.routing import RESERVED, dependents, fires
+from crewlog.graph.saver import LatestSaver
+from crewlog.ids import NodeName
+from crewlog.state.model import Routing
+
+
+class Facts(TypedDict, total=False):
+    """The channels: routing facts only. Outputs and messages are merged by `reduce`."""
+
+    routing: Routing
+    """Who is done and who has arrived where, this completion included."""
+    outcome: tuple[str, ...]
+    """Where this completion goes: `next`, `end`, or nodes."""
+
+
+Router = Callable[[Facts], Awaitable[list[str]]]
+
+
+async def _placeholder(state: Facts) -> Facts:  # noqa: RUF029 - LangGraph awaits it
+    return state
+
+
+def compile_plan(plan: GraphPlan) -> Driver:
+    """Compiles a plan. Linear in nodes and edges; about 1 ms for ten nodes."""
+    following = dependents(plan)
+    answers = _answer_targets(plan)
+    graph: StateGraph[Facts, None, Facts, Facts] = StateGraph(Facts)
+    for name in plan.nodes:
+        graph.add_node(name, _placeholder)
+    graph.add_node(RESTORE, _placeholder)
+    graph.add_conditional_edges(
+        START, _entry_router(plan), _path_map(n for n, node in plan.nodes.items() if node.entry)
+    )
+    for name in plan.nodes:
+        targets = {*following[name], *answers[name]}
+        graph.add_conditional_edges(
+            name, _router(plan, name, following[name], answers[name]), _path_map(targets)
+        )
+    compiled = graph.compile(checkpointer=LatestSaver(), name=plan.crew)
+    return Driver(cast("Any", compiled), list(plan.nodes), SendRecorder())
+
+
+def _path_map(names: Any) -> dict[Hashable, str]:
+    return {**{name: name for name in names}, GRAPH_END: GRAPH_END}
+
+
+def _answer_targets(plan: GraphPlan) -> Mapping[NodeName, Sequence[NodeName]]:
+    """The nodes that decisions and answers may go to, besides what depends on them."""
+    found: dict[NodeName, list[NodeName]] = {}
+    for name, node in plan.nodes.items():
+        named = [node.otherwise] if node.when is not None else []
+        if node.decide is not None:
+            named += [node.decide.go, node.decide.otherwise]
+        if node.ask is not None:
+            named += node.ask.options
+        found[name] = [NodeName(n) for n in named if n in plan.nodes and n not in RESERVED]
+    return found
+
+
+def _entry_router(plan: GraphPlan) -> Router:
+    entries = [str(name) for name, node in plan.nodes.items() if node.entry]
+
+    async def entry(_state: Facts) -> list[str]:  # noqa: RUF029 - a sync router would use a thread
+        return entries
+
+    return entry
+
+
+def _router(
+    plan: GraphPlan, name: NodeName, following: Sequence[NodeName], answers: Sequence[NodeName]
+) -> Router:
+    async def route(state: Facts) -> list[str]:  # noqa: RUF029 - a sync router would use a thread
+        found: list[str] = []
+        for outcome in state.get("outcome", (NEXT,)):
+            if outcome == NEXT:
+                found += [t for t in following if fires(plan, t, name, state["routing"])]
+            elif outcome in answers:
+                found.append(outcome)
+        return found
+
+    return route

@@ -1,0 +1,144 @@
+"""`GraphPlan`: a definition lowered to nodes, joins and rules; topology without prompts.
+
+The plan is what the workflow needs to run a crew, and all that continue-as-new carries of the
+definition. Joins are written at their target: a node names the sources it waits for and how many
+of them. There are no other edges but those of decisions and answers (`Route`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from crewlog.definition.model import ConditionText, Limits, Retry
+from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, LogName, NodeName, ToolName
+from crewlog.model import Json, Model
+
+END = "end"
+"""Route target: the run (or this branch of it) ends."""
+FAIL = "fail"
+"""Route target: the run fails."""
+NEXT = "next"
+"""Route target: on to what depends on this node."""
+ASK_HUMAN = "ask_human"
+"""Route target: people decide."""
+SKIP = "skip"
+"""Route target of an unmet requirement: go on as if done."""
+
+# Kept short: this is data that every execution carries.
+
+
+class Join(Model):
+    """What a node waits for: `need` of the sources `of`."""
+
+    of: tuple[NodeName, ...]
+    """The sources, sorted as written."""
+    need: int
+    """How many of them; `len(of)` is all, 1 is any."""
+
+
+class Decide(Model):
+    """A decision: where to go when its condition holds, and how often."""
+
+    when: ConditionText
+    """Evaluated when the node is reached."""
+    go: NodeName
+    """A node, or `end`."""
+    at_most: int | None = None
+    """How often it may go there; none only where `go` is not behind it in a loop."""
+    otherwise: str = NEXT
+    """When `at_most` is used up: a node, `next`, `ask_human`, `end` or `fail`."""
+    reset: dict[NodeName, tuple[NodeName, ...]] = Field(default_factory=dict)
+    """Joins inside the loop's body, with their sources outside of it: going back begins a new
+    generation at these joins, in which sources outside that are done count as done."""
+
+
+class Ask(Model):
+    """A question to people."""
+
+    question: str
+    options: tuple[str, ...] = ("approve", "reject")
+    """The first means yes. A node's name goes there; `stop` ends the run; any other goes on."""
+    sets: FlagName | None = None
+    """The flag that takes the answer."""
+
+
+class PlanNode(Model):
+    """A node: an agent's turn, a decision, or a question."""
+
+    kind: Literal["agent", "decide", "ask"]
+    agent: AgentName | None = None
+    """The agent, for an agent's turn."""
+    join: Join | None = None
+    """What it waits for; none for an entry node, and for one that is only ever sent to."""
+    entry: bool = False
+    """Whether the run starts with it."""
+    when: ConditionText | None = None
+    """A requirement: once reached, it waits until this holds."""
+    only_if: ConditionText | None = None
+    """Skipped where this does not hold when it is reached."""
+    otherwise: str = ASK_HUMAN
+    """Where `when` can no longer come true: a node, `skip`, or `ask_human`."""
+    decide: Decide | None = None
+    ask: Ask | None = None
+
+
+class AgentRules(Model):
+    """What the workflow must know of an agent; its prompt stays in the definition."""
+
+    tools: tuple[ToolName, ...] = ()
+    """Tools it may call, permissions of the definition applied."""
+    reads: tuple[LogName, ...] = (LogName("public"),)
+    """Logs it reads besides its own."""
+    writes: tuple[LogName, ...] = (LogName("public"),)
+    """Logs its final messages go to."""
+    outputs: tuple[str, ...] = ()
+    """Output keys it may set."""
+    flags: tuple[FlagName, ...] = ()
+    """Flags it may set."""
+    max_calls: int = 25
+    """Model calls in one turn."""
+    timeout: float = 180.0
+    """Seconds for one model call."""
+    heartbeat: float = 5.0
+    """Seconds of silence after which its worker is taken for dead."""
+    retry: Retry = Retry()
+    on_error: Literal["ask", "fail", "continue"] = "ask"
+
+
+class ToolRules(Model):
+    """What the workflow must know of a tool."""
+
+    effects: Literal["read", "write", "external"] = "external"
+    repeat: Literal["safe", "keyed", "never"] = "never"
+    timeout: float = 60.0
+    """Seconds for one try."""
+    heartbeat: float = 5.0
+    """Seconds of silence after which its worker is taken for dead."""
+    retry: Retry = Retry()
+    on_error: Literal["model", "fail"] = "model"
+    queue: str | None = None
+    """The task queue of its workers; by default the run's."""
+
+
+class GraphPlan(Model):
+    """A crew's graph and rules."""
+
+    crew: CrewName
+    definition: ContentHash
+    """The definition it was lowered from."""
+    nodes: dict[NodeName, PlanNode]
+    """In the order of the flow."""
+    agents: dict[AgentName, AgentRules]
+    tools: dict[ToolName, ToolRules] = Field(default_factory=dict)
+    permissions: dict[ToolName, tuple[AgentName, ...] | None] = Field(default_factory=dict)
+    flags: dict[FlagName, Json] = Field(default_factory=dict)
+    """First values."""
+    rules: tuple[str, ...] = ()
+    """The coordination rules as text, one per join, condition and decision."""
+    limits: Limits = Limits()
+
+
+BUILT_IN_TOOLS: tuple[ToolName, ...] = (ToolName("set_flag"), ToolName("set_output"))
+"""Tools that every crew has; an agent is offered them where it declares flags or outputs."""

@@ -1,0 +1,82 @@
+"""Routing as pure functions: arrivals at joins, decisions, and what going back resets.
+
+A join waits for `need` of its sources. Arrivals are counted by source, and the join's level is the
+`need`-th largest count: it fires whenever an arrival raises the level, so once per generation,
+also in loops, and a late arrival at an `any` or a quorum changes nothing.
+
+A decision that goes back begins a new generation at the joins in its loop's body: their counts
+start anew, and sources outside the body that are done count as done (`base`), though at least one
+fresh arrival is needed. So `[a, b] → c → (not ok) go a` runs `a` and then `c`, and not `b`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crewlog.definition.conditions import holds
+from crewlog.graph.plan import ASK_HUMAN, END, FAIL, NEXT, GraphPlan, Join
+from crewlog.ids import NodeName
+from crewlog.model import Json
+from crewlog.state.model import Routing
+
+RESERVED = frozenset({END, FAIL, NEXT, ASK_HUMAN})
+
+
+def level(join: Join, arrivals: Mapping[NodeName, int], base: tuple[NodeName, ...]) -> int:
+    """How many generations of a join are complete."""
+    counts = sorted(
+        (arrivals.get(source, 0) for source in join.of if source not in base), reverse=True
+    )
+    need = max(1, join.need - len(base))
+    return counts[need - 1] if need <= len(counts) else 0
+
+
+def dependents(plan: GraphPlan) -> dict[NodeName, tuple[NodeName, ...]]:
+    """The joins that each node is a source of, in the plan's order."""
+    found: dict[NodeName, list[NodeName]] = {name: [] for name in plan.nodes}
+    for name, node in plan.nodes.items():
+        for source in node.join.of if node.join else ():
+            found[source].append(name)
+    return {name: tuple(targets) for name, targets in found.items()}
+
+
+def fires(plan: GraphPlan, target: NodeName, source: NodeName, routing: Routing) -> bool:
+    """Whether the arrival of `source`, already counted in `routing`, made `target` fire."""
+    join = plan.nodes[target].join
+    if join is None:
+        return False
+    base = routing.base.get(target, ())
+    after = routing.arrivals.get(target, {})
+    before = {**after, source: after.get(source, 0) - 1}
+    return level(join, after, base) > level(join, before, base)
+
+
+def decide(
+    plan: GraphPlan,
+    name: NodeName,
+    routing: Routing,
+    flags: Mapping[str, Json],
+    outputs: Mapping[str, Mapping[str, Json]],
+) -> tuple[str, str]:
+    """Where a decision goes (`next`, `end`, `fail`, `ask_human` or a node), and why, for people."""
+    rule = plan.nodes[name].decide
+    if rule is None or not holds(rule.when, flags, outputs):
+        return NEXT, "the condition does not hold"
+    used = routing.loops.get(name, 0)
+    if rule.at_most is not None and used >= rule.at_most:
+        return rule.otherwise, f"went to {rule.go} {used} times, which is the most"
+    return rule.go, f"time {used + 1} of {rule.at_most}" if rule.at_most else "the condition holds"
+
+
+def new_generation(
+    plan: GraphPlan, name: NodeName, routing: Routing
+) -> dict[NodeName, tuple[NodeName, ...]]:
+    """The joins that going back from decision `name` resets, each with the sources that count as done."""
+    rule = plan.nodes[name].decide
+    if rule is None:
+        return {}
+    return {
+        join: tuple(source for source in outside if routing.done.get(source, 0) > 0)
+        for join, outside in rule.reset.items()
+        if join in plan.nodes
+    }

@@ -1,0 +1,72 @@
+"""A checkpoint saver that keeps the latest checkpoint of each thread, in memory.
+
+The run's journal is the record, so LangGraph's own checkpoints need no history: keeping one per
+thread makes a completion cost the same whether it is the first or the thousandth, where
+`InMemorySaver` keeps them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
+
+
+class LatestSaver(BaseCheckpointSaver[int]):
+    """Keeps one checkpoint per thread; nothing is copied and nothing is serialized."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._latest: dict[str, CheckpointTuple] = {}
+
+    def get_next_version(self, current: int | None, channel: None) -> int:
+        """Versions count up from 1."""
+        return (current or 0) + 1
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The thread's checkpoint."""
+        return self._latest.get(_thread(config))
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Replaces the thread's checkpoint."""
+        thread = _thread(config)
+        saved: RunnableConfig = {
+            "configurable": {
+                "thread_id": thread,
+                "checkpoint_ns": "",
+                "checkpoint_id": checkpoint["id"],
+            }
+        }
+        self._latest[thread] = CheckpointTuple(saved, checkpoint, metadata, None, None)
+        return saved
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Pending writes belong to the Pregel loop, which never runs here."""
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Forgets a thread."""
+        self._latest.pop(thread_id, None)
+
+
+def _thread(config: RunnableConfig) -> str:
+    return str(config.get("configurable", {})["thread_id"])

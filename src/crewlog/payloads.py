@@ -1,0 +1,150 @@
+"""How values become payloads: JSON that keeps message types, and large ones out of the history.
+
+Workers and clients use the same converter. A LangChain message anywhere in a value crosses as a
+tagged body and comes back as the same type; only the known message types are ever constructed.
+Payloads over a threshold go through Temporal's `ExternalStorage`: a directory here, S3 or GCS by
+the SDK's drivers elsewhere; never the store, so that losing Postgres loses no payload.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from temporalio.api.common.v1 import Payload
+from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, ToJsonOptions
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    ExternalStorage,
+    JSONPlainPayloadConverter,
+    StorageDriver,
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
+    StorageDriverStoreContext,
+)
+
+from crewlog.errors import StoreIncomplete, StoreUnavailable
+from crewlog.state.messages import message_from_json, message_to_json
+
+MESSAGE_TAG = "lc_message"
+"""The key of a tagged message body."""
+
+
+class CrewPayloadConverter(CompositePayloadConverter):
+    """Temporal's default converter, with pydantic models and tagged messages in its JSON part."""
+
+    def __init__(self) -> None:
+        json_converter = _MessageJsonConverter(ToJsonOptions(exclude_unset=False))
+        super().__init__(
+            *(
+                json_converter if isinstance(c, JSONPlainPayloadConverter) else c
+                for c in DefaultPayloadConverter.default_encoding_payload_converters
+            )
+        )
+
+
+class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):
+    """Pydantic's JSON, with LangChain messages tagged on the way out and rebuilt on the way in."""
+
+    def to_payload(self, value: Any) -> Payload | None:
+        return super().to_payload(_tag(value))
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        return _untag(super().from_payload(payload, type_hint))
+
+
+def _tag(value: Any) -> Any:
+    if isinstance(value, BaseMessage):
+        return {MESSAGE_TAG: message_to_json(value)}
+    if isinstance(value, dict):
+        return {key: _tag(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list | tuple):
+        return [_tag(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    dump = getattr(value, "to_json", None)
+    return dump() if callable(dump) else value
+
+
+def _untag(value: Any) -> Any:
+    if isinstance(value, dict):
+        if len(value) == 1 and MESSAGE_TAG in value:  # pyright: ignore[reportUnknownArgumentType]
+            return message_from_json(value[MESSAGE_TAG])  # pyright: ignore[reportUnknownArgumentType]
+        return {key: _untag(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return [_untag(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+class DirectoryDriver(StorageDriver):
+    """Keeps large payloads as files named by their SHA-256, so that a retry writes nothing twice."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def name(self) -> str:
+        """The driver's name in claims; durable data."""
+        return "crewlog-directory"
+
+    async def store(
+        self, context: StorageDriverStoreContext, payloads: Sequence[Payload]
+    ) -> list[StorageDriverClaim]:
+        """Writes each payload to its file."""
+        return [await asyncio.to_thread(self._write, payload) for payload in payloads]
+
+    async def retrieve(
+        self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
+    ) -> list[Payload]:
+        """Reads each payload back and checks it against its hash.
+
+        Raises:
+            StoreIncomplete: where a file is gone or damaged.
+        """
+        return [await asyncio.to_thread(self._read, claim) for claim in claims]
+
+    def _write(self, payload: Payload) -> StorageDriverClaim:
+        data = payload.SerializeToString(deterministic=True)
+        key = hashlib.sha256(data).hexdigest()
+        path = self._directory / key[:2] / key
+        try:
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                draft = path.with_name(f"{key}.{id(payload):x}.draft")
+                draft.write_bytes(data)
+                draft.replace(path)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"a payload of {len(data)} bytes could not be written: {error.strerror}",
+                place=str(self._directory),
+                remedy="Make room, or point CREWLOG_PAYLOADS at a directory that can be written.",
+            ) from error
+        return StorageDriverClaim(claim_data={"sha256": key})
+
+    def _read(self, claim: StorageDriverClaim) -> Payload:
+        key = claim.claim_data["sha256"]
+        path = self._directory / key[:2] / key
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise StoreIncomplete(
+                f"the payload {key[:12]} cannot be read: {error.strerror}",
+                place=str(path),
+                remedy="All workers and clients need the same CREWLOG_PAYLOADS directory.",
+            ) from error
+        if hashlib.sha256(data).hexdigest() != key:
+            raise StoreIncomplete(f"the payload {key[:12]} is damaged", place=str(path))
+        return Payload.FromString(data)
+
+
+def data_converter(directory: Path, threshold: int = 256 * 1024) -> DataConverter:
+    """The converter of workers and clients; payloads over `threshold` bytes go to `directory`."""
+    return DataConverter(
+        payload_converter_class=CrewPayloadConverter,
+        external_storage=ExternalStorage(
+            drivers=[DirectoryDriver(directory)], payload_size_threshold=threshold
+        ),
+    )

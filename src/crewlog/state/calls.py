@@ -1,0 +1,152 @@
+"""What an activity is given, and what it gives back: small, flat, and never the transcript.
+
+These are durable data: histories hold them. A field may be added with a default, never renamed.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from crewlog.ids import AgentName, ContentHash, LogName, NodeName, RunId, StepId, ToolName
+from crewlog.model import Json, Model
+from crewlog.state.journal import Batch
+from crewlog.state.model import Usage
+
+OPEN_RUN = "open_run"
+CALL_MODEL = "call_model"
+CALL_TOOL = "call_tool"
+FLUSH = "flush"
+
+
+class View(Model):
+    """The logs that an agent may read, each at a head. The activity hydrates it to messages."""
+
+    heads: dict[LogName, ContentHash] = Field(default_factory=dict)
+    """The logs that have messages, by name."""
+
+
+class OpenRun(Model):
+    """Resolve and validate what a run was started with."""
+
+    run: RunId
+    crew: str | dict[str, Json]
+    """A registered crew's name, or an inline definition."""
+
+
+class OpenRunResult(Model):
+    """A run's definition and plan."""
+
+    definition: dict[str, Json]
+    """The definition as canonical JSON: the history must have it, to rebuild the store from."""
+    plan: dict[str, Json]
+    """The `GraphPlan` as JSON."""
+    search_attributes: bool = False
+    """Whether the server knows Crewlog's search attributes: an unknown one makes a task retry for ever."""
+
+
+class CallModel(Model):
+    """Call an agent's model on its view."""
+
+    run: RunId
+    step: StepId
+    call: int
+    """The call's number in the step; run, step and call are the idempotency key."""
+    agent: AgentName
+    definition: ContentHash
+    view: View
+    tools: tuple[ToolName, ...] = ()
+    """The tools that the model is offered, as permitted now."""
+    batch: Batch = Batch.EMPTY
+    """What no finished activity has stored yet."""
+    log: LogName = LogName("")
+    """The agent's own log: where its calls and results are; its messages count as its own."""
+
+
+class AskedTool(Model):
+    """A tool call that a model asked for."""
+
+    id: str
+    """The model's id of the call."""
+    tool: str
+    """The tool's name, as the model spelled it."""
+    brief: str = ""
+    """The start of the arguments, for people: at most 80 characters."""
+
+
+class ModelResult(Model):
+    """A model's reply."""
+
+    body: dict[str, Json]
+    """The AI message, as `crewlog.state.messages` spells it."""
+    hash: ContentHash
+    """Its content hash."""
+    tools: tuple[AskedTool, ...] = ()
+    """The tool calls it asks for, in order; empty where the turn is over."""
+    brief: str = ""
+    """The start of its text, for people: at most 120 characters."""
+    model: str = ""
+    """The model that answered, as it names itself."""
+    usage: Usage = Usage()
+    """This call's usage; `calls` is 1."""
+
+
+class CallTool(Model):
+    """Execute one tool call of a reply."""
+
+    run: RunId
+    step: StepId
+    call: int
+    agent: AgentName
+    definition: ContentHash
+    tool: ToolName
+    id: str
+    """The model's id of the call: which of the reply's calls."""
+    message: ContentHash
+    """The AI message that has the arguments."""
+    view: View
+    """For tools that ask for the state."""
+    permitted: bool = True
+    """Whether the workflow's check allowed it; the activity checks again."""
+    batch: Batch = Batch.EMPTY
+    attempt: int = 1
+    """Which try, counting those that people asked for. The idempotency key is the same for all."""
+
+
+class OutputValue(Model):
+    """An output that a tool set: inline where its JSON is at most 256 bytes, else by its body."""
+
+    key: str
+    value: Json = None
+    body: ContentHash | None = None
+    content: Json = None
+    """The large value itself, once, for the history."""
+
+
+class ToolResult(Model):
+    """A tool's result, or an error that the model may see and repair."""
+
+    body: dict[str, Json]
+    """The tool message."""
+    hash: ContentHash
+    """Its content hash."""
+    ok: bool = True
+    brief: str = ""
+    """The start of the result or the error, for people: at most 120 characters."""
+    ms: int = 0
+    """How long the tool took, in milliseconds."""
+    flags: dict[str, Json] = Field(default_factory=dict)
+    """Flags it set, by `set_flag` or a `Command`; the workflow checks that the agent may."""
+    outputs: tuple[OutputValue, ...] = ()
+    """Outputs it set, by `set_output` or a `Command`; the workflow checks that the agent may."""
+    goto: tuple[NodeName, ...] = ()
+    """Nodes that a `Command` goes to."""
+
+
+class Flush(Model):
+    """Store what no activity has stored."""
+
+    run: RunId
+    batch: Batch
+    definition: ContentHash = ContentHash("")
+    state: dict[str, Json] | None = None
+    """The state at the batch's end, to be kept as a snapshot."""

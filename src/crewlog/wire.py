@@ -1,0 +1,253 @@
+"""The JSON contract: what any client, in any language, sends to a `CrewRun` and gets from it.
+
+`docs/wire.md` tells it in words, with examples for the `temporal` command line. Names and shapes
+are durable data: a field may be added with a default, never renamed or removed.
+
+| | name | takes | gives |
+| --- | --- | --- | --- |
+| start | `CrewRun` | `StartRun` | `RunResult` |
+| signal | `pause`, `resume`, `stop` | `Command` | |
+| signal | `interrupt` | `InterruptCommand` | |
+| signal | `message` | `MessageCommand` | |
+| update | `respond` | `Respond` | `Accepted` |
+| query | `status` | | `RunView` |
+| query | `state` | | `CrewState` |
+| query | `graph` | | `GraphView` |
+| query | `interrupts` | | list of `InterruptView` |
+| query | `journal` | `Page` | `JournalPage` |
+| query | `checkpoints` | `Page` | `CheckpointPage` |
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.model import Json, Model
+from crewlog.state.model import RunStatus, Usage
+
+WORKFLOW_TYPE = "CrewRun"
+TASK_QUEUE = "crewlog"
+"""The default task queue."""
+
+SIGNALS = ("pause", "resume", "stop", "interrupt", "message")
+UPDATES = ("respond",)
+QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints")
+
+SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWaiting")
+"""Keyword search attributes; left out where the server does not know them."""
+
+CLOSING = "Closing"
+"""The type of the error that refuses an update while the run continues as new: send it again."""
+
+
+class Inlet(Model):
+    """What comes from outside. Unknown fields are refused by name, as everywhere."""
+
+    model_config = ConfigDict(str_max_length=1_000_000)
+
+
+class StartRun(Inlet):
+    """What `CrewRun` is started with."""
+
+    crew: str | dict[str, Json]
+    """A registered crew's name, or an inline definition."""
+    input: Json = ""
+    """What the crew is asked to do: a text, or data that is shown to it as JSON."""
+    by: str = ""
+    """Who starts it."""
+    queue: str = ""
+    """The task queue of its activities; by default the workflow's own."""
+
+
+class Command(Inlet):
+    """What every command has. A repeated `id` has no effect."""
+
+    id: CommandId = Field(min_length=1, max_length=200)
+    """Chosen by the sender, unique in the run."""
+    by: str = Field(default="", max_length=200)
+    """Who commands."""
+    reason: str = Field(default="", max_length=10_000)
+    """Why, for the journal."""
+
+
+class InterruptCommand(Command):
+    """Ask people before a node runs."""
+
+    node: NodeName = NodeName("*")
+    """The node; `*` is the next step, whichever it is."""
+
+
+class MessageCommand(Command):
+    """Say something to the crew."""
+
+    text: str = Field(min_length=1)
+    """What is said."""
+    to: LogName = LogName("public")
+    """The log that it goes to: `public`, `group:G`, `channel:C` or `private:A`."""
+
+
+class Decision(Inlet):
+    """A decision of people, in LangChain's human-in-the-loop shape."""
+
+    type: Literal["approve", "reject", "respond"]
+    """`approve` takes the first option, `reject` the last, `respond` the one in `message`, or words."""
+    message: str = ""
+    """The option or the words."""
+
+
+class Respond(Command):
+    """Answer an open interrupt."""
+
+    interrupt: InterruptId
+    """Which one."""
+    decisions: tuple[Decision, ...] = Field(min_length=1, max_length=1)
+    """The decision: one for each action request, of which there is one."""
+
+
+class Accepted(Model):
+    """A command was applied."""
+
+    id: CommandId
+    position: int
+    """The journal position of its fact."""
+    detail: str = ""
+    """What was decided."""
+
+
+class Page(Inlet):
+    """Which part of a long answer."""
+
+    after: int = Field(default=0, ge=0)
+    """The position after which it starts."""
+    limit: int = Field(default=200, ge=1, le=1000)
+    """At most so many."""
+
+
+class StepView(Model):
+    """A step that is not done."""
+
+    step: StepId
+    node: NodeName
+    status: str
+    """`ready`, `running`, `waiting`, `asking` or `queued`."""
+    waits_for: str = ""
+    """The requirement of a waiting step."""
+    doing: tuple[str, ...] = ()
+    """Its calls in flight: `model`, or a tool with the start of its arguments."""
+
+
+class RunView(Model):
+    """Where a run is."""
+
+    run: RunId
+    crew: str
+    status: RunStatus
+    graph_version: int
+    execution: int
+    """Which execution of the chain."""
+    position: int
+    """The journal position."""
+    started: int
+    """Milliseconds since the epoch."""
+    steps: int
+    """Steps started."""
+    frontier: tuple[StepView, ...] = ()
+    """The steps that are not done."""
+    done: dict[NodeName, int] = Field(default_factory=dict)
+    """Completed visits by node."""
+    flags: dict[str, Json] = Field(default_factory=dict)
+    interrupts: tuple[InterruptId, ...] = ()
+    """The open questions."""
+    waiting_for: str = ""
+    """Why nothing moves, for people; empty where something does."""
+    usage: Usage = Usage()
+    error: str = ""
+
+
+class InterruptView(Model):
+    """An open question, in LangChain's human-in-the-loop shape."""
+
+    id: InterruptId
+    kind: str
+    """`ask`, `requirement`, `step_failed`, `outcome_unknown`, `limit` or `manual`."""
+    step: StepId | None = None
+    question: str
+    detail: str = ""
+    options: tuple[str, ...]
+    """What `respond` may take as `message`; `approve` is the first, `reject` the last."""
+    action_requests: tuple[dict[str, Json], ...]
+    """`[{"name", "args", "description"}]`."""
+    review_configs: tuple[dict[str, Json], ...]
+    """`[{"action_name", "allowed_decisions"}]`."""
+
+
+class JournalItem(Model):
+    """A journal entry at its position."""
+
+    position: int
+    entry: dict[str, Json]
+
+
+class JournalPage(Model):
+    """A part of the journal, as far as this execution has it."""
+
+    entries: tuple[JournalItem, ...] = ()
+    first: int = 1
+    """The first position that this execution has: earlier ones are in the store."""
+    position: int = 0
+    """The last position there is."""
+
+
+class CheckpointView(Model):
+    """A place to look at, go back to, or fork from."""
+
+    position: int
+    step: StepId
+    node: NodeName
+    agent: AgentName | None = None
+    at: int = 0
+
+
+class CheckpointPage(Model):
+    """A part of the checkpoints, as far as this execution has them."""
+
+    checkpoints: tuple[CheckpointView, ...] = ()
+    first: int = 1
+    position: int = 0
+
+
+class GraphView(Model):
+    """The graph of a run."""
+
+    version: int
+    plan: dict[str, Json]
+    """The `GraphPlan`."""
+    mermaid: str
+    """The graph with the state of its nodes."""
+    statuses: dict[NodeName, str] = Field(default_factory=dict)
+    """`done`, `running`, `ready`, `waiting`, `asking`; nodes that were never reached are left out."""
+
+
+class RunResult(Model):
+    """How a run ended."""
+
+    run: RunId
+    status: RunStatus
+    """`completed` or `stopped`; a failed run has no result but an error."""
+    outputs: dict[AgentName, dict[str, Json]] = Field(default_factory=dict)
+    """Outputs by agent and key; `text` is an agent's last final message."""
+    flags: dict[str, Json] = Field(default_factory=dict)
+    steps: int = 0
+    """Steps started."""
+    executions: int = 1
+    usage: dict[AgentName, Usage] = Field(default_factory=dict)
+    """By agent."""
+    total: Usage = Usage()
+    """Of all agents."""
+    position: int = 0
+    """The last journal position."""
+    ms: int = 0
+    """From start to end, in milliseconds."""
