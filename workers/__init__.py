@@ -1,1 +1,1 @@
-"""."""
+"""Wiring: settings, the sandbox, the worker. The only place that knows everything."""

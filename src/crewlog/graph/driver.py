@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Send
+from langsmith import tracing_context
 
 from crewlog.errors import InternalError
 from crewlog.model import Json
@@ -102,7 +103,9 @@ class Driver:
         self._busy = True
         try:
             update = Command(update=dict(values), goto=list(goto)) if goto else dict(values)
-            await self._graph.aupdate_state(_config(thread), update, as_node=node)
+            # With LangSmith tracing on, applying would send network traffic from the workflow.
+            with tracing_context(enabled=False):
+                await self._graph.aupdate_state(_config(thread), update, as_node=node)
         finally:
             self._busy = False
 

@@ -12,6 +12,7 @@ fresh arrival is needed. So `[a, b] → c → (not ok) go a` runs `a` and then `
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from crewlog.definition.conditions import holds
 from crewlog.graph.plan import ASK_HUMAN, END, FAIL, NEXT, GraphPlan, Join
@@ -55,8 +56,8 @@ def decide(
     plan: GraphPlan,
     name: NodeName,
     routing: Routing,
-    flags: Mapping[str, Json],
-    outputs: Mapping[str, Mapping[str, Json]],
+    flags: Mapping[Any, Json],
+    outputs: Mapping[Any, Mapping[str, Json]],
 ) -> tuple[str, str]:
     """Where a decision goes (`next`, `end`, `fail`, `ask_human` or a node), and why, for people."""
     rule = plan.nodes[name].decide

@@ -16,6 +16,7 @@ OPEN_RUN = "open_run"
 CALL_MODEL = "call_model"
 CALL_TOOL = "call_tool"
 FLUSH = "flush"
+CLOSE_RUN = "close_run"
 
 
 class View(Model):
@@ -60,6 +61,8 @@ class CallModel(Model):
     """What no finished activity has stored yet."""
     log: LogName = LogName("")
     """The agent's own log: where its calls and results are; its messages count as its own."""
+    attempt: int = 1
+    """Which try, counting those that people asked for."""
 
 
 class AskedTool(Model):
@@ -88,6 +91,8 @@ class ModelResult(Model):
     """The model that answered, as it names itself."""
     usage: Usage = Usage()
     """This call's usage; `calls` is 1."""
+    stored: bool = True
+    """Whether the store has the body; where not (it was away), the journal entry must have it inline."""
 
 
 class CallTool(Model):
@@ -140,6 +145,8 @@ class ToolResult(Model):
     """Outputs it set, by `set_output` or a `Command`; the workflow checks that the agent may."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that a `Command` goes to."""
+    stored: bool = True
+    """Whether the store has the body; where not (it was away), the journal entry must have it inline."""
 
 
 class Flush(Model):
@@ -150,3 +157,20 @@ class Flush(Model):
     definition: ContentHash = ContentHash("")
     state: dict[str, Json] | None = None
     """The state at the batch's end, to be kept as a snapshot."""
+
+
+class CloseRun(Model):
+    """Store the rest of a run and fetch what its result shows."""
+
+    run: RunId
+    batch: Batch
+    state: dict[str, Json]
+    """The last state, to be kept as a snapshot."""
+    outputs: tuple[ContentHash, ...] = ()
+    """Bodies that hold outputs: messages, or large values."""
+
+
+class CloseRunResult(Model):
+    """The bodies asked for: a message's text, or the value."""
+
+    outputs: dict[ContentHash, Json] = Field(default_factory=dict)

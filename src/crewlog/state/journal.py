@@ -164,6 +164,8 @@ class ToolReturned(Fact):
     """How long it took where it ran, in milliseconds."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that it hands off to, instead of what depends on the step."""
+    model_next: bool = False
+    """Whether it was the last of its batch, and the model is called with the results."""
 
     @property
     def message(self) -> MessageRef | None:

@@ -85,8 +85,8 @@ class Call(Model):
     """The AI message that asked for it: the arguments are there."""
     brief: str = ""
     """The start of the arguments, for people."""
-    status: Literal["ready", "running", "asking", "held"] = "ready"
-    """`asking` waits for people; `held` is answered, and waits for earlier calls to be applied."""
+    status: Literal["ready", "asking", "held"] = "ready"
+    """`ready` is to be made, or under way; `asking` waits for people; `held` is answered, and waits for earlier calls to be applied."""
     held: Json = None
     """The answer of a held call, as the journal entry to be."""
     attempt: int = 1
@@ -242,6 +242,8 @@ class CrewState(Model):
     """What each agent used."""
     steps: int = 0
     """Steps started."""
+    extensions: int = 0
+    """How often people let the run go on past its limit of steps."""
     error: str = ""
     """Why the run failed."""
 

@@ -1,0 +1,146 @@
+"""What people's answers do: one small function for each kind of interrupt.
+
+A decision names one of the interrupt's options, or says something in words where that makes
+sense: words answer a question whose flag takes them, and tell what became of a call whose outcome
+nobody knew.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable
+
+from crewlog.definition.conditions import Fact, parse_condition
+from crewlog.errors import CommandRejected, InterruptNotOpen
+from crewlog.graph.engine import Engine
+from crewlog.graph.plan import NEXT
+from crewlog.ids import CommandId, InterruptId, NodeName
+from crewlog.state import journal as j
+from crewlog.state.model import Interrupt
+
+
+class StopAsked(Exception):  # noqa: N818 - a signal to the caller, not an error
+    """The answer ends the run; the caller stops it as it would by the `stop` signal."""
+
+
+def find_interrupt(engine: Engine, interrupt: str) -> Interrupt:
+    """The open interrupt of that id.
+
+    Raises:
+        InterruptNotOpen: where it is not open; the message names those that are.
+    """
+    found = engine.state.interrupts.get(InterruptId(interrupt))
+    if found is None:
+        is_open = ", ".join(engine.state.interrupts) or "none"
+        raise InterruptNotOpen(
+            f"the interrupt {interrupt!r} is not open",
+            remedy=f"Open now: {is_open}. Somebody may have answered it already.",
+        )
+    return found
+
+
+def check_option(interrupt: Interrupt, decision: str) -> None:
+    """Checks that a decision is one that the interrupt can take.
+
+    Raises:
+        CommandRejected: where it is not; the message lists the options.
+    """
+    words_welcome = interrupt.flag is not None or interrupt.kind == "outcome_unknown"
+    if decision in interrupt.options or (words_welcome and decision.strip()):
+        return
+    close = difflib.get_close_matches(decision, interrupt.options, 1)
+    hint = f"Did you mean {close[0]!r}? " if close else ""
+    raise CommandRejected(
+        f"{decision!r} is no answer to {interrupt.id!r}",
+        remedy=f"{hint}Its options are: {', '.join(interrupt.options)}.",
+    )
+
+
+async def answer(
+    engine: Engine, interrupt: Interrupt, decision: str, *, by: str, command: CommandId | None
+) -> None:
+    """Records an answer and does what it says.
+
+    Raises:
+        StopAsked: where the answer ends the run.
+    """
+    engine.record(
+        j.InterruptAnswered, interrupt=interrupt.id, decision=decision, by=by, command=command
+    )
+    if decision == "stop":
+        raise StopAsked
+    handler = _HANDLERS.get(interrupt.kind)
+    if handler is not None:
+        await handler(engine, interrupt, decision, by)
+
+
+async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
+    step = asked.step
+    if step is None or step not in engine.state.frontier:
+        return
+    node = engine.plan.nodes[engine.state.frontier[step].node]
+    if node.decide is not None:
+        if decision == "again":
+            await engine.again(step)
+        else:
+            await engine.finish(step, NEXT, because=f"{by or 'people'} said {decision!r}")
+        return
+    first, last = asked.options[0], asked.options[-1]
+    if asked.flag is not None:
+        value = True if decision == first else False if decision == last else decision
+        engine.record(j.FlagSet, flag=asked.flag, value=value, by=by)
+    goes = decision if decision in engine.plan.nodes else NEXT
+    if goes == NEXT and asked.flag is None and decision == last and len(asked.options) > 1:
+        # A "no" that nothing else takes must not read as a "yes".
+        engine.record(j.StepCompleted, step=step, because=f"{by or 'people'} said {decision!r}")
+        raise StopAsked
+    await engine.finish(step, goes, because=f"{by or 'people'} said {decision!r}")
+
+
+async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
+    if asked.step is None:
+        if decision == "go on":
+            await engine.start_unmet(NodeName(asked.detail))
+        else:
+            engine.record(j.RunCompleted)
+        return
+    if decision == "skip":
+        because = f"skipped: {asked.detail} was not met"
+        await engine.finish(asked.step, NEXT, because=because, skipped=True)
+        return
+    condition = parse_condition(asked.detail)
+    if isinstance(condition, Fact) and condition.operator is None:
+        engine.record(j.FlagSet, flag=condition.name, value=True, by=by)
+    engine.record(j.ConditionMet, step=asked.step, waived=True)
+
+
+async def _failed(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
+    if asked.step is None or asked.step not in engine.state.frontier:
+        return
+    if decision == "retry":
+        engine.record(j.StepRetried, step=asked.step, call=asked.call, by=by)
+    else:
+        await engine.finish(asked.step, NEXT, because="skipped after it failed", skipped=True)
+
+
+async def _outcome(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
+    entry = engine.state.frontier.get(asked.step) if asked.step else None
+    if entry is None or entry.turn is None:
+        return
+    if decision == "retry":
+        engine.record(j.StepRetried, step=entry.step, call=asked.call, by=by)
+        return
+    call = next(c for c in entry.turn.calls if c.call == asked.call)
+    said = "it was done" if decision == "done" else decision
+    await engine.answer_call(
+        entry.step, call, f"The tool did not answer. {by or 'A person'} says: {said}", ok=True
+    )
+
+
+Handler = Callable[[Engine, Interrupt, str, str], Awaitable[None]]
+_HANDLERS: dict[str, Handler] = {
+    "ask": _question,
+    "requirement": _requirement,
+    "step_failed": _failed,
+    "outcome_unknown": _outcome,
+}

@@ -1,0 +1,54 @@
+"""What continue-as-new carries: the compact plan and the state, with a schema version.
+
+A newer worker must take up what an older one carried. So the carry says which schema it has, and
+`UPCASTERS` turns each version into the next; the newest is `SCHEMA`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pydantic import Field
+
+from crewlog.errors import UsageError
+from crewlog.model import Json, Model
+
+SCHEMA = 1
+"""The version that this build writes."""
+
+UPCASTERS: Mapping[int, Callable[[dict[str, Json]], dict[str, Json]]] = {}
+"""From each older version, by its number, to the next."""
+
+
+class Carry(Model):
+    """The start of every execution but the first."""
+
+    schema_version: int = SCHEMA
+    plan: dict[str, Json]
+    """The `GraphPlan`."""
+    state: dict[str, Json]
+    """The `CrewState`."""
+    inbox: tuple[tuple[str, Json], ...] = Field(default=())
+    """Signals that arrived too late for the last execution, as name and content."""
+    queue: str = ""
+    """The task queue of the run's activities, where it is not the workflow's own."""
+    search_attributes: bool = False
+    """Whether the server knows Crewlog's search attributes."""
+
+
+def read_carry(data: dict[str, Json]) -> Carry:
+    """Reads a carry of this schema or an older one.
+
+    Raises:
+        UsageError: for a schema that is newer than this build.
+    """
+    version = data.get("schema_version", 1)
+    if not isinstance(version, int) or version > SCHEMA:
+        raise UsageError(
+            f"the run was carried over by a newer build (schema {version}, this one has {SCHEMA})",
+            remedy="Deploy that build's workers again; the run waits.",
+        )
+    while version < SCHEMA:
+        data = {**UPCASTERS[version](data), "schema_version": version + 1}
+        version += 1
+    return Carry.from_json(data)

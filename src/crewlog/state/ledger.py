@@ -1,0 +1,90 @@
+"""The ledger: the live state, the journal of this execution, and what is not stored yet.
+
+`record` is the one way to add a fact. The ledger keeps the entries that no finished activity has
+stored; every activity's input carries them, so that storing costs no round trip of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from crewlog.ids import ContentHash, LogName
+from crewlog.model import Json
+from crewlog.state.hashing import log_root
+from crewlog.state.journal import Batch, JournalEntry, entry_to_json
+from crewlog.state.model import CrewState
+from crewlog.state.reduce import reduce
+
+
+@dataclass(frozen=True)
+class _Unstored:
+    """An entry on its way to the store, and the heads before it that it extends."""
+
+    position: int
+    data: dict[str, Json]
+    size: int
+    journal: ContentHash
+    heads: dict[LogName, ContentHash]
+
+
+@dataclass
+class Ledger:
+    """A run's state and journal, as one execution holds them."""
+
+    state: CrewState
+    entries: list[dict[str, Json]] = field(default_factory=list[dict[str, Json]])
+    """The journal of this execution, as JSON."""
+    first: int = 1
+    """The position of `entries[0]`."""
+    _unstored: list[_Unstored] = field(default_factory=list[_Unstored])
+
+    def __post_init__(self) -> None:
+        self.first = self.state.position + 1
+
+    def record(self, entry: JournalEntry) -> JournalEntry:
+        """Adds a fact: reduces it into the state, and keeps it until it is stored."""
+        data = entry_to_json(entry)
+        before = self.state
+        self.state = reduce(before, entry, data)
+        heads: dict[LogName, ContentHash] = {}
+        for log in entry.message.logs if entry.message else ():
+            known = before.messages.get(log)
+            heads[log] = known.head if known else log_root(before.run, log)
+        size = len(json.dumps(data, separators=(",", ":"), ensure_ascii=False))
+        self.entries.append(data)
+        self._unstored.append(
+            _Unstored(self.state.position, data, size, before.execution_trace.head, heads)
+        )
+        return entry
+
+    def batch(self) -> Batch:
+        """What is not stored yet."""
+        if not self._unstored:
+            return Batch.EMPTY
+        heads: dict[LogName, ContentHash] = {}
+        for entry in self._unstored:
+            for log, head in entry.heads.items():
+                heads.setdefault(log, head)
+        first = self._unstored[0]
+        return Batch(
+            first=first.position,
+            journal=first.journal,
+            heads=heads,
+            entries=tuple(entry.data for entry in self._unstored),
+        )
+
+    @property
+    def unstored_bytes(self) -> int:
+        """The size of the batch, about."""
+        return sum(entry.size for entry in self._unstored)
+
+    def stored(self, position: int) -> None:
+        """Notes that the entries up to `position` are stored."""
+        self._unstored = [entry for entry in self._unstored if entry.position > position]
+
+    def page(self, after: int, limit: int) -> list[tuple[int, dict[str, Json]]]:
+        """Entries of this execution at positions above `after`, with their positions."""
+        start = max(0, after + 1 - self.first)
+        found = self.entries[start : start + limit]
+        return [(self.first + start + offset, data) for offset, data in enumerate(found)]

@@ -1,0 +1,422 @@
+"""`reduce(state, entry) -> state`: the only thing that changes a run's state.
+
+Pure: no plan, no store, no clock. Folding a journal from the empty state gives the live state,
+which is what makes the journal the truth. Each kind of entry has one small function, found by the
+entry's class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+from crewlog.ids import AgentName, NodeName, RunId, StepId, step_id
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.hashing import chain, hash_json, log_root
+from crewlog.state.model import (
+    Call,
+    CommandOutcome,
+    CrewState,
+    FrontierEntry,
+    LogHead,
+    Output,
+    ResumeInfo,
+    Routing,
+    Turn,
+    Usage,
+)
+
+COMMANDS_KEPT = 1000
+"""Outcomes of recent commands that the state keeps; older ones are in the store."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def reduce(
+    state: CrewState, entry: j.JournalEntry, encoded: dict[str, Json] | None = None
+) -> CrewState:
+    """The state after one more entry.
+
+    Args:
+        state: The state before; it is not changed.
+        entry: The fact.
+        encoded: `entry_to_json(entry)`, where the caller has it already.
+    """
+    position = state.position + 1
+    changes: dict[str, Any] = {
+        "position": position,
+        "execution_trace": LogHead(
+            head=chain(
+                state.execution_trace.head,
+                position,
+                hash_json(encoded if encoded is not None else j.entry_to_json(entry)),
+            ),
+            length=position,
+        ),
+    }
+    if (ref := entry.message) is not None:
+        changes["messages"] = _extend(state, ref, position)
+    if (command := getattr(entry, "command", None)) is not None:
+        changes["commands"] = _remember(state, command, entry, position)
+    handler = _HANDLERS.get(type(entry))
+    if handler is not None:
+        changes.update(handler(state, entry, position))
+    return state.model_copy(update=changes)
+
+
+def fold(run: RunId, entries: Iterable[j.JournalEntry]) -> CrewState:
+    """The state that a journal stands for, from the beginning."""
+    state = CrewState(run=run)
+    for entry in entries:
+        state = reduce(state, entry)
+    return state
+
+
+Changes = dict[str, Any]
+_HANDLERS: dict[type, Callable[[CrewState, Any, int], Changes]] = {}
+E_co = TypeVar("E_co")
+
+
+def _on(kind: type[E_co]) -> Callable[[Callable[[CrewState, E_co, int], Changes]], Any]:
+    def register(handler: Callable[[CrewState, E_co, int], Changes]) -> Any:
+        _HANDLERS[kind] = cast("Any", handler)
+        return handler
+
+    return register
+
+
+def _with(mapping: dict[K, V], key: K, value: V) -> dict[K, V]:
+    return {**mapping, key: value}
+
+
+def _without(mapping: dict[K, V], key: K) -> dict[K, V]:
+    return {k: v for k, v in mapping.items() if k != key}
+
+
+def _extend(state: CrewState, ref: j.MessageRef, position: int) -> dict[Any, LogHead]:
+    logs = dict(state.messages)
+    for log in ref.logs:
+        before = logs.get(log)
+        head = before.head if before else log_root(state.run, log)
+        logs[log] = LogHead(
+            head=chain(head, position, ref.body), length=(before.length if before else 0) + 1
+        )
+    return logs
+
+
+def _remember(
+    state: CrewState, command: str, entry: j.JournalEntry, position: int
+) -> dict[str, CommandOutcome]:
+    rejected = isinstance(entry, j.CommandRejected)
+    outcome = CommandOutcome(
+        ok=not rejected, position=position, detail=entry.reason if rejected else ""
+    )
+    kept = _with(state.commands, command, outcome)
+    while len(kept) > COMMANDS_KEPT:
+        del kept[next(iter(kept))]
+    return kept
+
+
+def _entry(state: CrewState, step: StepId, **changes: Any) -> Changes:
+    """The frontier with one entry changed; nothing where the step is gone."""
+    found = state.frontier.get(step)
+    if found is None:
+        return {}
+    return {"frontier": _with(state.frontier, step, found.model_copy(update=changes))}
+
+
+def _turn(state: CrewState, step: StepId) -> Turn:
+    found = state.frontier.get(step)
+    return (found.turn if found else None) or Turn()
+
+
+def _call_changed(state: CrewState, step: StepId, call: int | None, **changes: Any) -> Turn | None:
+    """A step's turn with one call changed."""
+    found = state.frontier.get(step)
+    if found is None or found.turn is None:
+        return None
+    calls = tuple(c.model_copy(update=changes) if c.call == call else c for c in found.turn.calls)
+    return found.turn.model_copy(update={"calls": calls})
+
+
+@_on(j.RunStarted)
+def _run_started(_state: CrewState, entry: j.RunStarted, _position: int) -> Changes:
+    return {
+        "crew": entry.crew,
+        "definition": entry.definition,
+        "flags": dict(entry.flags),
+        "tool_permissions": dict(entry.permissions),
+        "coordination_rules": entry.rules,
+        "started": entry.at,
+    }
+
+
+@_on(j.Routed)
+def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
+    visits = dict(state.visits)
+    frontier = dict(state.frontier)
+    active = {found.node for found in frontier.values()}
+    for reached in entry.to:
+        visits[reached.node] = visits.get(reached.node, 0) + 1
+        step = step_id(reached.node, visits[reached.node])
+        queued = reached.node in active
+        frontier[step] = FrontierEntry(
+            step=step,
+            node=reached.node,
+            status="queued" if queued else "waiting" if reached.requirement else "ready",
+            since=position,
+            item=reached.item,
+            requirement=reached.requirement,
+        )
+        active.add(reached.node)
+    return {
+        "visits": visits,
+        "frontier": frontier,
+        "routing": route_facts(
+            state.routing,
+            entry.source,
+            entry.arrived,
+            loop=entry.loop,
+            reset=entry.reset,
+            rearmed=entry.rearmed,
+        ),
+    }
+
+
+def route_facts(
+    routing: Routing,
+    source: NodeName | None,
+    arrived: Iterable[NodeName],
+    *,
+    loop: bool = False,
+    reset: dict[NodeName, tuple[NodeName, ...]] | None = None,
+    rearmed: bool = False,
+) -> Routing:
+    """The routing facts after a completion; the applier needs them before the entry is made."""
+    if source is None:
+        return routing
+    arrivals = dict(routing.arrivals)
+    for target in arrived:
+        counts = arrivals.get(target, {})
+        arrivals[target] = _with(counts, source, counts.get(source, 0) + 1)
+    changes: Changes = {
+        "done": _with(routing.done, source, routing.done.get(source, 0) + 1),
+        "arrivals": arrivals,
+    }
+    if loop or rearmed:
+        used = 0 if rearmed else routing.loops.get(source, 0)
+        changes["loops"] = _with(routing.loops, source, used + (1 if loop else 0))
+    if reset:
+        for target in reset:
+            arrivals.pop(target, None)
+        changes["base"] = {**routing.base, **reset}
+    return routing.model_copy(update=changes)
+
+
+@_on(j.StepStarted)
+def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Changes:
+    turn = None
+    if entry.agent is not None:
+        turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1)
+    return {
+        "steps": state.steps + 1,
+        **_entry(state, entry.step, status="running", since=position, turn=turn),
+    }
+
+
+@_on(j.ConditionMet)
+def _condition_met(state: CrewState, entry: j.ConditionMet, position: int) -> Changes:
+    return _entry(state, entry.step, status="ready", since=position, requirement="")
+
+
+@_on(j.ModelReplied)
+def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Changes:
+    turn = _turn(state, entry.step)
+    changes: Changes = {
+        "usage": _with(
+            state.usage, entry.agent, state.usage.get(entry.agent, Usage()) + entry.usage
+        ),
+    }
+    rest = tuple(c for c in turn.calls if c.call != entry.call)
+    after = turn.model_copy(
+        update={
+            "calls": rest + entry.calls,
+            "next_call": turn.next_call + len(entry.calls),
+            "expected": len(entry.calls),
+            "returned": 0,
+        }
+    )
+    if not entry.calls:
+        text = Output(body=entry.ref.body, position=position)
+        changes["agent_outputs"] = _output(state, entry.agent, "text", text)
+    return {**changes, **_entry(state, entry.step, turn=after)}
+
+
+@_on(j.ToolReturned)
+def _tool_returned(state: CrewState, entry: j.ToolReturned, _position: int) -> Changes:
+    turn = _turn(state, entry.step)
+    calls = tuple(c for c in turn.calls if c.call != entry.call)
+    after: Changes = {
+        "calls": calls,
+        "returned": turn.returned + 1,
+        "goto": turn.goto + entry.goto,
+    }
+    if entry.model_next:
+        after["calls"] = (*calls, Call(call=turn.next_call))
+        after["next_call"] = turn.next_call + 1
+        after["model_calls"] = turn.model_calls + 1
+    used = state.usage.get(entry.agent, Usage()) + Usage(tool_calls=1)
+    return {
+        "usage": _with(state.usage, entry.agent, used),
+        **_entry(state, entry.step, turn=turn.model_copy(update=after)),
+    }
+
+
+@_on(j.CallHeld)
+def _call_held(state: CrewState, entry: j.CallHeld, _position: int) -> Changes:
+    turn = _call_changed(state, entry.step, entry.call, status="held", held=list(entry.entries))
+    return _entry(state, entry.step, turn=turn) if turn else {}
+
+
+@_on(j.FlagSet)
+def _flag_set(state: CrewState, entry: j.FlagSet, _position: int) -> Changes:
+    return {"flags": _with(state.flags, entry.flag, entry.value)}
+
+
+def _output(
+    state: CrewState, agent: AgentName, key: str, output: Output
+) -> dict[AgentName, dict[str, Output]]:
+    return _with(state.agent_outputs, agent, _with(state.agent_outputs.get(agent, {}), key, output))
+
+
+@_on(j.OutputSet)
+def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
+    output = Output(value=entry.value, body=entry.body, position=position)
+    return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
+
+
+def _leave(state: CrewState, step: StepId, position: int) -> Changes:
+    """The frontier without a step; the next visit queued behind it moves up."""
+    if step not in state.frontier:
+        return {}
+    node = state.frontier[step].node
+    frontier = _without(state.frontier, step)
+    for key, found in frontier.items():
+        if found.node == node and found.status == "queued":
+            status = "waiting" if found.requirement else "ready"
+            frontier[key] = found.model_copy(update={"status": status, "since": position})
+            break
+    return {"frontier": frontier}
+
+
+@_on(j.StepCompleted)
+def _step_completed(state: CrewState, entry: j.StepCompleted, position: int) -> Changes:
+    return _leave(state, entry.step, position)
+
+
+@_on(j.StepCancelled)
+def _step_cancelled(state: CrewState, entry: j.StepCancelled, position: int) -> Changes:
+    return _leave(state, entry.step, position)
+
+
+@_on(j.StepFailed)
+def _step_failed(state: CrewState, entry: j.StepFailed, position: int) -> Changes:
+    turn = _call_changed(state, entry.step, entry.call, status="asking")
+    changes: Changes = {"turn": turn} if turn else {}
+    return _entry(state, entry.step, status="asking", since=position, **changes)
+
+
+@_on(j.StepRetried)
+def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Changes:
+    found = state.frontier.get(entry.step)
+    if found is None:
+        return {}
+    if found.turn is None:
+        return _entry(state, entry.step, status="ready", since=position)
+    calls = tuple(
+        c.model_copy(update={"status": "ready", "attempt": c.attempt + 1})
+        if c.call == entry.call
+        else c
+        for c in found.turn.calls
+    )
+    turn = found.turn.model_copy(update={"calls": calls})
+    return _entry(state, entry.step, status="running", since=position, turn=turn)
+
+
+@_on(j.InterruptRaised)
+def _interrupt_raised(state: CrewState, entry: j.InterruptRaised, position: int) -> Changes:
+    question = entry.interrupt.model_copy(update={"position": position})
+    changes: Changes = {
+        "asked": state.asked + 1,
+        "interrupts": _with(state.interrupts, question.id, question),
+    }
+    if question.kind == "manual":
+        gone = {NodeName("*"), state.frontier[question.step].node} if question.step else {"*"}
+        changes["break_before"] = tuple(n for n in state.break_before if n not in gone)
+    if question.step is None:
+        return changes
+    turn = _call_changed(state, question.step, question.call, status="asking")
+    entry_changes: Changes = {"turn": turn} if turn else {}
+    # A turn whose other calls go on stays running; only the call asks.
+    if question.call is None or question.kind == "step_failed":
+        entry_changes["status"] = "asking"
+    return {**changes, **_entry(state, question.step, since=position, **entry_changes)}
+
+
+@_on(j.InterruptAnswered)
+def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: int) -> Changes:
+    question = state.interrupts.get(entry.interrupt)
+    changes: Changes = {"interrupts": _without(state.interrupts, entry.interrupt)}
+    if question and question.kind == "limit" and entry.decision == question.options[0]:
+        changes["extensions"] = state.extensions + 1
+    found = state.frontier.get(question.step) if question and question.step else None
+    if found is None or found.status != "asking":
+        return changes
+    status = "waiting" if found.requirement else "running" if found.turn else "ready"
+    return {**changes, **_entry(state, found.step, status=status, since=position)}
+
+
+@_on(j.BreakRequested)
+def _break_requested(state: CrewState, entry: j.BreakRequested, _position: int) -> Changes:
+    if entry.node in state.break_before:
+        return {}
+    return {"break_before": (*state.break_before, entry.node)}
+
+
+@_on(j.Paused)
+def _paused(_state: CrewState, entry: j.Paused, position: int) -> Changes:
+    info = ResumeInfo(reason=entry.reason, by=entry.by, position=position)
+    return {"status": "paused", "resume_info": info}
+
+
+@_on(j.Resumed)
+def _resumed(_state: CrewState, _entry: j.Resumed, _position: int) -> Changes:
+    return {"status": "running", "resume_info": None}
+
+
+@_on(j.StopRequested)
+def _stop_requested(_state: CrewState, entry: j.StopRequested, position: int) -> Changes:
+    info = ResumeInfo(reason=entry.reason, by=entry.by, position=position)
+    return {"status": "stopping", "resume_info": info}
+
+
+@_on(j.ContinuedAsNew)
+def _continued(_state: CrewState, entry: j.ContinuedAsNew, _position: int) -> Changes:
+    return {"execution": entry.execution}
+
+
+@_on(j.RunCompleted)
+def _completed(_state: CrewState, _entry: j.RunCompleted, _position: int) -> Changes:
+    return {"status": "completed", "resume_info": None}
+
+
+@_on(j.RunStopped)
+def _stopped(_state: CrewState, _entry: j.RunStopped, _position: int) -> Changes:
+    return {"status": "stopped", "interrupts": {}}
+
+
+@_on(j.RunFailed)
+def _failed(_state: CrewState, entry: j.RunFailed, _position: int) -> Changes:
+    return {"status": "failed", "error": entry.error, "interrupts": {}}

@@ -1,0 +1,44 @@
+"""A worker's settings, from `CREWLOG_*` in the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from crewlog.dev.paths import Home
+from crewlog.wire import TASK_QUEUE
+
+
+class WorkerSettings(BaseSettings):
+    """How a worker works. Every field can be set as `CREWLOG_` and its name in upper case."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="CREWLOG_", use_attribute_docstrings=True, extra="ignore"
+    )
+
+    task_queue: str = TASK_QUEUE
+    """The task queue of runs and their activities."""
+    activities_only: bool = False
+    """Whether the worker takes activities alone: for a queue of tools."""
+    max_activities: int = Field(default=128, ge=2)
+    """Activities at a time. With one slot nothing could start eagerly."""
+    max_workflow_tasks: int = Field(default=64, ge=2)
+    """Workflow tasks at a time."""
+    max_cached_runs: int = Field(default=1000, ge=0)
+    """Executions kept in memory; 0 replays the history at every task."""
+    eager_activities: int = Field(default=64, ge=1)
+    """Activities of one workflow task that may start on this worker without a round trip."""
+    sticky_seconds: float = Field(default=1.0, gt=0)
+    """After this, a dead worker's runs move to another one."""
+    shutdown_seconds: float = Field(default=10.0, ge=0)
+    """How long activities may go on after the worker was told to stop; then they are cancelled."""
+    payloads: Path = Field(default_factory=lambda: Home.default().payloads)
+    """The directory of payloads that are too large for the history; all workers and clients share it."""
+    payload_threshold: int = Field(default=256 * 1024, ge=1024)
+    """Bytes above which a payload goes there."""
+    workspace: Path = Path("workspace")
+    """Where runs' files are written, in a folder for each run."""
+    cache_messages: int = Field(default=200_000, ge=0)
+    """Messages of recent transcripts that the worker keeps in memory."""

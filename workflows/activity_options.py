@@ -1,0 +1,75 @@
+"""How each kind of call is scheduled: timeouts, retries, queues, and what the web UI shows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.workflow import ActivityCancellationType
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.definition.model import Retry
+    from crewlog.graph.engine import Order
+    from crewlog.graph.plan import GraphPlan, ToolRules
+    from crewlog.ids import ToolName
+
+BUILT_IN_RULES = ToolRules(effects="read", repeat="safe", timeout=30)
+"""`set_flag` and `set_output` change nothing outside the run."""
+
+LOCAL: dict[str, Any] = {
+    "start_to_close_timeout": timedelta(seconds=30),
+    # A store that is away comes back; until then the run stands still and loses nothing.
+    "retry_policy": RetryPolicy(
+        initial_interval=timedelta(milliseconds=200),
+        backoff_coefficient=2,
+        maximum_interval=timedelta(seconds=5),
+    ),
+}
+"""Options of the local activities that store what no other activity has stored."""
+
+
+def model_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str, Any]:
+    """Options of a model call."""
+    rules = plan.agents[order.agent]
+    return {
+        "task_queue": queue,
+        "start_to_close_timeout": timedelta(seconds=rules.timeout),
+        "heartbeat_timeout": timedelta(seconds=rules.heartbeat),
+        "retry_policy": _policy(rules.retry),
+        "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        "summary": f"{order.step} thinks",
+    }
+
+
+def tool_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str, Any]:
+    """Options of a tool call.
+
+    A tool that must not be repeated is still tried again: the activity notes in the store that it
+    is about to begin, and a later try that finds the note asks people instead of beginning again.
+    So what fails before the tool begins (the store is away, a worker dies) costs no question.
+    """
+    rules = tool_rules(plan, order.call.tool or "")
+    return {
+        "task_queue": rules.queue or queue,
+        "start_to_close_timeout": timedelta(seconds=rules.timeout),
+        "heartbeat_timeout": timedelta(seconds=rules.heartbeat),
+        "retry_policy": _policy(rules.retry),
+        "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        "summary": f"{order.step} {order.call.tool} {order.call.brief}"[:200],
+    }
+
+
+def tool_rules(plan: GraphPlan, tool: str) -> ToolRules:
+    """The rules of a tool of the crew, or of a built-in one."""
+    return plan.tools.get(ToolName(tool), BUILT_IN_RULES)
+
+
+def _policy(retry: Retry) -> RetryPolicy:
+    return RetryPolicy(
+        initial_interval=timedelta(seconds=retry.first),
+        backoff_coefficient=retry.backoff,
+        maximum_interval=timedelta(seconds=retry.longest),
+        maximum_attempts=retry.attempts,
+    )

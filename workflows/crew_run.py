@@ -1,0 +1,217 @@
+"""`CrewRun`: the one workflow type. Its name, its handlers and their JSON are `docs/wire.md`.
+
+Handlers and `run` take raw payloads and validate them here: with typed parameters, a malformed
+signal would be dropped without a trace, and a malformed start would fail workflow tasks for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from pydantic import ValidationError
+
+    from crewlog.errors import CrewlogError
+    from crewlog.graph.engine import Engine
+    from crewlog.graph.plan import GraphPlan
+    from crewlog.ids import RunId
+    from crewlog.state.calls import OPEN_RUN, OpenRun, OpenRunResult
+    from crewlog.state.carry import read_carry
+    from crewlog.state.ledger import Ledger
+    from crewlog.state.model import CrewState
+    from crewlog.wire import CLOSING, WORKFLOW_TYPE, Page, Respond, StartRun
+
+from crewlog.workflows import views
+from crewlog.workflows.activity_options import LOCAL
+from crewlog.workflows.execution import Ended, Execution
+from crewlog.workflows.inbox import Incoming, Unreadable, parse, read_args
+
+CARRY = "carry"
+"""The key of a continued execution's start input; clients send `StartRun` instead."""
+
+
+@workflow.defn(name=WORKFLOW_TYPE)
+class CrewRun:
+    """A crew's run: thin over the engine, which knows what follows from what happened."""
+
+    def __init__(self) -> None:
+        self._inbox: list[Incoming] = []
+        self._execution: Execution | None = None
+
+    @workflow.run
+    async def run(self, raw: RawValue) -> dict[str, Any]:
+        """Runs a crew to its end; see `StartRun` and `RunResult`."""
+        loop = asyncio.create_task(self._drive(raw))
+        cancelled = False
+        while True:
+            try:
+                ended = await asyncio.shield(loop)
+                break
+            except asyncio.CancelledError:
+                # Temporal's cancel is a graceful stop: the loop goes on until everything landed.
+                cancelled = True
+                command = {"id": "temporal-cancel", "by": "temporal", "reason": "cancelled"}
+                self._inbox.append(Incoming("stop", command))
+        if ended.carry is not None:
+            workflow.continue_as_new({CARRY: ended.carry.to_json()})
+        if ended.result is None:
+            raise ApplicationError(ended.error, type="RunFailed", non_retryable=True)
+        if cancelled:
+            raise asyncio.CancelledError
+        return ended.result.model_dump(mode="json")
+
+    async def _drive(self, raw: RawValue) -> Ended:
+        data = read_args([raw])
+        if isinstance(data, dict) and CARRY in data:
+            self._execution = await self._continue(data[CARRY])  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            self._execution = await self._begin(data)
+        return await self._execution.drive()
+
+    async def _begin(self, data: Any) -> Execution:
+        start = _parse_start(data)
+        opened = await _open(start)
+        engine = await Engine.begin(
+            GraphPlan.from_json(opened.plan),
+            RunId(workflow.info().workflow_id),
+            input_text=_as_text(start.input),
+            by=start.by,
+            at=int(workflow.time() * 1000),
+        )
+        return Execution(
+            engine,
+            self._inbox,
+            queue=start.queue,
+            search_attributes=opened.search_attributes,
+        )
+
+    async def _continue(self, data: Any) -> Execution:
+        carry = read_carry(data)
+        ledger = Ledger(CrewState.from_json(carry.state))
+        engine = await Engine.restore(GraphPlan.from_json(carry.plan), ledger)
+        self._inbox[:0] = [Incoming(name, content) for name, content in carry.inbox]
+        return Execution(
+            engine,
+            self._inbox,
+            queue=carry.queue,
+            search_attributes=carry.search_attributes,
+        )
+
+    # -- commands ----------------------------------------------------------------------------
+
+    @workflow.signal(dynamic=True)
+    def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Takes every signal, known or not: what it says, or why it was refused, is journaled."""
+        self._inbox.append(Incoming(name, read_args(args)))
+
+    @workflow.update(name="respond")
+    async def respond(self, raw: RawValue) -> dict[str, Any]:
+        """Answers an interrupt; see `Respond` and `Accepted`."""
+        incoming = Incoming("respond", read_args([raw]))
+        self._inbox.append(incoming)
+        await workflow.wait_condition(lambda: incoming.done)
+        if incoming.error is not None or incoming.result is None:
+            error = incoming.error or CrewlogError("the command was not applied")
+            raise ApplicationError(
+                error.message, error.remedy, type=type(error).__name__, non_retryable=True
+            )
+        return incoming.result.model_dump(mode="json")
+
+    @respond.validator
+    def check_respond(self, raw: RawValue) -> None:
+        """Refuses what is not a `Respond`, and everything while the run continues as new."""
+        if self._execution is not None and self._execution.closing:
+            raise ApplicationError("the run continues as new; send it again", type=CLOSING)
+        try:
+            parse("respond", read_args([raw]))
+        except CrewlogError as error:
+            raise ApplicationError(
+                error.message, error.remedy, type=type(error).__name__, non_retryable=True
+            ) from error
+
+    # -- queries -----------------------------------------------------------------------------
+
+    @workflow.query(name="status")
+    def status(self) -> dict[str, Any]:
+        """Where the run is: a `RunView`."""
+        execution = self._ready()
+        return views.run_view(execution.engine, execution.flights).model_dump(mode="json")
+
+    @workflow.query(name="state")
+    def state(self) -> dict[str, Any]:
+        """The whole state: a `CrewState`."""
+        return self._ready().engine.state.model_dump(mode="json")
+
+    @workflow.query(name="graph")
+    def graph(self) -> dict[str, Any]:
+        """The plan and its picture: a `GraphView`."""
+        return views.graph_view(self._ready().engine).model_dump(mode="json")
+
+    @workflow.query(name="interrupts")
+    def interrupts(self) -> list[dict[str, Any]]:
+        """The open questions: `InterruptView`s."""
+        questions = self._ready().engine.state.interrupts.values()
+        return [views.interrupt_view(q).model_dump(mode="json") for q in questions]
+
+    @workflow.query(name="journal")
+    def journal(self, raw: RawValue | None = None) -> dict[str, Any]:
+        """A `Page` of the journal: a `JournalPage`."""
+        return views.journal_page(self._ready().engine, _page(raw)).model_dump(mode="json")
+
+    @workflow.query(name="checkpoints")
+    def checkpoints(self, raw: RawValue | None = None) -> dict[str, Any]:
+        """A `Page` of the checkpoints: a `CheckpointPage`."""
+        return views.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
+
+    def _ready(self) -> Execution:
+        if self._execution is None:
+            raise ApplicationError("the run is starting; ask again", type="Starting")
+        return self._execution
+
+
+def _page(raw: RawValue | None) -> Page:
+    return Page() if raw is None else Page.model_validate(read_args([raw]))
+
+
+def _parse_start(data: Any) -> StartRun:
+    if isinstance(data, Unreadable):
+        raise ApplicationError(data.reason, type="InvalidStart", non_retryable=True)
+    try:
+        return StartRun.model_validate(data)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(str(p) for p in e['loc']) or 'input'}: {e['msg']}" for e in error.errors()
+        )
+        raise ApplicationError(
+            f"the run was started with something else than a crew: {faults}",
+            "docs/wire.md has the fields.",
+            type="InvalidStart",
+            non_retryable=True,
+        ) from error
+
+
+async def _open(start: StartRun) -> OpenRunResult:
+    run = RunId(workflow.info().workflow_id)
+    try:
+        return await workflow.execute_local_activity(
+            OPEN_RUN, OpenRun(run=run, crew=start.crew), result_type=OpenRunResult, **LOCAL
+        )
+    except ActivityError as error:
+        cause = error.cause
+        if not isinstance(cause, ApplicationError):
+            raise
+        # The run's failure is what is wrong with the crew, not that an activity said so.
+        raise ApplicationError(
+            cause.message, *cause.details, type=cause.type, non_retryable=True
+        ) from error
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)

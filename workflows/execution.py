@@ -1,0 +1,376 @@
+"""One execution of a run: the loop that connects the engine with Temporal.
+
+Concurrency, in one place: every call is an asyncio task that ends by appending to `_landed`; signal
+and update handlers append to the inbox; and this loop alone takes from both and touches the engine.
+It yields only where it waits for something to land, or stores by a local activity, so what a
+handler sees between two yields is consistent.
+
+Closing (to continue as new): from then on nothing starts, updates are refused with a typed error,
+what is in flight lands and is applied, handlers finish, the rest is stored, and only then does the
+execution end. Signals that still arrive are carried in the inbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    TimeoutError,  # noqa: A004 - Temporal's own name
+)
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.errors import InternalError
+    from crewlog.graph.engine import Engine, Order
+    from crewlog.ids import StepId, private_log
+    from crewlog.state import journal as j
+    from crewlog.state.calls import (
+        CALL_MODEL,
+        CALL_TOOL,
+        CLOSE_RUN,
+        FLUSH,
+        CallModel,
+        CallTool,
+        CloseRun,
+        CloseRunResult,
+        Flush,
+        ModelResult,
+        ToolResult,
+    )
+    from crewlog.state.carry import Carry
+    from crewlog.state.model import Output
+    from crewlog.wire import RunResult
+
+from crewlog.workflows import views
+from crewlog.workflows.activity_options import LOCAL, model_options, tool_options, tool_rules
+from crewlog.workflows.inbox import Incoming, take
+
+FLUSH_BYTES = 64 * 1024
+"""More than this is stored before activities are scheduled, instead of by each of them."""
+
+PHASE_INTERVAL = timedelta(seconds=5)
+"""The search attribute of the phase is at most this old: an upsert is an event."""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """How a call ended."""
+
+    order: Order
+    stored: int
+    """The journal position up to which its activity has stored, if it ended well."""
+    result: ModelResult | ToolResult | None = None
+    error: str = ""
+    error_type: str = ""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an execution ended: with a result, with a carry, or with an error."""
+
+    result: RunResult | None = None
+    carry: Carry | None = None
+    error: str = ""
+
+
+class Execution:
+    """The loop of one execution."""
+
+    def __init__(
+        self, engine: Engine, inbox: list[Incoming], *, queue: str, search_attributes: bool
+    ) -> None:
+        self.engine = engine
+        self.closing = False
+        self._inbox = inbox
+        self._queue = queue
+        self._search_attributes = search_attributes
+        self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
+        self._landed: list[Landed] = []
+        self._shown: dict[str, Any] = {}
+        self._shown_at = 0.0
+
+    @property
+    def flights(self) -> set[tuple[StepId, int]]:
+        """The calls under way."""
+        return set(self._flights)
+
+    async def drive(self) -> Ended:
+        """Runs until the run ends or must continue as new."""
+        while True:
+            await self._take_inbox()
+            await self._apply_landed()
+            state = self.engine.state
+            if not (self.closing or state.closed):
+                await self.engine.settle(self._flights)
+                await self._launch()
+                self.closing = self._must_continue() and not self.engine.state.closed
+            if self.engine.state.status in ("stopping", "stopped", "failed"):
+                self._cancel_flights()
+            if not self._flights and not self._landed:
+                if self.engine.state.status == "stopping":
+                    self._stop()
+                if self.engine.state.closed:
+                    return await self._close()
+                if self.closing and self._may_leave():
+                    return await self._leave()
+                if not self._inbox:
+                    await self._flush()
+            self._show()
+            await workflow.wait_condition(self._stirred)
+
+    def _stirred(self) -> bool:
+        if self._inbox or self._landed:
+            return True
+        return self.closing and not self._flights and workflow.all_handlers_finished()
+
+    def _may_leave(self) -> bool:
+        return workflow.all_handlers_finished() and not self._inbox
+
+    def _must_continue(self) -> bool:
+        info = workflow.info()
+        return (
+            info.is_continue_as_new_suggested()
+            or info.get_current_history_length() >= self.engine.plan.limits.events
+        )
+
+    # -- what came ---------------------------------------------------------------------------
+
+    async def _take_inbox(self) -> None:
+        self._tick()
+        while self._inbox:
+            await take(self.engine, self._inbox.pop(0))
+
+    async def _apply_landed(self) -> None:
+        self._tick()
+        while self._landed:
+            landed = self._landed.pop(0)
+            order, result = landed.order, landed.result
+            del self._flights[order.step, order.call.call]
+            if result is not None:
+                self.engine.ledger.stored(landed.stored)
+            if self.engine.state.closed:
+                continue
+            if isinstance(result, ModelResult):
+                await self.engine.model_replied(order.step, order.call.call, result)
+            elif isinstance(result, ToolResult):
+                await self.engine.tool_returned(order.step, order.call.call, result)
+            elif landed.error_type != "Cancelled":
+                await self.engine.call_failed(
+                    order.step, order.call.call, landed.error, landed.error_type
+                )
+
+    def _tick(self) -> None:
+        self.engine.at = int(workflow.time() * 1000)
+
+    # -- calls -------------------------------------------------------------------------------
+
+    async def _launch(self) -> None:
+        room = self.engine.plan.limits.parallel - len(self._flights)
+        orders = [
+            order for order, _ in zip(self.engine.orders(self._flights), range(room), strict=False)
+        ]
+        if self.engine.ledger.unstored_bytes * len(orders) > FLUSH_BYTES:
+            await self._flush()
+        for order in orders:
+            key = (order.step, order.call.call)
+            self._flights[key] = asyncio.create_task(self._fly(order))
+
+    async def _fly(self, order: Order) -> None:
+        position = self.engine.state.position
+        call: Any = self._tool_call(order) if order.call.tool else self._model_call(order)
+        try:
+            result = await call
+            landed = Landed(order, position, result=result)
+        except ActivityError as error:
+            landed = self._failed(order, position, error)
+        except asyncio.CancelledError:
+            landed = Landed(order, position, error_type="Cancelled")
+        self._landed.append(landed)
+
+    def _model_call(self, order: Order) -> Any:
+        engine = self.engine
+        return workflow.execute_activity(
+            CALL_MODEL,
+            CallModel(
+                run=engine.state.run,
+                step=order.step,
+                call=order.call.call,
+                agent=order.agent,
+                definition=engine.plan.definition,
+                view=engine.view(order.agent),
+                tools=engine.tools_of(order.agent),
+                batch=engine.ledger.batch(),
+                log=private_log(order.agent),
+            ),
+            result_type=ModelResult,
+            **model_options(engine.plan, order, self._queue or None),
+        )
+
+    def _tool_call(self, order: Order) -> Any:
+        engine, call = self.engine, order.call
+        if call.message is None or call.tool is None:
+            raise InternalError(f"the call {order.step}/{call.call} names no message")
+        return workflow.execute_activity(
+            CALL_TOOL,
+            CallTool.model_validate(
+                {
+                    "run": engine.state.run,
+                    "step": order.step,
+                    "call": call.call,
+                    "agent": order.agent,
+                    "definition": engine.plan.definition,
+                    "tool": call.tool,
+                    "id": call.id,
+                    "message": call.message,
+                    "view": engine.view(order.agent),
+                    "batch": engine.ledger.batch(),
+                    "attempt": call.attempt,
+                }
+            ),
+            result_type=ToolResult,
+            **tool_options(engine.plan, order, self._queue or None),
+        )
+
+    def _failed(self, order: Order, position: int, error: ActivityError) -> Landed:
+        cause = error.cause
+        if isinstance(cause, CancelledError):
+            return Landed(order, position, error_type="Cancelled")
+        if isinstance(cause, TimeoutError):
+            what = order.call.tool or f"the model of {order.agent!r}"
+            which = cause.type.name.lower() if cause.type else str(cause)
+            text = f"{what} did not answer in time ({which})"
+            began = (
+                order.call.tool and tool_rules(self.engine.plan, order.call.tool).repeat == "never"
+            )
+            return Landed(
+                order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
+            )
+        if isinstance(cause, ApplicationError):
+            details = [str(detail) for detail in cause.details if detail]
+            text = "\n".join([cause.message, *details])
+            return Landed(order, position, error=text, error_type=cause.type or "ApplicationError")
+        return Landed(order, position, error=str(cause or error), error_type="ActivityError")
+
+    def _cancel_flights(self) -> None:
+        for task in self._flights.values():
+            task.cancel()
+
+    # -- storing and ending ------------------------------------------------------------------
+
+    async def _flush(self) -> None:
+        batch = self.engine.ledger.batch()
+        if not batch.entries:
+            return
+        state = self.engine.state
+        await workflow.execute_local_activity(
+            FLUSH,
+            Flush(
+                run=state.run,
+                batch=batch,
+                definition=self.engine.plan.definition,
+                state=state.to_json(),
+            ),
+            **LOCAL,
+        )
+        self.engine.ledger.stored(state.position)
+
+    def _stop(self) -> None:
+        self._tick()
+        info = self.engine.state.resume_info
+        because = " ".join(part for part in (info.by, info.reason) if part) if info else ""
+        for step in list(self.engine.state.frontier):
+            self.engine.record(j.StepCancelled, step=step)
+        self.engine.record(j.RunStopped, because=because)
+
+    async def _close(self) -> Ended:
+        """Stores the last of the journal, answers who still asks, and makes the result."""
+        state = self.engine.state
+        wanted = {
+            output.body
+            for found in state.agent_outputs.values()
+            for output in found.values()
+            if output.body is not None
+        }
+        fetched: CloseRunResult = await workflow.execute_local_activity(
+            CLOSE_RUN,
+            CloseRun(
+                run=state.run,
+                batch=self.engine.ledger.batch(),
+                state=state.to_json(),
+                outputs=tuple(sorted(wanted)),
+            ),
+            result_type=CloseRunResult,
+            **LOCAL,
+        )
+        self._show()
+        for incoming in self._inbox:
+            incoming.error = InternalError("the run has ended")
+            incoming.done = True
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if state.status == "failed":
+            return Ended(error=state.error)
+
+        def value(output: Output) -> Any:
+            return fetched.outputs.get(output.body) if output.body else output.value
+
+        return Ended(
+            result=RunResult(
+                run=state.run,
+                status=state.status,
+                outputs={
+                    agent: {key: value(output) for key, output in found.items()}
+                    for agent, found in state.agent_outputs.items()
+                },
+                flags=dict(state.flags),
+                steps=state.steps,
+                executions=state.execution,
+                usage=state.usage,
+                total=state.total_usage,
+                position=state.position,
+                ms=int(workflow.time() * 1000) - state.started,
+            )
+        )
+
+    async def _leave(self) -> Ended:
+        """Stores what is left and hands everything to the next execution."""
+        self._tick()
+        suggested = workflow.info().is_continue_as_new_suggested()
+        because = "the server suggested it" if suggested else "its history was long enough"
+        self.engine.record(
+            j.ContinuedAsNew, execution=self.engine.state.execution + 1, because=because
+        )
+        await self._flush()
+        return Ended(
+            carry=Carry(
+                plan=self.engine.plan.to_json(),
+                state=self.engine.state.to_json(),
+                inbox=tuple((i.name, i.data) for i in self._inbox),
+                queue=self._queue,
+                search_attributes=self._search_attributes,
+            )
+        )
+
+    # -- showing -----------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        """Updates what the web UI and searches show, where it changed."""
+        if not workflow.unsafe.is_replaying():
+            workflow.set_current_details(views.details(self.engine, self.flights))
+        if not self._search_attributes:
+            return
+        new = views.attributes(self.engine.plan, self.engine.state, self.flights)
+        changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
+        recent = workflow.time() - self._shown_at < PHASE_INTERVAL.total_seconds()
+        if not changed or (set(changed) == {"CrewlogPhase"} and recent):
+            return
+        workflow.upsert_search_attributes(
+            [SearchAttributeKey.for_keyword(key).value_set(value) for key, value in new.items()]
+        )
+        self._shown, self._shown_at = new, workflow.time()

@@ -1,0 +1,191 @@
+"""The inbox: what came from outside and is not applied yet.
+
+Signal handlers only append here and never await, so that nothing is lost when the run continues as
+new: what is still in the inbox is carried. Handlers of updates append too, and wait until the loop
+has applied what they brought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+
+with workflow.unsafe.imports_passed_through():
+    from pydantic import ValidationError
+
+    from crewlog.errors import CommandRejected, CrewlogError, UsageError
+    from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
+    from crewlog.graph.engine import Engine
+    from crewlog.state import journal as j
+    from crewlog.wire import (
+        SIGNALS,
+        Accepted,
+        Command,
+        InterruptCommand,
+        MessageCommand,
+        Respond,
+    )
+
+COMMAND_MODELS: dict[str, type[Command]] = {
+    "pause": Command,
+    "resume": Command,
+    "stop": Command,
+    "interrupt": InterruptCommand,
+    "message": MessageCommand,
+    "respond": Respond,
+}
+
+
+@dataclass
+class Incoming:
+    """A signal or an update on its way to the loop."""
+
+    name: str
+    data: Any
+    """The content as JSON, or an `Unreadable`."""
+    done: bool = False
+    result: Accepted | None = None
+    error: CrewlogError | None = None
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A payload that is not JSON, or not one value."""
+
+    reason: str
+
+
+def read_args(args: Sequence[RawValue]) -> Any:
+    """The one JSON value of a signal or an update, or an `Unreadable`."""
+    if len(args) != 1:
+        return Unreadable(f"it takes one JSON object, not {len(args)} arguments")
+    try:
+        return workflow.payload_converter().from_payload(args[0].payload)
+    except Exception as error:  # noqa: BLE001 - whatever a stranger sends must not fail the task
+        return Unreadable(f"the content is not JSON: {error}")
+
+
+def parse(name: str, data: Any) -> Command:
+    """The command that `data` is.
+
+    Raises:
+        CommandRejected: with what is wrong, field by field.
+    """
+    model = COMMAND_MODELS.get(name)
+    if model is None:
+        raise CommandRejected(
+            f"there is no signal {name!r}", remedy=f"Signals: {', '.join(SIGNALS)}."
+        )
+    if isinstance(data, Unreadable):
+        raise CommandRejected(f"{name}: {data.reason}")
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(str(p) for p in e['loc']) or 'content'}: {e['msg']}" for e in error.errors()
+        )
+        raise CommandRejected(f"{name}: {faults}", remedy="docs/wire.md has the fields.") from error
+
+
+async def take(engine: Engine, incoming: Incoming) -> None:
+    """Applies one command; its outcome is recorded, whatever it is."""
+    try:
+        incoming.result = await _apply(engine, incoming)
+    except CrewlogError as error:
+        raw_id = incoming.data.get("id") if isinstance(incoming.data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        # An id that was not readable, or is taken by an applied command, gets no outcome of its own.
+        usable = (
+            isinstance(raw_id, str)
+            and 0 < len(raw_id) <= 200
+            and raw_id not in engine.state.commands
+        )
+        engine.record(
+            j.CommandRejected,
+            name=incoming.name[:200],
+            reason=str(error)[:2000],
+            command=raw_id if usable else None,
+        )
+        incoming.error = error
+    finally:
+        incoming.done = True
+
+
+async def _apply(engine: Engine, incoming: Incoming) -> Accepted:
+    command = parse(incoming.name, incoming.data)
+    known = engine.state.commands.get(command.id)
+    if known is not None:
+        if not known.ok:
+            raise CommandRejected(known.detail)
+        return Accepted(id=command.id, position=known.position, detail="applied before")
+    if engine.state.closed:
+        raise UsageError(f"the run has ended: it is {engine.state.status}")
+    detail = await _effect(engine, incoming.name, command)
+    outcome = engine.state.commands[command.id]
+    return Accepted(id=command.id, position=outcome.position, detail=detail)
+
+
+async def _effect(engine: Engine, name: str, command: Command) -> str:
+    who: dict[str, Any] = {"by": command.by, "reason": command.reason, "command": command.id}
+    match name, command:
+        case "pause", _:
+            if engine.state.status != "running":
+                raise CommandRejected(
+                    f"the run is {engine.state.status}; only a running one pauses"
+                )
+            engine.record(j.Paused, **who)
+        case "resume", _:
+            if engine.state.status != "paused":
+                raise CommandRejected(
+                    f"the run is {engine.state.status}; only a paused one resumes"
+                )
+            engine.record(j.Resumed, **who)
+        case "stop", _:
+            engine.record(j.StopRequested, **who)
+        case "interrupt", InterruptCommand():
+            if command.node != "*" and command.node not in engine.plan.nodes:
+                raise CommandRejected(
+                    f"there is no node {command.node!r}",
+                    remedy=f"Nodes: {', '.join(engine.plan.nodes)}.",
+                )
+            engine.record(j.BreakRequested, node=command.node, **who)
+        case "message", MessageCommand():
+            _check_log(engine, command.to)
+            engine.say(
+                command.text,
+                by=command.by,
+                to=command.to,
+                message_id=command.id,
+                command=command.id,
+            )
+        case "respond", Respond():
+            return await _respond(engine, command)
+        case _:
+            raise CommandRejected(f"{name!r} is not understood")
+    return ""
+
+
+def _check_log(engine: Engine, log: str) -> None:
+    readable = {"public"}
+    for agent, rules in engine.plan.agents.items():
+        readable |= {*rules.reads, f"private:{agent}"}
+    if log not in readable:
+        raise CommandRejected(
+            f"nobody reads {log!r}", remedy=f"Logs: {', '.join(sorted(readable))}."
+        )
+
+
+async def _respond(engine: Engine, command: Respond) -> str:
+    interrupt = find_interrupt(engine, command.interrupt)
+    given = command.decisions[0]
+    chosen = {"approve": interrupt.options[0], "reject": interrupt.options[-1]}
+    decision = chosen.get(given.type, given.message)
+    check_option(interrupt, decision)
+    try:
+        await answer(engine, interrupt, decision, by=command.by, command=command.id)
+    except StopAsked:
+        engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
+    return decision

@@ -1,0 +1,190 @@
+"""What queries, the web UI and search attributes show: pure functions of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.graph.draw import mermaid
+    from crewlog.graph.engine import Engine
+    from crewlog.graph.plan import GraphPlan
+    from crewlog.ids import NodeName, StepId, node_of
+    from crewlog.state.model import CrewState, Interrupt
+    from crewlog.wire import (
+        CheckpointPage,
+        CheckpointView,
+        GraphView,
+        InterruptView,
+        JournalItem,
+        JournalPage,
+        Page,
+        RunView,
+        StepView,
+    )
+
+Flights = Collection[tuple[StepId, int]]
+REASONS = {
+    "paused": "paused{by}: send the signal resume",
+    "stopping": "stopping{by}: what runs is being cancelled",
+}
+
+
+def run_view(engine: Engine, flights: Flights) -> RunView:
+    """Where the run is."""
+    state = engine.state
+    steps = tuple(
+        StepView(
+            step=entry.step,
+            node=entry.node,
+            status=entry.status,
+            waits_for=entry.requirement,
+            doing=tuple(
+                f"{call.tool} {call.brief}".strip() if call.tool else "model"
+                for call in (entry.turn.calls if entry.turn else ())
+                if (entry.step, call.call) in flights
+            ),
+        )
+        for entry in state.frontier.values()
+    )
+    waiting = waiting_for(state, flights)
+    status = "waiting" if waiting and state.status == "running" else state.status
+    return RunView(
+        run=state.run,
+        crew=state.crew,
+        status=status,
+        graph_version=state.graph_version,
+        execution=state.execution,
+        position=state.position,
+        started=state.started,
+        steps=state.steps,
+        frontier=steps,
+        done=state.routing.done,
+        flags=dict(state.flags),
+        interrupts=tuple(state.interrupts),
+        waiting_for=waiting,
+        usage=state.total_usage,
+        error=state.error,
+    )
+
+
+def waiting_for(state: CrewState, flights: Flights) -> str:
+    """Why nothing moves, for people; empty where something does, or the run has ended."""
+    if state.closed:
+        return ""
+    if state.status in REASONS:
+        by = f" by {state.resume_info.by}" if state.resume_info and state.resume_info.by else ""
+        return REASONS[state.status].format(by=by)
+    if flights or not state.interrupts:
+        return ""
+    first = next(iter(state.interrupts.values()))
+    return f"{first.id}: {first.question}"
+
+
+def statuses(state: CrewState) -> dict[NodeName, str]:
+    """What to colour each node as; nodes that were never reached are left out."""
+    found = {node: "done" for node, count in state.routing.done.items() if count}
+    for entry in state.frontier.values():
+        found[entry.node] = entry.status
+    return found
+
+
+def graph_view(engine: Engine) -> GraphView:
+    """The graph with the state of its nodes."""
+    colours = statuses(engine.state)
+    return GraphView(
+        version=engine.state.graph_version,
+        plan=engine.plan.to_json(),
+        mermaid=mermaid(engine.plan, colours),
+        statuses=colours,
+    )
+
+
+def interrupt_view(interrupt: Interrupt) -> InterruptView:
+    """A question in LangChain's human-in-the-loop shape."""
+    name = interrupt.kind
+    return InterruptView(
+        id=interrupt.id,
+        kind=interrupt.kind,
+        step=interrupt.step,
+        question=interrupt.question,
+        detail=interrupt.detail,
+        options=interrupt.options,
+        action_requests=(
+            {
+                "name": name,
+                "args": {"step": interrupt.step, "options": list(interrupt.options)},
+                "description": interrupt.question,
+            },
+        ),
+        review_configs=(
+            {"action_name": name, "allowed_decisions": ["approve", "reject", "respond"]},
+        ),
+    )
+
+
+def journal_page(engine: Engine, page: Page) -> JournalPage:
+    """A part of this execution's journal."""
+    ledger = engine.ledger
+    return JournalPage(
+        entries=tuple(
+            JournalItem(position=position, entry=data)
+            for position, data in ledger.page(page.after, page.limit)
+        ),
+        first=ledger.first,
+        position=engine.state.position,
+    )
+
+
+def checkpoint_page(engine: Engine, page: Page) -> CheckpointPage:
+    """Checkpoints of this execution: the places after each step."""
+    ledger = engine.ledger
+    found: list[CheckpointView] = []
+    for position, data in ledger.page(page.after, len(ledger.entries)):
+        if data["kind"] == "StepCompleted" and len(found) < page.limit:
+            node = node_of(data["step"])
+            agent = engine.plan.nodes[node].agent if node in engine.plan.nodes else None
+            found.append(
+                CheckpointView(
+                    position=position, step=data["step"], node=node, agent=agent, at=data["at"]
+                )
+            )
+    return CheckpointPage(
+        checkpoints=tuple(found), first=ledger.first, position=engine.state.position
+    )
+
+
+def details(engine: Engine, flights: Flights) -> str:
+    """The run in Markdown, for the web UI."""
+    view = run_view(engine, flights)
+    lines = [
+        f"**{view.crew}** · {view.status} · graph v{view.graph_version} · {view.steps} steps",
+        "",
+        *(_step_line(step) for step in view.frontier),
+    ]
+    if view.waiting_for:
+        lines += ["", f"Waiting: {view.waiting_for}"]
+    return "\n".join([*lines, "", "```mermaid", graph_view(engine).mermaid, "```"])
+
+
+def _step_line(step: StepView) -> str:
+    what = ", ".join(step.doing) or (f"waits for {step.waits_for}" if step.waits_for else "")
+    return f"- `{step.step}` {step.status}{f': {what}' if what else ''}"
+
+
+def phase(state: CrewState) -> str:
+    """The nodes at work, for search."""
+    return ",".join(dict.fromkeys(str(e.node) for e in state.frontier.values()))[:200]
+
+
+def attributes(plan: GraphPlan, state: CrewState, flights: Flights) -> dict[str, Any]:
+    """The search attributes' values."""
+    waiting = waiting_for(state, flights)
+    return {
+        "CrewlogCrew": plan.crew,
+        "CrewlogPhase": phase(state),
+        "CrewlogStatus": "waiting" if waiting and state.status == "running" else state.status,
+        "CrewlogWaiting": waiting[:200],
+    }
