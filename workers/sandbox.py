@@ -25,7 +25,7 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.state": "pure core",
     "crewlog.wire": "models of the wire contract: no I/O",
 }
-"""Never the root package: then every workflow module would pass through, and nothing be sandboxed."""
+"""Never the root package: then the workflow modules would pass through too."""
 
 
 def sandbox() -> SandboxedWorkflowRunner:

@@ -35,7 +35,7 @@ class WorkerSettings(BaseSettings):
     shutdown_seconds: float = Field(default=10.0, ge=0)
     """How long activities may go on after the worker was told to stop; then they are cancelled."""
     payloads: Path = Field(default_factory=lambda: Home.default().payloads)
-    """The directory of payloads that are too large for the history; all workers and clients share it."""
+    """Where payloads that are too large for the history go; all workers and clients share it."""
     payload_threshold: int = Field(default=256 * 1024, ge=1024)
     """Bytes above which a payload goes there."""
     workspace: Path = Path("workspace")

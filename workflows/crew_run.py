@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError
 
@@ -26,12 +27,16 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.carry import read_carry
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
-    from crewlog.wire import CLOSING, WORKFLOW_TYPE, Page, Respond, StartRun
+    from crewlog.wire import CLOSING, WORKFLOW_TYPE, Page, StartRun
 
 from crewlog.workflows import views
 from crewlog.workflows.activity_options import LOCAL
 from crewlog.workflows.execution import Ended, Execution
 from crewlog.workflows.inbox import Incoming, Unreadable, parse, read_args
+
+WHOLE = RawValue(Payload())
+"""What a query gets that is sent without an argument. A default, since an optional parameter would
+not be handed over raw."""
 
 CARRY = "carry"
 """The key of a continued execution's start input; clients send `StartRun` instead."""
@@ -161,12 +166,12 @@ class CrewRun:
         return [views.interrupt_view(q).model_dump(mode="json") for q in questions]
 
     @workflow.query(name="journal")
-    def journal(self, raw: RawValue | None = None) -> dict[str, Any]:
+    def journal(self, raw: RawValue = WHOLE) -> dict[str, Any]:
         """A `Page` of the journal: a `JournalPage`."""
         return views.journal_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
     @workflow.query(name="checkpoints")
-    def checkpoints(self, raw: RawValue | None = None) -> dict[str, Any]:
+    def checkpoints(self, raw: RawValue = WHOLE) -> dict[str, Any]:
         """A `Page` of the checkpoints: a `CheckpointPage`."""
         return views.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
@@ -176,8 +181,15 @@ class CrewRun:
         return self._execution
 
 
-def _page(raw: RawValue | None) -> Page:
-    return Page() if raw is None else Page.model_validate(read_args([raw]))
+def _page(raw: RawValue) -> Page:
+    if raw is WHOLE:
+        return Page()
+    try:
+        return Page.model_validate(read_args([raw]))
+    except ValidationError as error:
+        raise ApplicationError(
+            'a page is {"after": position, "limit": 1 to 1000}', type="UsageError"
+        ) from error
 
 
 def _parse_start(data: Any) -> StartRun:
@@ -200,7 +212,7 @@ def _parse_start(data: Any) -> StartRun:
 async def _open(start: StartRun) -> OpenRunResult:
     run = RunId(workflow.info().workflow_id)
     try:
-        return await workflow.execute_local_activity(
+        opened: OpenRunResult = await workflow.execute_local_activity(
             OPEN_RUN, OpenRun(run=run, crew=start.crew), result_type=OpenRunResult, **LOCAL
         )
     except ActivityError as error:
@@ -211,6 +223,7 @@ async def _open(start: StartRun) -> OpenRunResult:
         raise ApplicationError(
             cause.message, *cause.details, type=cause.type, non_retryable=True
         ) from error
+    return opened
 
 
 def _as_text(value: Any) -> str:

@@ -158,9 +158,9 @@ class Execution:
             if self.engine.state.closed:
                 continue
             if isinstance(result, ModelResult):
-                await self.engine.model_replied(order.step, order.call.call, result)
+                await self.engine.turns.model_replied(order.step, order.call.call, result)
             elif isinstance(result, ToolResult):
-                await self.engine.tool_returned(order.step, order.call.call, result)
+                await self.engine.turns.tool_returned(order.step, order.call.call, result)
             elif landed.error_type != "Cancelled":
                 await self.engine.call_failed(
                     order.step, order.call.call, landed.error, landed.error_type
@@ -253,7 +253,8 @@ class Execution:
                 order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
             )
         if isinstance(cause, ApplicationError):
-            details = [str(detail) for detail in cause.details if detail]
+            place, remedy = (*cause.details, "", "")[:2]
+            details = [str(part) for part in (place, remedy) if part]
             text = "\n".join([cause.message, *details])
             return Landed(order, position, error=text, error_type=cause.type or "ApplicationError")
         return Landed(order, position, error=str(cause or error), error_type="ActivityError")
@@ -328,7 +329,7 @@ class Execution:
                     agent: {key: value(output) for key, output in found.items()}
                     for agent, found in state.agent_outputs.items()
                 },
-                flags=dict(state.flags),
+                flags={str(k): v for k, v in state.flags.items()},
                 steps=state.steps,
                 executions=state.execution,
                 usage=state.usage,

@@ -97,7 +97,7 @@ async def take(engine: Engine, incoming: Incoming) -> None:
         incoming.result = await _apply(engine, incoming)
     except CrewlogError as error:
         raw_id = incoming.data.get("id") if isinstance(incoming.data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        # An id that was not readable, or is taken by an applied command, gets no outcome of its own.
+        # An unreadable id, or one that an applied command has, gets no outcome of its own.
         usable = (
             isinstance(raw_id, str)
             and 0 < len(raw_id) <= 200

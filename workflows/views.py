@@ -62,7 +62,7 @@ def run_view(engine: Engine, flights: Flights) -> RunView:
         steps=state.steps,
         frontier=steps,
         done=state.routing.done,
-        flags=dict(state.flags),
+        flags={str(k): v for k, v in state.flags.items()},
         interrupts=tuple(state.interrupts),
         waiting_for=waiting,
         usage=state.total_usage,

@@ -1,1 +1,43 @@
-"""Crewlog."""
+"""Crewlog: crews of LLM agents as durable Temporal workflows, routed by LangGraph.
+
+The names below are loaded when they are first used. The workflow sandbox imports this package
+anew for every execution, so importing it must cost nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crewlog.client import Client, Run, connect
+    from crewlog.tool_call import current_call
+
+    __version__: str
+
+__all__ = ["Client", "Run", "__version__", "connect", "current_call"]
+
+_HOME = {
+    "Client": "crewlog.client",
+    "Run": "crewlog.client",
+    "connect": "crewlog.client",
+    "current_call": "crewlog.tool_call",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - reads files: only on demand
+
+        value: Any = version("crewlog")
+    elif name in _HOME:
+        from importlib import import_module  # noqa: PLC0415 - see the module's docstring
+
+        value = getattr(import_module(_HOME[name]), name)
+    else:
+        raise AttributeError(f"module 'crewlog' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,7 +1,8 @@
 """Content addresses: BLAKE2b-160 of canonical JSON, as 27 characters of unpadded base64url.
 
 160 bits keep the identity of a transcript out of reach of an attacker who writes messages, at
-27 characters in every reference. Canonical JSON has sorted keys, no spaces, and UTF-8 as it is.
+27 characters in every reference. Canonical JSON has sorted keys, no spaces, and ASCII escapes, so
+that a text hashes alike however a JSON hop spelled its surrogates.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def canonical(value: Json) -> bytes:
         TypeError: for what is not JSON.
     """
     return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode("utf-8", "surrogatepass")
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    ).encode()
 
 
 def hash_bytes(*parts: bytes) -> ContentHash:

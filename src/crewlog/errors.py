@@ -185,6 +185,13 @@ class ModelUnavailable(ModelError):
 
     retryable = True
 
+    def __init__(
+        self, message: str, *, remedy: str = "", place: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, remedy=remedy, place=place)
+        self.retry_after = retry_after
+        """Seconds that the service asked to be left alone; none where it did not say."""
+
 
 class ToolError(StepError):
     """A tool's side of a step."""

@@ -6,7 +6,7 @@ All ids are plain strings on the wire. Formats:
 | --- | --- | --- |
 | `RunId` | `music-7f3a` | the Temporal workflow id |
 | `StepId` | `backend#2` | node name, `#`, visit number from 1 |
-| `CallKey` | `music-7f3a/backend#2/3` | run, step, call number from 1: the idempotency key of an effect |
+| `CallKey` | `music-7f3a/backend#2/3` | run, step, call number from 1: an idempotency key |
 | `ContentHash` | 27 characters | see `crewlog.content` |
 """
 

@@ -81,7 +81,7 @@ def _untag(value: Any) -> Any:
 
 
 class DirectoryDriver(StorageDriver):
-    """Keeps large payloads as files named by their SHA-256, so that a retry writes nothing twice."""
+    """Keeps large payloads as files named by their SHA-256: a retry writes nothing twice."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

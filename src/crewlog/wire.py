@@ -93,7 +93,7 @@ class Decision(Inlet):
     """A decision of people, in LangChain's human-in-the-loop shape."""
 
     type: Literal["approve", "reject", "respond"]
-    """`approve` takes the first option, `reject` the last, `respond` the one in `message`, or words."""
+    """`approve` takes the first option, `reject` the last, `respond` what `message` says."""
     message: str = ""
     """The option or the words."""
 
@@ -156,9 +156,9 @@ class RunView(Model):
     """Steps started."""
     frontier: tuple[StepView, ...] = ()
     """The steps that are not done."""
-    done: dict[NodeName, int] = Field(default_factory=dict)
+    done: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """Completed visits by node."""
-    flags: dict[str, Json] = Field(default_factory=dict)
+    flags: dict[str, Json] = Field(default_factory=dict[str, Json])
     interrupts: tuple[InterruptId, ...] = ()
     """The open questions."""
     waiting_for: str = ""
@@ -227,8 +227,8 @@ class GraphView(Model):
     """The `GraphPlan`."""
     mermaid: str
     """The graph with the state of its nodes."""
-    statuses: dict[NodeName, str] = Field(default_factory=dict)
-    """`done`, `running`, `ready`, `waiting`, `asking`; nodes that were never reached are left out."""
+    statuses: dict[NodeName, str] = Field(default_factory=dict[NodeName, str])
+    """`done`, `running`, `ready`, `waiting`, `asking`; nodes never reached are left out."""
 
 
 class RunResult(Model):
@@ -237,13 +237,15 @@ class RunResult(Model):
     run: RunId
     status: RunStatus
     """`completed` or `stopped`; a failed run has no result but an error."""
-    outputs: dict[AgentName, dict[str, Json]] = Field(default_factory=dict)
+    outputs: dict[AgentName, dict[str, Json]] = Field(
+        default_factory=dict[AgentName, dict[str, Json]]
+    )
     """Outputs by agent and key; `text` is an agent's last final message."""
-    flags: dict[str, Json] = Field(default_factory=dict)
+    flags: dict[str, Json] = Field(default_factory=dict[str, Json])
     steps: int = 0
     """Steps started."""
     executions: int = 1
-    usage: dict[AgentName, Usage] = Field(default_factory=dict)
+    usage: dict[AgentName, Usage] = Field(default_factory=dict[AgentName, Usage])
     """By agent."""
     total: Usage = Usage()
     """Of all agents."""

@@ -1,1 +1,17 @@
-"""."""
+"""What programs use: connect, start crews, watch them, talk to them.
+
+    client = await crewlog.connect()
+    run = await client.start("release-notes", input="v2.1..HEAD")
+    async for event in run.events():
+        print(event)
+    result = await run.result()
+
+It speaks `crewlog.wire` to any worker and never imports a workflow.
+"""
+
+from crewlog.client.client import Client, RunSummary
+from crewlog.client.connection import Endpoints, connect
+from crewlog.client.events import Event
+from crewlog.client.run import Run
+
+__all__ = ["Client", "Endpoints", "Event", "Run", "RunSummary", "connect"]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -247,7 +247,7 @@ def _render_literal(value: Json) -> str:
         case str():
             return f'"{value}"' if "'" in value else f"'{value}'"
         case list():
-            values = cast("list[Json]", value)
+            values: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
             return "[" + ", ".join(_render_literal(each) for each in values) + "]"
         case _:
             return str(value)
@@ -255,8 +255,8 @@ def _render_literal(value: Json) -> str:
 
 def holds(
     condition: Condition,
-    flags: Mapping[str, Json],
-    outputs: Mapping[str, Mapping[str, Json]],
+    flags: Mapping[Any, Json],
+    outputs: Mapping[Any, Mapping[str, Json]],
 ) -> bool:
     """Whether a condition holds, given the flags by name and the outputs by agent and key.
 

@@ -248,7 +248,7 @@ FlowItem = (
     | AskPhase
     | ParallelPhase
 )
-"""An agent's name; a list (in parallel); or a phase, decision, question or parallel block in full."""
+"""An agent's name; a list (in parallel); or a phase, decision, question, parallel block in full."""
 
 
 class Limits(Model):

@@ -1,1 +1,11 @@
-"""."""
+"""Local services: the Temporal dev server and an embedded PostgreSQL, in the background.
+
+| module | what for |
+| --- | --- |
+| `services` | `Services.ensure`, `stop_all`, `list_services`, `register_worker` |
+| `ephemeral` | throwaway services for tests |
+| `doctor` | `examine`: what is wrong and what to do |
+| `paths`, `progress` | `Home`, `cache_dir`; the `Progress` protocol |
+
+Nothing is imported here: the Temporal SDK takes half a second, and `paths` does not need it.
+"""

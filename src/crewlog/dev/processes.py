@@ -26,6 +26,8 @@ CLOCK_TOLERANCE = 2.0
 """Seconds by which two readings of one creation time may differ (it is computed from the clock)."""
 LOG_LIMIT = 8 * 1024 * 1024
 """Bytes from which a log is set aside when its service starts."""
+LOADING_LIMIT = 0.5
+"""Seconds for a new program to show its command line."""
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
 """Our own children: kept so that they can be reaped; a dead one would look alive as a zombie."""
@@ -54,7 +56,10 @@ class ProcessRecord(BaseModel):
                 return None
             if process.status() == psutil.STATUS_ZOMBIE:
                 return None
-            return process if tuple(process.cmdline()) == self.command else None
+            if child is not None and child.args == list(self.command):
+                # The pid of a child that was not reaped cannot be another process's.
+                return process
+            return process if _command_of(process) == self.command else None
         except psutil.Error:
             return None
 
@@ -64,13 +69,26 @@ class ProcessRecord(BaseModel):
         return self.find() is not None
 
 
+def _command_of(process: psutil.Process) -> tuple[str, ...]:
+    """The command line. It is empty for a moment while the system loads the program.
+
+    `Popen` may return in that moment: the pipe that tells it closes a little before.
+    """
+    deadline = time.monotonic() + LOADING_LIMIT
+    while True:
+        command = tuple(process.cmdline())
+        if command or time.monotonic() > deadline:
+            return command
+        time.sleep(0.001)
+
+
 def identify(pid: int) -> ProcessRecord | None:
     """The record of the process that has this pid now, or None if there is none to be seen."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        created, command = process.create_time(), tuple(process.cmdline())
+        created, command = process.create_time(), _command_of(process)
         return ProcessRecord(pid=pid, created=created, command=command)
     except psutil.Error:
         return None
@@ -182,6 +200,20 @@ def size_of(log: Path) -> int:
     except OSError:
         return 0
     return 0 if size > LOG_LIMIT else size
+
+
+def listens(record: ProcessRecord, port: int) -> bool:
+    """Whether the recorded process itself listens on the TCP port."""
+    process = record.find()
+    if process is None:
+        return False
+    try:
+        sockets = process.net_connections(kind="tcp")
+    except psutil.AccessDenied:
+        return not port_is_free(port)
+    except psutil.Error:
+        return False
+    return any(s.status == psutil.CONN_LISTEN and s.laddr and s.laddr.port == port for s in sockets)
 
 
 def port_is_free(port: int) -> bool:

@@ -20,8 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from temporalio.testing import WorkflowEnvironment
-
 from crewlog.dev.paths import cache_dir, hold
 from crewlog.dev.progress import SILENT, Progress, duration
 from crewlog.errors import TemporalUnavailable
@@ -69,7 +67,9 @@ def cached_binary(cache: Path) -> Path:
     return cache / "temporal-cli" / CLI_VERSION / "temporal"
 
 
-async def look_up(environ: Mapping[str, str] | None = None) -> tuple[TemporalCli | None, list[Attempt]]:
+async def look_up(
+    environ: Mapping[str, str] | None = None,
+) -> tuple[TemporalCli | None, list[Attempt]]:
     """What is on this machine already, and which options failed; builds nothing."""
     env = os.environ if environ is None else environ
     attempts: list[Attempt] = []
@@ -97,7 +97,9 @@ async def find_cli(
     try:
         (cache / "temporal-cli").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        attempts.append(Attempt("build or download", f"{cache} cannot be written: {error.strerror}"))
+        attempts.append(
+            Attempt("build or download", f"{cache} cannot be written: {error.strerror}")
+        )
         raise _nothing_works(attempts) from error
 
     def waiting() -> None:
@@ -241,6 +243,9 @@ async def _build(made: Path, env: Mapping[str, str], progress: Progress) -> str:
 
 async def _download(made: Path, _env: Mapping[str, str], progress: Progress) -> str:
     """The SDK has no call that only downloads: start its own server once, and keep the file."""
+    # Loads the SDK's workers: a fifth of a second that only this option is worth.
+    from temporalio.testing import WorkflowEnvironment  # noqa: PLC0415
+
     progress.update(NAME, "downloading the server")
     try:
         async with asyncio.timeout(DOWNLOAD_LIMIT):
@@ -252,11 +257,18 @@ async def _download(made: Path, _env: Mapping[str, str], progress: Progress) -> 
         raise _NotUsableError(f"no answer within {duration(DOWNLOAD_LIMIT)}") from error
     except RuntimeError as error:
         raise _NotUsableError(_last_line(str(error))) from error
+    if not _name_executable(made):
+        raise _NotUsableError("it left no executable")
+    return "downloaded once, cached"
+
+
+def _name_executable(made: Path) -> bool:
+    """Name the one executable in the directory `temporal`; whether there is one."""
     for file in sorted(made.iterdir()):
         if file.is_file() and os.access(file, os.X_OK):
             file.replace(made / "temporal")
-            return "downloaded once, cached"
-    raise _NotUsableError("it left no executable")
+            return True
+    return False
 
 
 def _last_line(text: str) -> str:

@@ -8,9 +8,9 @@ for a database of any age; the flags of `start-dev` reach only what it creates i
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -37,6 +37,7 @@ from crewlog.dev.processes import (
     end,
     find_by_arguments,
     free_port,
+    listens,
     size_of,
     spawn,
     tail,
@@ -69,8 +70,8 @@ DYNAMIC_CONFIG = (
     'history.timerProcessorMaxTimeShift="20ms"',
 )
 
-OnSpawn = Callable[[ProcessRecord, int], None]
-"""Told about a new process and the signal that ends it, before it is ready."""
+OnSpawn = Callable[[ProcessRecord], None]
+"""Told about a new process, before it is ready."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ async def start(
         begin = size_of(home.temporal_log)
         words = command(cli.path, home, ports)
         try:
-            process = await asyncio.to_thread(spawn, words, home.temporal_log)
+            process = spawn(words, home.temporal_log)
         except OSError as error:
             raise TemporalUnavailable(
                 f"the Temporal server cannot be started: {error.strerror}",
@@ -133,7 +134,7 @@ async def start(
                 place=str(error.filename or cli.path),
             ) from error
         if on_spawn is not None:
-            on_spawn(process, signal.SIGTERM)
+            on_spawn(process)
         try:
             return await _ready(process, home, ports)
         except TemporalUnavailable as error:
@@ -154,19 +155,16 @@ async def _ready(process: ProcessRecord, home: Home, ports: Ports) -> ServiceRec
     while True:
         if not process.alive:
             raise TemporalUnavailable("the Temporal server ended while it was starting")
-        try:
-            client = await connect(address)
-            version = await prepare(client, NAMESPACE)
-            break
-        except TemporalUnavailable as error:
-            if time.monotonic() > deadline:
-                raise TemporalUnavailable(
-                    f"the Temporal server did not answer within {READY_LIMIT:.0f} s"
-                ) from error
+        # Only ask (and set up) what is ours: somebody else may have won a race for the port.
+        if listens(process, ports.frontend):
+            with suppress(TemporalUnavailable):
+                version = await prepare(await connect(address), NAMESPACE)
+                break
+        if time.monotonic() > deadline:
+            raise TemporalUnavailable(
+                f"the Temporal server did not answer within {READY_LIMIT:.0f} s"
+            )
         await asyncio.sleep(POLL)
-    if not process.alive:
-        # Somebody else answered: ours lost the race for the port and died.
-        raise TemporalUnavailable("the Temporal server ended while it was starting")
     return ServiceRecord(
         name="temporal",
         process=process,

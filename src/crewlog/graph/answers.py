@@ -19,7 +19,7 @@ from crewlog.state import journal as j
 from crewlog.state.model import Interrupt
 
 
-class StopAsked(Exception):  # noqa: N818 - a signal to the caller, not an error
+class StopAsked(Exception):
     """The answer ends the run; the caller stops it as it would by the `stop` signal."""
 
 
@@ -132,7 +132,7 @@ async def _outcome(engine: Engine, asked: Interrupt, decision: str, by: str) -> 
         return
     call = next(c for c in entry.turn.calls if c.call == asked.call)
     said = "it was done" if decision == "done" else decision
-    await engine.answer_call(
+    await engine.turns.answer_call(
         entry.step, call, f"The tool did not answer. {by or 'A person'} says: {said}", ok=True
     )
 

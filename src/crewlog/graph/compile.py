@@ -33,7 +33,7 @@ class Facts(TypedDict, total=False):
 Router = Callable[[Facts], Awaitable[list[str]]]
 
 
-async def _placeholder(state: Facts) -> Facts:  # noqa: RUF029 - LangGraph awaits it
+async def _placeholder(state: Facts) -> Facts:
     return state
 
 
@@ -53,8 +53,9 @@ def compile_plan(plan: GraphPlan) -> Driver:
         graph.add_conditional_edges(
             name, _router(plan, name, following[name], answers[name]), _path_map(targets)
         )
-    compiled = graph.compile(checkpointer=LatestSaver(), name=plan.crew)
-    return Driver(cast("Any", compiled), list(plan.nodes), SendRecorder())
+    saver = LatestSaver()
+    compiled = graph.compile(checkpointer=saver, name=plan.crew)
+    return Driver(cast("Any", compiled), saver, list(plan.nodes), SendRecorder())
 
 
 def _path_map(names: Any) -> dict[Hashable, str]:
@@ -77,7 +78,7 @@ def _answer_targets(plan: GraphPlan) -> Mapping[NodeName, Sequence[NodeName]]:
 def _entry_router(plan: GraphPlan) -> Router:
     entries = [str(name) for name, node in plan.nodes.items() if node.entry]
 
-    async def entry(_state: Facts) -> list[str]:  # noqa: RUF029 - a sync router would use a thread
+    async def entry(_state: Facts) -> list[str]:
         return entries
 
     return entry
@@ -86,11 +87,13 @@ def _entry_router(plan: GraphPlan) -> Router:
 def _router(
     plan: GraphPlan, name: NodeName, following: Sequence[NodeName], answers: Sequence[NodeName]
 ) -> Router:
-    async def route(state: Facts) -> list[str]:  # noqa: RUF029 - a sync router would use a thread
+    async def route(state: Facts) -> list[str]:
         found: list[str] = []
         for outcome in state.get("outcome", (NEXT,)):
             if outcome == NEXT:
-                found += [t for t in following if fires(plan, t, name, state["routing"])]
+                found += [
+                    t for t in following if fires(plan, t, name, state.get("routing", Routing()))
+                ]
             elif outcome in answers:
                 found.append(outcome)
         return found

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Send
-from langsmith import tracing_context
+from langsmith import tracing_context  # pyright: ignore[reportUnknownVariableType]
 
 from crewlog.errors import InternalError
+from crewlog.graph.saver import LatestSaver
 from crewlog.model import Json
 
 RESTORE = "__restore__"
@@ -53,12 +54,13 @@ class Driver:
     def __init__(
         self,
         graph: CompiledStateGraph[Any, Any, Any, Any],
+        saver: LatestSaver,
         order: Sequence[str],
         sends: SendRecorder,
     ) -> None:
-        """Takes the graph, its nodes in the order in which parallel targets are to start, and
-        the recorder that its routers use."""
+        """Takes the graph, its nodes in the order in which targets start, and its sends."""
         self._graph = graph
+        self._saver = saver
         self._rank = {name: rank for rank, name in enumerate(order)}
         self._sends = sends
         self._busy = False
@@ -91,9 +93,7 @@ class Driver:
 
     async def forget(self, thread: str) -> None:
         """Drops a thread."""
-        saver = self._graph.checkpointer
-        if saver is not None and not isinstance(saver, bool):
-            await saver.adelete_thread(thread)
+        await self._saver.adelete_thread(thread)
 
     async def _update(
         self, thread: str, values: Mapping[str, Any], node: str, goto: Sequence[str] = ()

@@ -49,7 +49,9 @@ class Decide(Model):
     """How often it may go there; none only where `go` is not behind it in a loop."""
     otherwise: str = NEXT
     """When `at_most` is used up: a node, `next`, `ask_human`, `end` or `fail`."""
-    reset: dict[NodeName, tuple[NodeName, ...]] = Field(default_factory=dict)
+    reset: dict[NodeName, tuple[NodeName, ...]] = Field(
+        default_factory=dict[NodeName, tuple[NodeName, ...]]
+    )
     """Joins inside the loop's body, with their sources outside of it: going back begins a new
     generation at these joins, in which sources outside that are done count as done."""
 
@@ -131,9 +133,11 @@ class GraphPlan(Model):
     nodes: dict[NodeName, PlanNode]
     """In the order of the flow."""
     agents: dict[AgentName, AgentRules]
-    tools: dict[ToolName, ToolRules] = Field(default_factory=dict)
-    permissions: dict[ToolName, tuple[AgentName, ...] | None] = Field(default_factory=dict)
-    flags: dict[FlagName, Json] = Field(default_factory=dict)
+    tools: dict[ToolName, ToolRules] = Field(default_factory=dict[ToolName, ToolRules])
+    permissions: dict[ToolName, tuple[AgentName, ...] | None] = Field(
+        default_factory=dict[ToolName, tuple[AgentName, ...] | None]
+    )
+    flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """First values."""
     rules: tuple[str, ...] = ()
     """The coordination rules as text, one per join, condition and decision."""

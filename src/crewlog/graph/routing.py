@@ -72,7 +72,7 @@ def decide(
 def new_generation(
     plan: GraphPlan, name: NodeName, routing: Routing
 ) -> dict[NodeName, tuple[NodeName, ...]]:
-    """The joins that going back from decision `name` resets, each with the sources that count as done."""
+    """The joins that going back by a decision resets, with the sources that count as done."""
     rule = plan.nodes[name].decide
     if rule is None:
         return {}

@@ -22,7 +22,7 @@ CLOSE_RUN = "close_run"
 class View(Model):
     """The logs that an agent may read, each at a head. The activity hydrates it to messages."""
 
-    heads: dict[LogName, ContentHash] = Field(default_factory=dict)
+    heads: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
     """The logs that have messages, by name."""
 
 
@@ -42,7 +42,7 @@ class OpenRunResult(Model):
     plan: dict[str, Json]
     """The `GraphPlan` as JSON."""
     search_attributes: bool = False
-    """Whether the server knows Crewlog's search attributes: an unknown one makes a task retry for ever."""
+    """Whether the server knows Crewlog's search attributes; an unknown one stops a run for good."""
 
 
 class CallModel(Model):
@@ -92,7 +92,7 @@ class ModelResult(Model):
     usage: Usage = Usage()
     """This call's usage; `calls` is 1."""
     stored: bool = True
-    """Whether the store has the body; where not (it was away), the journal entry must have it inline."""
+    """Whether the store has the body; where it was away, the journal entry carries it inline."""
 
 
 class CallTool(Model):
@@ -139,14 +139,14 @@ class ToolResult(Model):
     """The start of the result or the error, for people: at most 120 characters."""
     ms: int = 0
     """How long the tool took, in milliseconds."""
-    flags: dict[str, Json] = Field(default_factory=dict)
+    flags: dict[str, Json] = Field(default_factory=dict[str, Json])
     """Flags it set, by `set_flag` or a `Command`; the workflow checks that the agent may."""
     outputs: tuple[OutputValue, ...] = ()
     """Outputs it set, by `set_output` or a `Command`; the workflow checks that the agent may."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that a `Command` goes to."""
     stored: bool = True
-    """Whether the store has the body; where not (it was away), the journal entry must have it inline."""
+    """Whether the store has the body; where it was away, the journal entry carries it inline."""
 
 
 class Flush(Model):
@@ -173,4 +173,4 @@ class CloseRun(Model):
 class CloseRunResult(Model):
     """The bodies asked for: a message's text, or the value."""
 
-    outputs: dict[ContentHash, Json] = Field(default_factory=dict)
+    outputs: dict[ContentHash, Json] = Field(default_factory=dict[ContentHash, Json])

@@ -19,4 +19,9 @@ def chain(previous: ContentHash, position: int, body: ContentHash) -> ContentHas
 
 def log_root(run: str, log: str) -> ContentHash:
     """The head of an empty log; it names the run, so that equal names never mix two runs."""
-    return hash_bytes(b"log", run.encode(), log.encode())
+    return hash_bytes(b"log", _utf8(run), _utf8(log))
+
+
+def _utf8(text: str) -> bytes:
+    """A name as bytes, whatever a stranger put into it."""
+    return text.encode("utf-8", "surrogatepass")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
+from typing_extensions import override
 
 from crewlog.ids import (
     AgentName,
@@ -56,9 +57,11 @@ class RunStarted(Fact):
     run: RunId
     crew: CrewName
     definition: ContentHash
-    flags: dict[FlagName, Json] = Field(default_factory=dict)
+    flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """The flags' first values."""
-    permissions: dict[str, tuple[AgentName, ...] | None] = Field(default_factory=dict)
+    permissions: dict[str, tuple[AgentName, ...] | None] = Field(
+        default_factory=dict[str, tuple[AgentName, ...] | None]
+    )
     """Who may call a tool."""
     rules: tuple[str, ...] = ()
     """The coordination rules as text."""
@@ -75,6 +78,7 @@ class MessageAdded(Fact):
     command: CommandId | None = None
 
     @property
+    @override
     def message(self) -> MessageRef | None:
         return self.ref
 
@@ -105,7 +109,9 @@ class Routed(Fact):
     """A decision's reason."""
     loop: bool = False
     """Whether a decision went where it goes: counted against `at_most`."""
-    reset: dict[NodeName, tuple[NodeName, ...]] = Field(default_factory=dict)
+    reset: dict[NodeName, tuple[NodeName, ...]] = Field(
+        default_factory=dict[NodeName, tuple[NodeName, ...]]
+    )
     """Joins whose generation began anew, with the sources that count as done."""
     rearmed: bool = False
     """Whether people allowed the decision its visits again."""
@@ -144,6 +150,7 @@ class ModelReplied(Fact):
     """The start of what it said, for people."""
 
     @property
+    @override
     def message(self) -> MessageRef | None:
         return self.ref
 
@@ -168,6 +175,7 @@ class ToolReturned(Fact):
     """Whether it was the last of its batch, and the model is called with the results."""
 
     @property
+    @override
     def message(self) -> MessageRef | None:
         return self.ref
 
@@ -406,7 +414,7 @@ class Batch(Model):
     """The position of the first entry."""
     journal: ContentHash = ContentHash("")
     """The journal's head before it."""
-    heads: dict[LogName, ContentHash] = Field(default_factory=dict)
+    heads: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
     """The logs' heads before it: those that the entries extend."""
     entries: tuple[dict[str, Json], ...] = ()
     """The entries as `entry_to_json` makes them."""

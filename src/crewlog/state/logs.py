@@ -27,7 +27,7 @@ def entries_of(batch: Batch) -> Iterator[tuple[int, JournalEntry]]:
 
 
 def links_of(run: RunId, batch: Batch) -> Iterator[Link]:
-    """The chain links that a batch's entries make, in order; pure, so every process makes the same."""
+    """The chain links that a batch's entries make, in order: the same in every process."""
     heads = dict(batch.heads)
     for position, entry in entries_of(batch):
         ref = entry.message

@@ -86,7 +86,8 @@ class Call(Model):
     brief: str = ""
     """The start of the arguments, for people."""
     status: Literal["ready", "asking", "held"] = "ready"
-    """`ready` is to be made, or under way; `asking` waits for people; `held` is answered, and waits for earlier calls to be applied."""
+    """`ready` is to be made, or under way; `asking` waits for people; `held` is answered, and
+    waits for earlier calls to be applied."""
     held: Json = None
     """The answer of a held call, as the journal entry to be."""
     attempt: int = 1
@@ -118,7 +119,7 @@ class FrontierEntry(Model):
     node: NodeName
     """The node of the plan."""
     status: Literal["ready", "running", "waiting", "asking", "queued"] = "ready"
-    """`waiting` for its condition, `asking` people, `queued` behind an earlier visit to the same node."""
+    """`waiting` for its condition, `asking` people, `queued` behind an earlier visit."""
     since: int = 0
     """The journal position of the last change of status."""
     item: Json = None
@@ -130,7 +131,7 @@ class FrontierEntry(Model):
 
 
 class Interrupt(Model):
-    """A question to people that the run, or a step of it, waits on; LangChain's human-in-the-loop shape."""
+    """A question to people that the run, or a step of it, waits on."""
 
     id: InterruptId
     """Its id in the run: `i1`, `i2`, …"""
@@ -155,13 +156,17 @@ class Interrupt(Model):
 class Routing(Model):
     """Who is done and who has arrived where: what LangGraph's routers read."""
 
-    done: dict[NodeName, int] = Field(default_factory=dict)
+    done: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """Completed visits by node."""
-    arrivals: dict[NodeName, dict[NodeName, int]] = Field(default_factory=dict)
+    arrivals: dict[NodeName, dict[NodeName, int]] = Field(
+        default_factory=dict[NodeName, dict[NodeName, int]]
+    )
     """Arrivals at a join, by join and source, since its generation began."""
-    base: dict[NodeName, tuple[NodeName, ...]] = Field(default_factory=dict)
+    base: dict[NodeName, tuple[NodeName, ...]] = Field(
+        default_factory=dict[NodeName, tuple[NodeName, ...]]
+    )
     """Sources that count as done at a join since a decision went back behind it."""
-    loops: dict[NodeName, int] = Field(default_factory=dict)
+    loops: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often a decision went where it goes, since it was last reset."""
 
 
@@ -206,39 +211,43 @@ class CrewState(Model):
     """When the run started, in milliseconds since the epoch."""
     status: RunStatus = "running"
     """What the run is doing as a whole."""
-    messages: dict[LogName, LogHead] = Field(default_factory=dict)
+    messages: dict[LogName, LogHead] = Field(default_factory=dict[LogName, LogHead])
     """The logs by name, as heads."""
-    agent_outputs: dict[AgentName, dict[str, Output]] = Field(default_factory=dict)
+    agent_outputs: dict[AgentName, dict[str, Output]] = Field(
+        default_factory=dict[AgentName, dict[str, Output]]
+    )
     """Outputs by agent and key; `text` is the final message of the last turn."""
-    flags: dict[FlagName, Json] = Field(default_factory=dict)
+    flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """Flags."""
-    tool_permissions: dict[str, tuple[AgentName, ...] | None] = Field(default_factory=dict)
+    tool_permissions: dict[str, tuple[AgentName, ...] | None] = Field(
+        default_factory=dict[str, tuple[AgentName, ...] | None]
+    )
     """Who may call a tool: null inherits, an empty list means nobody."""
     coordination_rules: tuple[str, ...] = ()
     """The crew's rules as text: its joins, conditions and decisions."""
-    shared_context: dict[str, Json] = Field(default_factory=dict)
+    shared_context: dict[str, Json] = Field(default_factory=dict[str, Json])
     """Small values that every agent may read."""
-    private_context: dict[str, dict[str, Json]] = Field(default_factory=dict)
+    private_context: dict[str, dict[str, Json]] = Field(default_factory=dict[str, dict[str, Json]])
     """Small values by audience: `agent:A` or `group:G`."""
     execution_trace: LogHead = LogHead(head=ContentHash(""))
     """The journal itself, as a chain: equal heads mean equal journals."""
-    interrupts: dict[InterruptId, Interrupt] = Field(default_factory=dict)
+    interrupts: dict[InterruptId, Interrupt] = Field(default_factory=dict[InterruptId, Interrupt])
     """The open questions."""
     resume_info: ResumeInfo | None = None
     """Set while the run is paused or stopping."""
     routing: Routing = Routing()
     """What the routers read."""
-    frontier: dict[StepId, FrontierEntry] = Field(default_factory=dict)
+    frontier: dict[StepId, FrontierEntry] = Field(default_factory=dict[StepId, FrontierEntry])
     """The steps that are not done, in the order they were reached."""
-    visits: dict[NodeName, int] = Field(default_factory=dict)
+    visits: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """Visits begun, by node; never repeated."""
     asked: int = 0
     """Interrupts raised so far."""
     break_before: tuple[NodeName, ...] = ()
     """Nodes before which people asked to be asked; `*` is the next step, whichever it is."""
-    commands: dict[str, CommandOutcome] = Field(default_factory=dict)
+    commands: dict[str, CommandOutcome] = Field(default_factory=dict[str, CommandOutcome])
     """The outcome of recent commands, by id, oldest first."""
-    usage: dict[AgentName, Usage] = Field(default_factory=dict)
+    usage: dict[AgentName, Usage] = Field(default_factory=dict[AgentName, Usage])
     """What each agent used."""
     steps: int = 0
     """Steps started."""

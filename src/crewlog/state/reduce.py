@@ -76,11 +76,11 @@ def fold(run: RunId, entries: Iterable[j.JournalEntry]) -> CrewState:
 
 Changes = dict[str, Any]
 _HANDLERS: dict[type, Callable[[CrewState, Any, int], Changes]] = {}
-E_co = TypeVar("E_co")
+E = TypeVar("E")
 
 
-def _on(kind: type[E_co]) -> Callable[[Callable[[CrewState, E_co, int], Changes]], Any]:
-    def register(handler: Callable[[CrewState, E_co, int], Changes]) -> Any:
+def _on(kind: type[E]) -> Callable[[Callable[[CrewState, E, int], Changes]], Any]:
+    def register(handler: Callable[[CrewState, E, int], Changes]) -> Any:
         _HANDLERS[kind] = cast("Any", handler)
         return handler
 

@@ -1,1 +1,42 @@
-"""."""
+"""Where Crewlog keeps rows: definitions, bodies, journals, and what is projected from them.
+
+open_store(url)        the store of a URL
+protocol.Store         the contract; its models are the rows
+projection             what a batch of entries means as rows: pure, shared by both stores
+memory.InMemoryStore   the store without a database
+postgres.PostgresStore the store in Postgres
+    pool               connections, and errors that say which server and what to do
+    migrate, sql       numbered migrations and named queries, from the .sql files beside
+    codec              JSON and text as Postgres text, and back exactly
+"""
+
+from __future__ import annotations
+
+from crewlog.errors import UsageError
+from crewlog.store.memory import InMemoryStore
+from crewlog.store.postgres import PostgresStore
+from crewlog.store.protocol import Store
+
+__all__ = ["InMemoryStore", "PostgresStore", "Store", "open_store"]
+
+
+async def open_store(url: str, *, max_size: int = 10) -> Store:
+    """Opens the store of a URL.
+
+    Args:
+        url: `memory:` for a new store in memory, or a `postgresql://` URL.
+        max_size: How many connections to Postgres to hold at most.
+
+    Raises:
+        UsageError: where the URL is neither.
+        StoreUnavailable: where Postgres does not answer or refuses.
+    """
+    scheme = url.partition(":")[0]
+    if scheme == "memory":
+        return InMemoryStore()
+    if scheme in {"postgres", "postgresql"}:
+        return await PostgresStore.connect(url, max_size=max_size)
+    raise UsageError(
+        f"a store cannot be opened by a URL that starts with {scheme[:20]!r}",
+        remedy="Use postgresql://user:password@host/database, or memory: for a store in memory.",
+    )

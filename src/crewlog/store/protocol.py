@@ -12,7 +12,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
-from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    CrewName,
+    InterruptId,
+    NodeName,
+    RunId,
+    StepId,
+)
 from crewlog.model import Json, Model
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
@@ -70,6 +78,8 @@ class InterruptRow(Model):
     id: InterruptId
     position: int
     """The journal position that raised it."""
+    at: int = 0
+    """When it was asked, in milliseconds since the epoch."""
     interrupt: dict[str, Json]
     """The `Interrupt` as JSON."""
     decision: str | None = None
@@ -124,7 +134,9 @@ class Store(Protocol):
         """The definition of that hash. Raises `StoreIncomplete` where there is none."""
         ...
 
-    async def register_crew(self, name: CrewName, definition: Mapping[str, Json], at: int) -> CrewRow:
+    async def register_crew(
+        self, name: CrewName, definition: Mapping[str, Json], at: int
+    ) -> CrewRow:
         """Registers a crew: a new version, or the newest one where nothing changed."""
         ...
 
@@ -159,18 +171,22 @@ class Store(Protocol):
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()
     ) -> list[LogLink]:
-        """The chain that ends at `head`, oldest first, back to its root or to (without) a known head.
+        """The chain that ends at `head`, oldest first, back to its root or to a known head.
 
-        A head that has no link of its own (a root) gives an empty list.
-        Raises `StoreIncomplete` where the chain has a gap: it can only tell for a head that is
-        neither stored nor a root; pass roots in `known`.
+        A head in `known` gives an empty list. The root of a log that has no message yet must be
+        in `known`: a store cannot tell it from a head whose links are lost, and an empty
+        transcript in place of a lost one would be the worse answer.
+
+        Raises:
+            StoreIncomplete: where the chain has a gap, or `head` is neither stored nor known.
         """
         ...
 
-    async def read_journal(
-        self, run: RunId, after: int = 0, limit: int = 1000
-    ) -> list[JournalRow]:
-        """Entries at positions above `after`, in order, up to the first gap (there may be a hole for a moment)."""
+    async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
+        """Entries at positions above `after`, in order, up to the first gap.
+
+        There may be a gap for a moment: parallel activities store batches in any order.
+        """
         ...
 
     async def get_run(self, run: RunId) -> RunRow | None:
@@ -183,11 +199,15 @@ class Store(Protocol):
         """Runs, newest first."""
         ...
 
-    async def list_interrupts(self, run: RunId | None = None, *, open_only: bool = True) -> list[InterruptRow]:
+    async def list_interrupts(
+        self, run: RunId | None = None, *, open_only: bool = True
+    ) -> list[InterruptRow]:
         """Questions, oldest first."""
         ...
 
-    async def list_checkpoints(self, run: RunId, after: int = 0, limit: int = 1000) -> list[CheckpointRow]:
+    async def list_checkpoints(
+        self, run: RunId, after: int = 0, limit: int = 1000
+    ) -> list[CheckpointRow]:
         """Checkpoints of a run by position."""
         ...
 

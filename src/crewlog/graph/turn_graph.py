@@ -1,6 +1,6 @@
 """An agent's turn as a graph of its own: `model ⇄ tools`, driven like the run's.
 
-    model ──(tool calls)──► tool × n ──(all applied)──► model
+    model ──(tool calls)──► tool * n ──(all applied)──► model
       └──(none)──► end        └──(a tool handed off)──► end
 
 One compiled graph serves every turn of a worker; the thread is the step. The position inside a
@@ -35,7 +35,7 @@ class Position(TypedDict, total=False):
     """Whether a tool sent the run elsewhere, which ends the turn."""
 
 
-async def _placeholder(state: Position) -> Position:  # noqa: RUF029 - LangGraph awaits it
+async def _placeholder(state: Position) -> Position:
     return state
 
 
@@ -45,10 +45,10 @@ class TurnGraph:
     def __init__(self) -> None:
         sends = SendRecorder()
 
-        async def after_model(state: Position) -> list[str | Send]:  # noqa: RUF029
+        async def after_model(state: Position) -> list[str | Send]:
             return sends.record([Send(TOOL, number) for number in state.get("calls", ())] or [END])
 
-        async def after_tool(state: Position) -> list[str]:  # noqa: RUF029
+        async def after_tool(state: Position) -> list[str]:
             if state.get("returned", 0) < len(state.get("calls", ())):
                 return []
             return [END if state.get("handed_off") else MODEL]
@@ -59,8 +59,9 @@ class TurnGraph:
         graph.add_edge(START, MODEL)
         graph.add_conditional_edges(MODEL, after_model, [TOOL, END])
         graph.add_conditional_edges(TOOL, after_tool, [MODEL, END])
-        compiled = graph.compile(checkpointer=LatestSaver(), name="turn")
-        self._driver = Driver(cast("Any", compiled), [MODEL, TOOL], sends)
+        saver = LatestSaver()
+        compiled = graph.compile(checkpointer=saver, name="turn")
+        self._driver = Driver(cast("Any", compiled), saver, [MODEL, TOOL], sends)
 
     async def begin(self, step: StepId) -> bool:
         """Starts a turn; true where the model is to be called, as it always is."""
@@ -82,7 +83,7 @@ class TurnGraph:
         return [cast("int", t.item) for t in await self._driver.apply(step, MODEL, values)]
 
     async def returned(self, step: StepId, turn: Turn) -> bool:
-        """Applies a tool's result, already counted in `turn`; true where the model is to be called."""
+        """Applies a tool's result, counted in `turn` already; true where the model is next."""
         values: Position = {"returned": turn.returned, "handed_off": bool(turn.goto)}
         return bool(await self._driver.apply(step, TOOL, values))
 

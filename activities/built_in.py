@@ -1,0 +1,101 @@
+"""The tools that every crew has: `set_flag` and `set_output`.
+
+They are tools like any other, limited to what their agent declares; what they return is a
+`Command`, and the run applies it after its own check.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import StructuredTool
+from langgraph.types import Command
+from pydantic import BaseModel, Field, WithJsonSchema, create_model
+
+from crewlog.activities.tools import Tool, make_tool
+from crewlog.definition.model import AgentDefinition
+from crewlog.ids import ToolName
+from crewlog.model import Json
+from crewlog.state.messages import brief
+from crewlog.tool_call import current_call
+
+SET_FLAG = ToolName("set_flag")
+SET_OUTPUT = ToolName("set_output")
+
+# Every type is named, and a list has items: some services refuse a schema without.
+_ANY_JSON: dict[str, Any] = {
+    "anyOf": [
+        *({"type": t} for t in ("string", "number", "boolean", "object", "null")),
+        {"type": "array", "items": {}},
+    ]
+}
+_FLAG_VALUE: dict[str, Any] = {"anyOf": [{"type": t} for t in ("boolean", "number", "string")]}
+
+
+class BuiltIn:
+    """Makes an agent's own copies of the built-in tools, and keeps them."""
+
+    def __init__(self) -> None:
+        self._tools: dict[tuple[ToolName, tuple[str, ...]], Tool] = {}
+
+    def tool(self, name: ToolName, agent: AgentDefinition) -> Tool | None:
+        """The built-in tool of that name; none where the agent declares nothing it could set."""
+        names = {SET_FLAG: agent.writes_flags, SET_OUTPUT: agent.outputs}.get(name, ())
+        if not names:
+            return None
+        key = (name, names)
+        if key not in self._tools:
+            make = _set_flag if name == SET_FLAG else _set_output
+            self._tools[key] = make_tool(make(names))
+        return self._tools[key]
+
+
+def _set_flag(flags: Sequence[str]) -> StructuredTool:
+    async def set_flag(flag: str, value: Json = True) -> Command[Any]:
+        return _command("flags", {flag: value}, f"The flag {flag} is now {_shown(value)}.")
+
+    return StructuredTool.from_function(
+        coroutine=set_flag,
+        name=SET_FLAG,
+        description="Sets a flag that the crew's flow looks at. Set it only when it is so.",
+        args_schema=_arguments("SetFlag", "flag", flags, _FLAG_VALUE, default=True),
+    )
+
+
+def _set_output(keys: Sequence[str]) -> StructuredTool:
+    async def set_output(key: str, value: Json) -> Command[Any]:
+        return _command("outputs", {key: value}, f"The output {key} is set.")
+
+    return StructuredTool.from_function(
+        coroutine=set_output,
+        name=SET_OUTPUT,
+        description="Sets one of your outputs, for the agents that come after you.",
+        args_schema=_arguments("SetOutput", "key", keys, _ANY_JSON, default=...),
+    )
+
+
+def _arguments(
+    name: str, key: str, names: Sequence[str], schema: dict[str, Any], *, default: Any
+) -> type[BaseModel]:
+    fields: dict[str, Any] = {
+        # A closed list in the schema: the model sees it, and anything else is its mistake.
+        key: (Literal[tuple(names)], Field(description=f"One of: {', '.join(names)}.")),
+        "value": (
+            Annotated[Any, WithJsonSchema(schema)],
+            Field(default, description="Its value."),
+        ),
+    }
+    made: type[BaseModel] = create_model(name, **fields)
+    return made
+
+
+def _command(what: str, values: Mapping[str, Json], said: str) -> Command[Any]:
+    message = ToolMessage(said, tool_call_id=current_call().id)
+    return Command(update={what: dict(values), "messages": [message]})
+
+
+def _shown(value: Json) -> str:
+    return brief(json.dumps(value, ensure_ascii=False), 80)

@@ -1,0 +1,141 @@
+"""One model call: store what led to it, hydrate the view, ask the model, keep its reply."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from temporalio import activity
+
+from crewlog.activities.built_in import BuiltIn
+from crewlog.activities.definitions import Definitions, agent_of
+from crewlog.activities.errors import Effect
+from crewlog.activities.keep import keep
+from crewlog.activities.model_errors import model_error
+from crewlog.activities.models import ModelFactory
+from crewlog.activities.prices import usage_of
+from crewlog.activities.render import prompt
+from crewlog.activities.replies import asked_tools, kept
+from crewlog.activities.tools import ToolRegistry
+from crewlog.activities.views import Hydrator
+from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.errors import ModelRefused
+from crewlog.model import Json
+from crewlog.state.calls import CallModel, ModelResult
+from crewlog.state.hashing import hash_json
+from crewlog.state.messages import brief, message_to_json
+from crewlog.store.protocol import Store
+
+
+class ModelCalls:
+    """Makes model calls on a worker.
+
+    Args:
+        store: Where messages are.
+        definitions: The crews.
+        hydrator: The worker's memory of transcripts.
+        models: The worker's chat models.
+        registry: The worker's tools.
+        built_in: The tools that every crew has.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        hydrator: Hydrator,
+        models: ModelFactory,
+        registry: ToolRegistry,
+        built_in: BuiltIn,
+    ) -> None:
+        self._store = store
+        self._definitions = definitions
+        self._hydrator = hydrator
+        self._models = models
+        self._registry = registry
+        self._built_in = built_in
+
+    async def run(self, task: CallModel, effect: Effect) -> ModelResult:
+        """Makes the call and stores its reply."""
+        # First: what led to a call is durable before the call has an effect.
+        if task.batch.entries:
+            await self._store.append(task.run, task.batch)
+        crew = await self._definitions.get(task.definition)
+        agent = agent_of(crew, task.agent)
+        transcript = await self._hydrator.hydrate(task.run, task.agent, task.view, task.batch)
+        name = _model_name(crew, agent, task)
+        model: Any = self._models.chat(name, agent.model_settings, _request_timeout(agent.timeout))
+        schemas = self._schemas(task, crew, agent)
+        if schemas:
+            model = model.bind_tools(schemas)
+        effect.started = True
+        said = prompt(task.agent, agent, task.tools, transcript)
+        reply = await _ask(model, said, name, agent, task)
+        message = kept(reply, task.agent, task.step, task.call)
+        body = message_to_json(message)
+        hash_ = hash_json(body)
+        stored = await keep(self._store, {hash_: body})
+        self._hydrator.remember(task.run, hash_, body)
+        # The reply still has the details that prices depend on.
+        usage = usage_of(reply, name)
+        return ModelResult(
+            body=body,
+            hash=hash_,
+            tools=asked_tools(message),
+            brief=brief(message.text[:1000]),
+            model=message.response_metadata.get("model_name") or name,
+            usage=usage,
+            stored=stored,
+        )
+
+    def _schemas(
+        self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition
+    ) -> list[dict[str, Json]]:
+        out: list[dict[str, Json]] = []
+        for name in task.tools:
+            definition = crew.tools.get(name)
+            if definition is not None:
+                out.append(self._registry.schema(name, definition))
+            elif built_in := self._built_in.tool(name, agent):
+                out.append(built_in.schema)
+        return out
+
+
+async def _ask(
+    model: Any, said: list[BaseMessage], name: str, agent: AgentDefinition, task: CallModel
+) -> Any:
+    # A scripted model needs to know who calls; traces are the better for it.
+    config: RunnableConfig = {
+        "metadata": {
+            "agent": task.agent,
+            "run": task.run,
+            "step": task.step,
+            "call": task.call,
+            # All tries of earlier askings, and those of this one.
+            "attempt": (task.attempt - 1) * agent.retry.attempts + activity.info().attempt,
+            "asked": task.attempt,
+        }
+    }
+    try:
+        return await model.ainvoke(said, config)
+    except asyncio.CancelledError:
+        raise
+    except Exception as exc:
+        raise model_error(exc, name) from exc
+
+
+def _model_name(crew: CrewDefinition, agent: AgentDefinition, task: CallModel) -> str:
+    name = agent.model or crew.model
+    if name is None:
+        raise ModelRefused(
+            f"the agent {task.agent!r} has no model",
+            remedy="Give the agent or the crew a `model`, e.g. openai:gpt-5-mini.",
+        )
+    return name
+
+
+def _request_timeout(timeout: float) -> float:
+    """A little less than the activity's, so that the error says that the model was slow."""
+    return max(timeout * 0.9, timeout - 5.0)

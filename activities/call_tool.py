@@ -1,0 +1,298 @@
+"""One tool call of a reply: checked again, run, and answered with what the model may see.
+
+Four kinds of trouble end differently:
+- the model's (arguments, a tool that is not there, no permission): an error message to the model;
+- the tool's (it raised): the same, or a failed step where the tool says `on_error: fail`;
+- a passing one (connections, timeouts): a retry by Temporal, where the tool may be repeated;
+- the worker's (the tool cannot be imported): a failure that people can mend, before any effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.errors import GraphBubbleUp
+from langgraph.prebuilt.tool_node import ToolInvocationError
+from temporalio import activity
+
+from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltIn
+from crewlog.activities.definitions import Definitions, agent_of
+from crewlog.activities.errors import Effect
+from crewlog.activities.heartbeat import Pulse
+from crewlog.activities.keep import keep
+from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
+from crewlog.activities.tool_results import NotJson, OwnError
+from crewlog.activities.tools import Tool, ToolRegistry
+from crewlog.activities.views import Hydrator
+from crewlog.definition.findings import did_you_mean
+from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
+from crewlog.errors import CrewlogError, InternalError, ToolFailed
+from crewlog.ids import ContentHash, call_key
+from crewlog.model import Json
+from crewlog.state.calls import CallTool, OutputValue, ToolResult
+from crewlog.state.hashing import canonical, hash_json
+from crewlog.state.messages import brief, message_to_json
+from crewlog.store.protocol import Store
+from crewlog.tool_call import ToolCall, calling, workspace_of
+
+INLINE_BYTES = 256
+"""The longest output, as JSON, that the state holds itself."""
+GRACE = 2.0
+"""Seconds that a cancelled tool in a thread has to notice it."""
+_LONGEST_ERROR = 4_000
+_PASSING_MODULES = frozenset({"httpx", "httpx2", "httpcore", "requests", "aiohttp", "urllib3"})
+_PASSING_NAMES = frozenset(
+    {"TransportError", "Timeout", "ConnectionError", "ClientConnectionError"}
+)
+
+
+class _Passing(ToolFailed):
+    """A tool raised for a reason that may pass, and may be repeated."""
+
+    retryable = True
+
+
+class _ModelMistakeError(Exception):
+    """The call cannot be made as it is; the model is told, and may repair it."""
+
+
+@dataclass
+class _Context:
+    """What is known of a call before it is made."""
+
+    task: CallTool
+    definition: ToolDefinition
+    tool: Tool
+    args: dict[str, Any]
+
+
+class ToolCalls:
+    """Runs tool calls on a worker.
+
+    Args:
+        store: Where messages are.
+        definitions: The crews.
+        hydrator: The worker's memory of transcripts.
+        registry: The worker's tools.
+        built_in: The tools that every crew has.
+        workspace: The folder that has a folder for every run.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        hydrator: Hydrator,
+        registry: ToolRegistry,
+        built_in: BuiltIn,
+        workspace: Path,
+    ) -> None:
+        self._store = store
+        self._definitions = definitions
+        self._hydrator = hydrator
+        self._registry = registry
+        self._built_in = built_in
+        self._workspace = workspace
+        self._runner = ToolRunner()
+
+    async def run(self, task: CallTool, pulse: Pulse, effect: Effect) -> ToolResult:
+        """Makes the call and stores its answer."""
+        if task.batch.entries:
+            await self._store.append(task.run, task.batch)
+        message = await self._hydrator.message(task.run, task.message)
+        crew = await self._definitions.get(task.definition)
+        begun = time.monotonic()
+        try:
+            context = self._prepare(task, message, crew)
+        except _ModelMistakeError as fault:
+            outcome = _refused(task, str(fault))
+        else:
+            outcome = await self._execute(context, pulse, effect)
+        ms = int((time.monotonic() - begun) * 1000)
+        return await self._result(task, outcome, ms)
+
+    def _prepare(self, task: CallTool, message: Any, crew: CrewDefinition) -> _Context:
+        """Finds the call and the tool, and checks once more what the workflow checked."""
+        if not isinstance(message, AIMessage):
+            raise InternalError(f"the message {task.message!r} is not a model's reply")
+        agent = agent_of(crew, task.agent)
+        for bad in message.invalid_tool_calls:
+            if bad["id"] == task.id:
+                raise _ModelMistakeError(
+                    f"The arguments of {bad['name']!r} are not valid JSON: "
+                    f"{brief(bad['args'] or '', 200)!r}. Call it again with valid arguments."
+                )
+        call = next((c for c in message.tool_calls if c["id"] == task.id), None)
+        if call is None:
+            raise InternalError(f"the message {task.message!r} has no call {task.id!r}")
+        if call["name"] not in (*crew.tools, SET_FLAG, SET_OUTPUT):
+            offered = crew.tools if agent.tools is None else agent.tools
+            near = did_you_mean(
+                call["name"], offered, f"There are: {', '.join(offered) or 'none'}."
+            )
+            raise _ModelMistakeError(f"There is no tool {call['name']!r}. {near}")
+        # The permission was given for a tool by name, to the agent that spoke: neither is believed.
+        if not task.permitted or call["name"] != task.tool or message.name != task.agent:
+            raise _ModelMistakeError(f"You may not use the tool {call['name']!r}.")
+        definition = crew.tools.get(task.tool, _BUILT_IN)
+        return _Context(task, definition, self._tool(task, agent, definition), call["args"])
+
+    def _tool(self, task: CallTool, agent: AgentDefinition, definition: ToolDefinition) -> Tool:
+        if definition is not _BUILT_IN:
+            return self._registry.resolve(task.tool, definition)
+        found = self._built_in.tool(task.tool, agent)
+        if found is None:
+            raise _ModelMistakeError(f"You have nothing to set with {task.tool!r}.")
+        return found
+
+    async def _execute(self, context: _Context, pulse: Pulse, effect: Effect) -> Outcome:
+        task = context.task
+        state: ToolState = {"run": task.run, "step": task.step, "agent": task.agent}
+        if context.tool.reads_state:
+            state["messages"] = await self._hydrator.hydrate(
+                task.run, task.agent, task.view, task.batch, complete=False
+            )
+        call = self._call(context, pulse)
+        effect.started = True
+        try:
+            with calling(call):
+                running = self._runner.run(context.tool, task.id, context.args, state)
+                return await _interruptible(running, context.tool, call.stop)
+        except ToolInvocationError as exc:
+            return _refused(task, _bad_arguments(exc))
+        except NotJson as exc:  # it did run: neither a retry nor a failed step mends that
+            return _refused(task, _told(exc))
+        except GraphBubbleUp:
+            return _refused(
+                task,
+                f"The tool {task.tool!r} called LangGraph's interrupt(): a crew's tool cannot.",
+            )
+        except Exception as exc:  # noqa: BLE001 - tools are anybody's code
+            return self._raised(context, exc)
+
+    def _call(self, context: _Context, pulse: Pulse) -> ToolCall:
+        task = context.task
+        workspace = workspace_of(self._workspace, task.run)
+        workspace.mkdir(parents=True, exist_ok=True)
+        return ToolCall(
+            run=task.run,
+            step=task.step,
+            call=task.call,
+            key=call_key(task.run, task.step, task.call),
+            id=task.id,
+            agent=task.agent,
+            tool=task.tool,
+            attempt=task.attempt + activity.info().attempt - 1,
+            workspace=workspace.resolve(),
+            paths=context.definition.paths,
+            beat=pulse.beat,
+            stop=threading.Event(),
+        )
+
+    def _raised(self, context: _Context, exc: Exception) -> Outcome:
+        definition = context.definition
+        again = (
+            _may_pass(exc)
+            and definition.repeat != "never"
+            and activity.info().attempt < definition.policy.attempts
+        )
+        if not again and definition.on_error == "model":
+            return _refused(context.task, _told(exc))
+        kind = _Passing if again else ToolFailed
+        raise kind(
+            f"the tool {context.task.tool!r} raised {_told(exc)}",
+            remedy="See the worker's log for where it was raised.",
+            place=f"step {context.task.step}, call {context.task.call}",
+        ) from exc
+
+    async def _result(self, task: CallTool, outcome: Outcome, ms: int) -> ToolResult:
+        message = outcome.message.model_copy(
+            update={
+                "tool_call_id": task.id,
+                "name": str(task.tool),
+                "id": f"{task.step}/{task.call}",
+            }
+        )
+        body = message_to_json(message)
+        hash_ = hash_json(body)
+        bodies: dict[ContentHash, Json] = {hash_: body}
+        outputs: list[OutputValue] = []
+        for key, value in outcome.outputs.items():
+            if len(canonical(value)) <= INLINE_BYTES:
+                outputs.append(OutputValue(key=key, value=value))
+                continue
+            large = hash_json(value)
+            bodies[large] = value
+            outputs.append(OutputValue(key=key, body=large, content=value))
+        stored = await keep(self._store, bodies)
+        self._hydrator.remember(task.run, hash_, body)
+        return ToolResult(
+            body=body,
+            hash=hash_,
+            ok=message.status == "success",
+            brief=brief(message.text[:1000]),
+            ms=ms,
+            flags=outcome.flags,
+            outputs=tuple(outputs),
+            goto=tuple(outcome.goto),
+            stored=stored,
+        )
+
+
+_BUILT_IN = ToolDefinition(run="crewlog:built_in", effects="read")
+
+
+async def _interruptible(
+    running: Coroutine[Any, Any, Outcome], tool: Tool, stop: threading.Event
+) -> Outcome:
+    """Waits for a tool so that a cancellation reaches it, in a coroutine or in a thread."""
+    work = asyncio.ensure_future(running)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        if tool.in_thread:  # it has to look; what it does after that is lost to the run
+            await asyncio.wait({work}, timeout=GRACE)
+        work.cancel()
+        await asyncio.wait({work}, timeout=GRACE)
+        if work.done() and not work.cancelled():
+            work.exception()  # seen: asyncio need not complain about it
+        raise
+
+
+def _refused(task: CallTool, text: str) -> Outcome:
+    return Outcome(ToolMessage(text, tool_call_id=task.id, name=str(task.tool), status="error"))
+
+
+def _bad_arguments(exc: ToolInvocationError) -> str:
+    errors = exc.filtered_errors or exc.source.errors()
+    faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'all'}: {e['msg']}" for e in errors)
+    return f"The arguments of {exc.tool_name!r} are not valid: {faults}. Call it again."
+
+
+def _told(exc: Exception) -> str:
+    """An error as the model is told it: what it is, and no traceback."""
+    if isinstance(exc, CrewlogError):
+        text = f"{exc.message}. {exc.remedy}" if exc.remedy else exc.message
+    else:
+        cause: Exception = exc.cause if isinstance(exc, OwnError) else exc
+        text = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+    return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
+
+
+def _may_pass(exc: Exception) -> bool:
+    if isinstance(exc, CrewlogError):
+        return exc.retryable
+    if isinstance(exc, ConnectionError | TimeoutError):
+        return True
+    return any(
+        c.__module__.partition(".")[0] in _PASSING_MODULES and c.__name__ in _PASSING_NAMES
+        for c in type(exc).__mro__
+    )

@@ -1,0 +1,30 @@
+"""The end of a run: the last of its journal is stored, and what its result shows is fetched."""
+
+from __future__ import annotations
+
+from crewlog.model import Json
+from crewlog.state.calls import CloseRun, CloseRunResult
+from crewlog.state.messages import MESSAGE_TYPES, message_from_json
+from crewlog.store.protocol import Snapshot, Store
+
+LONGEST_OUTPUT = 64 * 1024
+"""Characters of an output in a run's result; the store and the journal have the whole."""
+
+
+async def close_run(input: CloseRun, store: Store) -> CloseRunResult:
+    """Stores the batch and the last state, and returns the outputs' texts and values."""
+    batch = input.batch
+    if batch.entries:
+        await store.append(input.run, batch)
+        position = batch.first + len(batch.entries) - 1
+        await store.put_snapshot(input.run, Snapshot(position=position, state=input.state))
+    bodies = await store.get_bodies(input.outputs) if input.outputs else {}
+    return CloseRunResult(outputs={hash_: _shown(body) for hash_, body in bodies.items()})
+
+
+def _shown(body: Json) -> Json:
+    is_message = isinstance(body, dict) and body.get("type") in MESSAGE_TYPES  # pyright: ignore[reportUnknownMemberType]
+    value: Json = str(message_from_json(body).text) if is_message else body
+    if isinstance(value, str) and len(value) > LONGEST_OUTPUT:
+        return f"{value[:LONGEST_OUTPUT]}… ({len(value)} characters; the store has them all)"
+    return value

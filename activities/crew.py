@@ -1,0 +1,123 @@
+"""All activities of a run, as one object that a worker registers.
+
+activities = CrewActivities(store, workspace=Path("workspace"))
+Worker(..., activities=activities.all())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from temporalio import activity
+
+from crewlog.activities.built_in import BuiltIn
+from crewlog.activities.call_model import ModelCalls
+from crewlog.activities.call_tool import ToolCalls
+from crewlog.activities.close_run import close_run
+from crewlog.activities.definitions import Definitions
+from crewlog.activities.errors import as_failures
+from crewlog.activities.heartbeat import heartbeats
+from crewlog.activities.models import ModelFactory
+from crewlog.activities.open_run import Probe, open_run
+from crewlog.activities.tools import ToolRegistry
+from crewlog.activities.views import Hydrator
+from crewlog.state.calls import (
+    CALL_MODEL,
+    CALL_TOOL,
+    CLOSE_RUN,
+    FLUSH,
+    OPEN_RUN,
+    CallModel,
+    CallTool,
+    CloseRun,
+    CloseRunResult,
+    Flush,
+    ModelResult,
+    OpenRun,
+    OpenRunResult,
+    ToolResult,
+)
+from crewlog.store.protocol import Snapshot, Store
+
+
+async def _no_search_attributes() -> bool:
+    return False
+
+
+class CrewActivities:
+    """The activities, with the caches that a worker's calls share.
+
+    Args:
+        store: The store.
+        workspace: The folder that has a folder for every run.
+        models: Where chat models come from.
+        tools: Where tools come from.
+        search_attributes: Asks whether the server knows Crewlog's search attributes.
+        max_entries: How many links and messages the worker remembers.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        workspace: Path,
+        models: ModelFactory | None = None,
+        tools: ToolRegistry | None = None,
+        search_attributes: Probe = _no_search_attributes,
+        max_entries: int = 100_000,
+    ) -> None:
+        self._store = store
+        self._search_attributes = search_attributes
+        self._definitions = Definitions(store)
+        registry = tools or ToolRegistry()
+        built_in = BuiltIn()
+        hydrator = Hydrator(store, max_entries)
+        self._models = ModelCalls(
+            store, self._definitions, hydrator, models or ModelFactory(), registry, built_in
+        )
+        self._tools = ToolCalls(store, self._definitions, hydrator, registry, built_in, workspace)
+
+    def all(self) -> Sequence[Callable[..., Any]]:
+        """The activities, for a worker."""
+        return [self.open_run, self.call_model, self.call_tool, self.flush, self.close_run]
+
+    @activity.defn(name=OPEN_RUN)
+    async def open_run(self, task: OpenRun) -> OpenRunResult:
+        """Resolves and checks what a run was started with."""
+        with as_failures():
+            return await open_run(task, self._store, self._definitions, self._search_attributes)
+
+    @activity.defn(name=CALL_MODEL)
+    async def call_model(self, task: CallModel) -> ModelResult:
+        """Calls an agent's model on its view."""
+        with as_failures() as effect:
+            async with heartbeats():
+                return await self._models.run(task, effect)
+
+    @activity.defn(name=CALL_TOOL)
+    async def call_tool(self, task: CallTool) -> ToolResult:
+        """Executes one tool call of a reply."""
+        with as_failures() as effect:
+            async with heartbeats() as pulse:
+                return await self._tools.run(task, pulse, effect)
+
+    @activity.defn(name=FLUSH)
+    async def flush(self, task: Flush) -> None:
+        """Stores what no activity has stored, and a snapshot where one is given."""
+        with as_failures():
+            batch = task.batch
+            if batch.entries:
+                await self._store.append(task.run, batch)
+            if task.state is not None:
+                position = batch.first + len(batch.entries) - 1
+                await self._store.put_snapshot(
+                    task.run, Snapshot(position=position, state=task.state)
+                )
+
+    @activity.defn(name=CLOSE_RUN)
+    async def close_run(self, input: CloseRun) -> CloseRunResult:
+        """Stores the last of a run and fetches what its result shows."""
+        with as_failures():
+            return await close_run(input, self._store)

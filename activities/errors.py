@@ -1,0 +1,63 @@
+"""Crewlog's errors as Temporal failures: the one place that maps them.
+
+The failure's type is the name of the class in `crewlog.errors`, its message the error's message,
+and its details are `[place, remedy, started]`. `started` is false where the effect has certainly
+not begun, so that even a call that must not be repeated may be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from temporalio.exceptions import ApplicationError
+
+from crewlog import errors
+from crewlog.errors import CrewlogError, InternalError, InvalidDefinition, ModelUnavailable
+
+
+def to_application_error(exc: CrewlogError, *, started: bool = False) -> ApplicationError:
+    """The failure that tells the workflow of `exc`.
+
+    Args:
+        exc: The error. A user's subclass travels under the name of the Crewlog class above it.
+        started: Whether the effect may have happened.
+    """
+    kind = next(c for c in type(exc).__mro__ if c.__module__ == errors.__name__)
+    wait = exc.retry_after if isinstance(exc, ModelUnavailable) else None
+    # All diagnostics: the author of a definition should not mend it fault by fault.
+    message = str(exc) if isinstance(exc, InvalidDefinition) else exc.message
+    return ApplicationError(
+        message,
+        exc.place,
+        exc.remedy,
+        started,
+        type=kind.__name__,
+        non_retryable=not exc.retryable,
+        next_retry_delay=None if wait is None else timedelta(seconds=wait),
+    )
+
+
+class Effect:
+    """Whether the effect that an activity is for has begun."""
+
+    started = False
+
+
+@contextmanager
+def as_failures() -> Generator[Effect, None, None]:
+    """Turns errors that leave the block into failures; cancellation passes as it is."""
+    effect = Effect()
+    try:
+        yield effect
+    except ApplicationError:
+        raise
+    except CrewlogError as exc:
+        raise to_application_error(exc, started=effect.started) from exc
+    except Exception as exc:
+        bug = InternalError(
+            f"{type(exc).__name__}: {exc}",
+            remedy="This is a bug in Crewlog: please report it with the worker's log.",
+        )
+        raise to_application_error(bug, started=effect.started) from exc

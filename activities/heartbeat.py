@@ -1,0 +1,65 @@
+"""Heartbeats of a running activity: how the server notices that a worker is gone.
+
+They are also how an activity learns that it was cancelled: the answer to a heartbeat says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from temporalio import activity
+
+
+class Pulse:
+    """Sends heartbeats; what a tool said last goes with each of them."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._details: tuple[Any, ...] = ()
+        self._open = True
+
+    def beat(self, *details: Any) -> None:
+        """Sends a heartbeat with details; from any thread, and never after the activity's end."""
+        if self._open:
+            # An async activity's heartbeat belongs to its loop and its context.
+            with suppress(RuntimeError):  # the loop is closed: the worker is gone
+                self._loop.call_soon_threadsafe(self._send, details, context=self._context)
+
+    def _send(self, details: tuple[Any, ...]) -> None:
+        if self._open and not activity.info().is_local:
+            self._details = details or self._details
+            activity.heartbeat(*self._details)
+
+    async def keep(self, interval: float) -> None:
+        """Sends a heartbeat at every interval, until it is cancelled."""
+        while True:
+            self._send(())
+            await asyncio.sleep(interval)
+
+    def close(self) -> None:
+        """Says nothing any more."""
+        self._open = False
+
+
+@asynccontextmanager
+async def heartbeats() -> AsyncGenerator[Pulse, None]:
+    """Keeps the activity's heart beating at a third of its heartbeat timeout, if it has one."""
+    pulse = Pulse()
+    timeout = activity.info().heartbeat_timeout
+    task = (
+        asyncio.create_task(pulse.keep(max(timeout.total_seconds() / 3, 0.05)))
+        if timeout and not activity.info().is_local
+        else None
+    )
+    try:
+        yield pulse
+    finally:
+        pulse.close()
+        if task is not None:
+            task.cancel()
+            # Not awaited: it holds nothing, and a cancellation must not wait for it.

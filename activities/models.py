@@ -1,0 +1,109 @@
+"""Chat models by name: `openai:NAME`, `scripted:FILE`, and whatever is registered besides."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from crewlog.activities.model_errors import model_error
+from crewlog.errors import CrewlogError, ModelRefused
+from crewlog.model import Json
+from crewlog.state.hashing import canonical
+
+Builder = Callable[[str, Mapping[str, Json], float], BaseChatModel]
+"""Makes a chat model of what follows the prefix, an agent's settings, and a timeout in seconds."""
+
+_BUILDERS: dict[str, Builder | str] = {
+    "openai": "crewlog.activities.models:build_openai",
+    # By name: what users' tests need is a layer above, and is imported only where it is used.
+    "scripted": "crewlog.testing.scripted:build",
+}
+
+
+def register(prefix: str, builder: Builder | str) -> None:
+    """Makes models of the form `prefix:NAME` known to this process.
+
+    Args:
+        prefix: The part before the colon.
+        builder: A function, or `module:function` that is imported at the first use.
+    """
+    _BUILDERS[prefix] = builder
+
+
+def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
+    """A model of OpenAI, or of any service that speaks its language at `OPENAI_BASE_URL`."""
+    key = os.environ.get("OPENAI_API_KEY")
+    if not key:
+        raise ModelRefused(
+            f"the model 'openai:{name}' needs a key, and OPENAI_API_KEY is not set",
+            remedy="Set OPENAI_API_KEY in the worker's environment, or use a scripted model.",
+        )
+    # Here, because it takes half a second, and crews with scripted models never need it.
+    from langchain_openai import ChatOpenAI  # noqa: PLC0415
+
+    given: dict[str, Any] = {
+        "model": name,
+        "api_key": key,
+        "base_url": os.environ.get("OPENAI_BASE_URL") or None,
+        # Temporal retries: it waits without holding a worker, and the history shows it.
+        "max_retries": 0,
+        "timeout": timeout,
+        "stream_usage": True,
+        **settings,
+    }
+    return ChatOpenAI(**given)
+
+
+class ModelFactory:
+    """Makes chat models and keeps them: a model holds its connections."""
+
+    def __init__(self) -> None:
+        self._models: dict[tuple[str, bytes, float], BaseChatModel] = {}
+
+    def chat(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
+        """The chat model of that name.
+
+        Args:
+            model: `prefix:NAME`.
+            settings: The agent's `model_settings`.
+            timeout: Seconds for one request.
+
+        Raises:
+            ModelRefused: where there is no such model, or it cannot be made.
+        """
+        key = (model, canonical(dict(settings)), timeout)
+        found = self._models.get(key)
+        if found is None:
+            found = self._models[key] = self._build(model, settings, timeout)
+        return found
+
+    def _build(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
+        prefix, colon, name = model.partition(":")
+        builder = _BUILDERS.get(prefix)
+        if not colon or not name or builder is None:
+            raise ModelRefused(
+                f"there is no model {model!r}",
+                remedy=f"Write it as one of: {', '.join(f'{p}:NAME' for p in sorted(_BUILDERS))}.",
+            )
+        try:
+            return _resolved(builder)(name, settings, timeout)
+        except CrewlogError:
+            raise
+        except Exception as exc:
+            error = model_error(exc, model)
+            raise ModelRefused(
+                f"the model {model!r} cannot be made: {type(exc).__name__}: {exc}",
+                remedy=error.remedy if isinstance(error, ModelRefused) else "Check model_settings.",
+            ) from exc
+
+
+def _resolved(builder: Builder | str) -> Builder:
+    if not isinstance(builder, str):
+        return builder
+    module, _, name = builder.partition(":")
+    found: Builder = getattr(importlib.import_module(module), name)
+    return found

@@ -1,0 +1,54 @@
+"""What a run was started with, resolved to a definition and its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from crewlog.activities.definitions import Definitions
+from crewlog.definition.findings import did_you_mean
+from crewlog.definition.load import load_data
+from crewlog.errors import Diagnostic, InvalidDefinition
+from crewlog.graph.lower import lower
+from crewlog.ids import CrewName
+from crewlog.model import Json
+from crewlog.state.calls import OpenRun, OpenRunResult
+from crewlog.store.protocol import Store
+
+Probe = Callable[[], Awaitable[bool]]
+"""Asks the server whether it knows Crewlog's search attributes."""
+
+
+async def open_run(
+    task: OpenRun, store: Store, definitions: Definitions, search_attributes: Probe
+) -> OpenRunResult:
+    """Resolves the crew, checks and lowers it, and stores its definition.
+
+    Raises:
+        InvalidDefinition: with everything that is wrong, or for an unknown crew.
+    """
+    definition = load_data(await _data(task.crew, store))
+    plan = lower(definition)
+    data = definition.to_json()
+    definitions.put(await store.put_definition(data), definition)
+    return OpenRunResult(
+        definition=data, plan=plan.to_json(), search_attributes=await search_attributes()
+    )
+
+
+async def _data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
+    if not isinstance(crew, str):
+        return crew
+    row = await store.get_crew(CrewName(crew))
+    if row is None:
+        known = [r.name for r in await store.list_crews()]
+        there = f"There are: {', '.join(known)}." if known else "None is registered yet."
+        raise InvalidDefinition(
+            [
+                Diagnostic(
+                    f"no crew is registered as {crew!r}",
+                    path=("crew",),
+                    remedy=did_you_mean(crew, known, there),
+                )
+            ]
+        )
+    return await store.get_definition(row.definition)

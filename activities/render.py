@@ -1,0 +1,159 @@
+"""How a transcript looks to one agent: what it said is its own, what others said is quoted.
+
+Providers want tool results right after the message that asked for them, one for each call, and a
+last message that is not the model's own. Parallel agents, people and cancelled turns know nothing
+of that, so it is made here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from crewlog.definition.model import AgentDefinition
+from crewlog.ids import AgentName
+
+LONGEST = 200_000
+"""Characters of a message that a model is shown; the log keeps all of them."""
+UNANSWERED = "This call was ended before it had a result."
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Transcript:
+    """The messages of an agent's view: a reply and the results of its calls are one group."""
+
+    def __init__(self, agent: AgentName) -> None:
+        self._agent = agent
+        self._groups: list[list[BaseMessage]] = []
+        self._asked: dict[str, int] = {}
+        """The group of every call of the agent's own, by the call's id."""
+        self._open: dict[int, list[str]] = {}
+        """Calls without a result, by group."""
+
+    def add(self, message: BaseMessage) -> None:
+        """Adds the next message by position."""
+        if isinstance(message, AIMessage) and message.name == self._agent:
+            ids = call_ids(message)
+            if ids:
+                self._asked.update(dict.fromkeys(ids, len(self._groups)))
+                self._open[len(self._groups)] = ids
+            self._groups.append([message])
+        elif isinstance(message, ToolMessage) and message.tool_call_id in self._asked:
+            self._answer(message)
+        else:
+            self._groups.append([quoted(message)])
+
+    def _answer(self, message: ToolMessage) -> None:
+        index = self._asked[message.tool_call_id]
+        group = self._groups[index]
+        waiting = self._open.get(index, [])
+        if message.tool_call_id not in waiting:  # people let the call be made again
+            group[:] = [m for m in group if getattr(m, "tool_call_id", "") != message.tool_call_id]
+        else:
+            waiting.remove(message.tool_call_id)
+            if not waiting:
+                del self._open[index]
+        group.append(message)
+
+    def messages(self) -> list[BaseMessage]:
+        """All messages in order; calls without a result keep none."""
+        return list(chain.from_iterable(self._groups))
+
+    def complete(self) -> list[BaseMessage]:
+        """All messages in order; a call that never got a result is given one that says so."""
+        if not self._open:
+            return self.messages()
+        out: list[BaseMessage] = []
+        for index, group in enumerate(self._groups):
+            out += group
+            out += [
+                ToolMessage(UNANSWERED, tool_call_id=id_, status="error")
+                for id_ in self._open.get(index, ())
+            ]
+        return out
+
+
+def call_ids(message: AIMessage) -> list[str]:
+    """The ids of all calls that a reply asks for, well-formed or not."""
+    return [c["id"] or "" for c in (*message.tool_calls, *message.invalid_tool_calls)]
+
+
+def quoted(message: BaseMessage) -> BaseMessage:
+    """What somebody else said, as the agent is shown it.
+
+    The speaker is in the text, since providers ignore or refuse names; the name is given as well.
+    """
+    if isinstance(message, HumanMessage):
+        if message.name is None or message.name == safe_name(message.name):
+            return message
+        return message.model_copy(update={"name": safe_name(message.name)})
+    speaker = message.name or message.type
+    return HumanMessage(f"[{speaker}] {message.text}", name=safe_name(speaker))
+
+
+def safe_name(name: str) -> str:
+    """A name that every provider takes."""
+    return _NOT_IN_NAMES.sub("_", name)[:64] or "_"
+
+
+def shortened(message: BaseMessage) -> BaseMessage:
+    """The message with its text cut to what a model can be shown."""
+    content: Any = message.content
+    if isinstance(content, str):
+        if len(content) <= LONGEST:
+            return message
+        return message.model_copy(update={"content": _cut(content)})
+    blocks: list[Any] = [
+        _cut(b)
+        if isinstance(b, str)
+        else {**b, "text": _cut(b["text"])}
+        if isinstance(b.get("text"), str)
+        else b
+        for b in content
+    ]
+    return message if blocks == content else message.model_copy(update={"content": blocks})
+
+
+def _cut(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}\n[Cut here: {len(text):,} characters in all.]"
+
+
+def prompt(
+    agent: AgentName,
+    definition: AgentDefinition,
+    tools: Sequence[str],
+    transcript: Sequence[BaseMessage],
+) -> list[BaseMessage]:
+    """What the agent's model is given: the system message, the transcript, and a turn to take."""
+    out: list[BaseMessage] = [SystemMessage(_system(definition, tools)), *transcript]
+    last = out[-1]
+    if isinstance(last, AIMessage):
+        out.append(HumanMessage("It is your turn again."))
+    elif isinstance(last, SystemMessage):
+        # Some providers refuse a conversation in which nobody has spoken.
+        out.append(HumanMessage("It is your turn."))
+    return out
+
+
+def _system(definition: AgentDefinition, tools: Sequence[str]) -> str:
+    lines = [definition.prompt]
+    if definition.writes_flags and "set_flag" in tools:
+        names = ", ".join(definition.writes_flags)
+        lines.append(f"Set a flag with set_flag when what it says is so. Flags: {names}.")
+    if definition.outputs and "set_output" in tools:
+        names = ", ".join(definition.outputs)
+        lines.append(f"Hand results on with set_output. Outputs: {names}.")
+    return "\n\n".join(lines)

@@ -1,0 +1,121 @@
+"""One tool call through LangGraph's `ToolNode`, so that what it means is LangGraph's own.
+
+`ToolNode` wants to be a node: alone it raises for a missing config key. So it is one, in a graph
+of one node, compiled once per tool. What comes out may be a `Command`, which no data converter
+carries; here it becomes plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict, cast
+from weakref import WeakKeyDictionary
+
+from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.graph import END, START, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command
+
+from crewlog.activities.tools import Tool
+from crewlog.errors import ToolFailed
+from crewlog.ids import NodeName
+from crewlog.model import Json
+
+_UPDATES = frozenset({"flags", "outputs", "messages"})
+
+
+class ToolState(TypedDict, total=False):
+    """What a tool that asks for the state is given, besides the call itself."""
+
+    messages: list[BaseMessage]
+    """The agent's view, up to the message that made the call."""
+    run: str
+    step: str
+    agent: str
+    call: dict[str, Any]
+    outcome: Any
+
+
+@dataclass
+class Outcome:
+    """What a tool did."""
+
+    message: ToolMessage
+    flags: dict[str, Json] = field(default_factory=dict[str, Json])
+    outputs: dict[str, Json] = field(default_factory=dict[str, Json])
+    goto: list[NodeName] = field(default_factory=list[NodeName])
+
+
+class ToolRunner:
+    """Runs tools, each by its own compiled graph."""
+
+    def __init__(self) -> None:
+        self._graphs: WeakKeyDictionary[Tool, Any] = WeakKeyDictionary()
+
+    async def run(self, tool: Tool, id_: str, args: Mapping[str, Any], state: ToolState) -> Outcome:
+        """Runs a tool.
+
+        Raises:
+            langgraph.prebuilt.tool_node.ToolInvocationError: for arguments that do not fit.
+            ToolFailed: for a `Command` that a run cannot follow.
+            Exception: whatever the tool raised.
+        """
+        graph = self._graphs.get(tool)
+        if graph is None:
+            graph = self._graphs[tool] = _compile(tool.tool)
+        call = {"name": tool.tool.name, "args": dict(args), "id": id_, "type": "tool_call"}
+        done = await graph.ainvoke({**state, "call": call})
+        return _outcome(tool.tool.name, done["outcome"])
+
+
+def _compile(tool: BaseTool) -> Any:
+    # Errors are ours to sort: the model's, the tool's, or a passing one.
+    node = ToolNode([tool], handle_tool_errors=False)
+
+    async def execute(state: ToolState, config: RunnableConfig) -> ToolState:
+        # The same shape as a `Send` from an agent's graph: the state is read from the channels.
+        return {"outcome": await node.ainvoke(cast("Any", [state.get("call")]), config)}
+
+    graph: StateGraph[ToolState, None, ToolState, ToolState] = StateGraph(ToolState)
+    graph.add_node("tool", execute)
+    graph.add_edge(START, "tool")
+    graph.add_edge("tool", END)
+    return graph.compile(name="tool")
+
+
+def _outcome(name: str, given: Any) -> Outcome:
+    if isinstance(given, dict):
+        (message,) = cast("dict[str, list[ToolMessage]]", given)["messages"]
+        return Outcome(message)
+    parts: Sequence[Any] = given
+    messages: list[ToolMessage] = []
+    flags: dict[str, Json] = {}
+    outputs: dict[str, Json] = {}
+    goto: list[NodeName] = []
+    for part in parts:
+        update = cast("dict[str, Any]", part.update if isinstance(part, Command) else part)
+        if unknown := set(update) - _UPDATES:
+            raise ToolFailed(
+                f"the tool {name!r} returned a Command that updates {sorted(unknown)}",
+                remedy="A run takes updates of flags, outputs and messages.",
+            )
+        flags |= update.get("flags") or {}
+        outputs |= update.get("outputs") or {}
+        # A hand-off may bring the whole history along: the log has that already.
+        messages += [m for m in update.get("messages", ()) if isinstance(m, ToolMessage)]
+        if isinstance(part, Command):
+            goto += _targets(name, part.goto)  # pyright: ignore[reportUnknownArgumentType]
+    return Outcome(messages[-1], flags, outputs, goto)
+
+
+def _targets(name: str, goto: Any) -> Iterable[NodeName]:
+    for target in [goto] if isinstance(goto, str) else goto or ():
+        if not isinstance(target, str):
+            raise ToolFailed(
+                f"the tool {name!r} returned a Command that goes to a {type(target).__name__}",
+                remedy="Name the node to go to; what it should get can be an output.",
+            )
+        yield NodeName(target)

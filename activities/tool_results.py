@@ -1,0 +1,122 @@
+"""What a tool returns and raises, made safe where it happens: before LangChain makes text of it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import asdict, is_dataclass, replace
+from typing import Any
+
+from langchain_core.messages import ToolMessage, convert_to_messages
+from langchain_core.tools import BaseTool, ToolException
+from langgraph.types import Command
+from pydantic import BaseModel, ValidationError
+
+from crewlog.errors import ToolFailed
+from crewlog.tool_call import current_call
+
+
+class NotJson(ToolFailed):
+    """A tool returned what cannot be kept. It did run: the model is told, nothing is retried."""
+
+
+class OwnError(Exception):
+    """A validation error of the tool's own doing, which is not about the model's arguments."""
+
+    def __init__(self, cause: ValidationError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def checked(tool: BaseTool, method: Callable[..., Any]) -> Callable[..., Any]:
+    """The tool's method, with its result made plain and its worst exceptions made harmless."""
+    if inspect.iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        async def run_async(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return _plain(tool, await method(*args, **kwargs))
+            except (ValidationError, SystemExit) as exc:
+                raise _harmless(exc) from exc
+
+        return run_async
+
+    @functools.wraps(method)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return _plain(tool, method(*args, **kwargs))
+        except (ValidationError, SystemExit) as exc:
+            raise _harmless(exc) from exc
+
+    return run
+
+
+def _harmless(exc: ValidationError | SystemExit) -> Exception:
+    if isinstance(exc, ValidationError):
+        # ToolNode would take it for one of the model's arguments.
+        return OwnError(exc)
+    return ToolException(f"SystemExit: the tool tried to exit with {exc.code!r}")
+
+
+def _plain(tool: BaseTool, result: Any) -> Any:
+    if tool.response_format == "content_and_artifact" and isinstance(result, tuple):
+        parts: tuple[Any, ...] = result
+        return tuple(_plain_value(tool, part) for part in parts)
+    return _plain_value(tool, result)
+
+
+def _plain_value(tool: BaseTool, value: Any) -> Any:
+    """A result that LangChain will not make text of silently.
+
+    Raises:
+        NotJson: for what is neither JSON nor a message nor a command.
+    """
+    if isinstance(value, Command):
+        command: Command[Any] = value
+        return _answered(tool, command)
+    if value is None or isinstance(value, str | ToolMessage) or _are_answers(value):
+        return value
+    plain: Any = value
+    if isinstance(value, BaseModel):
+        plain = value.model_dump(mode="json")
+    elif is_dataclass(value) and not isinstance(value, type):
+        plain = asdict(value)
+    try:
+        json.dumps(plain, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        why = "" if isinstance(exc, TypeError) else f" ({exc})"
+        raise NotJson(
+            f"the tool {tool.name!r} ran, but returned a {type(value).__name__}{why}, "
+            "which is not JSON",
+            remedy="Return text, numbers, lists or dicts.",
+        ) from exc
+    return plain
+
+
+def _are_answers(value: Any) -> bool:
+    """Whether it is a list of messages and commands, which `ToolNode` takes as it is."""
+    items: list[Any] = value if isinstance(value, list) else []
+    return bool(items) and all(isinstance(v, Command | ToolMessage) for v in items)
+
+
+def _answered(tool: BaseTool, command: Command[Any]) -> Command[Any]:
+    """The command with an answer to the call, which `ToolNode` demands, and for the run's graph.
+
+    In a tool, the graph around is the agent's turn and its parent the run's. A run has one place
+    where steps go on, so both mean that.
+    """
+    given: Any = command.update or {}
+    try:
+        update: dict[str, Any] = dict(given)
+    except (TypeError, ValueError) as exc:
+        raise NotJson(
+            f"the tool {tool.name!r} returned a Command whose update is a {type(given).__name__}",
+            remedy="Give the update as a dict of flags, outputs and messages.",
+        ) from exc
+    told = convert_to_messages(update.get("messages") or [])
+    id_ = current_call().id
+    if not any(isinstance(m, ToolMessage) and m.tool_call_id == id_ for m in told):
+        told = [*told, ToolMessage("Done.", tool_call_id=id_, name=tool.name)]
+    return replace(command, graph=None, update={**update, "messages": told})

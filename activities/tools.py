@@ -1,0 +1,189 @@
+"""Tools by name: `module:function` to LangChain tools, imported where they run."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from crewlog.activities.tool_results import checked
+from crewlog.definition.findings import did_you_mean
+from crewlog.definition.model import ToolDefinition
+from crewlog.errors import ToolMissing
+from crewlog.ids import ToolName
+from crewlog.model import Json
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """A tool that is ready to be offered and to be run."""
+
+    tool: BaseTool
+    schema: dict[str, Json]
+    """What the model is told, in the form that all LangChain models take."""
+    reads_state: bool
+    """Whether it asks for the state (`InjectedState`, `ToolRuntime`): else the view is not read."""
+    in_thread: bool
+    """Whether it runs in a thread, where it cannot be interrupted."""
+
+
+class ToolRegistry:
+    """Resolves tools and keeps them. What is missing is looked for again at the next call."""
+
+    def __init__(self) -> None:
+        self._tools: dict[tuple[ToolName, str, str | None], Tool] = {}
+
+    def resolve(self, name: ToolName, definition: ToolDefinition) -> Tool:
+        """The tool of a crew.
+
+        Raises:
+            ToolMissing: where this worker has no such module or name, or it is no tool.
+        """
+        key = (name, definition.run, definition.description)
+        found = self._tools.get(key)
+        if found is None:
+            source = _find(name, definition.run)
+            try:
+                found = make_tool(_as_tool(name, definition, source))
+            except ToolMissing:
+                raise
+            except Exception as exc:
+                raise ToolMissing(
+                    f"{definition.run!r} cannot be made a tool: {type(exc).__name__}: {exc}",
+                    remedy="Give its parameters type hints that JSON has: str, int, list, dict, …",
+                    place=f"tool {name!r}",
+                ) from exc
+            self._tools[key] = found
+        return found
+
+    def schema(self, name: ToolName, definition: ToolDefinition) -> dict[str, Json]:
+        """What a model is told of a tool.
+
+        A tool with a task queue of its own need not be importable where models are called: then
+        its arguments are not described, and are checked where it runs.
+        """
+        try:
+            return self.resolve(name, definition).schema
+        except ToolMissing:
+            if definition.queue is None:
+                raise
+        anything: dict[str, Json] = {
+            "type": "object",
+            "properties": {},
+            "additionalProperties": True,
+        }
+        about = {"name": name, "description": definition.description or _words(name)}
+        return {"type": "function", "function": {**about, "parameters": anything}}
+
+
+def make_tool(tool: BaseTool) -> Tool:
+    """A LangChain tool, ready; its results are checked where they are made."""
+    ready = tool.model_copy()
+    for attribute in ("_run", "_arun"):
+        method: Any = getattr(ready, attribute)
+        # On the instance: the class may be anybody's.
+        object.__setattr__(ready, attribute, checked(ready, method))
+    return Tool(
+        tool=ready,
+        schema=convert_to_openai_tool(tool),
+        reads_state=_reads_state(tool),
+        in_thread=(
+            tool.coroutine is None
+            if isinstance(tool, StructuredTool)
+            else getattr(type(tool), "_arun") is getattr(BaseTool, "_arun")  # noqa: B009 - as LangChain does
+        ),
+    )
+
+
+def _find(name: ToolName, run: str) -> object:
+    module_name, _, attribute = run.partition(":")
+    module = _import(name, module_name)
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        public = [n for n in dir(module) if not n.startswith("_")]
+        raise ToolMissing(
+            f"the module {module_name!r} has no {attribute!r}",
+            remedy=did_you_mean(attribute, public, f"Define {attribute!r} in {module.__file__}."),
+            place=f"tool {name!r}",
+        ) from None
+
+
+def _import(name: ToolName, module_name: str) -> ModuleType:
+    place = f"tool {name!r}"
+    importlib.invalidate_caches()  # the module may have been written since the worker began
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as exc:
+        if exc.name and (module_name == exc.name or module_name.startswith(f"{exc.name}.")):
+            raise ToolMissing(
+                f"there is no module {exc.name!r} on this worker",
+                remedy="Start the worker in the crew's directory, or install the module there.",
+                place=place,
+            ) from exc
+        raise ToolMissing(
+            f"the module {module_name!r} cannot be imported: it imports {exc.name!r}, "
+            "which is not installed",
+            remedy=f"Install {exc.name!r} where the worker runs.",
+            place=place,
+        ) from exc
+    except (Exception, SystemExit) as exc:
+        raise ToolMissing(
+            f"the module {module_name!r} cannot be imported: {type(exc).__name__}: {exc}",
+            remedy="Mend the module; the run goes on with the next try.",
+            place=place,
+        ) from exc
+
+
+def _as_tool(name: ToolName, definition: ToolDefinition, source: object) -> BaseTool:
+    if isinstance(source, BaseTool):
+        told = definition.description or source.description
+        return source.model_copy(update={"name": str(name), "description": told})
+    if isinstance(source, type) or not callable(source):
+        what = f"the class {source.__name__!r}" if isinstance(source, type) else repr(source)[:80]
+        raise ToolMissing(
+            f"{definition.run!r} is {what}, not a function or a LangChain tool",
+            remedy="Name a function, or an object that @tool made.",
+            place=f"tool {name!r}",
+        )
+    function: Callable[..., Any] = source
+    is_async = inspect.iscoroutinefunction(function)
+    return StructuredTool.from_function(
+        func=None if is_async else function,
+        coroutine=function if is_async else None,
+        name=name,
+        description=definition.description or inspect.getdoc(function) or _words(name),
+        parse_docstring=bool(inspect.getdoc(function)),
+        error_on_invalid_docstring=False,
+    )
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("-", " ")
+
+
+def _reads_state(tool: BaseTool) -> bool:
+    function: Any = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    function = function or getattr(tool, "_run")  # noqa: B009 - the method that tools define
+    hints: dict[str, Any] = {}
+    for source in (function, tool.get_input_schema()):
+        try:
+            hints |= typing.get_type_hints(source, include_extras=True)
+        except (NameError, TypeError):  # names that only type checkers see: then look at no cost
+            return True
+    # By name: the marks are LangGraph's, a user's subclass of them, or LangChain's re-exports.
+    return any(_marks_state(hint) for hint in hints.values())
+
+
+def _marks_state(hint: Any) -> bool:
+    marks = (hint, *getattr(hint, "__metadata__", ()))
+    kinds = {c.__name__ for m in marks for c in (m if isinstance(m, type) else type(m)).__mro__}
+    origin: Any = typing.get_origin(hint)
+    return bool({"InjectedState", "ToolRuntime"} & {*kinds, getattr(origin, "__name__", "")})

@@ -1,0 +1,232 @@
+"""Hydration: the messages of a view, from the worker's memory as far as it has them.
+
+A head names a whole transcript, so what is remembered under a head can never be wrong, only
+missing. Logs grow at the end: all heads of a log that never forked share one list, and a head is
+that list and a length. So a call of a long run reads and parses only what is new.
+
+Nothing here is more than a cache. It is bounded by forgetting the runs that were used longest ago.
+
+Several activities hydrate one run at a time. Every change to the cache happens between awaits, and
+is one that every other activity would have made; a transcript that was moved on meanwhile by
+another activity is noticed, because it no longer is a beginning of the wanted view.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from langchain_core.messages import BaseMessage
+
+from crewlog.activities.render import Transcript, shortened
+from crewlog.errors import StoreIncomplete
+from crewlog.ids import AgentName, ContentHash, LogName, RunId
+from crewlog.model import Json
+from crewlog.state.calls import View
+from crewlog.state.hashing import log_root
+from crewlog.state.journal import Batch
+from crewlog.state.logs import entries_of, links_of
+from crewlog.state.messages import message_from_json
+from crewlog.store.protocol import Store
+
+Chain = list[tuple[int, ContentHash]]
+"""Positions and bodies of a log, oldest first."""
+
+
+class _At(NamedTuple):
+    """A head: the first `length` links of a chain."""
+
+    chain: Chain
+    length: int
+
+
+class _Merged(Transcript):
+    """An agent's transcript, and how far it has taken the logs of its view."""
+
+    def __init__(self, agent: AgentName) -> None:
+        super().__init__(agent)
+        self.taken: dict[LogName, _At] = {}
+        self.position = 0
+
+    def fresh(self, view: Mapping[LogName, _At]) -> Chain | None:
+        """What is new in a view, by position; none where the view is not a continuation."""
+        new: set[tuple[int, ContentHash]] = set()
+        for log, at in view.items():
+            before = self.taken.get(log)
+            if before is not None and (before.chain is not at.chain or before.length > at.length):
+                return None
+            new.update(at.chain[before.length if before else 0 : at.length])
+        if not self.taken.keys() <= view.keys():
+            return None
+        # A message that is in several logs has one position: the set holds it once.
+        found = sorted(new)
+        return None if found and found[0][0] <= self.position else found
+
+
+class _Run:
+    """What is remembered of a run."""
+
+    def __init__(self, run: RunId) -> None:
+        self.run = run
+        self.heads: dict[ContentHash, _At] = {}
+        self.tips: dict[LogName, ContentHash] = {}
+        """The head that was wanted last, by log."""
+        self.messages: dict[ContentHash, BaseMessage] = {}
+        self.transcripts: dict[AgentName, _Merged] = {}
+
+    @property
+    def size(self) -> int:
+        return len(self.heads) + len(self.messages)
+
+    def root(self, log: LogName) -> ContentHash:
+        root = log_root(self.run, log)
+        self.heads.setdefault(root, _At([], 0))
+        return root
+
+    def learn(
+        self, head: ContentHash, previous: ContentHash, position: int, body: ContentHash
+    ) -> None:
+        """Remembers a link, if the head before it is known."""
+        before = self.heads.get(previous)
+        if before is None or head in self.heads:
+            return
+        chain, length = before
+        if length < len(chain):  # the log was forked, by a rollback
+            chain = chain[:length]
+        chain.append((position, body))
+        self.heads[head] = _At(chain, length + 1)
+
+    def parse(self, bodies: Mapping[ContentHash, Json]) -> None:
+        for hash_, body in bodies.items():
+            if hash_ not in self.messages:
+                self.messages[hash_] = shortened(message_from_json(body))
+
+    def transcript(self, agent: AgentName, view: Mapping[LogName, _At]) -> tuple[_Merged, Chain]:
+        """The agent's transcript that the view continues, a new one if need be, and what is new."""
+        merged = self.transcripts.get(agent)
+        fresh = None if merged is None else merged.fresh(view)
+        if merged is None or fresh is None:
+            merged = _Merged(agent)
+            fresh = merged.fresh(view) or []
+        return merged, fresh
+
+
+class Hydrator:
+    """Turns views into messages.
+
+    Args:
+        store: Where links and bodies are read that the memory lacks.
+        max_entries: How many links and messages are remembered over all runs. The run that is
+            being hydrated is kept whole.
+    """
+
+    def __init__(self, store: Store, max_entries: int = 100_000) -> None:
+        self._store = store
+        self._max_entries = max_entries
+        self._runs: OrderedDict[RunId, _Run] = OrderedDict()
+
+    async def hydrate(
+        self,
+        run: RunId,
+        agent: AgentName,
+        view: View,
+        batch: Batch = Batch.EMPTY,
+        bodies: Mapping[ContentHash, Json] | None = None,
+        *,
+        complete: bool = True,
+    ) -> list[BaseMessage]:
+        """The messages of a view in order, as the agent sees them, and nothing besides.
+
+        Args:
+            run: The run.
+            agent: Whose view it is: its messages are its own, all others are quoted.
+            view: The logs, each at a head.
+            batch: Entries that may not have been in the store yet; their links need no reading.
+            bodies: Message bodies at hand.
+            complete: Whether calls without a result are given one.
+
+        Raises:
+            StoreUnavailable: where what is missing cannot be read now.
+            StoreIncomplete: where what is missing is not in the store.
+        """
+        known = self._remembered(run)
+        self._learn(known, batch)
+        known.parse(bodies or {})
+        ats = await asyncio.gather(
+            *(self._at(known, log, head) for log, head in view.heads.items())
+        )
+        logs = dict(zip(view.heads, ats, strict=True))
+        _, fresh = known.transcript(agent, logs)
+        await self._read_bodies(known, (body for _, body in fresh))
+        merged, fresh = known.transcript(agent, logs)
+        for position, body in fresh:
+            merged.add(known.messages[body])
+            merged.position = position
+        merged.taken = logs
+        known.transcripts[agent] = merged
+        self._forget_old()
+        return merged.complete() if complete else merged.messages()
+
+    async def message(self, run: RunId, hash_: ContentHash) -> BaseMessage:
+        """One message by its body's hash."""
+        known = self._remembered(run)
+        await self._read_bodies(known, [hash_])
+        return known.messages[hash_]
+
+    def remember(self, run: RunId, hash_: ContentHash, body: Json) -> None:
+        """Keeps a body that this worker just made, which it will soon be asked for."""
+        self._remembered(run).parse({hash_: body})
+
+    @property
+    def size(self) -> int:
+        """How many links and messages are remembered."""
+        return sum(run.size for run in self._runs.values())
+
+    def _remembered(self, run: RunId) -> _Run:
+        known = self._runs.get(run)
+        if known is None:
+            known = self._runs[run] = _Run(run)
+        self._runs.move_to_end(run)
+        return known
+
+    def _learn(self, known: _Run, batch: Batch) -> None:
+        if not batch.entries:
+            return
+        for link in links_of(known.run, batch):
+            known.root(link.log)
+            known.learn(link.head, link.previous, link.position, link.body)
+        known.parse(dict(_inline(batch)))
+
+    async def _at(self, known: _Run, log: LogName, head: ContentHash) -> _At:
+        root = known.root(log)
+        if head not in known.heads:
+            # The newest head is enough to stop at: a log that forked is read to its root, once.
+            tip = known.tips.get(log, root)
+            links = await self._store.read_log(head, {tip, root})
+            for link in links:
+                known.learn(link.head, link.previous, link.position, link.body)
+            if head not in known.heads:
+                raise StoreIncomplete(
+                    f"the log {log!r} of the run {known.run!r} has a gap before {head!r}",
+                    remedy=f"Make its rows again: crewlog rebuild {known.run}",
+                )
+        known.tips[log] = head
+        return known.heads[head]
+
+    async def _read_bodies(self, known: _Run, hashes: Iterable[ContentHash]) -> None:
+        missing = {h for h in hashes if h not in known.messages}
+        if missing:
+            known.parse(await self._store.get_bodies(missing))
+
+    def _forget_old(self) -> None:
+        while len(self._runs) > 1 and self.size > self._max_entries:
+            self._runs.popitem(last=False)
+
+
+def _inline(batch: Batch) -> Iterator[tuple[ContentHash, Json]]:
+    for _, entry in entries_of(batch):
+        ref = entry.message
+        if ref is not None and ref.inline is not None:
+            yield ref.body, ref.inline

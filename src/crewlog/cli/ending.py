@@ -1,0 +1,82 @@
+"""How a run's end is shown: what it did, what it made, and where to look."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from crewlog.cli.screen import Part, Screen, clock, counted, money, plain, plain_lines, short_path
+from crewlog.client import Run
+from crewlog.state.model import Usage
+from crewlog.wire import RunResult
+
+WORDS = {"completed": ("done", "bold green"), "stopped": ("stopped", "bold yellow")}
+_LONGEST_RESULT = 12
+"""Lines of the last agent's text that are shown."""
+
+
+def used(usage: Usage, steps: int) -> str:
+    """`5 steps · 11 tool calls · 9,412 tokens · $0.004`."""
+    parts = [counted(steps, "step")]
+    if usage.tool_calls:
+        parts.append(counted(usage.tool_calls, "tool call"))
+    tokens = usage.input_tokens + usage.output_tokens
+    if tokens:
+        parts.append(counted(tokens, "token"))
+    return " · ".join(filter(None, [*parts, money(usage.cost)]))
+
+
+def summary(result: RunResult, at: int) -> list[Part]:
+    """The last line of the timeline."""
+    word, style = WORDS.get(result.status, (result.status, "bold"))
+    return [(f"  {clock(at)}  ", "dim"), (word, style), "  ", used(result.total, result.steps)]
+
+
+def workspace_of(run: str, directory: Path) -> tuple[Path, int] | None:
+    """The run's folder and how many files it has, where there is one on this machine."""
+    folder = directory / os.environ.get("CREWLOG_WORKSPACE", "workspace") / run
+    try:
+        files = sum(1 for file in folder.rglob("*") if file.is_file())
+    except OSError:
+        return None
+    return (folder, files) if files else None
+
+
+def last_words(result: RunResult) -> str:
+    """What the last agent said: the result in words."""
+    texts = [found.get("text") for found in result.outputs.values()]
+    said = [text for text in texts if isinstance(text, str) and text.strip()]
+    return said[-1] if said else ""
+
+
+def show_end(screen: Screen, run: Run, result: RunResult, directory: Path | None) -> None:
+    """Result and Look."""
+    found = workspace_of(run.id, directory) if directory else None
+    said = plain_lines(last_words(result)).strip().splitlines()
+    screen.line("")
+    if found:
+        folder, files = found
+        screen.line(("  Result   ", "dim"), f"{short_path(folder)} ({counted(files, 'file')})")
+    if said:
+        if not found and len(said) == 1:
+            screen.line(("  Result   ", "dim"), plain(said[0]))
+        elif not found:
+            screen.line(("  Result", "dim"))
+            screen.paragraph("\n".join(said[:_LONGEST_RESULT]), indent=4)
+            if len(said) > _LONGEST_RESULT:
+                screen.line((f"    … {len(said) - _LONGEST_RESULT} more lines: ", "dim"), f"crewlog show {run.id} --json")
+    look(screen, run)
+
+
+def look(screen: Screen, run: Run) -> None:
+    """Where to look at a run."""
+    command = f"crewlog show {run.id}"
+    url = run.url or ""
+    if len(command) + len(url) + 16 <= screen.width:
+        screen.line(("  Look     ", "dim"), command, (f"     {url}", "dim"))
+        return
+    screen.line(("  Look     ", "dim"), command)
+    if url:
+        # Never cropped: it is there to be clicked.
+        screen.out.print(f"           {url}", style="dim", soft_wrap=True)
+

@@ -1,0 +1,314 @@
+"""Following a run: the timeline as it grows, questions as they come, and how it ended.
+
+Events arrive on a queue of their own, so that the status line moves and a question can be open
+while nothing happens. While somebody types an answer, the timeline is held back, and shown after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crewlog.cli import exits
+from crewlog.cli.ending import look, show_end, summary
+from crewlog.cli.questions import Prompt, answer_line, show_question
+from crewlog.cli.screen import Part, Screen, text_of
+from crewlog.cli.timeline import Row, Timeline
+from crewlog.client import Event, Run
+from crewlog.errors import InterruptNotOpen, RunFailed, WorkerMissing
+from crewlog.state import journal as j
+from crewlog.state.journal import entry_to_json
+from crewlog.wire import InterruptView
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from crewlog.cli.hands import Hand
+
+TICK = 0.15
+"""Seconds of silence after which the status line moves."""
+QUIET = 2.0
+"""Seconds without a first event after which a missing worker is mentioned."""
+LOOK = 0.5
+"""Seconds between two looks at whether the run waits for people."""
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a run is followed."""
+
+    ask: bool
+    """Whether questions are asked right here."""
+    leave: bool
+    """Whether to leave (exit code 3) when the run waits for people and nobody is here to answer."""
+    answers: tuple[str, ...] = ()
+    """Answers given in advance, in the order of the questions."""
+
+
+class Follower:
+    """One command's view of one run."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        run: Run,
+        *,
+        nodes: Iterable[str] = (),
+        manner: Manner,
+        hand: Hand | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        self.screen = screen
+        self.run = run
+        self.timeline = Timeline(nodes)
+        self.position = 0
+        """The last position that was shown."""
+        self._manner = manner
+        self._answers = deque(manner.answers)
+        self._hand = hand
+        self._directory = directory
+        self._live: Live | None = None
+        self._prompt: Prompt | None = None
+        self._held: list[Row] = []
+        self._told: set[str] = set()
+        self._looked = 0.0
+        self._behind = 0.0
+        self._last: j.JournalEntry | None = None
+
+    async def follow(self, after: int = 0) -> int:
+        """Follow to the run's end, or to a question that nobody here answers; the exit code.
+
+        Raises:
+            RunNotFound: there is no such run.
+            WorkerMissing: the command's own worker ended.
+            RunFailed: the run was ended from outside.
+        """
+        inbox: asyncio.Queue[Event | None] = asyncio.Queue()
+        reading = asyncio.ensure_future(self._read(inbox, after))
+        try:
+            while True:
+                left = await self._step(inbox, reading)
+                if left is not None:
+                    return left
+        finally:
+            self._still()
+            if self._prompt is not None:
+                self._prompt.close()
+            reading.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await reading
+
+    async def _read(self, inbox: asyncio.Queue[Event | None], after: int) -> None:
+        try:
+            async for event in self.run.events(after):
+                inbox.put_nowait(event)
+        finally:
+            inbox.put_nowait(None)
+
+    async def _step(
+        self, inbox: asyncio.Queue[Event | None], reading: asyncio.Future[None]
+    ) -> int | None:
+        """Take an event, or a moment of silence; the exit code when it is over."""
+        try:
+            event = await asyncio.wait_for(inbox.get(), TICK)
+        except TimeoutError:
+            return await self._silence()
+        if event is None:
+            reading.result()
+            return await self._end()
+        self._take(event)
+        return None
+
+    def _take(self, event: Event) -> None:
+        self.position = event.position
+        self._last = event.entry
+        self._behind = time.time() - event.at / 1000
+        if self.screen.as_json:
+            self.screen.record(
+                {
+                    "event": "journal",
+                    "run": event.run,
+                    "position": event.position,
+                    "at": event.at,
+                    "entry": entry_to_json(event.entry),
+                }
+            )
+        self._show(self.timeline.feed(event.entry))
+        answered = isinstance(event.entry, j.InterruptAnswered)
+        if answered and self._prompt is not None and event.entry.interrupt == self._prompt.question.id:
+            self._close_prompt()
+
+    # -- silence ------------------------------------------------------------------------------
+
+    async def _silence(self) -> int | None:
+        self._show(self.timeline.flush())
+        if self._hand is not None:
+            self._hand.check()
+        if self._prompt is not None:
+            await self._hear()
+            return None
+        if self.timeline.interrupts and time.monotonic() - self._looked > LOOK:
+            self._looked = time.monotonic()
+            left = await self._questions()
+            if left is not None:
+                return left
+        if self._prompt is None:
+            self._move()
+        return None
+
+    async def _questions(self) -> int | None:
+        """Answer, ask or tell what is open."""
+        try:
+            asked = await self.run.interrupts()
+            waits = (await self.run.status()).status == "waiting"
+        except WorkerMissing:
+            return None
+        for question in asked:
+            if self._answers:
+                await self._respond(question, self._answers.popleft())
+                return None
+        if asked and self._manner.ask:
+            self._still()
+            self._prompt = Prompt(self.screen, asked[0])
+            return None
+        for question in asked:
+            if question.id not in self._told:
+                self._told.add(question.id)
+                self._tell(question)
+        if asked and waits and self._manner.leave:
+            return exits.WAITS
+        return None
+
+    def _tell(self, question: InterruptView) -> None:
+        if self.screen.as_json:
+            found = question.model_dump(mode="json")
+            self.screen.record({"event": "interrupt", "run": self.run.id, **found})
+            return
+        self._still()
+        show_question(self.screen, question)
+        self.screen.line("    ", *answer_line(self.run.id, question))
+
+    async def _hear(self) -> None:
+        """Look whether somebody has typed a whole answer."""
+        prompt = self._prompt
+        answer = prompt.heard() if prompt else None
+        if prompt is None or answer is None:
+            return
+        self._close_prompt(answered=True)
+        await self._respond(prompt.question, answer)
+
+    async def _respond(self, question: InterruptView, answer: str) -> None:
+        from crewlog.errors import CommandRejected  # noqa: PLC0415
+
+        try:
+            await self.run.respond(question.id, answer)
+        except InterruptNotOpen:
+            return  # somebody else was faster; the timeline tells
+        except CommandRejected as error:
+            if not self._manner.ask:
+                raise
+            self.screen.line("  ", (f"✗ {error.message}", "red"))
+            self._looked = 0.0
+
+    def _close_prompt(self, *, answered: bool = False) -> None:
+        if self._prompt is not None:
+            if not answered:
+                self.screen.line("")
+            self._prompt.close()
+            self._prompt = None
+            held, self._held = self._held, []
+            self._show(held)
+
+    # -- showing ------------------------------------------------------------------------------
+
+    def _show(self, rows: list[Row]) -> None:
+        if self.screen.as_json or not rows:
+            return
+        if self._prompt is not None:
+            self._held += rows
+            return
+        width = self.screen.width
+        for row in rows:
+            for each in self.timeline.split(row, width if width < 1000 else 110):
+                self.screen.line(*self.timeline.parts(each, min(width, 110)))
+
+    def _move(self) -> None:
+        """The status line, on a terminal only."""
+        if not self.screen.tty:
+            return
+        parts = self._status_parts()
+        if not parts:
+            self._still()
+            return
+        from rich.live import Live  # noqa: PLC0415
+        from rich.spinner import Spinner  # noqa: PLC0415
+
+        text = text_of(*parts)
+        text.truncate(max(self.screen.width - 5, 10), overflow="ellipsis")
+        if self._live is None:
+            self._live = Live(
+                Spinner("dots", text, style="cyan"),
+                console=self.screen.out,
+                transient=True,
+                refresh_per_second=10,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+        else:
+            spinner: Any = self._live.renderable
+            spinner.update(text=text)
+
+    def _status_parts(self) -> list[Part]:
+        if not self.timeline.started:
+            return ["waiting for the worker"]
+        found = self.timeline.now(int((time.time() - min(self._behind, 1.0)) * 1000))
+        if self.timeline.interrupts and not found:
+            open_now = ", ".join(self.timeline.interrupts)
+            return [(f"waits for people: {open_now}", "yellow")]
+        return found
+
+    def _still(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    async def _end(self) -> int:
+        self._still()
+        self._show(self.timeline.flush())
+        if isinstance(self._last, j.RunFailed):
+            error = self._last.error
+            if self.screen.as_json:
+                self.screen.record(
+                    {
+                        "event": "result",
+                        "run": self.run.id,
+                        "status": "failed",
+                        "error": error,
+                        "exit_code": exits.FAILED,
+                    }
+                )
+            else:
+                self.screen.line("")
+                look(self.screen, self.run)
+            raise RunFailed(
+                error,
+                remedy=f"`crewlog log {self.run.id}` has the whole story.",
+                place=f"run {self.run.id!r}",
+            )
+        result = await self.run.result(60)
+        code = exits.STOPPED if result.status == "stopped" else exits.OK
+        if self.screen.as_json:
+            found = result.model_dump(mode="json")
+            self.screen.record({"event": "result", **found, "exit_code": code})
+            return code
+        at = self._last.at - self.timeline.started if self._last else result.ms
+        self.screen.line(*summary(result, at))
+        show_end(self.screen, self.run, result, self._directory)
+        return code

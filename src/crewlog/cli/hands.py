@@ -1,0 +1,215 @@
+"""Who runs the steps: which task queue a run goes to, and the worker that a command brings along.
+
+No step may reach a worker that lacks the crew's code. So a task queue belongs to one directory:
+
+- `--task-queue` or `CREWLOG_TASK_QUEUE` names a queue: its workers are the caller's business.
+- Else, on the local server, a background worker of the same directory is used (`crewlog dev`,
+  `crewlog worker`; they refuse a queue that another directory's worker polls).
+- Else the queue is the project's own, named after its directory and this machine, and the command
+  runs a worker for it as a child process, for as long as the command lasts.
+
+A file per project queue remembers its directory, so that `crewlog answer` and `crewlog watch` can
+bring a worker for a run that was left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from crewlog.cli.services import is_local
+from crewlog.dev.paths import Home
+from crewlog.dev.processes import Guard, ProcessRecord, end, size_of, spawn, tail
+from crewlog.dev.registry import ServiceRecord
+from crewlog.dev.services import Endpoints, Services
+from crewlog.errors import UsageError, WorkerMissing
+from crewlog.wire import TASK_QUEUE
+
+PREFIX = "crewlog-"
+GRACE = 20.0
+"""Seconds for a worker to finish its activities."""
+COMMAND = [sys.executable, "-m", "crewlog.workers"]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Where a run's steps are done."""
+
+    queue: str
+    """The task queue."""
+    directory: Path
+    """The project: where the crew's code is."""
+    own: bool
+    """Whether the command brings the worker."""
+    worker: ServiceRecord | None = None
+    """The background worker of the directory, if it has one."""
+
+
+def assign(directory: Path, queue: str | None = None) -> Assignment:
+    """The task queue for a crew whose code is in `directory`; see the module's docstring."""
+    directory = directory.resolve()
+    chosen = queue or os.environ.get("CREWLOG_TASK_QUEUE")
+    if chosen:
+        return Assignment(chosen, directory, own=False)
+    if is_local():
+        found = next((w for w in Services().workers() if directory_of(w) == directory), None)
+        if found is not None:
+            return Assignment(found.address, directory, own=False, worker=found)
+    return Assignment(project_queue(directory), directory, own=True)
+
+
+def project_queue(directory: Path) -> str:
+    """The queue that is a directory's own: `crewlog-release-notes-1f0c9a2b`."""
+    name = re.sub(r"[^a-z0-9]+", "-", directory.name.lower()).strip("-")[:40] or "root"
+    place = f"{platform.node()}:{directory}".encode()
+    return f"{PREFIX}{name}-{hashlib.sha256(place).hexdigest()[:8]}"
+
+
+def directory_of(worker: ServiceRecord) -> Path | None:
+    """The directory that a background worker runs in."""
+    process = worker.process.find()
+    try:
+        return Path(process.cwd()).resolve() if process else None
+    except (psutil.Error, OSError):
+        return None
+
+
+def claim(queue: str, directory: Path) -> None:
+    """Refuse a queue that a worker of another directory polls on this machine.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if not is_local():
+        return
+    for worker in Services().workers():
+        other = directory_of(worker)
+        if worker.address == queue and other is not None and other != directory.resolve():
+            raise UsageError(
+                f"the task queue {queue!r} has a worker of another directory already: its steps "
+                "could reach a worker without their code",
+                remedy=f"End that one (pid {worker.process.pid}, in {other}), or name another "
+                f"queue: --task-queue {project_queue(directory.resolve())}.",
+                place=f"task queue {queue!r}",
+            )
+
+
+def remember(assignment: Assignment) -> None:
+    """Keep the directory of a project's queue."""
+    if assignment.own:
+        file = _memory() / f"{assignment.queue}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"directory": str(assignment.directory)}), encoding="utf-8")
+
+
+def remembered(queue: str) -> Path | None:
+    """The directory of a project's queue, if it is one of this machine's and still there."""
+    if not re.fullmatch(rf"{PREFIX}[a-z0-9-]+", queue):
+        return None
+    try:
+        data = json.loads((_memory() / f"{queue}.json").read_text(encoding="utf-8"))
+        directory = Path(data["directory"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return directory if directory.is_dir() else None
+
+
+def assigned(queue: str) -> Assignment:
+    """Who does the steps of a run that is on `queue`: a worker of its own only where we may."""
+    directory = remembered(queue)
+    workers = Services().workers() if is_local() else []
+    worker = next((w for w in workers if w.address == queue), None)
+    own = directory is not None and worker is None
+    return Assignment(queue, directory or Path.cwd(), own=own, worker=worker)
+
+
+def _memory() -> Path:
+    return Home.default().root / "projects"
+
+
+class Hand:
+    """The worker process of one command."""
+
+    def __init__(self, process: ProcessRecord, log: Path, start: int, guard: Guard) -> None:
+        self.process = process
+        self.log = log
+        self._start = start
+        self._guard = guard
+
+    def check(self) -> None:
+        """See whether it still works.
+
+        Raises:
+            WorkerMissing: it ended by itself; the message has its last words.
+        """
+        if self.process.alive:
+            return
+        words = tail(self.log, start=self._start, lines=6)
+        said = "\n" + "\n".join(f"    | {line}" for line in words.splitlines()) if words else ""
+        raise WorkerMissing(
+            f"the worker of this command ended by itself; the run is safe and waits{said}",
+            remedy=f"Its whole log is {self.log}. `crewlog watch RUN` brings another worker.",
+            place=f"worker (pid {self.process.pid})",
+        )
+
+    async def close(self) -> None:
+        """Let it finish what it has, and end it."""
+        await asyncio.to_thread(end, self.process, grace=GRACE)
+        await asyncio.to_thread(self._guard.close)
+
+
+def environment(endpoints: Endpoints, queue: str, directory: Path) -> dict[str, str]:
+    """A worker's environment: ours, and where the services are."""
+    env = {**os.environ, "CREWLOG_TASK_QUEUE": queue, "DATABASE_URL": endpoints.database_url}
+    env["CREWLOG_HOME"] = str(Home.default().root)
+    if is_local():
+        env["TEMPORAL_ADDRESS"] = endpoints.temporal_address
+        env["TEMPORAL_NAMESPACE"] = endpoints.namespace
+    # The crew's modules are imported from its directory, whatever PYTHONSAFEPATH says.
+    paths = [str(directory), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env["PYTHONPATH"] = os.pathsep.join(paths)
+    return env
+
+
+async def start_worker(
+    queue: str, directory: Path, *, variables: Mapping[str, str] | None = None
+) -> tuple[ProcessRecord, Path, int]:
+    """Start a worker process for a queue in a directory; its record, its log and where that begins."""
+    endpoints = await Services().ensure()
+    log = Home.default().logs / f"worker-{queue}.log"
+    start = size_of(log)
+    env = {**environment(endpoints, queue, directory), **(variables or {})}
+    process = await asyncio.to_thread(spawn, COMMAND, log, env=env, cwd=directory)
+    return process, log, start
+
+
+@asynccontextmanager
+async def hand(assignment: Assignment) -> AsyncGenerator[Hand | None]:
+    """A worker for as long as the block runs, where the command is to bring one."""
+    if not assignment.own:
+        yield None
+        return
+    remember(assignment)
+    guard = Guard()
+    process, log, start = await start_worker(assignment.queue, assignment.directory)
+    # Should we be killed, it ends all the same.
+    guard.watch(process)
+    lent = Hand(process, log, start, guard)
+    try:
+        yield lent
+    finally:
+        await asyncio.shield(lent.close())
+
+
+DEFAULT_QUEUE = TASK_QUEUE

@@ -1,0 +1,39 @@
+"""Options that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+OUTPUT = "Output"
+
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="JSON for programs: one document, or a line per event.", rich_help_panel=OUTPUT),
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show tracebacks.", rich_help_panel=OUTPUT)
+]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)]
+Queue = Annotated[
+    str | None,
+    typer.Option(
+        "--task-queue",
+        metavar="NAME",
+        help="The task queue of the workers. Default: CREWLOG_TASK_QUEUE, else chosen so that no "
+        "step reaches a worker without the crew's code.",
+        show_default=False,
+    ),
+]
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", help="Who says it. Default: you.", show_default=False),
+]
+CommandIdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--command-id",
+        metavar="ID",
+        help="The command's own id: sent again, it has no second effect.",
+        show_default=False,
+    ),
+]

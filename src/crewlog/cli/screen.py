@@ -1,0 +1,209 @@
+"""What is printed, and how: texts to a terminal or a pipe, or JSON to a program.
+
+Everything that a model, a tool or a stranger's definition may have written passes through `plain`
+before it is shown, and texts are `rich.text.Text`, never markup: so `[red]` is five characters, and
+an escape sequence cannot move the cursor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Part = str | tuple[str, str]
+"""A text, or a text and its style."""
+
+PALETTE = ("cyan", "magenta", "blue", "yellow", "green", "bright_cyan", "bright_magenta")
+"""Colours of nodes, in the order of the plan."""
+
+
+def plain(text: object) -> str:
+    """One line of printable characters: what is safe to show of a stranger's text."""
+    kept: list[str] = []
+    for char in str(text):
+        if char.isspace():
+            kept.append(" ")
+        elif unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Cn"}:
+            kept.append(char)
+    return " ".join("".join(kept).split())
+
+
+def plain_lines(text: object) -> str:
+    """Like `plain`, but keeps line ends and indentation."""
+    return "\n".join(
+        "".join(
+            "    " if c == "\t" else c
+            for c in line
+            if c == "\t" or unicodedata.category(c) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
+        ).rstrip()
+        for line in str(text).splitlines()
+    )
+
+
+def text_of(*parts: Part) -> Text:
+    """A `Text` of plain and styled parts."""
+    out = Text()
+    for part in parts:
+        if isinstance(part, str):
+            out.append(part)
+        else:
+            out.append(part[0], part[1])
+    return out
+
+
+def jsonable(data: Any) -> Any:
+    """Plain JSON data of models, however deep they are."""
+    if isinstance(data, BaseModel):
+        return data.model_dump(mode="json", by_alias=True)
+    if isinstance(data, dict):
+        return {str(k): jsonable(v) for k, v in data.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(data, list | tuple):
+        return [jsonable(each) for each in data]  # pyright: ignore[reportUnknownVariableType]
+    return data
+
+
+class Screen:
+    """Standard output and standard error of one command."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.out = _console(stderr=False)
+        self.err = _console(stderr=True)
+
+    @property
+    def tty(self) -> bool:
+        """Whether people look at it: texts may be cropped, a line may be rewritten."""
+        return self.out.is_terminal and not self.as_json and not self.out.is_dumb_terminal
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is somebody to ask."""
+        return self.tty and sys.stdin.isatty()
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal; a pipe has no end."""
+        return self.out.width if self.out.is_terminal else 10_000
+
+    @property
+    def colored(self) -> bool:
+        """Whether colours are shown."""
+        return self.out.color_system is not None and not self.out.no_color
+
+    def line(self, *parts: Part | Text) -> None:
+        """One line, cropped at a terminal's edge; nothing where a program reads."""
+        if self.as_json:
+            return
+        text = Text()
+        for part in parts:
+            text.append_text(part if isinstance(part, Text) else text_of(part))
+        if self.out.is_terminal:
+            text.truncate(self.out.width, overflow="ellipsis")
+        self.out.print(text, soft_wrap=True)
+
+    def block(self, text: str, indent: str = "  ") -> None:
+        """Lines as they are, e.g. a picture with its own colours."""
+        if self.as_json:
+            return
+        for line in text.rstrip("\n").splitlines():
+            self.out.print(Text.from_ansi(f"{indent}{line}"), soft_wrap=True)
+
+    def paragraph(self, text: str, *, style: str = "", indent: int = 2) -> None:
+        """A text that is wrapped at a terminal's edge, indented."""
+        if self.as_json:
+            return
+        body = Text(plain_lines(text), style)
+        lines = body.wrap(self.out, max(20, min(self.width, 100) - indent)) if self.tty else [body]
+        for line in lines:
+            for each in line.split("\n"):
+                self.out.print(text_of(" " * indent).append_text(each), soft_wrap=True)
+
+    def note(self, *parts: Part) -> None:
+        """A line to standard error, for people: it never mixes with a result."""
+        if not self.as_json:
+            self.err.print(text_of(*parts), soft_wrap=True)
+
+    def document(self, data: Any) -> None:
+        """One JSON document: indented for a terminal, else as one line."""
+        indent = 2 if self.out.is_terminal else None
+        write(json.dumps(jsonable(data), ensure_ascii=False, indent=indent, default=str))
+
+    def record(self, data: Any) -> None:
+        """One line of a JSON stream."""
+        write(json.dumps(jsonable(data), ensure_ascii=False, default=str))
+
+    def rows(self, header: Iterable[str], rows: Iterable[Iterable[Part]]) -> None:
+        """Aligned columns; the last one takes what room is left."""
+        if self.as_json:
+            return
+        cells = [[text_of(cell) for cell in row] for row in rows]
+        titles = [text_of((title, "dim")) for title in header]
+        every = [titles, *cells] if any(title.plain for title in titles) else cells
+        if not every:
+            return
+        widths = [max(row[i].cell_len for row in every) for i in range(len(every[0]) - 1)]
+        for row in every:
+            parts: list[Part | Text] = ["  "]
+            for cell, width in zip(row[:-1], widths, strict=True):
+                cell.pad_right(width - cell.cell_len + 3)
+                parts.append(cell)
+            self.line(*parts, row[-1])
+
+
+def write(line: str) -> None:
+    """A raw line to standard output, at once: programs read it as it comes."""
+    sys.stdout.write(line.encode("utf-8", "replace").decode("utf-8") + "\n")
+    sys.stdout.flush()
+
+
+def _console(*, stderr: bool) -> Console:
+    return Console(
+        stderr=stderr,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        # A narrow or unknown terminal still gets whole words.
+        width=max(24, int(os.environ["COLUMNS"])) if os.environ.get("COLUMNS", "").isdigit() else None,
+    )
+
+
+def short_path(path: Path) -> str:
+    """A path as people would type it: relative to here, or to the home directory."""
+    here, home = os.path.relpath(path), os.path.expanduser("~")  # noqa: PTH111
+    if not here.startswith(".."):
+        return here
+    full = str(path)
+    return "~" + full[len(home) :] if full.startswith(home + os.sep) else full
+
+
+def clock(ms: int) -> str:
+    """Time since a start: `00.4`, `12.9`, `3:07`, `1:02:07`."""
+    seconds = max(ms, 0) / 1000
+    if seconds < 99.95:
+        return f"{seconds:04.1f}"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def money(cost: float) -> str:
+    """`$0.004`, `$1.20`; nothing where nothing is known."""
+    if not cost:
+        return ""
+    return f"${cost:.2f}" if cost >= 1 else f"${cost:.3f}" if cost >= 0.001 else "< $0.001"
+
+
+def counted(count: int, what: str) -> str:
+    """`1 step`, `2 steps`, `9,412 tokens`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

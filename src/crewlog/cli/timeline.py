@@ -1,0 +1,334 @@
+"""The journal as a timeline for people: which entries are shown, as which line.
+
+Pure: entries go in, rows come out; `crewlog.cli.follow` prints them. Not every fact is a row: a
+call's start and its answer are one row where all went well, and what only routes is silent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from crewlog.cli.screen import PALETTE, Part, clock, plain
+from crewlog.graph.plan import BUILT_IN_TOOLS
+from crewlog.ids import NodeName, StepId, node_of
+from crewlog.state import journal as j
+
+_PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
+_SLOW = 2_000
+"""Milliseconds from which a tool's duration is worth a row."""
+_LONGEST = 120
+
+
+@dataclass
+class Row:
+    """A line of the timeline."""
+
+    at: int
+    """Milliseconds since the run's start."""
+    node: str
+    """The node; empty for what is about the whole run."""
+    glyph: str
+    text: str
+    style: str = ""
+    """Of glyph and text."""
+    more: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    """Further `(node, glyph, text)` of the same moment."""
+
+
+@dataclass
+class Running:
+    """A step under way, for the status line."""
+
+    since: int
+    doing: dict[int, str] = field(default_factory=dict[int, str])
+    """Calls in flight by number."""
+
+
+class Timeline:
+    """What a run's journal looks like to people."""
+
+    def __init__(self, nodes: Iterable[str] = ()) -> None:
+        self.nodes = list(nodes)
+        self.started = 0
+        """Milliseconds since the epoch; 0 until the first entry."""
+        self.running: dict[StepId, Running] = {}
+        self.interrupts: dict[str, j.InterruptRaised] = {}
+        """The open questions."""
+        self.waiting: dict[str, str] = {}
+        """Requirements of waiting nodes."""
+        self.steps = 0
+        self._said: dict[StepId, str] = {}
+        self._starts: Row | None = None
+
+    # -- what comes in ------------------------------------------------------------------------
+
+    def feed(self, entry: j.JournalEntry) -> list[Row]:
+        """The rows that an entry makes. Steps that start together are kept for one row."""
+        if not self.started:
+            self.started = entry.at
+        made = self._rows(entry)
+        if isinstance(entry, j.StepStarted):
+            self._start(entry, made)
+            return []
+        if not made:
+            return []
+        return [*self.flush(), *made]
+
+    def flush(self) -> list[Row]:
+        """What was kept."""
+        kept, self._starts = self._starts, None
+        return [kept] if kept else []
+
+    def _start(self, entry: j.StepStarted, made: list[Row]) -> None:
+        for row in made:
+            if self._starts is None:
+                self._starts = row
+            else:
+                self._starts.more.append((row.node, row.glyph, row.text))
+
+    def _row(self, entry: j.Fact, node: str, glyph: str, text: str, style: str = "") -> list[Row]:
+        return [Row(entry.at - self.started, plain(node), glyph, plain(text)[:_LONGEST], style)]
+
+    def _rows(self, entry: j.JournalEntry) -> list[Row]:
+        match entry:
+            case (
+                j.StepStarted()
+                | j.StepCompleted()
+                | j.StepFailed()
+                | j.StepRetried()
+                | j.StepCancelled()
+                | j.ConditionMet()
+                | j.Routed()
+            ):
+                return self._step(entry)
+            case j.ModelReplied() | j.ToolReturned() | j.PermissionDenied() | j.CallHeld():
+                return self._call(entry)
+            case j.FlagSet():
+                value = "" if entry.value is True else f" = {_value(entry.value)}"
+                return self._row(entry, entry.by, "⚑", f"{entry.flag}{value}", "yellow")
+            case j.OutputSet():
+                text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
+                return self._row(entry, entry.agent, "=", text, "dim")
+            case _:
+                return self._run(entry)
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def _step(self, entry: j.Fact) -> list[Row]:
+        match entry:
+            case j.StepStarted():
+                self.steps += 1
+                node = node_of(entry.step)
+                self.running[entry.step] = Running(entry.at, {0: "thinking"})
+                self.waiting.pop(node, None)
+                if entry.agent is None:
+                    return []
+                visit = int(entry.step.rpartition("#")[2])
+                again = f" again (visit {visit})" if visit > 1 else ""
+                return self._row(entry, node, "●", f"thinking{again}", "cyan")
+            case j.StepCompleted():
+                self.running.pop(entry.step, None)
+                said = self._said.pop(entry.step, "")
+                node = node_of(entry.step)
+                if entry.skipped:
+                    return self._row(entry, node, "–", f"skipped: {entry.because}", "dim")
+                # Decisions say what they decided where they route.
+                return self._row(entry, node, "✓", said or "done", "green") if said else []
+            case j.StepFailed():
+                self.running.pop(entry.step, None)
+                return self._row(entry, node_of(entry.step), "✗", entry.error, "red")
+            case j.StepRetried():
+                self.running[entry.step] = Running(entry.at, {0: "trying again"})
+                by = f" ({entry.by})" if entry.by else ""
+                return self._row(entry, node_of(entry.step), "↻", f"tries again{by}", "cyan")
+            case j.StepCancelled():
+                self.running.pop(entry.step, None)
+                return self._row(entry, node_of(entry.step), "■", "ended by the stop", "yellow")
+            case j.ConditionMet():
+                node = node_of(entry.step)
+                self.waiting.pop(node, None)
+                what = "goes on without its requirement" if entry.waived else "its condition holds"
+                return self._row(entry, node, "▸", what, "dim")
+            case j.Routed():
+                return self._routed(entry)
+            case _:
+                return []
+
+    def _routed(self, entry: j.Routed) -> list[Row]:
+        rows: list[Row] = []
+        if entry.because and entry.source:
+            goes = ", ".join(r.node for r in entry.to)
+            sign = "↺" if entry.loop else "→"
+            text = f"{goes}: {entry.because}" if goes else entry.because
+            rows += self._row(entry, entry.source, sign, text, "magenta")
+        for reached in entry.to:
+            if reached.requirement:
+                self.waiting[reached.node] = reached.requirement
+                text = f"waits for {reached.requirement}"
+                rows += self._row(entry, reached.node, "◌", text, "yellow")
+        return rows
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def _call(self, entry: j.Fact) -> list[Row]:
+        match entry:
+            case j.ModelReplied():
+                running = self.running.setdefault(entry.step, Running(entry.at))
+                running.doing = {c.call: plain(f"{c.tool} {c.brief}") for c in entry.calls}
+                running.since = entry.at
+                if not entry.calls:
+                    self._said[entry.step] = plain(entry.brief) or "done"
+                rows: list[Row] = []
+                for call in entry.calls:
+                    if call.tool in BUILT_IN_TOOLS:
+                        continue  # its effect is a row of its own
+                    text = f"{call.tool} {_brief(call.brief)}"
+                    rows += self._row(entry, node_of(entry.step), "⚙", text)
+                return rows
+            case j.ToolReturned():
+                self._answered(entry.step, entry.call, entry.at)
+                node = node_of(entry.step)
+                if not entry.ok:
+                    return self._row(entry, node, "✗", f"{entry.tool}: {entry.brief}", "red")
+                if entry.ms >= _SLOW:
+                    text = f"{entry.tool} took {entry.ms / 1000:.1f} s"
+                    return self._row(entry, node, "⚙", text, "dim")
+                return []
+            case j.CallHeld():
+                self._answered(entry.step, entry.call, entry.at)
+                return []
+            case j.PermissionDenied():
+                text = f"may not call {entry.tool}: {entry.reason}"
+                return self._row(entry, node_of(entry.step), "⊘", text, "red")
+            case _:
+                return []
+
+    def _answered(self, step: StepId, call: int, at: int) -> None:
+        running = self.running.get(step)
+        if running is not None:
+            running.doing.pop(call, None)
+            if not running.doing:
+                running.doing, running.since = {0: "thinking"}, at
+
+    # -- the run ------------------------------------------------------------------------------
+
+    def _run(self, entry: j.JournalEntry) -> list[Row]:
+        match entry:
+            case j.MessageAdded(command=str()):
+                said = entry.ref.inline.get("content", "") if entry.ref.inline else ""
+                to = ", ".join(log for log in entry.ref.logs if log != "public")
+                text = f"{entry.by or 'people'}{f' to {to}' if to else ''}: {said}"
+                return self._row(entry, "", "»", text)
+            case j.InterruptRaised():
+                asked = entry.interrupt
+                self.interrupts[asked.id] = entry
+                node = node_of(asked.step) if asked.step else NodeName("")
+                return self._row(entry, node, "?", f"{asked.id}: {asked.question}", "bold yellow")
+            case j.InterruptAnswered():
+                self.interrupts.pop(entry.interrupt, None)
+                text = f"{entry.interrupt} answered: {entry.decision}{_by(entry.by)}"
+                return self._row(entry, "", "✓", text, "green")
+            case j.BreakRequested():
+                where = "the next step" if entry.node == "*" else f"'{entry.node}'"
+                text = f"will ask before {where}{_by(entry.by)}"
+                return self._row(entry, "", "?", text, "yellow")
+            case j.Paused():
+                text = f"paused{_by(entry.by)}{_why(entry.reason)}"
+                return self._row(entry, "", "⏸", text, "bold yellow")
+            case j.Resumed():
+                return self._row(entry, "", "▶", f"goes on{_by(entry.by)}{_why(entry.reason)}", "green")
+            case j.StopRequested():
+                text = f"stopping{_by(entry.by)}{_why(entry.reason)}"
+                return self._row(entry, "", "■", text, "bold yellow")
+            case j.CommandRejected():
+                text = f"refused '{entry.name}'{_by(entry.by)}: {entry.reason}"
+                return self._row(entry, "", "✗", text, "red")
+            case j.ContinuedAsNew():
+                return self._row(entry, "", "↷", f"execution {entry.execution}", "dim")
+            case j.RunFailed():
+                return self._row(entry, "", "✗", f"failed: {entry.error}", "bold red")
+            case _:
+                return []
+
+    # -- what goes out ------------------------------------------------------------------------
+
+    def color(self, node: str) -> str:
+        """The node's colour, by its place in the plan."""
+        if not node:
+            return ""
+        if node not in self.nodes:
+            self.nodes.append(node)
+        return PALETTE[self.nodes.index(node) % len(PALETTE)]
+
+    def parts(self, row: Row, width: int) -> list[Part]:
+        """A row as styled text: time, node in its column, glyph and text."""
+        column = min(max((len(plain(n)) for n in self.nodes), default=8), 22, max(width // 4, 8))
+        narrow = width < 50
+        out: list[Part] = [(f"  {clock(row.at)}  ", "dim")]
+        if row.node or not narrow:
+            out += [(_fit(row.node, column), self.color(row.node)), "  "]
+        out += [(f"{row.glyph} ", row.style), (row.text, _text_style(row))]
+        used = 10 + column + 2 + len(row.text)
+        for node, glyph, text in row.more:
+            pad = max(2, 38 + (row.more.index((node, glyph, text))) * 30 - used)
+            out += [" " * pad, (node, self.color(node)), f"  {glyph} {text}"]
+            used += pad + len(node) + 4 + len(text)
+        return out
+
+    def split(self, row: Row, width: int) -> list[Row]:
+        """A row that is too long for its `more`, as several."""
+        if not row.more:
+            return [row]
+        length = sum(p if isinstance(p, int) else len(_plain_part(p)) for p in self.parts(row, width))
+        if length <= width:
+            return [row]
+        others = [Row(row.at, n, g, t, row.style) for n, g, t in row.more]
+        return [Row(row.at, row.node, row.glyph, row.text, row.style), *others]
+
+    def now(self, at: int) -> list[Part]:
+        """The status line: what runs, since when, and what waits."""
+        found: list[Part] = []
+        for step, running in self.running.items():
+            seconds = max(at - running.since, 0) // 1000
+            first = next(iter(running.doing.values()), "thinking")
+            more = f" +{len(running.doing) - 1}" if len(running.doing) > 1 else ""
+            node = node_of(step)
+            found += [" · " if found else "", (plain(node), self.color(node))]
+            found.append(f" {first[:40]}{more}{f' {seconds} s' if seconds else ''}")
+        for node, requirement in self.waiting.items():
+            text = f" waits for {plain(requirement)}"
+            found += [" · " if found else "", (plain(node), self.color(node)), (text, "dim")]
+        return found
+
+
+def _plain_part(part: Part) -> str:
+    return part if isinstance(part, str) else part[0]
+
+
+def _fit(text: str, width: int) -> str:
+    return (text if len(text) <= width else text[: width - 1] + "…").ljust(width)
+
+
+def _text_style(row: Row) -> str:
+    return row.style if row.glyph in {"✗", "?", "⏸", "⊘", "◌", "■", "–", "▸", "=", "⚑"} else ""
+
+
+def _brief(text: str) -> str:
+    """Arguments in a line: a path says enough by itself."""
+    line = plain(text)
+    found = _PATH.match(line)
+    return found[0] if found else line[:60]
+
+
+def _value(value: object) -> str:
+    return plain(value) if isinstance(value, str) else str(value)
+
+
+def _by(who: str) -> str:
+    return f" by {who}" if who else ""
+
+
+def _why(reason: str) -> str:
+    return f": {reason}" if reason else ""

@@ -1,0 +1,358 @@
+"""The client: start crews, find runs, register definitions."""
+
+# ruff: noqa: A002 - `id` and `input` are the words of the command line and the wire, too.
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import json
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+from temporalio.client import Client as TemporalClient
+from temporalio.client import WorkflowExecution
+from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from crewlog import wire
+from crewlog.client.connection import Endpoints, LazyStore
+from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
+from crewlog.client.run import Run
+from crewlog.definition.load import load_data, load_file
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
+from crewlog.ids import CrewName, RunId
+from crewlog.model import Json
+from crewlog.state.messages import brief
+from crewlog.state.model import CLOSED
+from crewlog.store.protocol import CrewRow, RunRow, Store
+from crewlog.wire import StartRun
+
+Crew = str | Path | Mapping[str, Json] | CrewDefinition
+"""A registered name, a file, a definition as data, or a definition."""
+
+_FILES = (".yaml", ".yml", ".json")
+_RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
+_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
+_CREW_MEMO = "crew"
+_STATUS = SearchAttributeKey.for_keyword("CrewlogStatus")
+_CREW = SearchAttributeKey.for_keyword("CrewlogCrew")
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run in a list."""
+
+    run: RunId
+    """The workflow id."""
+    crew: str
+    """The crew's name, where it is known."""
+    status: str
+    """A `RunStatus`, or `terminated`, `canceled`, `timed_out`."""
+    started: int
+    """Milliseconds since the epoch."""
+    ended: int | None
+    """Milliseconds since the epoch; none while it is open."""
+    url: str | None
+    """The run in Temporal's web interface."""
+
+
+class Client:
+    """A connection to the runs of one namespace; `crewlog.connect` makes one.
+
+        async with await crewlog.connect() as client: ...
+
+    Closing it closes the store's connections; Temporal's are closed with the object.
+    """
+
+    def __init__(
+        self, temporal: TemporalClient, endpoints: Endpoints, store: LazyStore, task_queue: str
+    ) -> None:
+        self.temporal = temporal
+        self.endpoints = endpoints
+        self.task_queue = task_queue
+        self.gateway = Gateway(temporal, endpoints.address)
+        self._store = store
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Lets go of connections."""
+        await self._store.close()
+
+    @property
+    def user(self) -> str:
+        """Who commands, where nobody says: the system's user."""
+        try:
+            return getpass.getuser()
+        except (OSError, KeyError):  # a container without a passwd entry
+            return ""
+
+    async def store(self) -> Store:
+        """The store, opened at the first call.
+
+        Raises:
+            StoreUnavailable: it is away.
+        """
+        return await self._store.get()
+
+    def run(self, id: str) -> Run:
+        """The run of that id; nothing is asked yet."""
+        return Run(self, RunId(id))
+
+    def url(self, run_id: str) -> str | None:
+        """The run in Temporal's web interface, where we know that there is one."""
+        base = self.endpoints.ui_url
+        if base is None:
+            return None
+        namespace = quote(self.endpoints.namespace, safe="")
+        return f"{base}/namespaces/{namespace}/workflows/{quote(run_id, safe='')}"
+
+    # -- starting ----------------------------------------------------------------------------
+
+    async def start(
+        self,
+        crew: Crew,
+        input: Json = "",
+        *,
+        id: str | None = None,
+        by: str | None = None,
+        execution_timeout: timedelta | None = None,
+    ) -> Run:
+        """Starts a run of a crew.
+
+        Args:
+            crew: A registered name; a file (a path, or a text that ends in `.yaml`, `.yml` or
+                `.json`, or is an existing file); a definition, as data or as a model.
+            input: What the crew is asked to do: a text, or JSON data.
+            id: The run's id; by default the crew's name and four characters.
+            by: Who starts it; by default the system's user.
+            execution_timeout: When Temporal ends the run, whatever it does.
+
+        Raises:
+            RunAlreadyExists: the id is taken, by an open run or a closed one.
+            InvalidDefinition: the definition has faults.
+            UsageError: there is no crew of that name, or the id cannot be one.
+            TemporalUnavailable: the server is away.
+        """
+        name, content = await self._resolve(crew)
+        who = self.user if by is None else by
+        payload = StartRun(crew=content, input=input, by=who)
+        if id is not None:
+            return await self._start(_checked(id), name, payload, execution_timeout)
+        for _ in range(8):
+            suffix = "".join(secrets.choice(_BASE32) for _ in range(4))
+            try:
+                return await self._start(
+                    RunId(f"{name}-{suffix}"), name, payload, execution_timeout
+                )
+            except RunAlreadyExists:
+                continue
+        raise RunAlreadyExists(
+            f"the ids of the crew {name!r} are used up", remedy="Choose an id yourself: --id."
+        )
+
+    async def _start(
+        self, run: RunId, name: str, payload: StartRun, timeout: timedelta | None
+    ) -> Run:
+        text = payload.input if isinstance(payload.input, str) else json.dumps(payload.input)
+        try:
+            await self.temporal.start_workflow(
+                wire.WORKFLOW_TYPE,
+                payload.to_json() | {"crew": payload.crew},
+                id=run,
+                task_queue=self.task_queue,
+                execution_timeout=timeout,
+                # A run's id names its rows in the store for ever: it is never used again.
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                memo={_CREW_MEMO: name},
+                static_summary=brief(f"{name}: {text}" if text else name, 180),
+                static_details=f"**{name}**, started by {payload.by or 'nobody in particular'}\n\n"
+                f"{brief(text, 2000)}",
+                rpc_timeout=timedelta(seconds=CALL_LIMIT),
+            )
+        except WorkflowAlreadyStartedError as error:
+            raise RunAlreadyExists(
+                f"there is a run {run!r} already; ids of ended runs are not used again",
+                remedy=f"Choose another --id, or look at that one: `crewlog show {run}`.",
+                place=self.endpoints.address,
+            ) from error
+        except RPCError as error:
+            raise await self.gateway.failed(error, run) from error
+        return Run(self, run)
+
+    async def _resolve(self, crew: Crew) -> tuple[str, str | dict[str, Json]]:
+        """The crew's name, and what the start input holds."""
+        if isinstance(crew, str) and not is_file(crew):
+            await self._check_name(crew)
+            return crew, crew
+        definition = definition_of(crew)
+        return definition.crew, definition.to_json()
+
+    async def _check_name(self, name: str) -> None:
+        """Refuses a name that the store does not know; without a store the run itself tells."""
+        try:
+            store = await self.store()
+            if await store.get_crew(CrewName(name)) is not None:
+                return
+            known = [row.name for row in await store.list_crews()]
+        except ServiceError:
+            return
+        close = difflib.get_close_matches(name, known, n=3)
+        hint = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
+        raise UsageError(
+            f"there is no crew {name!r}",
+            remedy=f"{hint}Register it with `crewlog register FILE`, or give the file's path.",
+        )
+
+    async def register(self, crew: CrewDefinition | Mapping[str, Json] | str | Path) -> CrewRow:
+        """Registers a definition under its name: a new version, unless nothing changed.
+
+        Raises:
+            InvalidDefinition: the definition has faults.
+            StoreUnavailable: the store is away.
+        """
+        definition = definition_of(crew)
+        return await (await self.store()).register_crew(
+            CrewName(definition.crew), definition.to_json(), int(time.time() * 1000)
+        )
+
+    # -- lists -------------------------------------------------------------------------------
+
+    async def list(self, *, statuses: Sequence[str] = (), limit: int = 50) -> list[RunSummary]:
+        """Runs, newest first: what Temporal lists, and what the store knows besides.
+
+        Args:
+            statuses: Only runs of these statuses.
+            limit: At most so many.
+
+        Raises:
+            TemporalUnavailable: the server is away.
+        """
+        # A status may be known to the store alone, so the server is asked for open or closed only.
+        fetch = limit if not statuses else max(limit * 5, 200)
+        found: dict[RunId, RunSummary] = {}
+        try:
+            async for execution in self.temporal.list_workflows(
+                _visibility(statuses), limit=fetch, rpc_timeout=timedelta(seconds=CALL_LIMIT)
+            ):
+                run = RunId(execution.id)
+                if run not in found:
+                    found[run] = await self._summary(execution)
+        except RPCError as error:
+            raise await self.gateway.failed(error, RunId("")) from error
+        for row in await self._rows(fetch):
+            found[row.run] = self._merged(found.get(row.run), row)
+        wanted = set(statuses)
+        chosen = [s for s in found.values() if not wanted or s.status in wanted]
+        return sorted(chosen, key=lambda s: s.started, reverse=True)[:limit]
+
+    async def _rows(self, limit: int) -> Sequence[RunRow]:
+        try:
+            return await (await self.store()).list_runs(limit=limit)
+        except CrewlogError:
+            return ()
+
+    async def _summary(self, execution: WorkflowExecution) -> RunSummary:
+        status = STATUS_NAMES.get(execution.status, "") if execution.status else ""
+        told = execution.typed_search_attributes.get(_STATUS)
+        # The server knows better whether a run is open; the run, what it is doing.
+        if (
+            told
+            and (told in CLOSED) == (status != "running")
+            and status in ("running", "completed")
+        ):
+            status = told
+        crew = execution.typed_search_attributes.get(_CREW)
+        if crew is None:
+            crew = await execution.memo_value(_CREW_MEMO, "", type_hint=str)
+        return RunSummary(
+            run=RunId(execution.id),
+            crew=crew,
+            status=status,
+            started=_ms(execution.start_time),
+            ended=_ms(execution.close_time) if execution.close_time else None,
+            url=self.url(execution.id),
+        )
+
+    def _merged(self, seen: RunSummary | None, row: RunRow) -> RunSummary:
+        if seen is None:
+            return RunSummary(
+                row.run, row.crew, row.status, row.started, row.ended, self.url(row.run)
+            )
+        agrees = (row.status in CLOSED) == (seen.status not in _OPEN)
+        # A row is as old as the last batch: for an open run, what it says itself is newer.
+        better = agrees and seen.status in ("running", "completed")
+        return RunSummary(
+            run=seen.run,
+            crew=seen.crew or row.crew,
+            status=row.status if better else seen.status,
+            # Temporal's is the start of the newest execution.
+            started=row.started or seen.started,
+            ended=seen.ended,
+            url=seen.url,
+        )
+
+
+_OPEN = frozenset({"running", "paused", "waiting", "stopping"})
+
+
+def definition_of(crew: Crew) -> CrewDefinition:
+    """The definition in a file, in data, or as it is.
+
+    Raises:
+        InvalidDefinition: with every fault found.
+        UsageError: the file cannot be read.
+    """
+    if isinstance(crew, CrewDefinition):
+        return crew
+    if isinstance(crew, str | Path):
+        return load_file(crew)
+    return load_data(dict(crew))
+
+
+def is_file(text: str) -> bool:
+    """Whether a crew that is given as a text is a file, and not a registered name."""
+    return text.lower().endswith(_FILES) or Path(text).is_file()
+
+
+def _checked(run: str) -> RunId:
+    if _RUN_ID.fullmatch(run) is None:
+        raise UsageError(
+            f"{run!r} cannot be a run's id",
+            remedy="Use a letter or digit, then up to 199 letters, digits or any of . _ : @ + = -",
+        )
+    return RunId(run)
+
+
+def _visibility(statuses: Sequence[str]) -> str:
+    query = f"WorkflowType = '{wire.WORKFLOW_TYPE}' AND ExecutionStatus != 'ContinuedAsNew'"
+    if statuses and all(status in _OPEN for status in statuses):
+        return f"{query} AND ExecutionStatus = 'Running'"
+    if statuses and not any(status in _OPEN for status in statuses):
+        return f"{query} AND ExecutionStatus != 'Running'"
+    return query
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)

@@ -1,0 +1,210 @@
+"""Finds the servers and connects to them.
+
+The Temporal server is the one named by the caller, by the standard environment (`TEMPORAL_*`
+variables and the profile file, as `temporalio.envconfig` reads them), or else the local one, which
+is started if need be. The store is looked for only when something needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from temporalio.client import Client as TemporalClient
+from temporalio.envconfig import ClientConfigProfile
+
+from crewlog import wire
+from crewlog.dev.paths import Home
+from crewlog.dev.progress import SILENT, Progress
+from crewlog.dev.services import Services, temporal_profile
+from crewlog.errors import CrewlogError, StoreUnavailable, TemporalUnavailable
+from crewlog.payloads import data_converter
+from crewlog.store import open_store
+from crewlog.store.protocol import Store
+
+if TYPE_CHECKING:
+    from crewlog.client.client import Client
+
+CONNECT_LIMIT = 10.0
+"""Seconds for the first answer of a server."""
+STORE_PAUSE = 5.0
+"""Seconds for which a store that was away is not tried again by those who can do without it."""
+CLOUD_UI = "https://cloud.temporal.io"
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Where the Temporal server answers."""
+
+    address: str
+    """`127.0.0.1:7233`."""
+    namespace: str
+    """The Temporal namespace."""
+    ui_url: str | None
+    """Its web interface, where we know it."""
+
+
+class LazyStore:
+    """Opens the store at its first use, and remembers for a moment that it was away."""
+
+    def __init__(self, store: Store | None, opener: Callable[[], Awaitable[Store]]) -> None:
+        self._store = store
+        self._own = store is None
+        self._opener = opener
+        self._lock = asyncio.Lock()
+        self._away: tuple[float, CrewlogError] | None = None
+
+    async def get(self) -> Store:
+        """The store.
+
+        Raises:
+            StoreUnavailable: it is away.
+        """
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if self._store is None:
+                if self._away is not None and now - self._away[0] < STORE_PAUSE:
+                    raise self._away[1]
+                try:
+                    self._store = await self._opener()
+                except CrewlogError as error:
+                    self._away = (now, error)
+                    raise
+            return self._store
+
+    async def close(self) -> None:
+        """Closes the store, unless it was the caller's."""
+        if self._own and self._store is not None:
+            await self._store.close()
+            self._store = None
+
+
+async def connect(
+    *,
+    address: str | None = None,
+    namespace: str | None = None,
+    database_url: str | None = None,
+    store: Store | None = None,
+    task_queue: str = wire.TASK_QUEUE,
+    services: bool = True,
+    progress: Progress | None = None,
+) -> Client:
+    """Connects to Temporal: to the server that is named, or to the local one.
+
+    Args:
+        address: `host:port`; by default the standard environment's (`TEMPORAL_ADDRESS`, or the
+            profile file), else the local server's.
+        namespace: By default the environment's, else `default`.
+        database_url: Postgres; by default `DATABASE_URL`, else the local one. It is opened when
+            it is needed: much works without it.
+        store: An open store instead, e.g. `InMemoryStore`; it stays the caller's.
+        task_queue: Where started runs find their workers.
+        services: Whether to start the local services where they are needed and absent.
+        progress: Told about their start.
+
+    Raises:
+        TemporalUnavailable: no server answers; `place` is its address.
+        UsageError: the environment's configuration cannot be read.
+    """
+    # Here, because the client's module needs the types above.
+    from crewlog.client.client import Client  # noqa: PLC0415
+
+    told = progress or SILENT
+    profile = temporal_profile(os.environ)
+    if address is None and not profile.address:
+        endpoints = await _local(services, told)
+        config: dict[str, Any] = {}
+    else:
+        endpoints = _remote(address, profile)
+        config = dict(profile.to_client_connect_config())
+        config.pop("target_host", None)
+    config["namespace"] = namespace or endpoints.namespace
+    endpoints = Endpoints(endpoints.address, config["namespace"], endpoints.ui_url)
+    temporal = await _dial(endpoints.address, config)
+
+    async def opener() -> Store:
+        return await _open(database_url, endpoints.address, services, told)
+
+    return Client(temporal, endpoints, LazyStore(store, opener), task_queue)
+
+
+async def _dial(address: str, config: dict[str, Any]) -> TemporalClient:
+    try:
+        async with asyncio.timeout(CONNECT_LIMIT):
+            return await TemporalClient.connect(
+                address, data_converter=data_converter(payload_directory()), **config
+            )
+    except (RuntimeError, ValueError, TimeoutError) as error:
+        raise TemporalUnavailable(
+            f"the Temporal server does not answer{_reason(error)}",
+            remedy="Start it, or correct TEMPORAL_ADDRESS; unset it to use the local server of "
+            "`crewlog dev`.",
+            place=address,
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    for known in ("Connection refused", "dns error", "certificate", "JWT", "not authorized"):
+        if known.lower() in text.lower():
+            return f": {known.lower()}"
+    return ""
+
+
+def payload_directory() -> Path:
+    """Where large payloads are: `CREWLOG_PAYLOADS`, else in the local services' home."""
+    chosen = os.environ.get("CREWLOG_PAYLOADS")
+    return Path(chosen).expanduser() if chosen else Home.default().payloads
+
+
+async def _local(start: bool, progress: Progress) -> Endpoints:
+    if start:
+        found = await Services().ensure(progress)
+        return Endpoints(found.temporal_address, found.namespace, found.ui_url)
+    for record in Services().records():
+        if record.name == "temporal" and record.process.alive:
+            return Endpoints(record.address, "default", record.ui_url)
+    raise TemporalUnavailable(
+        "no Temporal server is configured, and the local one does not run",
+        remedy="Start it with `crewlog dev`, or set TEMPORAL_ADDRESS.",
+    )
+
+
+def _remote(address: str | None, profile: ClientConfigProfile) -> Endpoints:
+    chosen = address or str(profile.address)
+    return Endpoints(chosen, profile.namespace or "default", _ui_of(chosen))
+
+
+def _ui_of(address: str) -> str | None:
+    """The web interface: named by the environment, Temporal Cloud's, or our own local server's."""
+    chosen = os.environ.get("CREWLOG_UI_URL")
+    if chosen:
+        return chosen.rstrip("/")
+    host = address.rpartition(":")[0]
+    if host.endswith((".tmprl.cloud", ".api.temporal.io")):
+        return CLOUD_UI
+    for record in Services().records():
+        if record.name == "temporal" and record.address == address:
+            return record.ui_url
+    return None
+
+
+async def _open(url: str | None, address: str, start: bool, progress: Progress) -> Store:
+    chosen = url or os.environ.get("DATABASE_URL")
+    if chosen:
+        return await open_store(chosen)
+    if start:
+        # The Temporal server is there: with its address given, only Postgres is looked after.
+        services = Services(environ={**os.environ, "TEMPORAL_ADDRESS": address})
+        return await open_store((await services.ensure(progress)).database_url)
+    for record in Services().records():
+        if record.name == "postgres" and record.process.alive:
+            return await open_store(record.address)
+    raise StoreUnavailable(
+        "no database is configured, and the local one does not run",
+        remedy="Start it with `crewlog dev`, or set DATABASE_URL.",
+    )

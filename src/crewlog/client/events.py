@@ -1,0 +1,154 @@
+"""A cursor over a run's journal: every entry once, in order, for as long as the run lives.
+
+The position is the whole memory of the cursor, so a consumer that keeps the last position it
+handled can go on in another process. The run is asked (a query) every 20 ms while something
+happens, ever more rarely down to every 250 ms while nothing does. Whether it was ended from
+outside (terminated, timed out), which no entry tells, is asked of the server about once a second
+of silence; after that answer the journal is read once more, since entries may have come between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from crewlog.client.gateway import pauses
+from crewlog.client.journal import JournalPart, JournalReader
+from crewlog.errors import RunFailed as RunEnded
+from crewlog.errors import StoreUnavailable, TemporalUnavailable, UsageError, WorkerMissing
+from crewlog.ids import RunId
+from crewlog.state.journal import JournalEntry, RunCompleted, RunFailed, RunStopped, entry_from_json
+from crewlog.wire import JournalItem
+
+FAST = 0.02
+"""Seconds between two looks while something happens."""
+SLOW = 0.25
+"""The same while nothing does."""
+PATIENCE = 300.0
+"""Seconds for which the server or the store may be away."""
+SILENCE = 1.0
+"""Seconds of silence after which the server is asked whether the run is still open."""
+PAGE = 500
+LAST = (RunCompleted, RunFailed, RunStopped)
+"""The entries after which none follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A journal entry at its position."""
+
+    position: int
+    """From 1, without gaps; give it as `after` to go on behind this event."""
+    at: int
+    """Milliseconds since the epoch, by the workflow's clock."""
+    entry: JournalEntry
+    """What happened."""
+    run: RunId
+    """Which run."""
+
+    def __str__(self) -> str:
+        """`17 StepStarted step='writer#1' agent='writer'`: what differs from the defaults."""
+        data = {key: value for key, value in self.entry.to_json().items() if key != "at"}
+        words = " ".join(f"{key}={value!r}" for key, value in data.items())
+        return f"{self.position} {self.entry.kind} {words}".rstrip()
+
+
+def event_of(run: RunId, item: JournalItem) -> Event:
+    """The event of a journal item.
+
+    Raises:
+        UsageError: where a newer version of Crewlog wrote it.
+    """
+    try:
+        entry = entry_from_json(item.entry)
+    except ValidationError as error:
+        kind = item.entry.get("kind")
+        raise UsageError(
+            f"position {item.position} of the run {run!r} holds a {kind!r} that this version of "
+            "Crewlog cannot read",
+            remedy="Use the version of the run's workers, or a newer one.",
+        ) from error
+    return Event(item.position, entry.at, entry, run)
+
+
+async def follow(
+    reader: JournalReader, run: RunId, after: int, is_closed: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[Event]:
+    """The events after a position, until the run's last one; see the module's docstring."""
+    position = after
+    closed = False
+    waits = pauses(FAST, SLOW)
+    asked = time.monotonic()
+    patience = _Patience()
+    while True:
+        try:
+            part = await patience.read(reader, position, give_up=closed)
+        except RunEnded:
+            # It failed before its first entry; `result` tells why.
+            return
+        for item in part.page.entries if part else ():
+            event = event_of(run, item)
+            position = event.position
+            yield event
+            if isinstance(event.entry, LAST):
+                return
+        if part is not None and part.page.entries:
+            waits, asked = pauses(FAST, SLOW), time.monotonic()
+        elif closed:
+            _check_end(run, part, position)
+            return
+        elif time.monotonic() - asked > SILENCE:
+            asked = time.monotonic()
+            closed = await patience.ask(is_closed)
+        else:
+            await asyncio.sleep(next(waits))
+
+
+def _check_end(run: RunId, part: JournalPart | None, position: int) -> None:
+    if part is None or not part.live:
+        raise WorkerMissing(
+            f"the run {run!r} has ended, but only a worker can tell what happened after "
+            f"position {position}",
+            remedy="Start one: `crewlog worker`.",
+        )
+
+
+class _Patience:
+    """How long a service may be away before its error is passed on."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    async def read(self, reader: JournalReader, after: int, *, give_up: bool) -> JournalPart | None:
+        """A part of the journal, or none while a service is away."""
+        try:
+            part = await reader.read(after, PAGE)
+        except WorkerMissing:
+            # A run without workers is safe and may wait for days; so may who watches it.
+            if give_up:
+                raise
+            self._since = None
+            return None
+        except (TemporalUnavailable, StoreUnavailable) as error:
+            self._spend(error)
+            return None
+        self._since = None
+        return part
+
+    async def ask(self, is_closed: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether the run is closed; not, as long as the server is away."""
+        try:
+            return await is_closed()
+        except TemporalUnavailable as error:
+            self._spend(error)
+            return False
+
+    def _spend(self, error: TemporalUnavailable | StoreUnavailable) -> None:
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if now - self._since > PATIENCE:
+            raise error

@@ -1,0 +1,393 @@
+"""The calls to the Temporal server, with Crewlog's errors and repetitions.
+
+Why commands are repeated here. A run lives in a chain of executions, and a command may meet the
+seam between two of them: the workflow refuses an update with `Closing`, the server ends an
+accepted one with `AcceptedUpdateCompletedWorkflow`, answers with RESOURCE_EXHAUSTED or
+FAILED_PRECONDITION, or not in time. None of these means "not applied". The run carries the outcome
+of every command id, and an update's id is its command's id, so the same command is sent again,
+to whichever execution is the current one, until there is an outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
+from temporalio.client import Client as TemporalClient
+from temporalio.client import (
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from crewlog import wire
+from crewlog.errors import (
+    CommandRejected,
+    CrewlogError,
+    InterruptNotOpen,
+    RunFailed,
+    RunNotFound,
+    TemporalUnavailable,
+    WorkerMissing,
+)
+from crewlog.ids import CommandId, RunId
+from crewlog.model import Json
+
+ANSWER_LIMIT = 2.7
+"""Seconds for a worker's answer. A run whose worker was killed moves on after at most two."""
+CALL_LIMIT = 10.0
+"""Seconds for an answer of the server itself."""
+PROBE_LIMIT = 1.0
+"""Seconds for the question whether the server is there at all."""
+COMMAND_LIMIT = 30.0
+"""Seconds for which a command is repeated."""
+POLLER_LIFE = 70.0
+"""A worker asks for work at least once a minute: one that has not is gone."""
+
+STARTING = "the run is starting"
+"""What a query is told before the crew's definition is read."""
+_ACCEPTED_AND_CUT_OFF = "AcceptedUpdateCompletedWorkflow"
+_SEAM = (wire.CLOSING, _ACCEPTED_AND_CUT_OFF)
+_NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+_PASSING = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
+_NO_ENTRY = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
+
+STATUS_NAMES = {
+    WorkflowExecutionStatus.RUNNING: "running",
+    WorkflowExecutionStatus.COMPLETED: "completed",
+    WorkflowExecutionStatus.FAILED: "failed",
+    WorkflowExecutionStatus.CANCELED: "canceled",
+    WorkflowExecutionStatus.TERMINATED: "terminated",
+    WorkflowExecutionStatus.TIMED_OUT: "timed_out",
+    WorkflowExecutionStatus.CONTINUED_AS_NEW: "running",
+}
+
+
+def pauses(first: float, longest: float, factor: float = 1.6) -> Iterator[float]:
+    """Waits that grow from `first` to `longest`, for ever."""
+    pause = first
+    while True:
+        yield pause
+        pause = min(pause * factor, longest)
+
+
+class Gateway:
+    """One Temporal server as the client sees it."""
+
+    def __init__(self, temporal: TemporalClient, address: str) -> None:
+        self.temporal = temporal
+        self.address = address
+
+    def handle(self, run: RunId) -> WorkflowHandle[Any, Any]:
+        """The workflow of a run, whichever execution is current: no execution is ever pinned."""
+        return self.temporal.get_workflow_handle(run)
+
+    async def query(self, run: RunId, name: str, argument: Json = None) -> Json:
+        """What a worker answers to a query.
+
+        Raises:
+            RunNotFound: there is no such run.
+            WorkerMissing: no worker answered in time.
+            TemporalUnavailable: the server is away.
+        """
+        deadline = time.monotonic() + ANSWER_LIMIT
+        arguments = [] if argument is None else [argument]
+        for pause in pauses(0.02, 0.25):
+            left = max(deadline - time.monotonic(), 0.1)
+            try:
+                return await self.handle(run).query(
+                    name, args=arguments, rpc_timeout=timedelta(seconds=left)
+                )
+            except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
+                starting = STARTING in str(error)
+                if not starting or time.monotonic() + pause > deadline or await self._over(run):
+                    raise await self._query_failed(run, name, str(error)) from error
+            except RPCError as error:
+                if error.status in _NO_ANSWER:
+                    raise await self._no_answer(run) from error
+                if error.status not in _PASSING:
+                    raise await self.failed(error, run) from error
+                # Nobody polls, or the first task is not done: that may change in a moment.
+                if time.monotonic() + pause > deadline:
+                    raise await self._no_answer(run) from error
+            await asyncio.sleep(pause)
+        raise AssertionError
+
+    async def signal(self, run: RunId, name: str, command: dict[str, Json]) -> None:
+        """Sends a signal; a repetition has no effect, since the command has an id.
+
+        Raises:
+            RunNotFound: there is no such run.
+            CommandRejected: the run has ended.
+            TemporalUnavailable: the server is away.
+        """
+        deadline = time.monotonic() + COMMAND_LIMIT
+        for pause in pauses(0.005, 0.25):
+            try:
+                await self.handle(run).signal(
+                    name, command, rpc_timeout=timedelta(seconds=CALL_LIMIT)
+                )
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    raise await self.ended(run, name) from error
+                if error.status not in _PASSING or time.monotonic() > deadline:
+                    raise await self.failed(error, run) from error
+            else:
+                return
+            await asyncio.sleep(pause)
+
+    async def update(self, run: RunId, name: str, command: dict[str, Json]) -> Json:
+        """Sends an update until it has an outcome; its id is the command's.
+
+        Raises:
+            RunNotFound: there is no such run.
+            CommandRejected: the run refused, or has ended.
+            InterruptNotOpen: the question is not open.
+            WorkerMissing: nobody answers; the command may or may not have been applied.
+            TemporalUnavailable: the server is away; likewise.
+        """
+        deadline = time.monotonic() + COMMAND_LIMIT
+        for pause in pauses(0.005, 0.25):
+            late = time.monotonic() > deadline
+            try:
+                return await self._update_once(run, name, command)
+            except WorkflowUpdateFailedError as error:
+                if not _at_the_seam(error) or late:
+                    raise _refusal(error, run, name) from error
+            except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                if late or not await self._polled(run):
+                    raise await self._no_answer(run, command["id"]) from error
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    return await self._late_outcome(run, name, command["id"], error)
+                if late or error.status not in _PASSING:
+                    raise await self.failed(error, run) from error
+                if error.status is RPCStatusCode.FAILED_PRECONDITION and not await self._polled(
+                    run
+                ):
+                    raise await self._no_answer(run, command["id"]) from error
+            await asyncio.sleep(pause)
+        raise AssertionError
+
+    async def _update_once(self, run: RunId, name: str, command: dict[str, Json]) -> Json:
+        try:
+            # The SDK polls for an accepted update's outcome without a limit of its own.
+            async with asyncio.timeout(ANSWER_LIMIT):
+                return await self.handle(run).execute_update(
+                    name,
+                    command,
+                    id=command["id"],
+                    rpc_timeout=timedelta(seconds=ANSWER_LIMIT),
+                )
+        except TimeoutError as error:
+            raise WorkflowUpdateRPCTimeoutOrCancelledError from error
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            # The SDK turns the cancellation of our own task into this error, too.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError from None
+            raise
+
+    async def _over(self, run: RunId) -> bool:
+        return (await self.describe(run)).status is not WorkflowExecutionStatus.RUNNING
+
+    async def failure(self, run: RunId) -> str:
+        """Why a failed run failed."""
+        try:
+            await self.handle(run).result(rpc_timeout=timedelta(seconds=CALL_LIMIT))
+        except WorkflowFailureError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError):
+                return "\n    ".join([cause.message, *(str(d) for d in cause.details if d)])
+            return str(cause)
+        except RPCError as error:
+            return error.message
+        return ""
+
+    async def describe(self, run: RunId) -> WorkflowExecutionDescription:
+        """What the server knows of the run's current execution.
+
+        Raises:
+            RunNotFound: there is no such run.
+            TemporalUnavailable: the server is away.
+        """
+        try:
+            return await self.handle(run).describe(rpc_timeout=timedelta(seconds=CALL_LIMIT))
+        except RPCError as error:
+            raise await self.failed(error, run) from error
+
+    async def run_ids(self, limit: int = 500) -> list[str]:
+        """Ids of runs, newest first; none where the server does not say."""
+        found: dict[str, None] = {}
+        with suppress(RPCError):
+            async for execution in self.temporal.list_workflows(
+                f"WorkflowType = '{wire.WORKFLOW_TYPE}'",
+                limit=limit,
+                rpc_timeout=timedelta(seconds=CALL_LIMIT),
+            ):
+                found[execution.id] = None
+        return list(found)
+
+    async def not_found(self, run: RunId) -> RunNotFound:
+        """The error for an unknown run, with the ids that look like it."""
+        close = difflib.get_close_matches(run, await self.run_ids(), n=3, cutoff=0.6)
+        hint = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
+        return RunNotFound(
+            f"there is no run {run!r} in the namespace {self.temporal.namespace!r}",
+            remedy=f"{hint}`crewlog runs` lists them.",
+            place=self.address,
+        )
+
+    async def failed(self, error: RPCError, run: RunId) -> CrewlogError:
+        """The error for an RPC that failed."""
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return await self.not_found(run)
+        if error.status in _NO_ENTRY:
+            return TemporalUnavailable(
+                f"the Temporal server refuses us: {error.message}",
+                remedy="Check TEMPORAL_API_KEY, TEMPORAL_NAMESPACE and the TLS settings.",
+                place=self.address,
+            )
+        if error.status is RPCStatusCode.UNAVAILABLE or error.status in _NO_ANSWER:
+            return self.unavailable()
+        return TemporalUnavailable(
+            f"the Temporal server refused: {error.message}", place=self.address
+        )
+
+    def unavailable(self) -> TemporalUnavailable:
+        """The error for a server that does not answer."""
+        return TemporalUnavailable(
+            "the Temporal server does not answer",
+            remedy="Start it with `crewlog dev`, or correct TEMPORAL_ADDRESS; "
+            "`crewlog doctor` looks closer. Nothing is lost.",
+            place=self.address,
+        )
+
+    async def _polled(self, run: RunId) -> bool:
+        """Whether a worker asked lately for the work of the run's task queue."""
+        queue = (await self.describe(run)).task_queue
+        request = DescribeTaskQueueRequest(
+            namespace=self.temporal.namespace,
+            task_queue=TaskQueue(name=queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+        try:
+            found = await self.temporal.workflow_service.describe_task_queue(
+                request, timeout=timedelta(seconds=CALL_LIMIT)
+            )
+        except RPCError as error:
+            raise await self.failed(error, run) from error
+        since = time.time() - POLLER_LIFE
+        return any(poller.last_access_time.ToSeconds() > since for poller in found.pollers)
+
+    async def _no_answer(self, run: RunId, command: CommandId | None = None) -> CrewlogError:
+        """Nobody answered: is it the server, or is there no worker?"""
+        try:
+            await self.temporal.workflow_service.get_system_info(
+                GetSystemInfoRequest(), retry=False, timeout=timedelta(seconds=PROBE_LIMIT)
+            )
+        except RPCError:
+            return self.unavailable()
+        try:
+            queue = (await self.describe(run)).task_queue
+        except CrewlogError as error:
+            return error
+        unsure = (
+            f" Whether the command {command!r} was applied is not known; the same id may be sent "
+            "again and has one effect."
+            if command
+            else ""
+        )
+        return WorkerMissing(
+            f"no worker answers for the run {run!r} (task queue {queue!r}); "
+            "the run is safe and waits",
+            remedy=f"Start one: `crewlog worker`.{unsure}",
+            place=self.address,
+        )
+
+    async def _query_failed(self, run: RunId, name: str, message: str) -> CrewlogError:
+        execution = await self.describe(run)
+        if execution.workflow_type != wire.WORKFLOW_TYPE:
+            return RunNotFound(
+                f"{run!r} is a workflow of the type {execution.workflow_type!r}, not a crew's run",
+                remedy="`crewlog runs` lists the runs.",
+                place=self.address,
+            )
+        if execution.status is WorkflowExecutionStatus.FAILED and STARTING in message:
+            return RunFailed(await self.failure(run), place=f"run {run!r}")
+        if STARTING in message:
+            return WorkerMissing(
+                f"the run {run!r} has not read its crew yet",
+                remedy="Look at the worker's log: it may not reach its store.",
+                place=self.address,
+            )
+        if "failed state" in message or "WorkflowTaskFailed" in message:
+            return WorkerMissing(
+                f"the workers cannot go on with the run {run!r}: {message}",
+                remedy="Look at the worker's log. The run is safe and goes on with a worker that "
+                "can continue it.",
+                place=self.address,
+            )
+        return CommandRejected(f"the run {run!r} does not answer the query {name!r}: {message}")
+
+    async def ended(self, run: RunId, name: str) -> CrewlogError:
+        """Why a command found no open run: it has ended, or never was."""
+        execution = await self.describe(run)
+        status = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
+        return CommandRejected(
+            f"the run {run!r} has ended ({status}): {name!r} has no effect",
+            remedy=f"`crewlog show {run}` shows how.",
+        )
+
+    async def _late_outcome(
+        self, run: RunId, name: str, command: CommandId, error: RPCError
+    ) -> Json:
+        """The outcome of a command of a run that has ended: it may have been applied before."""
+        ended = await self.ended(run, name)
+        outcomes: dict[str, Json] = {}
+        with suppress(CrewlogError):
+            outcomes = (await self.query(run, "state")).get("commands", {})
+        outcome = outcomes.get(command)
+        if outcome is None:
+            raise ended from error
+        if not outcome.get("ok", True):
+            raise CommandRejected(str(outcome.get("detail", ""))) from error
+        return {
+            "id": command,
+            "position": outcome.get("position", 0),
+            "detail": outcome.get("detail", ""),
+        }
+
+
+def _at_the_seam(error: WorkflowUpdateFailedError) -> bool:
+    cause = error.cause
+    return isinstance(cause, ApplicationError) and cause.type in _SEAM
+
+
+def _refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogError:
+    cause = error.cause
+    if _at_the_seam(error):
+        return WorkerMissing(
+            f"the run {run!r} has been continuing as new for {COMMAND_LIMIT:.0f} s",
+            remedy="Send the command again with the same id.",
+        )
+    message = cause.message if isinstance(cause, ApplicationError) else str(cause)
+    kind = cause.type if isinstance(cause, ApplicationError) else ""
+    if kind == InterruptNotOpen.__name__:
+        return InterruptNotOpen(message, remedy=f"`crewlog show {run}` lists the open questions.")
+    return CommandRejected(message or f"the run {run!r} refused {name!r}")

@@ -1,0 +1,145 @@
+"""A run's journal without a seam: the newest part from the run, older parts from the store.
+
+An execution holds the entries since it began; what came before was stored before the run
+continued as new, so between the two there is no gap. Where no worker answers, or the server has
+forgotten the run, the store is all there is, and `JournalPart.live` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from crewlog.client.gateway import Gateway
+from crewlog.errors import CrewlogError, RunNotFound, StoreIncomplete, WorkerMissing
+from crewlog.ids import RunId
+from crewlog.store.protocol import Store
+from crewlog.wire import CheckpointPage, CheckpointView, JournalItem, JournalPage, Page
+
+OpenStore = Callable[[], Awaitable[Store]]
+"""Opens the store, or says why not."""
+
+
+class JournalPart(NamedTuple):
+    """A part of a journal, and who told it."""
+
+    page: JournalPage
+    live: bool
+    """Whether the run itself answered; if not, it may be further than the page says."""
+
+
+class JournalReader:
+    """Reads one run's journal and checkpoints."""
+
+    def __init__(self, gateway: Gateway, store: OpenStore, run: RunId) -> None:
+        self._gateway = gateway
+        self._store = store
+        self._run = run
+
+    async def read(self, after: int, limit: int) -> JournalPart:
+        """Up to `limit` entries after a position, in order and without a gap.
+
+        Raises:
+            RunNotFound: neither the server nor the store knows the run.
+            WorkerMissing: no worker answers, and the store cannot be asked.
+            StoreUnavailable: older entries are needed, and the store is away.
+            StoreIncomplete: older entries are needed, and the store lacks them.
+        """
+        try:
+            page = await self._ask(after, limit)
+        except (WorkerMissing, RunNotFound) as error:
+            return JournalPart(await self._stored(after, limit, error), live=False)
+        if page.first > after + 1:
+            older = await self._older(after, min(limit, page.first - 1 - after))
+            missing = limit - len(older)
+            newer: tuple[JournalItem, ...] = ()
+            if missing > 0 and page.position >= page.first:
+                # Asked again rather than kept: the first answer began at the execution's start,
+                # and the run may have continued as new since.
+                newer = (await self._ask(after + len(older), missing)).entries
+            page = page.model_copy(update={"entries": (*older, *newer)})
+        return JournalPart(_gapless(page, after, self._run), live=True)
+
+    async def checkpoints(self, after: int, limit: int) -> CheckpointPage:
+        """Up to `limit` checkpoints after a position, from the run and the store."""
+        argument = Page(after=after, limit=limit).to_json()
+        page: CheckpointPage | None = None
+        failure: CrewlogError | None = None
+        try:
+            answer = await self._gateway.query(self._run, "checkpoints", argument)
+            page = CheckpointPage.model_validate(answer, extra="ignore")
+        except (WorkerMissing, RunNotFound) as error:
+            failure = error
+        if page is not None and page.first <= after + 1:
+            return page
+        rows = await self._rows_or(failure, after, limit)
+        found = {row.position: row for row in rows}
+        if page is not None:
+            found |= {view.position: view for view in page.checkpoints}
+        views = tuple(found[position] for position in sorted(found))[:limit]
+        position = page.position if page else max(found, default=after)
+        return CheckpointPage(checkpoints=views, first=page.first if page else 1, position=position)
+
+    async def _rows_or(
+        self, failure: CrewlogError | None, after: int, limit: int
+    ) -> list[CheckpointView]:
+        try:
+            rows = await (await self._store()).list_checkpoints(self._run, after, limit)
+        except CrewlogError:
+            if failure is not None:
+                raise failure from None
+            raise
+        if failure is not None and not rows:
+            raise failure
+        return [
+            CheckpointView(
+                position=row.position, step=row.step, node=row.node, agent=row.agent, at=row.at
+            )
+            for row in rows
+        ]
+
+    async def _ask(self, after: int, limit: int) -> JournalPage:
+        argument = Page(after=after, limit=limit).to_json()
+        answer = await self._gateway.query(self._run, "journal", argument)
+        return JournalPage.model_validate(answer, extra="ignore")
+
+    async def _older(self, after: int, limit: int) -> tuple[JournalItem, ...]:
+        """Entries of earlier executions; at least one, since there is no other place for them."""
+        rows = await (await self._store()).read_journal(self._run, after, limit)
+        if not rows or rows[0].position != after + 1:
+            raise StoreIncomplete(
+                f"the store lacks the journal of the run {self._run!r} after position {after}",
+                remedy=f"`crewlog rebuild {self._run}` makes it again from the history.",
+            )
+        return tuple(JournalItem(position=row.position, entry=row.entry) for row in rows)
+
+    async def _stored(self, after: int, limit: int, failure: CrewlogError) -> JournalPage:
+        try:
+            store = await self._store()
+            row = await store.get_run(self._run)
+            rows = await store.read_journal(self._run, after, limit)
+        except CrewlogError:
+            raise failure from None
+        if row is None and not rows:
+            raise failure
+        items = tuple(JournalItem(position=r.position, entry=r.entry) for r in rows)
+        known = max(row.position if row else 0, items[-1].position if items else 0)
+        page = JournalPage(entries=items, first=1, position=known)
+        return _gapless(page, after, self._run)
+
+
+def _gapless(page: JournalPage, after: int, run: RunId) -> JournalPage:
+    """The page up to its first gap: a position that is skipped is never come back to."""
+    kept: list[JournalItem] = []
+    for item in page.entries:
+        if item.position <= after:
+            continue
+        if item.position != after + len(kept) + 1:
+            break
+        kept.append(item)
+    if page.entries and not kept and page.entries[-1].position > after:
+        raise StoreIncomplete(
+            f"the journal of the run {run!r} has a gap after position {after}",
+            remedy=f"`crewlog rebuild {run}` makes it again from the history.",
+        )
+    return page.model_copy(update={"entries": tuple(kept)})

@@ -1,0 +1,330 @@
+"""A run as its clients see it: look at it, talk to it, wait for it."""
+
+# ruff: noqa: A002 - `id` and `input` are the words of the command line and the wire, too.
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import CancelledError as TemporalCancelledError
+from temporalio.exceptions import TerminatedError
+from temporalio.exceptions import TimeoutError as TemporalTimeoutError
+from temporalio.service import RPCError, RPCStatusCode
+
+from crewlog.client.events import PATIENCE, Event, follow
+from crewlog.client.gateway import CALL_LIMIT, pauses
+from crewlog.client.journal import JournalReader
+from crewlog.errors import RunFailed, TemporalUnavailable, UsageError, WorkerMissing
+from crewlog.ids import CommandId, InterruptId, LogName, NodeName, RunId
+from crewlog.model import Json, Model
+from crewlog.state.model import CLOSED, CrewState
+from crewlog.wire import (
+    Accepted,
+    CheckpointPage,
+    Command,
+    Decision,
+    GraphView,
+    InterruptCommand,
+    InterruptView,
+    JournalPage,
+    MessageCommand,
+    Respond,
+    RunResult,
+    RunView,
+)
+
+if TYPE_CHECKING:
+    from crewlog.client.client import Client
+
+M = TypeVar("M", bound=Model)
+
+
+class Run:
+    """One run, by its id; made by `Client.start` and `Client.run`.
+
+    All methods raise `RunNotFound` where there is no such run and `TemporalUnavailable` where the
+    server is away; what only a worker can tell raises `WorkerMissing` where none answers.
+    """
+
+    def __init__(self, client: Client, run: RunId) -> None:
+        self._client = client
+        self._gateway = client.gateway
+        self._reader = JournalReader(self._gateway, client.store, run)
+        self.id = run
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r})"
+
+    @property
+    def url(self) -> str | None:
+        """The run in Temporal's web interface, where we know that there is one."""
+        return self._client.url(self.id)
+
+    # -- looking -----------------------------------------------------------------------------
+
+    async def status(self) -> RunView:
+        """Where the run is: its frontier, its flags, what it waits for."""
+        return await self._view("status", RunView)
+
+    async def state(self) -> CrewState:
+        """The whole state, transcripts as heads."""
+        return await self._view("state", CrewState)
+
+    async def graph(self) -> GraphView:
+        """The plan and its picture, coloured by what its nodes do."""
+        return await self._view("graph", GraphView)
+
+    async def interrupts(self) -> list[InterruptView]:
+        """The open questions, oldest first."""
+        answer = await self._gateway.query(self.id, "interrupts")
+        return [InterruptView.model_validate(item, extra="ignore") for item in answer]
+
+    async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:
+        """A part of the journal: from the run, from the store what is older, without a gap.
+
+        Where no worker answers, it is what the store has.
+
+        Raises:
+            StoreUnavailable: older entries are needed, and the store is away.
+            StoreIncomplete: older entries are needed, and the store lacks them.
+        """
+        return (await self._reader.read(after, _limit(limit))).page
+
+    async def checkpoints(self, after: int = 0, limit: int = 200) -> CheckpointPage:
+        """Places to look at: one after each step."""
+        return await self._reader.checkpoints(after, _limit(limit))
+
+    async def _view(self, name: str, model: type[M]) -> M:
+        # Unknown fields are a newer worker's: they may be added, never renamed.
+        return model.model_validate(await self._gateway.query(self.id, name), extra="ignore")
+
+    # -- following ---------------------------------------------------------------------------
+
+    async def events(self, after: int = 0) -> AsyncIterator[Event]:
+        """The journal as it grows: every entry once and in order, until the run's last one.
+
+        It survives restarts of workers and server and the run's continuing as new. To go on in
+        another process, give the last position that was handled.
+
+        Args:
+            after: The position after which to begin.
+
+        Raises:
+            RunNotFound: there is no such run.
+            TemporalUnavailable: the server has been away for five minutes.
+            WorkerMissing: the run has ended, but nobody can tell its last entries.
+        """
+        async for event in follow(self._reader, self.id, after, self._is_closed):
+            yield event
+
+    async def result(self, timeout: float | None = None) -> RunResult:
+        """Waits for the run's end, over all its executions.
+
+        Args:
+            timeout: Seconds; without it, as long as it takes.
+
+        Raises:
+            RunFailed: the run failed, or was terminated, canceled or timed out.
+            TimeoutError: it did not end in time; it goes on.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._result()
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"the run {self.id!r} did not end within {timeout:g} s; it goes on"
+            ) from error
+
+    async def _result(self) -> RunResult:
+        away_since: float | None = None
+        for pause in pauses(0.1, 2.0):
+            began = time.monotonic()
+            try:
+                answer = await self._gateway.handle(self.id).result()
+            except WorkflowFailureError as error:
+                raise await self._failed(error) from error
+            except RPCError as error:
+                failure = await self._gateway.failed(error, self.id)
+                if not isinstance(failure, TemporalUnavailable):
+                    raise failure from error
+                # A long wait that ends so had a server until now.
+                fresh = away_since is None or began - away_since > PATIENCE * 2
+                away_since = began if fresh else away_since
+                if away_since is not None and time.monotonic() - away_since > PATIENCE:
+                    raise failure from error
+            else:
+                return RunResult.model_validate(answer, extra="ignore")
+            await asyncio.sleep(pause)
+        raise AssertionError
+
+    async def _failed(self, error: WorkflowFailureError) -> RunFailed:
+        cause, place = error.cause, f"run {self.id!r}"
+        remedy = f"`crewlog show {self.id}` shows how far it came."
+        if isinstance(cause, TerminatedError):
+            return RunFailed(f"terminated: {cause.message}", remedy=remedy, place=place)
+        if isinstance(cause, TemporalCancelledError):
+            return RunFailed("canceled", remedy=remedy, place=place)
+        if isinstance(cause, TemporalTimeoutError):
+            return RunFailed("its execution timeout is over", remedy=remedy, place=place)
+        return RunFailed(await self._gateway.failure(self.id), place=place)
+
+    async def wait_until(
+        self, predicate: Callable[[RunView], bool], timeout: float = 60.0
+    ) -> RunView:
+        """Waits until the run's view satisfies a predicate, and returns that view.
+
+        Raises:
+            UsageError: the run ended first.
+            TimeoutError: the predicate did not hold in time.
+        """
+        deadline = time.monotonic() + timeout
+        seen = "no worker answered"
+        for pause in pauses(0.02, 0.25):
+            try:
+                view = await self.status()
+            except WorkerMissing:
+                view = None
+            if view is not None and predicate(view):
+                return view
+            if view is not None:
+                seen = f"the run was {view.status}: {view.waiting_for or view.error or 'at work'}"
+            ended = view is not None and view.status in CLOSED
+            if ended or (pause >= SLOW_LOOK and await self._is_closed()):
+                raise UsageError(
+                    f"the run {self.id!r} ended before what was waited for; at last {seen}"
+                )
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"the run {self.id!r} did not come to what was waited for within "
+                    f"{timeout:g} s; at last {seen}"
+                )
+            await asyncio.sleep(pause)
+        raise AssertionError
+
+    async def _is_closed(self) -> bool:
+        description = await self._gateway.describe(self.id)
+        return description.status not in (
+            WorkflowExecutionStatus.RUNNING,
+            WorkflowExecutionStatus.CONTINUED_AS_NEW,
+        )
+
+    # -- talking -----------------------------------------------------------------------------
+
+    async def pause(
+        self, reason: str = "", *, by: str | None = None, id: str | None = None
+    ) -> CommandId:
+        """Lets what runs finish and starts nothing new.
+
+        The commands `pause`, `resume`, `stop`, `interrupt` and `message` are signals: they are
+        delivered when the method returns, and their outcome is in the journal, under the command
+        id that it returns. A command that is sent again with the same id has no effect.
+
+        Raises:
+            CommandRejected: the run has ended.
+        """
+        return await self._signal("pause", Command(**self._head(by, id), reason=reason))
+
+    async def resume(
+        self, reason: str = "", *, by: str | None = None, id: str | None = None
+    ) -> CommandId:
+        """Lets a paused run go on; see `pause`."""
+        return await self._signal("resume", Command(**self._head(by, id), reason=reason))
+
+    async def stop(
+        self, reason: str = "", *, by: str | None = None, id: str | None = None
+    ) -> CommandId:
+        """Ends the run with what is there; see `pause`."""
+        return await self._signal("stop", Command(**self._head(by, id), reason=reason))
+
+    async def interrupt(
+        self, node: str = "*", reason: str = "", *, by: str | None = None, id: str | None = None
+    ) -> CommandId:
+        """Makes the run ask people before a node, or before the next step; see `pause`."""
+        command = InterruptCommand(**self._head(by, id), reason=reason, node=NodeName(node))
+        return await self._signal("interrupt", command)
+
+    async def message(
+        self, text: str, to: str = "public", *, by: str | None = None, id: str | None = None
+    ) -> CommandId:
+        """Says something to the crew, or to whoever reads the log `to`; see `pause`."""
+        command = MessageCommand(**self._head(by, id), text=text, to=LogName(to))
+        return await self._signal("message", command)
+
+    async def respond(
+        self, interrupt: str, decision: str, *, by: str | None = None, id: str | None = None
+    ) -> Accepted:
+        """Answers an open question, exactly once, whatever happens on the way.
+
+        Args:
+            interrupt: The question's id, `i1`.
+            decision: `approve` (its first option), `reject` (its last), an option, or words.
+            by: Who answers; by default the system's user.
+            id: The command's id, to repeat a command whose outcome is not known.
+
+        Raises:
+            InterruptNotOpen: nobody asks that, or somebody has answered it.
+            CommandRejected: the decision is none of the options, or the run has ended.
+        """
+        answer = (
+            Decision(type="approve")
+            if decision == "approve"
+            else Decision(type="reject")
+            if decision == "reject"
+            else Decision(type="respond", message=decision)
+        )
+        command = Respond(
+            **self._head(by, id), interrupt=InterruptId(interrupt), decisions=(answer,)
+        )
+        outcome = await self._gateway.update(self.id, "respond", _json(command))
+        return Accepted.model_validate(outcome, extra="ignore")
+
+    async def cancel(self) -> None:
+        """Asks Temporal to cancel the run, which it takes as a graceful stop."""
+        try:
+            await self._gateway.handle(self.id).cancel(rpc_timeout=timedelta(seconds=CALL_LIMIT))
+        except RPCError as error:
+            raise await self._ended_or(error, "cancel") from error
+
+    async def terminate(self, reason: str = "") -> None:
+        """Ends the run at once: nothing finishes, and nothing more is recorded by the run."""
+        try:
+            await self._gateway.handle(self.id).terminate(
+                reason=reason or "terminated by its client",
+                rpc_timeout=timedelta(seconds=CALL_LIMIT),
+            )
+        except RPCError as error:
+            raise await self._ended_or(error, "terminate") from error
+
+    async def _ended_or(self, error: RPCError, name: str) -> Exception:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return await self._gateway.ended(self.id, name)
+        return await self._gateway.failed(error, self.id)
+
+    async def _signal(self, name: str, command: Command) -> CommandId:
+        await self._gateway.signal(self.id, name, _json(command))
+        return command.id
+
+    def _head(self, by: str | None, id: str | None) -> dict[str, Json]:
+        return {
+            "id": id or f"c-{secrets.token_hex(8)}",
+            "by": self._client.user if by is None else by,
+        }
+
+
+SLOW_LOOK = 0.2
+"""From this wait on, it is also asked whether the run was ended from outside."""
+
+
+def _json(command: Command) -> dict[str, Json]:
+    return {"id": command.id, **command.to_json()}
+
+
+def _limit(limit: int) -> int:
+    # The wire allows pages of up to 1,000 entries.
+    return max(1, min(limit, 1000))

@@ -1,0 +1,175 @@
+"""Checks of the flow's order: names of phases, joins, loops that end, phases that can start."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from crewlog.definition.findings import Finding, Path, did_you_mean
+from crewlog.definition.model import AgentPhase, AskPhase, DecisionPhase
+from crewlog.definition.phases import (
+    ASK_HUMAN,
+    END,
+    FAIL,
+    NEXT,
+    SKIP,
+    Edge,
+    Phase,
+    edges,
+    find_cycle,
+    successors,
+)
+
+
+def flow_findings(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
+    """Everything that is wrong with the order of a flow."""
+    yield from _joins(found, agents)
+    yield from _targets(found, agents)
+    if len({phase.name for phase in found}) < len(found):
+        return  # a name that means two phases would make cycles that nobody wrote
+    ways = edges(found)
+    cycle = find_cycle(successors(way for way in ways if way.key == "after"))
+    if cycle:
+        yield _waits_for_itself(cycle, found)
+        return
+    cycle = find_cycle(successors(way for way in ways if not way.guarded))
+    if cycle:
+        yield _endless(cycle, ways, found)
+    yield from _unreachable(found, ways)
+
+
+def _joins(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
+    names = [phase.name for phase in found]
+    seen: set[Path] = set()
+    for phase in found:
+        path = _after_path(phase)
+        for i, source in enumerate(phase.sources):
+            if phase.explicit and source not in names and (*path, source) not in seen:
+                seen.add((*path, source))
+                say = f"{phase.name!r} waits for the phase {source!r}, which is not in the flow."
+                yield Finding(path, say, _phase_remedy(source, found, agents), word=source)
+            if phase.explicit and source in phase.sources[:i] and (*path, i) not in seen:
+                seen.add((*path, i))
+                say = f"{phase.name!r} waits for {source!r} twice"
+                yield Finding(path, say, "Name it once.", word=source)
+        if phase.need > len(phase.sources) and path not in seen:
+            seen.add(path)
+            count = len(phase.sources)
+            say = f"{phase.name!r} waits for {phase.need} of {count} phases: it would wait for ever"
+            yield Finding(path, say, f"At most {count} can be done.")
+
+
+def _after_path(phase: Phase) -> Path:
+    if phase.item.after is None and len(phase.path) > 2 and phase.path[2] == "parallel":
+        return (*phase.path[:2], "after")  # the block's, which its parts share
+    return (*phase.path, "after")
+
+
+def _targets(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
+    names = {phase.name for phase in found}
+    for phase in found:
+        item = phase.item
+        if isinstance(item, AskPhase):
+            if not item.options:
+                yield Finding(
+                    (*phase.path, "options"), "a question needs at least one answer to choose"
+                )
+            continue
+        if isinstance(item, DecisionPhase):
+            words: tuple[str, ...] = (NEXT, ASK_HUMAN, END, FAIL)
+            if item.go not in names and item.go != END:
+                yield _bad_target(phase, "go", item.go, found, agents, (END,))
+            if item.otherwise is not None and item.at_most is None:
+                say = "'else' says where to go once 'at_most' is used up, and there is no 'at_most'"
+                remedy = (
+                    "Where the condition does not hold, the run goes on to the next item by itself."
+                )
+                yield Finding((*phase.path, "else"), say, remedy, at="key")
+        else:
+            words = (SKIP, ASK_HUMAN)
+            if item.otherwise is not None and item.when is None:
+                say = "'else' says where to go if 'when' can no longer hold, and there is no 'when'"
+                yield Finding((*phase.path, "else"), say, "Add 'when', or remove it.", at="key")
+        if item.otherwise is not None and item.otherwise not in names | set(words):
+            yield _bad_target(phase, "else", item.otherwise, found, agents, words)
+
+
+def _bad_target(
+    phase: Phase,
+    key: str,
+    target: str,
+    found: list[Phase],
+    agents: Collection[str],
+    words: tuple[str, ...],
+) -> Finding:
+    say = f"{key!r} of {phase.name!r} names the phase {target!r}, which is not in the flow."
+    return Finding((*phase.path, key), say, _phase_remedy(target, found, agents, words))
+
+
+def _phase_remedy(
+    name: str, found: list[Phase], agents: Collection[str], words: tuple[str, ...] = ()
+) -> str:
+    called = [p.name for p in found if isinstance(p.item, AgentPhase) and p.item.agent == name]
+    if name in agents and called:
+        return f"The agent {name!r} has the phase {called[0]!r}."
+    known = [*(phase.name for phase in found), *words]
+    return did_you_mean(name, known, "Phases are the items of 'flow:', by their names.")
+
+
+def _waits_for_itself(cycle: list[str], found: list[Phase]) -> Finding:
+    by_name = {phase.name: phase for phase in found}
+    first = cycle.index(next(name for name in by_name if name in cycle))
+    cycle = cycle[first:] + cycle[:first]
+    blamed = next((by_name[n] for n in cycle if by_name[n].explicit), by_name[cycle[0]])
+    say = f"the phases wait for each other, so none can start: {_round(cycle)}"
+    remedy = "To repeat phases, use {if: …, go: …, at_most: …} instead of 'after'."
+    return Finding(_after_path(blamed), say, remedy)
+
+
+def _endless(cycle: list[str], ways: list[Edge], found: list[Phase]) -> Finding:
+    follow = dict(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+    back = next(
+        way
+        for way in ways
+        if way.key != "after" and not way.guarded and follow.get(way.source) == way.target
+    )
+    phase = next(phase for phase in found if phase.name == back.source)
+    start = cycle.index(back.target)
+    around = _round(cycle[start:] + cycle[:start])
+    if back.key == "go":
+        say = f"{phase.name!r} goes back to {back.target!r} without a bound: {around}"
+        remedy = "Add 'at_most', e.g. at_most: 3, and 'else' for what happens then."
+    else:
+        say = f"'else' of {phase.name!r} goes back to {back.target!r} without a bound: {around}"
+        remedy = "Go on to a later phase, to 'ask_human' or to the end."
+    return Finding((*phase.path, back.key), say, remedy)
+
+
+def _round(cycle: list[str]) -> str:
+    shown = cycle if len(cycle) <= 8 else [*cycle[:6], "…", cycle[-1]]
+    return " → ".join([*shown, cycle[0]])
+
+
+def _unreachable(found: list[Phase], ways: list[Edge]) -> Iterator[Finding]:
+    """Phases that nothing starts: neither the run, nor enough of their sources, nor a way there."""
+    started = {phase.name for phase in found if phase.entry}
+    names = {phase.name for phase in found}
+    sent = [way for way in ways if way.key != "after"]
+    grown = True
+    while grown:
+        more = {way.target for way in sent if way.source in started} | {
+            phase.name
+            for phase in found
+            if phase.sources
+            and sum(s in started or s not in names for s in phase.sources) >= phase.need
+        }
+        grown = not more <= started
+        started |= more
+    for phase in found:
+        if phase.name in started or phase.need > len(phase.sources):
+            continue
+        sources = [s for s in phase.sources if s not in started]
+        if sources:  # report where it begins
+            continue
+        say = f"nothing ever starts the phase {phase.name!r}"
+        remedy = "Name it in a 'go', an 'else' or an answer, or say what it comes 'after'."
+        yield Finding((*phase.path, "after"), say, remedy)

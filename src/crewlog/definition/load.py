@@ -1,0 +1,145 @@
+"""Reads a definition from YAML or JSON, and says for every fault where it stands in the text.
+
+All faults of one kind come together: those of the text first (only one, where YAML itself breaks),
+then those of shape (`crewlog.definition.shape`), then those of meaning
+(`crewlog.definition.validate`). A later kind is looked at only where the earlier found nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path as FilePath
+
+from crewlog.definition.findings import Finding
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.shape import definition_of
+from crewlog.definition.text import LARGEST_TEXT, Document, Node, Span, read_document
+from crewlog.definition.validate import findings
+from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
+from crewlog.model import Json
+
+_SECTION = re.compile(r"under '(\w+):'")
+
+
+def load_definition(text: str, file: str = "crew.yaml") -> CrewDefinition:
+    """The definition that a YAML or JSON text holds, checked for shape and meaning.
+
+    Args:
+        text: The text.
+        file: What to call it in messages.
+
+    Raises:
+        InvalidDefinition: with every fault found, in the order of the text.
+    """
+    document = read_document(text, file)
+    found = definition_of(document.data)
+    if isinstance(found, CrewDefinition) and not document.faults:
+        faults = findings(found)
+        if not faults:
+            return found
+    else:
+        faults = [] if isinstance(found, CrewDefinition) else found
+    unread = {fault.path for fault in document.faults}  # what stands there is a placeholder
+    located = document.faults + [_locate(document, f) for f in faults if f.path not in unread]
+    raise InvalidDefinition(sorted(located, key=lambda d: (d.line, d.column)))
+
+
+def load_data(data: Json) -> CrewDefinition:
+    """The definition in plain data, with the same checks; places are paths in the data.
+
+    Raises:
+        InvalidDefinition: with every fault found.
+    """
+    found = definition_of(data)
+    faults = findings(found) if isinstance(found, CrewDefinition) else found
+    if faults or not isinstance(found, CrewDefinition):
+        raise InvalidDefinition([fault.diagnostic() for fault in faults])
+    return found
+
+
+def load_file(path: str | FilePath) -> CrewDefinition:
+    """The definition in a file.
+
+    Raises:
+        UsageError: where the file cannot be read.
+        InvalidDefinition: with every fault found.
+    """
+    name = str(path)
+    try:
+        with FilePath(path).open("rb") as file:
+            raw = file.read(LARGEST_TEXT + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"cannot read {name!r}: {reason}", remedy="Give the path of a crew's YAML or JSON file."
+        ) from None
+    if len(raw) > LARGEST_TEXT:
+        raise InvalidDefinition(
+            [Diagnostic(f"the file has more than {LARGEST_TEXT:,} bytes", file=name)]
+        )
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode("utf-8", "replace")
+        line = before.count("\n") + 1
+        raise InvalidDefinition(
+            [
+                Diagnostic(
+                    f"the byte 0x{raw[error.start]:02x} is not UTF-8",
+                    remedy="Save the file as UTF-8 text.",
+                    file=name,
+                    line=line,
+                    column=len(before) - (before.rfind("\n") + 1) + 1,
+                )
+            ]
+        ) from None
+    return load_definition(text, name)
+
+
+def _locate(document: Document, fault: Finding) -> Diagnostic:
+    """Turns a path into a place: the key, the value, or a part of the value."""
+    path = fault.path
+    while path and path not in document.values:
+        path = path[:-1]  # what is missing is shown at what it is missing from
+    node = document.values[path]
+    key = document.keys.get(path)
+    missing = path != fault.path or (node.kind == "scalar" and node.span.start == node.span.end)
+    if key is not None and (fault.at == "key" or missing or node.kind != "scalar"):
+        span = key.span
+    else:
+        span = _inside(document, node, fault)
+    found = document.source.diagnostic(fault.message, span, fault.remedy, fault.path)
+    return replace(found, remedy=_SECTION.sub(lambda m: _with_line(document, m), found.remedy))
+
+
+def _with_line(document: Document, match: re.Match[str]) -> str:
+    key = document.keys.get((match[1],))
+    return f"{match[0]} (line {key.span.line})" if key else match[0]
+
+
+def _inside(document: Document, node: Node, fault: Finding) -> Span:
+    """The part of a scalar that a fault is about; the whole where it cannot be told."""
+    span = node.span
+    offset, length = fault.offset, 1
+    if offset is None and fault.word:
+        found = re.search(rf"(?<![\w-]){re.escape(fault.word)}(?![\w-])", node.value)
+        offset, length = (found.start(), len(fault.word)) if found else (None, 1)
+    raw = document.source.text[span.start : span.end]
+    if offset is None or node.kind != "scalar" or "\n" in raw or node.style in {"|", ">"}:
+        return span
+    opening = 1 if node.style else 0
+    if raw[opening : opening + len(node.value)] == node.value:
+        ahead = opening + offset
+    else:
+        ahead = _raw_offset(raw, opening, offset)
+    return Span(span.start + ahead, span.start + ahead + length, span.line, span.column + ahead)
+
+
+def _raw_offset(raw: str, at: int, offset: int) -> int:
+    """The offset in quoted source text of the character `offset` of its value."""
+    escape = re.compile(r"\\(x..|u....|U........|.)" if raw[0] == '"' else "''", re.DOTALL)
+    for _ in range(offset):
+        match = escape.match(raw, at)
+        at = match.end() if match else at + 1
+    return min(at, len(raw) - 1)

@@ -1,0 +1,358 @@
+"""The shape of a definition's data: which keys, which types; every fault as a sentence.
+
+pydantic validates, but an item of a flow is one of six things, and pydantic would report every
+branch. So each part is given to the one model that its keys ask for, and what pydantic says is
+put in words. A definition is read strictly: `"3"` is not a number, and `true` is not one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, TypeGuard
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from crewlog.definition.conditions import ConditionSyntaxError
+from crewlog.definition.findings import Finding, Path, did_you_mean, listed
+from crewlog.definition.model import (
+    AgentDefinition,
+    AgentPhase,
+    AskPhase,
+    CrewDefinition,
+    DecisionPhase,
+    JoinAll,
+    JoinAny,
+    JoinQuorum,
+    Limits,
+    ParallelPhase,
+    Retry,
+    ToolDefinition,
+)
+from crewlog.model import Json
+
+_PHASES: dict[str, type[BaseModel]] = {
+    "agent": AgentPhase,
+    "if": DecisionPhase,
+    "ask": AskPhase,
+    "parallel": ParallelPhase,
+}
+_IN_PARALLEL = ("agent", "ask")
+_JOINS: dict[str, type[BaseModel]] = {"all": JoinAll, "any": JoinAny, "quorum": JoinQuorum}
+_CONDITIONS = ("if", "when", "only_if")
+_AFTER = "Write a phase, a list of phases, {any: [...]}, or {quorum: 2, of: [...]}."
+_ITEM = "Write an agent's name, a list of them, or {agent: …}, {if: …}, {ask: …}, {parallel: …}."
+
+
+def definition_of(data: Json) -> CrewDefinition | list[Finding]:
+    """The definition in some data, or everything that is wrong with its shape."""
+    if not _is_mapping(data):
+        return [
+            Finding(
+                (),
+                f"a definition is a mapping of keys to values, not {_called(data)}",
+                "It begins with 'crew: NAME'; then come its agents.",
+            )
+        ]
+    crew = data
+    found = list(_of_crew(crew))
+    if found:
+        return found
+    try:
+        return CrewDefinition.model_validate_json(json.dumps(crew), strict=True)
+    except ValidationError as error:  # what the parts allow, the whole must; say it anyway
+        return list(_in_words(error, CrewDefinition, ()))
+    except (ValueError, TypeError, RecursionError) as error:
+        return [Finding((), f"the definition is not JSON: {error}")]
+
+
+def _of_crew(crew: dict[str, Json]) -> Iterator[Finding]:
+    yield from _of_model(CrewDefinition, {k: v for k, v in crew.items() if k != "flow"}, ())
+    if "flow" not in crew:
+        return
+    flow = crew["flow"]
+    if not _is_list(flow):
+        yield Finding(
+            ("flow",), f"'flow' must be a list, not {_called(flow)}", "Begin each item with '- '."
+        )
+    elif not flow:
+        yield Finding(
+            ("flow",), "the flow is empty", "Leave it out to run the agents one after the other."
+        )
+    else:
+        for i, item in enumerate(flow):
+            yield from _of_item(item, ("flow", i))
+
+
+def _of_item(item: Json, path: Path, inner: bool = False) -> Iterator[Finding]:
+    if isinstance(item, str):
+        return
+    if _is_list(item) and not inner:
+        parts = item
+        if not parts:
+            yield Finding(path, f"{_where(path)} is an empty list", _ITEM)
+        for i, part in enumerate(parts):
+            yield from _of_item(part, (*path, i), inner=True)
+        return
+    if not _is_mapping(item):
+        yield Finding(path, f"{_where(path)} cannot be {_called(item)}", _ITEM)
+        return
+    fields = item
+    kinds = [key for key in _PHASES if key in fields]
+    if len(kinds) != 1:
+        yield _no_kind(fields, kinds, path)
+    elif inner and kinds[0] not in _IN_PARALLEL:
+        yield Finding(
+            (*path, kinds[0]),
+            f"{_where(path)} runs in parallel, where only agents and questions can be",
+            f"Put the '{kinds[0]}' into the flow itself.",
+            at="key",
+        )
+    else:
+        yield from _of_phase(fields, kinds[0], path)
+
+
+def _no_kind(fields: dict[str, Json], kinds: list[str], path: Path) -> Finding:
+    if kinds:
+        return Finding(
+            (*path, kinds[1]),
+            f"{_where(path)} has {listed(repr(k) for k in kinds)}: an item does one thing",
+            "Make two items of it.",
+            at="key",
+        )
+    for key in fields:
+        near = did_you_mean(key, _PHASES)
+        if near:
+            return Finding((*path, key), f"unknown key {key!r} in {_where(path)}", near, at="key")
+    return Finding(path, f"{_where(path)} has none of the keys {listed(_PHASES, 'or')}", _ITEM)
+
+
+def _of_phase(fields: dict[str, Json], kind: str, path: Path) -> Iterator[Finding]:
+    model = _PHASES[kind]
+    rest = {key: value for key, value in fields.items() if key in _keys(model)}
+    for key in [key for key in fields if key not in rest]:  # also `if_` and `otherwise`, which pydantic takes
+        yield _unknown(key, model, path)
+    if rest.get("after") is not None:
+        yield from _of_after(rest["after"], (*path, "after"))
+    rest.pop("after", None)
+    for key in _CONDITIONS:
+        value = rest.get(key)
+        if key in rest and not isinstance(value, str) and (value is not None or key == "if"):
+            yield Finding(
+                (*path, key),
+                f"'{key}' in {_where(path)} must be a condition, not {_called(value)}",
+                f"Write a text, e.g. {key}: not approved",
+            )
+            rest[key] = "x"
+    parts = rest.get("parallel")
+    if _is_list(parts):
+        for i, part in enumerate(parts):
+            yield from _of_item(part, (*path, "parallel", i), inner=True)
+        rest["parallel"] = ["x"] if parts else []
+    yield from _of_model(model, rest, path)
+
+
+def _of_after(after: Json, path: Path) -> Iterator[Finding]:
+    if isinstance(after, str):
+        return
+    if _is_list(after):
+        for i, name in enumerate(after):
+            if not isinstance(name, str):
+                yield Finding(
+                    (*path, i), f"'after' lists phases, and {_called(name)} is none", _AFTER
+                )
+        return
+    if _is_mapping(after):
+        fields = after
+        for key, model in _JOINS.items():
+            if key in fields:
+                yield from _of_model(model, fields, path)
+                return
+        for key in fields:
+            yield Finding(
+                (*path, key),
+                f"unknown key {key!r} in 'after'",
+                did_you_mean(key, _JOINS) or _AFTER,
+                at="key",
+            )
+            return
+    yield Finding(path, f"'after' cannot be {_called(after)}", _AFTER)
+
+
+def _of_model(model: type[BaseModel], data: dict[str, Json], path: Path) -> Iterator[Finding]:
+    try:
+        model.model_validate_json(json.dumps(data), strict=True)
+    except ValidationError as error:
+        yield from _in_words(error, model, path)
+    except (ValueError, TypeError, RecursionError) as error:
+        yield Finding(path, f"{_where(path)} is not JSON: {error}")
+
+
+def _in_words(error: ValidationError, model: type[BaseModel], base: Path) -> Iterator[Finding]:
+    seen: set[Path] = set()
+    for detail in error.errors(include_url=False):
+        location = detail["loc"]
+        if detail["type"] == "default_factory_not_called":
+            continue  # the flow's default is made of agents that are wrong themselves
+        is_key = location[-1:] == ("[key]",)
+        if location[:1] == ("join",):
+            location = ("join",)  # a union of a word and a number: one sentence for both
+        path = (*base, *(part for part in location if part != "[key]"))
+        if path not in seen:
+            seen.add(path)
+            yield _sentence(detail, model, path, is_key)
+
+
+def _sentence(detail: ErrorDetails, model: type[BaseModel], path: Path, is_key: bool) -> Finding:
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _unknown(str(path[-1]), _model_at(path[:-1], model), path[:-1])
+    if kind == "missing":
+        owner = _where(path[:-1])
+        return Finding(path, f"{owner} has no {str(path[-1])!r}", _example(str(path[-1])))
+    if is_key or kind == "string_pattern_mismatch":
+        return _bad_text(detail, path, is_key)
+    cause = context.get("error")
+    if isinstance(cause, ConditionSyntaxError):
+        message = f"in the condition of {_where(path[:-1])}: {cause}"
+        remedy = "A condition is like: not approved and backend.score >= 0.8"
+        return Finding(path, message, remedy, offset=cause.offset)
+    if path[-1:] == ("join",):
+        say = "must be all, any, or how many"
+    elif isinstance(cause, ValueError):
+        say = f"cannot be {_called(detail['input'])}: {cause}"
+    else:
+        say = _rule(kind, context, detail["input"])
+    return Finding(path, f"{_named(path)} {say}", _repair(detail))
+
+
+def _bad_text(detail: ErrorDetails, path: Path, is_key: bool) -> Finding:
+    value = str(path[-1]) if is_key else str(detail["input"])
+    if path[-1] == "run" and not is_key:
+        say = f"{_named(path)} must be 'module:function', not {_called(value)}"
+        return Finding(path, say, "For example: run: my_tools:write_file")
+    say = f"{value[:40]!r} cannot be a name"
+    remedy = "A name is a letter and then at most 63 letters, digits, '_' or '-'."
+    return Finding(path, say, remedy, at="key" if is_key else "value")
+
+
+def _rule(kind: str, context: dict[str, Any], value: Json) -> str:
+    types = {
+        "string_type": "a text",
+        "int_type": "a whole number",
+        "int_from_float": "a whole number",
+        "float_type": "a number",
+        "bool_type": "true or false",
+        "tuple_type": "a list",
+        "dict_type": "a mapping of names to values",
+        "model_type": "a mapping of keys to values",
+    }
+    if kind in types:
+        return f"must be {types[kind]}, not {_called(value)}"
+    match kind:
+        case "literal_error":
+            expected = str(context.get("expected", "")).replace("'", "")
+            return f"must be {expected}, not {_called(value)}"
+        case "greater_than_equal":
+            return f"must be at least {context.get('ge')}, not {_called(value)}"
+        case "less_than_equal":
+            return f"must be at most {context.get('le')}, not {_called(value)}"
+        case "too_short" | "string_too_short":
+            return "is empty"
+        case _:
+            return f"cannot be {_called(value)}"
+
+
+def _repair(detail: ErrorDetails) -> str:
+    kind, value = detail["type"], detail["input"]
+    if kind == "literal_error":
+        words = str(detail.get("ctx", {}).get("expected", "")).split("'")[1::2]
+        return did_you_mean(str(value), words)
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return f'To make it text, put it in quotes: "{json.dumps(value)}".'
+    if kind == "tuple_type" and isinstance(value, str):
+        return f"Write it as a list: [{value[:40]}]."
+    return ""
+
+
+def _unknown(key: str, model: type[BaseModel] | None, owner: Path) -> Finding:
+    known = _keys(model) if model else ()
+    remedy = did_you_mean(key, known, f"It can have {listed(known)}." if known else "")
+    return Finding((*owner, key), f"unknown key {key!r} in {_where(owner)}", remedy, at="key")
+
+
+def _keys(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(field.alias or name for name, field in model.model_fields.items())
+
+
+def _model_at(path: Path, outer: type[BaseModel]) -> type[BaseModel] | None:
+    match path:
+        case (*_, "retry" | "policy"):
+            return Retry
+        case ("agents", _):
+            return AgentDefinition
+        case ("tools", _):
+            return ToolDefinition
+        case ("limits",):
+            return Limits
+        case _:
+            return outer
+
+
+def _example(key: str) -> str:
+    examples = {
+        "crew": "crew: release-notes",
+        "agents": "agents: {writer: {prompt: Write notes for users.}}",
+        "prompt": "prompt: Write notes for users.",
+        "run": "run: my_tools:write_file",
+        "go": "go: writer",
+        "of": "of: [ui_designer, backend]",
+    }
+    return f"For example: {examples[key]}" if key in examples else ""
+
+
+def _where(path: Path) -> str:
+    """What a place in the data is called."""
+    match path:
+        case ():
+            return "the crew"
+        case ("agents" | "tools" as section, str(name)):
+            return f"{section[:-1]} {name!r}"
+        case ("flow", int(item)):
+            return f"item {item + 1} of the flow"
+        case ("flow", int(item), *_, int(part)):
+            return f"part {part + 1} of item {item + 1} of the flow"
+        case (*owner, str(key)):
+            above = _where(tuple(owner))
+            return f"{key!r}" if above == "the crew" else f"{key!r} of {above}"
+        case _:
+            return f"item {int(path[-1]) + 1} of {_where(path[:-1])}"
+
+
+def _named(path: Path) -> str:
+    return _where(path) if path else "the definition"
+
+
+def _is_list(value: Json) -> TypeGuard[list[Json]]:
+    return isinstance(value, list)
+
+
+def _is_mapping(value: Json) -> TypeGuard[dict[str, Json]]:
+    return isinstance(value, dict)
+
+
+def _called(value: Json) -> str:
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return f"{json.dumps(value)}"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f"the text {value[:40]!r}" if value else "an empty text"
+        case list():
+            return "a list"
+        case _:
+            return "a mapping"

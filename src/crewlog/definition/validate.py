@@ -1,0 +1,220 @@
+"""What a definition means, checked: names that exist, an order that can be kept, loops that end.
+
+`check` looks at data only; `crewlog.definition.load` adds the places in the text. Every check is a
+small generator of findings, so that all faults are shown at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from crewlog.definition.conditions import Condition, facts_in
+from crewlog.definition.findings import Finding, Path, did_you_mean, listed
+from crewlog.definition.flow_checks import flow_findings
+from crewlog.definition.model import NAME_PATTERN, AgentPhase, AskPhase, CrewDefinition
+from crewlog.definition.phases import Phase, phases
+from crewlog.errors import Diagnostic
+
+BUILT_IN_TOOLS = ("set_flag", "set_output")
+"""Tools that every crew has."""
+RESERVED = frozenset(
+    {"end", "fail", "next", "skip", "ask_human", "stop", "go", "START", "END", "__start__"}
+    | {"__end__", "__interrupt__", "__root__"}
+)
+"""What a flow or LangGraph means something else by."""
+_MODEL = re.compile(r"(openai|scripted):\S.*", re.DOTALL)
+_WHERE_TOOLS = "Tools are defined under 'tools:'."
+_LOG = re.compile(r"public|(group|channel|private):" + NAME_PATTERN.strip("^$"))
+
+
+def check(definition: CrewDefinition) -> list[Diagnostic]:
+    """Everything that is wrong with the meaning of a definition; places are paths in the data."""
+    return [finding.diagnostic() for finding in findings(definition)]
+
+
+def findings(definition: CrewDefinition) -> list[Finding]:
+    """Everything that is wrong with the meaning of a definition."""
+    found = phases(definition)
+    return [
+        *_names(definition, found),
+        *_models(definition),
+        *_tools(definition),
+        *_permissions(definition),
+        *_paths(definition),
+        *_logs(definition),
+        *_agents_in_flow(definition, found),
+        *flow_findings(found, definition.agents),
+        *_conditions(definition, found),
+    ]
+
+
+def _names(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
+    for name in definition.agents:
+        if name in RESERVED:
+            say = f"an agent cannot be called {name!r}: the word has a meaning of its own"
+            yield Finding(("agents", name), say, f"Call it {name.strip('_').lower()}_agent.")
+    for phase in found:
+        if phase.item.phase in RESERVED:
+            say = f"a phase cannot be called {phase.name!r}: the word has a meaning of its own"
+            yield Finding((*phase.path, "phase"), say, "Choose another name.")
+    for name in definition.tools:
+        if name in BUILT_IN_TOOLS:
+            say = f"a tool cannot be called {name!r}: every crew has one of that name"
+            yield Finding(("tools", name), say, "Choose another name.")
+
+
+def _models(definition: CrewDefinition) -> Iterator[Finding]:
+    named: list[tuple[Path, str]] = [
+        (("agents", name, "model"), agent.model)
+        for name, agent in definition.agents.items()
+        if agent.model is not None
+    ]
+    if definition.model is not None:
+        named.append((("model",), definition.model))
+    for path, model in named:
+        if not _MODEL.fullmatch(model):
+            say = f"the model {model!r} is neither openai:NAME nor scripted:FILE"
+            near = f"openai:{model}" if ":" not in model and model else "openai:gpt-5-mini"
+            yield Finding(path, say, f"For example: model: {near}")
+    without = [name for name, agent in definition.agents.items() if agent.model is None]
+    if definition.model is None and without:
+        yield Finding(
+            ("agents", without[0], "model"),
+            f"agent {without[0]!r} has no model, and the crew has none"
+            if len(without) == 1
+            else f"the agents {listed(map(repr, without))} have no model, and the crew has none",
+            "Add a line for the whole crew: model: openai:gpt-5-mini",
+        )
+
+
+def _tools(definition: CrewDefinition) -> Iterator[Finding]:
+    for name, agent in definition.agents.items():
+        for i, tool in enumerate(agent.tools or ()):
+            path: Path = ("agents", name, "tools", i)
+            if tool in BUILT_IN_TOOLS:
+                key = "writes_flags" if tool == "set_flag" else "outputs"
+                say = f"agent {name!r} lists {tool!r}, which comes by itself"
+                yield Finding(path, say, f"Name what it may set in its '{key}' instead.")
+            elif tool not in definition.tools:
+                say = f"agent {name!r} uses the tool {tool!r}, which is not defined."
+                yield Finding(
+                    path, say, f"{did_you_mean(tool, definition.tools)} {_WHERE_TOOLS}".strip()
+                )
+        if "text" in agent.outputs:
+            path = ("agents", name, "outputs", agent.outputs.index("text"))
+            say = f"agent {name!r} declares the output 'text', which is always there"
+            yield Finding(path, say, "It is the agent's final message; choose another name.")
+
+
+def _permissions(definition: CrewDefinition) -> Iterator[Finding]:
+    for tool, allowed in definition.permissions.items():
+        if tool not in definition.tools:
+            say = f"permissions name the tool {tool!r}, which is not defined."
+            remedy = f"{did_you_mean(tool, definition.tools)} {_WHERE_TOOLS}".strip()
+            yield Finding(("permissions", tool), say, remedy, at="key")
+        for i, name in enumerate(allowed or ()):
+            if name not in definition.agents:
+                say = f"the permission for {tool!r} names the agent {name!r}, which is not defined."
+                remedy = did_you_mean(name, definition.agents, "Agents are under 'agents:'.")
+                yield Finding(("permissions", tool, i), say, remedy)
+
+
+def _paths(definition: CrewDefinition) -> Iterator[Finding]:
+    for name, tool in definition.tools.items():
+        for i, folder in enumerate(tool.paths):
+            if folder.startswith(("/", "~")) or ".." in folder.split("/") or not folder.strip():
+                say = f"tool {name!r} may write to {folder!r}, which is outside the run's workspace"
+                remedy = "Name folders inside the workspace, e.g. notes/."
+                yield Finding(("tools", name, "paths", i), say, remedy)
+
+
+def _logs(definition: CrewDefinition) -> Iterator[Finding]:
+    for name, agent in definition.agents.items():
+        for key, logs in (("reads", agent.reads), ("writes", agent.writes)):
+            for i, log in enumerate(logs):
+                path: Path = ("agents", name, key, i)
+                if not _LOG.fullmatch(log):
+                    say = f"agent {name!r} {key} {log!r}, which is not a log"
+                    remedy = "A log is public, group:NAME or channel:NAME."
+                    yield Finding(path, say, did_you_mean(log, ["public"], remedy))
+                elif log.startswith("private:") and log != f"private:{name}":
+                    say = f"agent {name!r} {key} {log!r}, which only {log[8:]!r} may"
+                    yield Finding(path, say, "Share through public, group:NAME or channel:NAME.")
+
+
+def _agents_in_flow(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
+    used: dict[str, Phase] = {}
+    by_name: dict[str, Phase] = {}
+    for phase in found:
+        item = phase.item
+        if isinstance(item, AgentPhase):
+            path = (*phase.path, "agent")
+            if item.agent not in definition.agents:
+                say = f"the flow names the agent {item.agent!r}, which is not defined."
+                remedy = did_you_mean(item.agent, definition.agents, "Agents are under 'agents:'.")
+                yield Finding(path, say, remedy)
+            used.setdefault(item.agent, phase)
+        other = by_name.setdefault(phase.name, phase)
+        if other is phase:
+            continue
+        if isinstance(item, AgentPhase) and item.phase is None:
+            say = f"the agent {item.agent!r} is in the flow twice under one name"
+            remedy = f"Name the phases, e.g. {{agent: {item.agent}, phase: {item.agent}_again}}."
+            if isinstance(other.item, AgentPhase) and other.item.agent == item.agent:
+                remedy += " To repeat it in a loop, use {if: …, go: …, at_most: …}."
+            yield Finding(phase.path, say, remedy)
+        else:
+            say = f"two phases are called {phase.name!r}"
+            yield Finding((*phase.path, "phase"), say, "Choose another name for one.")
+    for name in definition.agents:
+        if name not in used:
+            say = f"agent {name!r} is in no phase of the flow"
+            yield Finding(("agents", name), say, f"Add '- {name}' under 'flow:', or remove it.")
+
+
+def _conditions(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
+    flags = set(definition.flags)
+    flags.update(flag for agent in definition.agents.values() for flag in agent.writes_flags)
+    flags.update(p.item.sets for p in found if isinstance(p.item, AskPhase) and p.item.sets)
+    for phase in found:
+        item = phase.item
+        conditions: Mapping[str, Condition | None] = {}
+        if isinstance(item, AgentPhase):
+            conditions = {"when": item.when, "only_if": item.only_if}
+        elif not isinstance(item, AskPhase):
+            conditions = {"if": item.if_}
+        for key, condition in conditions.items():
+            if condition is not None:
+                yield from _facts(condition, (*phase.path, key), definition, flags)
+
+
+def _facts(
+    condition: Condition, path: Path, definition: CrewDefinition, flags: Collection[str]
+) -> Iterator[Finding]:
+    for fact in facts_in(condition):
+        if fact.agent is None:
+            if fact.name not in flags:
+                yield _unknown_flag(fact.name, path, definition, flags)
+        elif (agent := definition.agents.get(fact.agent)) is None:
+            say = f"the condition looks at the agent {fact.agent!r}, which is not defined."
+            remedy = did_you_mean(fact.agent, definition.agents, "Agents are under 'agents:'.")
+            yield Finding(path, say, remedy, word=fact.agent)
+        elif fact.name not in (known := (*agent.writes_flags, *agent.outputs, "text")):
+            say = f"agent {fact.agent!r} neither writes the flag {fact.name!r} nor has it as output"
+            add = f"Add it to the agent's writes_flags or outputs, e.g. outputs: [{fact.name}]."
+            remedy = did_you_mean(fact.name, known, add)
+            yield Finding(path, say, remedy, word=f"{fact.agent}.{fact.name}")
+
+
+def _unknown_flag(
+    name: str, path: Path, definition: CrewDefinition, flags: Collection[str]
+) -> Finding:
+    makers = [who for who, agent in definition.agents.items() if name in agent.outputs]
+    if makers:
+        remedy = f"It is an output of {makers[0]!r}: write {makers[0]}.{name}."
+    else:
+        remedy = did_you_mean(
+            name, flags, "Add it to an agent's writes_flags, or give it a value under 'flags:'."
+        )
+    return Finding(path, f"nobody writes the flag {name!r}", remedy, word=name)

@@ -1,0 +1,289 @@
+"""Looks at everything that Crewlog stands on, and says what is wrong and what to do.
+
+It starts nothing and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    DescribeWorkflowExecutionRequest,
+)
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from crewlog.dev import postgres, temporal_server
+from crewlog.dev.paths import Home, cache_dir
+from crewlog.dev.pg_install import pg_version
+from crewlog.dev.services import Services, ServiceStatus, temporal_profile
+from crewlog.dev.temporal_cli import go_version, look_up
+from crewlog.errors import CrewlogError, TemporalUnavailable
+
+Status = Literal["ok", "warn", "fail"]
+TASK_QUEUE = "crewlog"
+WORKFLOW_TYPE = "CrewRun"
+MINIMUM_PYTHON = (3, 11)
+LITTLE_ROOM = 2 * 1024**3
+"""Bytes below which the disk is worth a warning."""
+NO_ROOM = 200 * 1024**2
+LIVE_RUNS = 200
+"""How many live runs are looked at."""
+START = "It starts with the next command that needs it, or now: `crewlog dev`."
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    """What, `Temporal server`."""
+    status: Status
+    """`fail` keeps Crewlog from working; `warn` may."""
+    detail: str
+    """What was found."""
+    remedy: str = ""
+    """What to do; empty where all is well."""
+
+
+async def examine(
+    home: Home | None = None, *, environ: Mapping[str, str] | None = None
+) -> list[Check]:
+    """Look at everything; in the order in which one thing needs another.
+
+    Args:
+        home: The home of the local services; the default one if None.
+        environ: The environment; the process's own if None.
+    """
+    env = os.environ if environ is None else environ
+    services = Services(home, environ=env)
+    checks = [_python()]
+    try:
+        listed = await services.list_services()
+        address = temporal_profile(env).address
+    except CrewlogError as error:
+        return [*checks, Check("Local services", "fail", error.message, error.remedy)]
+    if not address:
+        checks += await _cli(env, listed)
+    checks += await _temporal(services, listed)
+    checks.append(await _postgres(env, listed))
+    checks += [_room(services.home.root, "Disk (home)"), _room(cache_dir(env), "Disk (cache)")]
+    checks += [_service(status) for status in listed]
+    checks.append(_model_key(env))
+    return checks
+
+
+def _python() -> Check:
+    found = platform.python_version()
+    if sys.version_info[:2] < MINIMUM_PYTHON:
+        return Check("Python", "fail", found, "Install Python 3.11 or newer.")
+    return Check("Python", "ok", found)
+
+
+async def _cli(env: Mapping[str, str], listed: list[ServiceStatus]) -> list[Check]:
+    """The Temporal command line; Go only where it would be needed to build it."""
+    found, attempts = await look_up(env)
+    if found is not None:
+        detail = f"server {found.server_version}, {found.source}: {found.path}"
+        return [Check("Temporal CLI", "ok", detail)]
+    detail = "; ".join(f"{a.option}: {a.reason}" for a in attempts)
+    running = any(s.name == "temporal" and s.healthy for s in listed)
+    try:
+        go = Check("Go", "ok", f"{await go_version(env)}; the server is built with it, once")
+        return [Check("Temporal CLI", "warn", detail, "Built at the first start (minutes)."), go]
+    except TemporalUnavailable as error:
+        remedy = "Install the Temporal CLI (https://docs.temporal.io/cli), or Go 1.25 or newer."
+        note = "Without it the SDK's download is tried."
+        return [
+            Check("Temporal CLI", "warn" if running else "fail", detail, remedy),
+            Check("Go", "warn", error.message, note),
+        ]
+
+
+async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Check]:
+    name = "Temporal server"
+    profile = temporal_profile(services.environ)
+    local = next((s for s in listed if s.name == "temporal" and s.alive), None)
+    if not profile.address and local is None:
+        return [Check(name, "warn", "not running", START)]
+    namespace = (profile.namespace if profile.address else None) or temporal_server.NAMESPACE
+    try:
+        if profile.address:
+            async with asyncio.timeout(temporal_server.ASK_LIMIT):
+                config = profile.to_client_connect_config()
+                config["namespace"] = namespace
+                client = await Client.connect(**config)
+        else:
+            client = await temporal_server.connect(local.address if local else "")
+        version = await temporal_server.server_version(client)
+    except (CrewlogError, RuntimeError, TimeoutError, RPCError, ValueError) as error:
+        where = profile.address or (local.address if local else "")
+        remedy = "Check TEMPORAL_ADDRESS." if profile.address else "`crewlog dev` starts it again."
+        return [Check(name, "fail", f"{where} does not answer: {_first_line(error)}", remedy)]
+    where = profile.address or (local.address if local else "")
+    checks = [Check(name, "ok", f"{version} at {where}")]
+    for look in (_retention, _search_attributes, _pollers):
+        try:
+            checks += await look(client, namespace)
+        except RPCError as error:
+            what = look.__name__.strip("_").replace("_", " ").capitalize()
+            checks.append(Check(what, "warn", f"could not be read: {error.message}"))
+    return checks
+
+
+async def _retention(client: Client, namespace: str) -> list[Check]:
+    described = await temporal_server.describe_namespace(client, namespace)
+    retention = temporal_server.retention_of(described)
+    old = await _runs_older_than(client, namespace, retention) if retention else []
+    detail = f"namespace {namespace!r} keeps what has ended for {retention.days} days"
+    if old:
+        return [
+            Check(
+                "Retention",
+                "warn",
+                f"{detail}; live runs that began before: {', '.join(sorted(old))}",
+                "Back the store up: the first part of these runs can no longer be rebuilt from "
+                "their histories.",
+            )
+        ]
+    if retention and retention < timedelta(days=2):
+        remedy = f"temporal operator namespace update --retention 30d -n {namespace}"
+        return [Check("Retention", "warn", detail, remedy)]
+    return [Check("Retention", "ok", detail)]
+
+
+async def _runs_older_than(client: Client, namespace: str, age: timedelta) -> list[str]:
+    """Live runs whose first execution began longer ago, or is gone already."""
+    limit = datetime.now(UTC) - age
+    query = f"WorkflowType = '{WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'"
+    return [
+        run.id
+        async for run in client.list_workflows(query, limit=LIVE_RUNS)
+        if run.start_time < limit or await _began(client, namespace, run.id, run.run_id) < limit
+    ]
+
+
+async def _began(client: Client, namespace: str, run: str, execution: str) -> datetime:
+    """When the first execution of a run began; the beginning of time if it is gone."""
+
+    async def describe(one: str) -> tuple[str, datetime]:
+        described = await client.workflow_service.describe_workflow_execution(
+            DescribeWorkflowExecutionRequest(
+                namespace=namespace, execution=WorkflowExecution(workflow_id=run, run_id=one)
+            )
+        )
+        info = described.workflow_execution_info
+        return info.first_run_id, info.start_time.ToDatetime(UTC)
+
+    try:
+        first, began = await describe(execution)
+        return began if first in {"", execution} else (await describe(first))[1]
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return datetime.min.replace(tzinfo=UTC)
+        raise
+
+
+async def _search_attributes(client: Client, namespace: str) -> list[Check]:
+    missing = await temporal_server.missing_search_attributes(client, namespace)
+    if not missing:
+        return [Check("Search attributes", "ok", ", ".join(temporal_server.SEARCH_ATTRIBUTES))]
+    words = " ".join(f"--name {name} --type Keyword" for name in missing)
+    remedy = f"temporal operator search-attribute create -n {namespace} {words}"
+    return [Check("Search attributes", "fail", f"missing: {', '.join(missing)}", remedy)]
+
+
+async def _pollers(client: Client, namespace: str) -> list[Check]:
+    async def count(kind: TaskQueueType.ValueType) -> int:
+        described = await client.workflow_service.describe_task_queue(
+            DescribeTaskQueueRequest(
+                namespace=namespace, task_queue=TaskQueue(name=TASK_QUEUE), task_queue_type=kind
+            )
+        )
+        return len({poller.identity for poller in described.pollers})
+
+    workflows = await count(TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+    activities = await count(TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+    detail = f"task queue {TASK_QUEUE!r}: {workflows} for workflows, {activities} for activities"
+    if workflows and activities:
+        return [Check("Workers", "ok", detail)]
+    remedy = "Runs wait until a worker polls; start one: `crewlog worker`."
+    return [Check("Workers", "warn", detail, remedy)]
+
+
+async def _postgres(env: Mapping[str, str], listed: list[ServiceStatus]) -> Check:
+    url = env.get("DATABASE_URL")
+    if url:
+        version = await postgres.version_at(url)
+        where = _without_password(url)
+        if version is None:
+            return Check("Postgres", "fail", f"{where} does not answer", "Check DATABASE_URL.")
+        return Check("Postgres", "ok", f"{version} at {where}")
+    local = next((s for s in listed if s.name == "postgres" and s.alive), None)
+    if local is not None and local.healthy:
+        return Check("Postgres", "ok", f"{local.version} (embedded) at {local.address}")
+    if local is not None:
+        remedy = f"Look at {local.log}; `crewlog dev` starts it again."
+        return Check("Postgres", "fail", "runs, and does not answer", remedy)
+    try:
+        detail = f"{await asyncio.to_thread(pg_version)} (embedded), not running"
+        return Check("Postgres", "warn", detail, START)
+    except CrewlogError as error:
+        return Check("Postgres", "fail", error.message, error.remedy)
+
+
+def _without_password(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "DATABASE_URL"
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+
+def _room(path: Path, name: str) -> Check:
+    existing = next(p for p in (path, *path.parents) if p.exists())
+    free = shutil.disk_usage(existing).free
+    detail = f"{free / 1024**3:.1f} GiB free at {path}"
+    if not os.access(existing, os.W_OK):
+        variable = "CREWLOG_HOME" if "home" in name else "CREWLOG_CACHE"
+        return Check(name, "fail", f"{existing} cannot be written", f"Set {variable}.")
+    if free < NO_ROOM:
+        return Check(name, "fail", detail, "Free some room.")
+    return Check(name, "warn" if free < LITTLE_ROOM else "ok", detail)
+
+
+def _service(status: ServiceStatus) -> Check:
+    name = f"Background {status.name}"
+    since = datetime.fromtimestamp(status.since, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+    detail = f"pid {status.pid} since {since}, log {status.log or 'none'}"
+    if not status.alive:
+        return Check(name, "warn", f"ended (was pid {status.pid}), log {status.log}", START)
+    if not status.healthy:
+        return Check(name, "fail", f"{detail}; does not answer", "`crewlog stop`, then try again.")
+    return Check(name, "ok", detail)
+
+
+def _model_key(env: Mapping[str, str]) -> Check:
+    if env.get("OPENAI_API_KEY"):
+        return Check("Model key", "ok", "OPENAI_API_KEY is set")
+    remedy = "Set it to use OpenAI's models; scripted models need none."
+    return Check("Model key", "warn", "OPENAI_API_KEY is not set", remedy)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

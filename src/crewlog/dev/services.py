@@ -1,0 +1,312 @@
+"""The local services of a home: found, started, taken over, listed and stopped.
+
+`ensure` holds the home's start lock from the look at the records to the last record written, so
+of two processes that need a server at the same time one starts it and the other finds it. A
+server is reused if its record names a live process (pid, creation time and command line agree)
+that answers. If the records are lost, the process is found by its command line, since a second
+server on the same database would damage it. Only if there is none, one is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from temporalio.envconfig import ClientConfigProfile
+
+from crewlog.dev import postgres, temporal_server
+from crewlog.dev.paths import Home, hold
+from crewlog.dev.processes import Guard, ProcessRecord, end, identify
+from crewlog.dev.progress import SILENT, Progress
+from crewlog.dev.registry import Registry, ServiceRecord
+from crewlog.dev.temporal_cli import find_cli
+from crewlog.errors import UsageError
+
+HUNG_LIMIT = 15.0
+"""Seconds for which a live server may not answer before it is ended and started again."""
+WORKER_GRACE = 30.0
+"""Seconds for a background worker to finish its activities."""
+POLL = 0.1
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Where the services answer."""
+
+    temporal_address: str
+    """`127.0.0.1:7233`."""
+    namespace: str
+    """The Temporal namespace."""
+    ui_url: str | None
+    """Temporal's web interface; None if the server is not ours."""
+    database_url: str
+    """PostgreSQL, as asyncpg takes it."""
+    started: list[str] = field(default_factory=list[str])
+    """What this call started: `temporal`, `postgres`."""
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """One background process and how it is."""
+
+    name: str
+    """`temporal`, `postgres` or `worker`."""
+    pid: int
+    """Its process id."""
+    address: str
+    """Where it answers; a worker's task queue."""
+    alive: bool
+    """Whether the process runs."""
+    healthy: bool
+    """Whether it answers; a worker is not asked."""
+    since: float
+    """When it was started, in seconds since the epoch."""
+    log: str
+    """Its log file."""
+    version: str
+    """The server's version."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What differs between the servers."""
+
+    name: str
+    find: Callable[[Home], ServiceRecord | None]
+    version_at: Callable[[str], Awaitable[str | None]]
+    stop_signal: int
+
+
+_TEMPORAL = _Kind("temporal", temporal_server.find, temporal_server.version_at, signal.SIGTERM)
+_POSTGRES = _Kind("postgres", postgres.find, postgres.version_at, postgres.STOP)
+_KINDS = {kind.name: kind for kind in (_TEMPORAL, _POSTGRES)}
+
+
+def temporal_profile(environ: Mapping[str, str]) -> ClientConfigProfile:
+    """The Temporal client profile of the environment and the user's `temporal.toml`.
+
+    Raises:
+        UsageError: The file or a variable cannot be read.
+    """
+    try:
+        # The bridge takes a dict and nothing else; os.environ is none.
+        return ClientConfigProfile.load(override_env_vars=dict(environ))
+    except (RuntimeError, ValueError, OSError) as error:
+        raise UsageError(
+            f"the Temporal client configuration cannot be read: {error}",
+            remedy="Correct it, or set TEMPORAL_CONFIG_FILE and TEMPORAL_PROFILE.",
+        ) from error
+
+
+class Services:
+    """The local services of one home.
+
+    Args:
+        home: Where their files are; `Home.default()` if None.
+        environ: The environment; the process's own if None.
+        guard: Ends what is started when this process is gone. Given for throwaway services, which
+            also take free ports rather than the usual ones.
+    """
+
+    def __init__(
+        self,
+        home: Home | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        self.environ: Mapping[str, str] = os.environ if environ is None else environ
+        self.home = Home.default(self.environ) if home is None else home
+        self._guard = guard
+        self._registry = Registry(self.home)
+
+    async def ensure(self, progress: Progress = SILENT) -> Endpoints:
+        """Make sure that Temporal and Postgres answer, and say where.
+
+        `TEMPORAL_ADDRESS` (or a Temporal client profile with an address) and `DATABASE_URL` name
+        servers of the user's; those are neither started nor asked.
+
+        Raises:
+            TemporalUnavailable: There is no Temporal server and none can be started.
+            StoreUnavailable: The same for Postgres.
+            ServiceError: The home cannot be written.
+        """
+        profile = temporal_profile(self.environ)
+        database_url = self.environ.get("DATABASE_URL") or None
+        kinds = ([] if profile.address else [_TEMPORAL]) + ([] if database_url else [_POSTGRES])
+        records: dict[str, ServiceRecord] = {}
+        started: list[str] = []
+        if kinds:
+            await asyncio.to_thread(self.home.create)
+            for kind in kinds:
+                progress.begin(kind.name)
+            async with self._hold_start(progress, kinds[0].name):
+                both = [self._ensure_one(kind, progress) for kind in kinds]
+                results = await asyncio.gather(*both, return_exceptions=True)
+            for kind, result in zip(kinds, results, strict=True):
+                if isinstance(result, BaseException):
+                    raise result
+                records[kind.name] = result[0]
+                started += [kind.name] if result[1] else []
+        temporal = records.get("temporal")
+        own = temporal_server.NAMESPACE
+        return Endpoints(
+            temporal_address=temporal.address if temporal else str(profile.address),
+            namespace=own if temporal else profile.namespace or own,
+            ui_url=temporal.ui_url if temporal else None,
+            database_url=records["postgres"].address if database_url is None else database_url,
+            started=started,
+        )
+
+    async def stop_all(self, progress: Progress = SILENT) -> list[str]:
+        """End the recorded processes, workers first; the names of those that were running."""
+        if not self.home.root.exists():
+            return []
+        stopped: list[str] = []
+        async with self._hold_start(progress, "services"):
+            data = self._registry.read()
+            workers = [
+                asyncio.to_thread(end, worker.process, grace=WORKER_GRACE)
+                for worker in data.workers
+            ]
+            stopped += ["worker" for ended in await asyncio.gather(*workers) if ended is not None]
+            running = [
+                (k, data.services[k.name]) for k in _KINDS.values() if k.name in data.services
+            ]
+            ending = [
+                asyncio.to_thread(end, record.process, gently=self._stop_signal(kind))
+                for kind, record in running
+            ]
+            ended = await asyncio.gather(*ending)
+            stopped += [
+                k.name for (k, _), one in zip(running, ended, strict=True) if one is not None
+            ]
+            with self._registry.edit() as now:
+                now.services.clear()
+                now.workers = [worker for worker in now.workers if worker.process.alive]
+        return stopped
+
+    def register_worker(
+        self, pid: int, *, task_queue: str = "crewlog", log: Path | None = None
+    ) -> None:
+        """Record a background worker, so that `stop_all` ends it and lists name it.
+
+        Raises:
+            UsageError: There is no such process.
+        """
+        process = identify(pid)
+        if process is None:
+            raise UsageError(f"there is no process {pid}", remedy="Look at the worker's log.")
+        self.home.create()
+        record = ServiceRecord(
+            name="worker", process=process, address=task_queue, log=str(log or "")
+        )
+        with self._registry.edit() as data:
+            data.workers = [w for w in data.workers if w.process.alive and w.process != process]
+            data.workers.append(record)
+
+    def workers(self) -> list[ServiceRecord]:
+        """The recorded background workers that run."""
+        return [worker for worker in self._registry.read().workers if worker.process.alive]
+
+    def records(self) -> list[ServiceRecord]:
+        """Everything that is recorded, alive or not."""
+        data = self._registry.read()
+        return [*data.services.values(), *data.workers]
+
+    async def list_services(self) -> list[ServiceStatus]:
+        """Every recorded process, asked whether it answers."""
+        return list(await asyncio.gather(*[self._status(r) for r in self.records()]))
+
+    async def _status(self, record: ServiceRecord) -> ServiceStatus:
+        alive = record.process.alive
+        kind = _KINDS.get(record.name)
+        version: str | None = record.version
+        if kind is not None:
+            version = await kind.version_at(record.address) if alive else None
+        return ServiceStatus(
+            name=record.name,
+            pid=record.process.pid,
+            address=record.address,
+            alive=alive,
+            healthy=alive and version is not None,
+            since=record.process.created,
+            log=record.log,
+            version=version or record.version,
+        )
+
+    def _hold_start(self, progress: Progress, name: str) -> AbstractAsyncContextManager[None]:
+        def waiting() -> None:
+            progress.update(name, "another process is starting the services; waiting for it")
+
+        return hold(self.home.start_lock, waiting=waiting)
+
+    async def _ensure_one(self, kind: _Kind, progress: Progress) -> tuple[ServiceRecord, bool]:
+        """The record of a server that answers, and whether it was started now."""
+        record = self._registry.read().services.get(kind.name)
+        if record is None or not record.process.alive:
+            record = await asyncio.to_thread(kind.find, self.home)
+        if record is not None:
+            version = await self._answer(kind, record, progress)
+            if version is not None:
+                record = record.model_copy(update={"version": version})
+                self._keep(record)
+                progress.done(kind.name, f"{version}, running")
+                return record, False
+            progress.update(kind.name, "it does not answer; starting it again")
+            await asyncio.to_thread(end, record.process, gently=kind.stop_signal)
+        progress.update(kind.name, "starting")
+        start = self._start_temporal if kind is _TEMPORAL else self._start_postgres
+        record, how = await start(progress)
+        self._keep(record)
+        progress.done(kind.name, f"{record.version}, {how}")
+        return record, True
+
+    async def _answer(self, kind: _Kind, record: ServiceRecord, progress: Progress) -> str | None:
+        """The version of a live server; None if it does not answer for long, or ends."""
+        deadline = time.monotonic() + HUNG_LIMIT
+        while record.process.alive:
+            version = await kind.version_at(record.address)
+            if version is not None:
+                return version
+            if time.monotonic() > deadline:
+                return None
+            progress.update(kind.name, "waiting for it to answer")
+            await asyncio.sleep(POLL)
+        return None
+
+    def _keep(self, record: ServiceRecord) -> None:
+        with self._registry.edit() as data:
+            data.services[record.name] = record
+
+    def _spawned(self, process: ProcessRecord) -> None:
+        if self._guard is not None:
+            kind = _TEMPORAL if "start-dev" in process.command else _POSTGRES
+            self._guard.watch(process, self._stop_signal(kind))
+
+    def _stop_signal(self, kind: _Kind) -> int:
+        """A throwaway Temporal server need not take 1.5 s to say goodbye."""
+        throwaway = self._guard is not None and kind is _TEMPORAL
+        return signal.SIGKILL if throwaway else kind.stop_signal
+
+    async def _start_temporal(self, progress: Progress) -> tuple[ServiceRecord, str]:
+        cli = await find_cli(progress, self.environ)
+        record = await temporal_server.start(
+            cli, self.home, usual_ports=self._guard is None, on_spawn=self._spawned
+        )
+        return record, cli.source if cli.source != "PATH" else "started"
+
+    async def _start_postgres(self, progress: Progress) -> tuple[ServiceRecord, str]:
+        record = await postgres.start(
+            self.home,
+            progress=progress,
+            throwaway=self._guard is not None,
+            on_spawn=self._spawned,
+        )
+        return record, "embedded"

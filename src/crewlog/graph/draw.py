@@ -1,0 +1,233 @@
+"""Pictures of a plan: Mermaid for web pages, box drawing for terminals.
+
+Names and texts come from definitions, and a definition may be hostile: Mermaid labels are escaped,
+control characters never reach a terminal.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+
+from crewlog.definition.conditions import render_condition
+from crewlog.definition.findings import listed
+from crewlog.graph.canvas import Box, doubtful, paint
+from crewlog.graph.layout import arrange, without_shortcuts
+from crewlog.graph.lower import decision_text
+from crewlog.graph.plan import ASK_HUMAN, NEXT, GraphPlan, PlanNode
+from crewlog.ids import NodeName
+
+START_KEY, END_KEY = "\0start", "\0end"
+_GLYPHS = {"done": "✓", "running": "●", "waiting": "◌", "ready": "○", "failed": "✗"}
+_COLORS = {"done": "32", "running": "1;36", "waiting": "33", "ready": "2", "failed": "1;31"}
+_CLASSES = {
+    "done": "fill:#d9f2df,stroke:#2e7d46,color:#12351e",
+    "running": "fill:#d6eaff,stroke:#1b6ac9,color:#0b2f5b,stroke-width:3px",
+    "waiting": "fill:#fff3cd,stroke:#b58105,color:#4d3800",
+    "ready": "fill:#ffffff,stroke:#888888,color:#333333",
+    "failed": "fill:#fde0e0,stroke:#c62828,color:#5c1010",
+}
+_LONGEST_CONDITION = 40
+
+
+def clean(text: str) -> str:
+    """One line without control, formatting or combining characters."""
+    kept = (
+        " " if c.isspace() else c
+        for c in text
+        if c.isspace() or (c.isprintable() and not unicodedata.combining(c))
+    )
+    return " ".join("".join(kept).split())
+
+
+def _short(text: str, longest: int) -> str:
+    text = clean(text)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+# --- Mermaid -----------------------------------------------------------------------------------
+
+
+def mermaid(plan: GraphPlan, statuses: Mapping[NodeName, str] | None = None) -> str:
+    """The plan as a Mermaid flowchart.
+
+    Agents are rounded, decisions diamonds, questions hexagons; ways of decisions, answers and
+    `else` are dotted.
+
+    Args:
+        plan: The plan.
+        statuses: `done`, `running`, `waiting`, `ready` or `failed`, by node.
+    """
+    ids = {name: f"n{i}" for i, name in enumerate(plan.nodes)}
+    lines = ["flowchart LR", "    start((start))"]
+    lines += [f"    {ids[name]}{_shape(name, node)}" for name, node in plan.nodes.items()]
+    lines.append("    done([done])")
+    for name, node in plan.nodes.items():
+        lines += [f"    {way}" for way in _mermaid_ways(name, node, ids)]
+    lines += [f"    {ids[name]} --> done" for name in _last(plan)]
+    used = [status for status in _CLASSES if statuses and status in statuses.values()]
+    lines += [f"    classDef {status} {_CLASSES[status]}" for status in used]
+    for status in used:
+        of = [ids[n] for n in plan.nodes if statuses and statuses.get(n) == status]
+        if of:
+            lines.append(f"    class {','.join(of)} {status}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """Text inside a quoted Mermaid label: entities instead of what has a meaning there."""
+    return "".join(
+        c if c.isalnum() or c in " _-.,:=!?/()'→≤≥…" else f"#{ord(c)};" for c in clean(text)
+    )
+
+
+def _shape(name: NodeName, node: PlanNode) -> str:
+    if node.decide is not None:
+        return '{"' + _escaped(f"{render_condition(node.decide.when)}?") + '"}'
+    if node.ask is not None:
+        return '{{"' + _escaped(_short(node.ask.question, 80)) + '"}}'
+    text = _escaped(
+        name if node.agent is None or str(node.agent) == name else f"{name}: {node.agent}"
+    )
+    return '("' + text + '")'
+
+
+def _mermaid_ways(name: NodeName, node: PlanNode, ids: Mapping[NodeName, str]) -> Iterator[str]:
+    here = ids[name]
+    label = _entry_label(node)
+    arrow = f'-->|"{_escaped(label)}"|' if label else "-->"
+    if node.entry:
+        yield f"start {arrow} {here}"
+    for source in node.join.of if node.join else ():
+        yield f"{ids[source]} {arrow} {here}"
+    for target, why in _sent(node):
+        to = ids.get(target, "done")
+        yield f'{here} -.->|"{_escaped(why)}"| {to}'
+
+
+def _entry_label(node: PlanNode) -> str:
+    parts: list[str] = []
+    if node.join is not None and node.join.need < len(node.join.of):
+        parts.append("any" if node.join.need == 1 else f"{node.join.need} of {len(node.join.of)}")
+    if node.when is not None:
+        parts.append(f"when {_short(render_condition(node.when), _LONGEST_CONDITION)}")
+    if node.only_if is not None:
+        parts.append(f"if {_short(render_condition(node.only_if), _LONGEST_CONDITION)}")
+    return ", ".join(parts)
+
+
+def _sent(node: PlanNode) -> Iterator[tuple[NodeName, str]]:
+    """Where a node sends the run besides its joins, and why; not to people, and not just on."""
+    if node.decide is not None:
+        when = render_condition(node.decide.when)
+        bound = f" (≤ {node.decide.at_most})" if node.decide.at_most is not None else ""
+        yield node.decide.go, f"{when}{bound}"
+        if node.decide.otherwise not in (NEXT, ASK_HUMAN):
+            yield NodeName(node.decide.otherwise), f"else {node.decide.otherwise}"
+    elif node.ask is not None:
+        for option in node.ask.options:
+            yield NodeName(option), option
+    elif node.when is not None and node.otherwise not in (ASK_HUMAN, "skip"):
+        yield NodeName(node.otherwise), "else"
+
+
+def _last(plan: GraphPlan) -> list[NodeName]:
+    """Nodes that nothing waits for: after them a branch of the run ends."""
+    waited = {source for node in plan.nodes.values() if node.join for source in node.join.of}
+    return [name for name in plan.nodes if name not in waited]
+
+
+# --- Terminal ----------------------------------------------------------------------------------
+
+
+def picture(
+    plan: GraphPlan,
+    statuses: Mapping[NodeName, str] | None = None,
+    width: int = 100,
+    color: bool = False,
+) -> str:
+    """The plan as text: lanes from left to right, loops and questions noted beneath.
+
+    Args:
+        plan: The plan.
+        statuses: `done`, `running`, `waiting`, `ready` or `failed`, by node.
+        width: The terminal's width; a longer picture goes on in a band beneath.
+        color: Whether to colour nodes by status with ANSI codes.
+    """
+    width = max(width, 24)
+    boxes: dict[str, Box] = {
+        name: _box(name, node, (statuses or {}).get(name, ""), color, width - 10)
+        for name, node in plan.nodes.items()
+    }
+    edges, ranking = _ways(plan)
+    keys: list[str] = [*plan.nodes, END_KEY]
+    edges += [(name, END_KEY) for name in _last(plan)]
+    entries = [name for name, node in plan.nodes.items() if node.entry]
+    if len(entries) > 1:
+        keys.insert(0, START_KEY)
+        edges += [(START_KEY, name) for name in entries]
+        boxes[START_KEY] = Box("")
+    boxes[END_KEY] = Box("done")
+    counted = [
+        n for n, node in plan.nodes.items() if node.join and node.join.need < len(node.join.of)
+    ]
+    layers = arrange(keys, without_shortcuts(edges, [*counted, *entries]), ranking)
+    lines = paint(layers, boxes, width)
+    unclear = doubtful(layers)
+    notes = [
+        _short(note, width)
+        for name, node in plan.nodes.items()
+        for note in _notes(name, node, name in unclear)
+    ]
+    return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
+
+
+def _box(name: NodeName, node: PlanNode, status: str, color: bool, longest: int) -> Box:
+    sign = {"decide": "◇ ", "ask": "? "}.get(node.kind, "")
+    if node.join is None and not node.entry:
+        sign = f"⇢ {sign}"
+    glyph = f"{_GLYPHS[status]} " if status in _GLYPHS else ""
+    label = _entry_label(node)
+    text = f"{glyph}{sign}{name}" + (f" ({label})" if label else "")
+    code = _COLORS.get(status, "") if color else ""
+    return Box(_short(text, longest), code)
+
+
+def _ways(plan: GraphPlan) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The joins as edges; and for a node that is only sent to, who sends, for its place."""
+    edges: list[tuple[str, str]] = [
+        (source, name) for name, node in plan.nodes.items() if node.join for source in node.join.of
+    ]
+    order = {name: i for i, name in enumerate(plan.nodes)}
+    ranking: list[tuple[str, str]] = []
+    for name, node in plan.nodes.items():
+        for target, _ in _sent(node):
+            goal = plan.nodes.get(target)
+            if goal is None or goal.join is not None or goal.entry or order[name] > order[target]:
+                continue
+            if not _reaches(target, name, [*edges, *ranking]):
+                ranking.append((name, target))
+    return edges, ranking
+
+
+def _reaches(start: str, goal: str, edges: list[tuple[str, str]]) -> bool:
+    seen, stack = {start}, [start]
+    while stack:
+        here = stack.pop()
+        if here == goal:
+            return True
+        more = [target for source, target in edges if source == here and target not in seen]
+        seen.update(more)
+        stack.extend(more)
+    return False
+
+
+def _notes(name: NodeName, node: PlanNode, unclear: bool) -> Iterator[str]:
+    if unclear and node.join is not None:
+        yield f"⋈ {name} waits for {listed(node.join.of)}"
+    if node.decide is not None:
+        yield f"{'↺' if node.decide.reset else '⇢'} {name}: {decision_text(node.decide)}"
+    elif node.ask is not None:
+        yield f"? {name}: {clean(node.ask.question)} [{' / '.join(node.ask.options)}]"
+    elif node.when is not None and node.otherwise != ASK_HUMAN:
+        yield f"⇢ {name}: where {render_condition(node.when)} cannot come true → {node.otherwise}"

@@ -1,0 +1,110 @@
+"""What the parts of the engine share: the plan, the ledger, the time, and ways to record facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crewlog.authority.permissions import Decision, check_tool
+from crewlog.definition.conditions import Condition, holds
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import AgentName, FlagName, InterruptId, LogName, StepId, ToolName, private_log
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.calls import View
+from crewlog.state.hashing import hash_json
+from crewlog.state.ledger import Ledger
+from crewlog.state.model import CrewState, Interrupt
+
+
+class RunFacts:
+    """A run's plan and ledger, with the questions that can be asked of them."""
+
+    def __init__(self, plan: GraphPlan, ledger: Ledger) -> None:
+        self.plan = plan
+        self.ledger = ledger
+        self.at = 0
+        """The time that new entries get, in milliseconds since the epoch."""
+
+    @property
+    def state(self) -> CrewState:
+        """The live state."""
+        return self.ledger.state
+
+    def record(self, kind: type[Any], **fields: Any) -> Any:
+        """Records a fact at the engine's time."""
+        return self.ledger.record(kind(at=self.at, **fields))
+
+    def say(
+        self, text: str, *, by: str, to: LogName, message_id: str, command: str | None = None
+    ) -> None:
+        """Adds a message of people to a log."""
+        body: dict[str, Json] = {"type": "human", "content": text, "id": message_id}
+        if by:
+            body["name"] = by
+        ref = j.MessageRef(body=hash_json(body), logs=(to,), inline=body)
+        self.record(j.MessageAdded, ref=ref, by=by, command=command)
+
+    def ask(
+        self,
+        kind: str,
+        question: str,
+        *,
+        step: StepId | None = None,
+        call: int | None = None,
+        options: Sequence[str] = ("approve", "reject"),
+        detail: str = "",
+        flag: FlagName | None = None,
+    ) -> None:
+        """Raises an interrupt."""
+        self.record(
+            j.InterruptRaised,
+            interrupt=Interrupt.model_validate(
+                {
+                    "id": InterruptId(f"i{self.state.asked + 1}"),
+                    "kind": kind,
+                    "question": question,
+                    "step": step,
+                    "call": call,
+                    "options": tuple(options),
+                    "detail": detail,
+                    "flag": flag,
+                }
+            ),
+        )
+
+    def fail(self, error: str) -> None:
+        """Ends the run without success."""
+        self.record(j.RunFailed, error=error)
+
+    def holds(self, condition: Condition) -> bool:
+        """Whether a condition holds now."""
+        return holds(condition, self.state.flags, self.output_values())
+
+    def output_values(self) -> dict[AgentName, dict[str, Json]]:
+        """The outputs by agent and key, as conditions see them."""
+        return {
+            agent: {key: output.value for key, output in found.items()}
+            for agent, found in self.state.agent_outputs.items()
+        }
+
+    def view(self, agent: AgentName) -> View:
+        """The logs that an agent may read, each at its head."""
+        readable = (*self.plan.agents[agent].reads, private_log(agent))
+        logs = self.state.messages
+        return View(heads={log: logs[log].head for log in readable if log in logs})
+
+    def tools_of(self, agent: AgentName) -> tuple[ToolName, ...]:
+        """The tools that an agent may call now."""
+        return tuple(t for t in self.plan.agents[agent].tools if self.check(agent, t).allowed)
+
+    def check(self, agent: AgentName, tool: str) -> Decision:
+        """Whether an agent may call a tool now."""
+        rules = self.plan.agents[agent]
+        return check_tool(
+            agent,
+            tool,
+            offered=rules.tools,
+            known={*self.plan.tools, *rules.tools},
+            permissions=self.state.tool_permissions,
+        )

@@ -1,0 +1,218 @@
+"""A layered layout of a small graph on a character grid, left to right.
+
+Layers are longest paths. A line that passes a layer takes a place in it (a dummy), shared by all
+targets of one source. The order within a layer comes from barycentres; rows come from pulling every
+place to the mean of its neighbours and pushing apart what overlaps (isotonic regression). Lanes end
+one apart, so a fork or join of an even number of lanes falls between rows; rows that hold no place
+are removed at the end, which makes two lanes three rows high and three lanes three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import fmean
+
+_SWEEPS = 24
+
+
+@dataclass(eq=False)
+class Place:
+    """A node of the graph, or a dummy that a line passes through."""
+
+    key: str
+    """The node's key; a dummy has its source's."""
+    layer: int
+    dummy: bool = False
+    y: float = 0.0
+    row: int = 0
+    before: list[Place] = field(default_factory=list["Place"], repr=False)
+    after: list[Place] = field(default_factory=list["Place"], repr=False)
+
+
+def arrange(
+    keys: Sequence[str], edges: Sequence[tuple[str, str]], ranking: Sequence[tuple[str, str]] = ()
+) -> list[list[Place]]:
+    """Places by layer, each layer from top to bottom, with rows from 0.
+
+    Args:
+        keys: The nodes.
+        edges: Ways from node to node, without cycles.
+        ranking: Further pairs whose second should stand right of the first; no line is drawn.
+    """
+    layers = _places(keys, edges, _ranks(keys, [*edges, *ranking]))
+    _order(layers)
+    _settle(layers)
+    _snap(layers)
+    return layers
+
+
+def without_shortcuts(
+    edges: Sequence[tuple[str, str]], keep: Iterable[str]
+) -> list[tuple[str, str]]:
+    """The edges without those that a longer way implies; all edges to the nodes `keep` stay."""
+    kept = set(keep)
+    ahead: dict[str, list[str]] = {}
+    for source, target in edges:
+        ahead.setdefault(source, []).append(target)
+
+    def further(start: str) -> set[str]:
+        seen: set[str] = set()
+        stack = [t2 for target in ahead.get(start, ()) for t2 in ahead.get(target, ())]
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                stack.extend(ahead.get(node, ()))
+        return seen
+
+    implied = {source: further(source) for source in ahead}
+    return [(s, t) for s, t in edges if t in kept or t not in implied[s]]
+
+
+def _ranks(keys: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str, int]:
+    ahead: dict[str, list[str]] = {}
+    waiting = dict.fromkeys(keys, 0)
+    for source, target in edges:
+        ahead.setdefault(source, []).append(target)
+        waiting[target] += 1
+    rank = dict.fromkeys(keys, 0)
+    ready = [key for key in keys if waiting[key] == 0]
+    while ready:
+        key = ready.pop()
+        for target in ahead.get(key, ()):
+            rank[target] = max(rank[target], rank[key] + 1)
+            waiting[target] -= 1
+            if waiting[target] == 0:
+                ready.append(target)
+    return rank
+
+
+def _places(
+    keys: Sequence[str], edges: Sequence[tuple[str, str]], rank: dict[str, int]
+) -> list[list[Place]]:
+    layers: list[list[Place]] = [[] for _ in range(max(rank.values()) + 1)]
+    real = {key: Place(key, rank[key]) for key in keys}
+    lines: dict[tuple[str, int], Place] = {(key, rank[key]): place for key, place in real.items()}
+    for place in real.values():
+        layers[place.layer].append(place)
+    for source, target in edges:
+        here = real[source]
+        for layer in range(rank[source] + 1, rank[target]):
+            passing = lines.get((source, layer))
+            if passing is None:
+                passing = lines[source, layer] = Place(source, layer, dummy=True)
+                layers[layer].append(passing)
+                _link(here, passing)
+            here = passing
+        _link(here, real[target])
+    return layers
+
+
+def _link(left: Place, right: Place) -> None:
+    left.after.append(right)
+    right.before.append(left)
+
+
+def _order(layers: list[list[Place]]) -> None:
+    """Sorts layers to few crossings; the flow's own order breaks ties."""
+    positions = _positions(layers)
+    first: dict[int, int] = {}
+    stack = [place for layer in layers for place in layer if not place.before][::-1]
+    while stack:  # depth first: the parts of a lane stay together
+        place = stack.pop()
+        if id(place) not in first:
+            first[id(place)] = len(first)
+            stack.extend(sorted(place.after, key=lambda p: -positions[id(p)]))
+    for layer in layers:
+        layer.sort(key=lambda p: first[id(p)])
+    best, fewest = [list(layer) for layer in layers], _crossings(layers)
+    for sweep in range(8):
+        positions = _positions(layers)
+        forward = sweep % 2 == 0
+        for layer in layers if forward else reversed(layers):
+            layer.sort(key=_barycentre(positions, forward))
+            positions.update({id(p): i for i, p in enumerate(layer)})
+        crossings = _crossings(layers)
+        if crossings < fewest:
+            best, fewest = [list(layer) for layer in layers], crossings
+    layers[:] = best
+
+
+def _barycentre(positions: dict[int, int], forward: bool) -> Callable[[Place], float]:
+    def centre(place: Place) -> float:
+        near = place.before if forward else place.after
+        return fmean(positions[id(p)] for p in near) if near else float(positions[id(place)])
+
+    return centre
+
+
+def _positions(layers: list[list[Place]]) -> dict[int, int]:
+    return {id(place): i for layer in layers for i, place in enumerate(layer)}
+
+
+def _crossings(layers: list[list[Place]]) -> int:
+    positions = _positions(layers)
+    count = 0
+    for layer in layers:
+        lines = [(i, positions[id(to)]) for i, place in enumerate(layer) for to in place.after]
+        count += sum(a < c and b > d for n, (a, b) in enumerate(lines) for c, d in lines[n + 1 :])
+    return count
+
+
+def _settle(layers: list[list[Place]]) -> None:
+    for layer in layers:
+        for i, place in enumerate(layer):
+            place.y = i - (len(layer) - 1) / 2
+    for sweep in range(_SWEEPS):
+        for layer in layers if sweep % 2 == 0 else reversed(layers):
+            wanted = [_pull(place) for place in layer]
+            for place, y in zip(layer, _apart(wanted), strict=True):
+                place.y = y
+
+
+def _pull(place: Place) -> float:
+    """Where a place wants to be: a lone neighbour pulls harder, so that lanes become straight."""
+    total = weight = 0.0
+    for side in (place.before, place.after):
+        if side:
+            strength = 4.0 if len(side) == 1 and (place.dummy or side[0].dummy) else 1.0
+            total += strength * fmean(p.y for p in side)
+            weight += strength
+    return total / weight if weight else place.y
+
+
+def _apart(wanted: list[float]) -> list[float]:
+    """The nearest positions in this order that are at least one apart (pool adjacent violators)."""
+    blocks: list[tuple[float, int]] = []
+    for i, y in enumerate(wanted):
+        mean, count = y - i, 1
+        while blocks and blocks[-1][0] >= mean:
+            before, size = blocks.pop()
+            mean, count = (before * size + mean * count) / (size + count), size + count
+        blocks.append((mean, count))
+    flat = [mean for mean, count in blocks for _ in range(count)]
+    return [mean + i for i, mean in enumerate(flat)]
+
+
+def _snap(layers: list[list[Place]]) -> None:
+    """Rows on a half grid, straight where a lane is alone, without rows that hold no place."""
+    for layer in layers:
+        for place in layer:
+            place.row = round(place.y * 2)
+        for upper, lower in pairwise(layer):
+            lower.row = max(lower.row, upper.row + 1)
+    for layer in layers:
+        for i, place in enumerate(layer):
+            if len(place.before) == 1 and len(place.before[0].after) == 1:
+                row = place.before[0].row
+                above = layer[i - 1].row if i else row - 1
+                below = layer[i + 1].row if i + 1 < len(layer) else row + 1
+                if above < row < below:
+                    place.row = row
+    rows = sorted({place.row for layer in layers for place in layer})
+    compact = {row: i for i, row in enumerate(rows)}
+    for layer in layers:
+        for place in layer:
+            place.row = compact[place.row]

@@ -1,0 +1,240 @@
+"""Agents' turns: what follows from a model's reply and from a tool's result.
+
+Within a turn the calls run in parallel and are applied in call order: a result that comes before
+an earlier call's is held, as a fact, until that one is applied. So the order of the messages in
+an agent's log depends on what it asked for, and not on which tool was faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from crewlog.authority.permissions import check_write
+from crewlog.graph.facts import RunFacts
+from crewlog.graph.turn_graph import TurnGraph
+from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.calls import ModelResult, ToolResult
+from crewlog.state.hashing import hash_json
+from crewlog.state.messages import brief
+from crewlog.state.model import Call, FrontierEntry, Turn
+
+Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
+"""Called when a turn is over, with the nodes that its tools hand off to."""
+Failed = Callable[[StepId, int | None, str, str], Awaitable[None]]
+"""Called when a turn cannot go on, with the call, the error and its type."""
+
+
+class Turns:
+    """The turns of a run, each at its place in the turn's graph."""
+
+    def __init__(self, run: RunFacts, ended: Ended, failed: Failed) -> None:
+        self._run = run
+        self._ended = ended
+        self._failed = failed
+        self._graph = TurnGraph()
+
+    async def begin(self, step: StepId) -> None:
+        """Starts a turn, once its `StepStarted` is recorded."""
+        await self._graph.begin(step)
+
+    async def restore(self, step: StepId, turn: Turn) -> None:
+        """Puts a carried turn back where it was."""
+        await self._graph.restore(step, turn)
+
+    async def forget(self, step: StepId) -> None:
+        """Lets go of a turn that is over."""
+        await self._graph.end(step)
+
+    async def model_replied(self, step: StepId, number: int, result: ModelResult) -> None:
+        """Applies a model's reply: its tool calls follow, or the step is done."""
+        entry = self._run.state.frontier.get(step)
+        agent = self._run.plan.nodes[entry.node].agent if entry else None
+        if entry is None or entry.turn is None or agent is None:
+            return
+        first = entry.turn.next_call
+        follow = await self._graph.replied(step, range(first, first + len(result.tools)))
+        calls = tuple(
+            Call(call=n, tool=asked.tool, id=asked.id, message=result.hash, brief=asked.brief)
+            for n, asked in zip(follow, result.tools, strict=True)
+        )
+        logs = (private_log(agent),) if calls else self._final_logs(agent)
+        self._run.record(
+            j.ModelReplied,
+            step=step,
+            call=number,
+            agent=agent,
+            ref=_ref(result, logs),
+            model=result.model,
+            calls=calls,
+            usage=result.usage,
+            brief=result.brief,
+        )
+        if not calls:
+            await self._ended(step, ())
+        for call in calls:
+            await self._refuse_unless_allowed(step, agent, call)
+
+    async def tool_returned(self, step: StepId, number: int, result: ToolResult) -> None:
+        """Applies a tool's result in call order: one that comes early is held."""
+        entry = self._run.state.frontier.get(step)
+        agent = self._run.plan.nodes[entry.node].agent if entry else None
+        call = next((c for c in calls_of(entry) if c.call == number), None)
+        if entry is None or agent is None or call is None or call.tool is None:
+            return
+        goto = tuple(node for node in result.goto if node in self._run.plan.nodes)
+        facts: list[j.JournalEntry] = [
+            j.ToolReturned(
+                at=self._run.at,
+                step=step,
+                call=number,
+                agent=agent,
+                tool=call.tool,
+                ref=_ref(result, (private_log(agent),)),
+                ok=result.ok,
+                brief=result.brief,
+                ms=result.ms,
+                goto=goto,
+            )
+        ]
+        facts += self._writes(step, number, agent, call.tool, result)
+        await self._tool_done(step, number, facts)
+
+    async def answer_call(self, step: StepId, call: Call, text: str, *, ok: bool) -> None:
+        """Answers a tool call without making it: a refusal, or what people know of its outcome."""
+        agent = self._run.plan.nodes[self._run.state.frontier[step].node].agent
+        if agent is None:
+            return
+        body: dict[str, Json] = {
+            "type": "tool",
+            "content": text,
+            "name": call.tool,
+            "id": f"{step}/{call.call}",
+            "tool_call_id": call.id,
+        }
+        if not ok:
+            body["status"] = "error"
+        ref = j.MessageRef(body=hash_json(body), logs=(private_log(agent),), inline=body)
+        fact = j.ToolReturned(
+            at=self._run.at,
+            step=step,
+            call=call.call,
+            agent=agent,
+            tool=call.tool or "",
+            ref=ref,
+            ok=ok,
+            brief=brief(text),
+        )
+        await self._tool_done(step, call.call, [fact])
+
+    async def _refuse_unless_allowed(self, step: StepId, agent: AgentName, call: Call) -> None:
+        tool = call.tool or ""
+        decision = self._run.check(agent, tool)
+        if decision.allowed:
+            return
+        self._run.record(
+            j.PermissionDenied,
+            step=step,
+            call=call.call,
+            agent=agent,
+            tool=tool,
+            reason=decision.reason,
+        )
+        offered = ", ".join(self._run.tools_of(agent)) or "none"
+        await self.answer_call(
+            step, call, f"Refused: {decision.reason}. Tools you may call: {offered}.", ok=False
+        )
+
+    def _writes(
+        self, step: StepId, number: int, agent: AgentName, tool: str, result: ToolResult
+    ) -> Iterator[j.JournalEntry]:
+        """What a tool set, as facts; what its agent may not set is denied."""
+        rules = self._run.plan.agents[agent]
+        denied: list[str] = [
+            f"there is no node {node!r} to go to"
+            for node in result.goto
+            if node not in self._run.plan.nodes
+        ]
+        for flag, value in result.flags.items():
+            decision = check_write("flag", agent, flag, rules.flags)
+            if decision.allowed:
+                yield j.FlagSet(at=self._run.at, flag=FlagName(flag), value=value, by=agent)
+            else:
+                denied.append(decision.reason)
+        for output in result.outputs:
+            decision = check_write("output", agent, output.key, rules.outputs)
+            if decision.allowed:
+                yield j.OutputSet(
+                    at=self._run.at,
+                    agent=agent,
+                    key=output.key,
+                    value=output.value,
+                    body=output.body,
+                )
+            else:
+                denied.append(decision.reason)
+        for reason in denied:
+            yield j.PermissionDenied(
+                at=self._run.at, step=step, call=number, agent=agent, tool=tool, reason=reason
+            )
+
+    async def _tool_done(self, step: StepId, number: int, facts: list[j.JournalEntry]) -> None:
+        calls = calls_of(self._run.state.frontier.get(step))
+        if any(c.call < number and c.tool is not None for c in calls):
+            held = tuple(j.entry_to_json(fact) for fact in facts)
+            self._run.record(j.CallHeld, step=step, call=number, entries=held)
+            return
+        await self._apply_tool(step, facts)
+        while step in self._run.state.frontier:
+            first = next((c for c in calls_of(self._run.state.frontier[step]) if c.tool), None)
+            if first is None or first.status != "held":
+                return
+            await self._apply_tool(step, [j.entry_from_json(data) for data in first.held])
+
+    async def _apply_tool(self, step: StepId, facts: Sequence[j.JournalEntry]) -> None:
+        entry = self._run.state.frontier[step]
+        returned, *rest = facts
+        if entry.turn is None or not isinstance(returned, j.ToolReturned):
+            return
+        goto = entry.turn.goto + returned.goto
+        turn = entry.turn.model_copy(update={"returned": entry.turn.returned + 1, "goto": goto})
+        model_next = await self._graph.returned(step, turn)
+        self._run.ledger.record(returned.model_copy(update={"model_next": model_next}))
+        for fact in rest:
+            self._run.ledger.record(fact)
+        if model_next:
+            await self._check_turn_length(step)
+        elif turn.returned == turn.expected:
+            await self._ended(step, goto)
+
+    async def _check_turn_length(self, step: StepId) -> None:
+        entry = self._run.state.frontier[step]
+        agent = self._run.plan.nodes[entry.node].agent
+        if entry.turn is None or agent is None:
+            return
+        most = self._run.plan.agents[agent].max_calls
+        # Asked once per `most` calls: people may let a long turn go on.
+        if entry.turn.model_calls > most and (entry.turn.model_calls - 1) % most == 0:
+            error = (
+                f"the turn of {agent!r} took {most} model calls and did not end; "
+                "raise the agent's max_calls, or make its prompt say when it is done"
+            )
+            await self._failed(step, entry.turn.calls[-1].call, error, "TurnTooLong")
+
+    def _final_logs(self, agent: AgentName) -> tuple[LogName, ...]:
+        """Where a final message goes; to the agent's own log too, if it would not see it else."""
+        rules = self._run.plan.agents[agent]
+        seen = set(rules.writes) & set(rules.reads)
+        return rules.writes if seen else (*rules.writes, private_log(agent))
+
+
+def calls_of(entry: FrontierEntry | None) -> tuple[Call, ...]:
+    """The calls of a step that are not applied yet."""
+    return entry.turn.calls if entry is not None and entry.turn is not None else ()
+
+
+def _ref(result: ModelResult | ToolResult, logs: tuple[LogName, ...]) -> j.MessageRef:
+    """The message of a result; its body travels along where the store was away."""
+    inline = None if result.stored else result.body
+    return j.MessageRef(body=result.hash, logs=logs, inline=inline)

@@ -1,0 +1,253 @@
+"""`InMemoryStore`: the store without a database, for tests and for trying things out.
+
+It keeps to the same contract as Postgres, by the same conformance suite. Values are kept as JSON
+text, so that a caller who changes what it put or got changes nothing here. No method awaits
+anything, so that within one event loop every call is atomic, as a transaction is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from crewlog.errors import StoreIncomplete
+from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId, StepId
+from crewlog.model import Json
+from crewlog.state.hashing import hash_json
+from crewlog.state.journal import Batch
+from crewlog.state.model import CLOSED, RunStatus
+from crewlog.store.codec import dump_json, load_json
+from crewlog.store.projection import (
+    REBUILD,
+    CheckpointFacts,
+    InterruptFacts,
+    LinkFacts,
+    Rows,
+    RunFacts,
+    chain_of,
+    different_entry,
+    interrupt_row,
+    missing,
+    project,
+    run_row,
+    without_holes,
+)
+from crewlog.store.protocol import (
+    CheckpointRow,
+    CrewRow,
+    InterruptRow,
+    JournalRow,
+    LogLink,
+    RunRow,
+    Snapshot,
+)
+
+
+@dataclass(slots=True)
+class _Run:
+    """The rows of one run."""
+
+    journal: dict[int, tuple[ContentHash, str]] = field(
+        default_factory=dict[int, tuple[ContentHash, str]]
+    )
+    """Digest and JSON by position."""
+    facts: RunFacts | None = None
+    interrupts: dict[InterruptId, InterruptFacts] = field(
+        default_factory=dict[InterruptId, InterruptFacts]
+    )
+    agents: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
+    checkpoints: dict[int, CheckpointFacts] = field(default_factory=dict[int, CheckpointFacts])
+    snapshots: dict[int, str] = field(default_factory=dict[int, str])
+
+    @property
+    def asking(self) -> bool:
+        return any(facts.open for facts in self.interrupts.values())
+
+    @property
+    def closed(self) -> bool:
+        return self.facts is not None and self.facts.status in CLOSED
+
+    def add(self, rows: Rows) -> None:
+        for row in rows.journal:
+            stored = self.journal.get(row.position)
+            if stored is not None and stored[0] != row.digest:
+                raise different_entry(rows.run, row.position)
+        for row in rows.journal:
+            self.journal.setdefault(row.position, (row.digest, dump_json(row.entry)))
+        if rows.state is not None:
+            self.facts = rows.state if self.facts is None else self.facts.merge(rows.state)
+        for facts in rows.interrupts:
+            known = self.interrupts.get(facts.id)
+            self.interrupts[facts.id] = facts if known is None else known.merge(facts)
+        for step, agent in rows.agents:
+            self.agents.setdefault(step, agent)
+        for checkpoint in rows.checkpoints:
+            self.checkpoints.setdefault(checkpoint.position, checkpoint)
+
+
+class InMemoryStore:
+    """A `Store` that lives as long as its object. `close` keeps what is in it."""
+
+    kind: Literal["postgres", "memory"] = "memory"
+
+    def __init__(self) -> None:
+        self._definitions: dict[ContentHash, str] = {}
+        self._crews: dict[CrewName, list[CrewRow]] = {}
+        self._bodies: dict[ContentHash, str] = {}
+        self._links: dict[ContentHash, LinkFacts] = {}
+        self._runs: dict[RunId, _Run] = {}
+
+    async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
+        """See `Store`."""
+        hash_ = hash_json(dict(definition))
+        self._definitions.setdefault(hash_, dump_json(dict(definition)))
+        return hash_
+
+    async def get_definition(self, hash_: ContentHash) -> dict[str, Json]:
+        """See `Store`."""
+        if hash_ not in self._definitions:
+            raise StoreIncomplete(missing("definition", [hash_]), remedy=REBUILD)
+        definition: dict[str, Json] = load_json(self._definitions[hash_])
+        return definition
+
+    async def register_crew(
+        self, name: CrewName, definition: Mapping[str, Json], at: int
+    ) -> CrewRow:
+        """See `Store`."""
+        hash_ = await self.put_definition(definition)
+        versions = self._crews.setdefault(name, [])
+        if not versions or versions[-1].definition != hash_:
+            row = CrewRow(name=name, version=len(versions) + 1, definition=hash_, at=at)
+            versions.append(row)
+        return versions[-1]
+
+    async def get_crew(self, name: CrewName, version: int | None = None) -> CrewRow | None:
+        """See `Store`."""
+        versions = self._crews.get(name, [])
+        if version is None:
+            return versions[-1] if versions else None
+        return versions[version - 1] if 0 < version <= len(versions) else None
+
+    async def list_crews(self) -> list[CrewRow]:
+        """See `Store`."""
+        return [versions[-1] for _, versions in sorted(self._crews.items())]
+
+    async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
+        """See `Store`."""
+        for hash_, body in bodies.items():
+            if hash_ not in self._bodies:
+                self._bodies[hash_] = dump_json(body)
+
+    async def get_bodies(self, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
+        """See `Store`."""
+        lacking = [hash_ for hash_ in hashes if hash_ not in self._bodies]
+        if lacking:
+            raise StoreIncomplete(missing("body", lacking), remedy=REBUILD)
+        return {hash_: load_json(self._bodies[hash_]) for hash_ in hashes}
+
+    async def append(
+        self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+    ) -> None:
+        """See `Store`."""
+        rows = project(run, batch)
+        # All that can fail comes before anything is stored.
+        texts = {
+            hash_: dump_json(body) for hash_, body in (rows.bodies | dict(bodies or {})).items()
+        }
+        if batch.entries:
+            self._runs.setdefault(run, _Run()).add(rows)
+        for facts in rows.links:
+            self._links.setdefault(facts.link.head, facts)
+        for hash_, text in texts.items():
+            self._bodies.setdefault(hash_, text)
+
+    async def read_log(
+        self, head: ContentHash, known: Collection[ContentHash] = ()
+    ) -> list[LogLink]:
+        """See `Store`."""
+        walk: list[LogLink] = []
+        stop, at, whole = set(known), head, False
+        while not whole and at not in stop and at in self._links:
+            facts = self._links[at]
+            walk.append(facts.link)
+            whole, at = facts.first, facts.link.previous
+        return chain_of(head, walk, stop, whole=whole)
+
+    async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
+        """See `Store`."""
+        journal = self._runs[run].journal if run in self._runs else {}
+        positions = sorted(position for position in journal if position > after)[:limit]
+        rows = [
+            JournalRow(position=position, entry=load_json(journal[position][1]))
+            for position in positions
+        ]
+        return without_holes(rows, after)
+
+    async def get_run(self, run: RunId) -> RunRow | None:
+        """See `Store`."""
+        rows = self._runs.get(run)
+        if rows is None or rows.facts is None:
+            return None
+        return run_row(run, rows.facts, asking=rows.asking)
+
+    async def list_runs(
+        self, *, statuses: Sequence[RunStatus] = (), limit: int = 100
+    ) -> list[RunRow]:
+        """See `Store`."""
+        rows = [
+            run_row(run, rows.facts, asking=rows.asking)
+            for run, rows in self._runs.items()
+            if rows.facts is not None
+        ]
+        if statuses:
+            rows = [row for row in rows if row.status in statuses]
+        # A run whose start is not stored yet comes last, as Postgres's NULLS LAST.
+        return sorted(rows, key=lambda row: (row.crew == "", -row.started, row.run))[:limit]
+
+    async def list_interrupts(
+        self, run: RunId | None = None, *, open_only: bool = True
+    ) -> list[InterruptRow]:
+        """See `Store`."""
+        found = [
+            interrupt_row(name, facts)
+            for name, rows in self._runs.items()
+            if run in {None, name}
+            for facts in rows.interrupts.values()
+            if facts.interrupt is not None and (not open_only or (facts.open and not rows.closed))
+        ]
+        return sorted(found, key=lambda row: (row.at, row.run, row.position))
+
+    async def list_checkpoints(
+        self, run: RunId, after: int = 0, limit: int = 1000
+    ) -> list[CheckpointRow]:
+        """See `Store`."""
+        rows = self._runs.get(run, _Run())
+        return [
+            CheckpointRow(
+                run=run,
+                position=position,
+                step=facts.step,
+                node=facts.node,
+                agent=rows.agents.get(facts.step),
+                at=facts.at,
+            )
+            for position, facts in sorted(rows.checkpoints.items())
+            if position > after
+        ][:limit]
+
+    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
+        """See `Store`."""
+        snapshots = self._runs.setdefault(run, _Run()).snapshots
+        snapshots.setdefault(snapshot.position, dump_json(snapshot.state))
+
+    async def get_snapshot(self, run: RunId, position: int) -> Snapshot | None:
+        """See `Store`."""
+        snapshots = self._runs[run].snapshots if run in self._runs else {}
+        newest = max((at for at in snapshots if at <= position), default=None)
+        if newest is None:
+            return None
+        return Snapshot(position=newest, state=load_json(snapshots[newest]))
+
+    async def close(self) -> None:
+        """See `Store`."""

@@ -1,0 +1,309 @@
+"""`PostgresStore`: the store over asyncpg.
+
+Every method is one statement, and so one round trip and one transaction; the SQL is in `queries/`.
+Only the registration of a crew, which is rare, takes several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, Self
+
+import asyncpg
+
+from crewlog.errors import StoreIncomplete
+from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
+from crewlog.model import Json
+from crewlog.state.hashing import hash_json
+from crewlog.state.journal import Batch
+from crewlog.state.model import RunStatus
+from crewlog.store.codec import dump_json, load_json, pack, pack_optional, unpack
+from crewlog.store.migrate import migrate
+from crewlog.store.pool import EntryRefusedError, Pool
+from crewlog.store.projection import (
+    REBUILD,
+    InterruptFacts,
+    Rows,
+    RunFacts,
+    chain_of,
+    different_entry,
+    interrupt_row,
+    missing,
+    project,
+    run_row,
+    without_holes,
+)
+from crewlog.store.protocol import (
+    CheckpointRow,
+    CrewRow,
+    InterruptRow,
+    JournalRow,
+    LogLink,
+    RunRow,
+    Snapshot,
+)
+from crewlog.store.sql import queries
+
+
+class PostgresStore:
+    """A `Store` in a Postgres database, in a schema of its own; made by `PostgresStore.connect`."""
+
+    kind: Literal["postgres", "memory"] = "postgres"
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._sql = queries()
+
+    @classmethod
+    async def connect(cls, dsn: str, *, max_size: int = 10) -> Self:
+        """Connects, and brings the database to the schema of this version.
+
+        Args:
+            dsn: A `postgresql://` URL.
+            max_size: How many connections to hold at most.
+
+        Raises:
+            StoreUnavailable: where the server does not answer or refuses, or a newer Crewlog has
+                used the database.
+        """
+        pool = await Pool.connect(dsn, max_size=max_size)
+        try:
+            async with pool.acquire() as connection:
+                await migrate(connection)
+        except BaseException:
+            await pool.close()
+            raise
+        return cls(pool)
+
+    async def _fetch(self, name: str, *args: object) -> list[asyncpg.Record]:
+        return await self._pool.fetch(self._sql[name], *args)
+
+    async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
+        """See `Store`."""
+        hash_ = hash_json(dict(definition))
+        await self._fetch("put_definition", hash_, dump_json(dict(definition)))
+        return hash_
+
+    async def get_definition(self, hash_: ContentHash) -> dict[str, Json]:
+        """See `Store`."""
+        rows = await self._fetch("get_definition", hash_)
+        if not rows:
+            raise StoreIncomplete(
+                missing("definition", [hash_]), remedy=REBUILD, place=self._pool.place
+            )
+        definition: dict[str, Json] = load_json(rows[0]["definition"])
+        return definition
+
+    async def register_crew(
+        self, name: CrewName, definition: Mapping[str, Json], at: int
+    ) -> CrewRow:
+        """See `Store`."""
+        hash_ = await self.put_definition(definition)
+        packed = pack(name)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(self._sql["lock_crew"], packed)
+            rows = await connection.fetch(self._sql["get_crew"], packed, None)
+            if not rows or rows[0]["definition"] != hash_:
+                rows = await connection.fetch(self._sql["put_crew"], packed, hash_, at)
+            return _crew(rows[0])
+
+    async def get_crew(self, name: CrewName, version: int | None = None) -> CrewRow | None:
+        """See `Store`."""
+        rows = await self._fetch("get_crew", pack(name), version)
+        return _crew(rows[0]) if rows else None
+
+    async def list_crews(self) -> list[CrewRow]:
+        """See `Store`."""
+        return [_crew(row) for row in await self._fetch("list_crews")]
+
+    async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
+        """See `Store`."""
+        if bodies:
+            await self._fetch("put_bodies", list(bodies), [dump_json(b) for b in bodies.values()])
+
+    async def get_bodies(self, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
+        """See `Store`."""
+        wanted = set(hashes)
+        if not wanted:
+            return {}
+        rows = await self._fetch("get_bodies", list(wanted))
+        found = {row["hash"]: load_json(row["body"]) for row in rows}
+        if lacking := wanted - found.keys():
+            raise StoreIncomplete(missing("body", lacking), remedy=REBUILD, place=self._pool.place)
+        return {hash_: found[hash_] for hash_ in hashes}
+
+    async def append(
+        self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+    ) -> None:
+        """See `Store`."""
+        rows = project(run, batch)
+        all_bodies = rows.bodies | dict(bodies or {})
+        if not batch.entries:
+            return await self.put_bodies(all_bodies)
+        try:
+            await self._fetch("append", *_append_args(rows, all_bodies))
+        except EntryRefusedError as refused:
+            raise different_entry(run, refused.position) from None
+
+    async def read_log(
+        self, head: ContentHash, known: Collection[ContentHash] = ()
+    ) -> list[LogLink]:
+        """See `Store`."""
+        stop = set(known)
+        rows = () if head in stop else await self._fetch("read_log", head, list(stop))
+        # A validated model is made faster than one by `model_construct`.
+        walk = [
+            LogLink(
+                head=row["head"],
+                previous=row["previous"],
+                position=row["position"],
+                body=row["body"],
+            )
+            for row in rows
+        ]
+        return chain_of(head, walk, stop, whole=bool(rows and rows[-1]["first"]))
+
+    async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
+        """See `Store`."""
+        rows = await self._fetch("read_journal", pack(run), after, limit)
+        entries = [
+            JournalRow(position=row["position"], entry=load_json(row["entry"])) for row in rows
+        ]
+        return without_holes(entries, after)
+
+    async def get_run(self, run: RunId) -> RunRow | None:
+        """See `Store`."""
+        rows = await self._fetch("get_run", pack(run))
+        return _run(rows[0]) if rows else None
+
+    async def list_runs(
+        self, *, statuses: Sequence[RunStatus] = (), limit: int = 100
+    ) -> list[RunRow]:
+        """See `Store`."""
+        stored = {"running" if status == "waiting" else status for status in statuses}
+        rows = await self._fetch("list_runs", list(statuses), list(stored), limit)
+        return [_run(row) for row in rows]
+
+    async def list_interrupts(
+        self, run: RunId | None = None, *, open_only: bool = True
+    ) -> list[InterruptRow]:
+        """See `Store`."""
+        name = "list_open_interrupts" if open_only else "list_interrupts"
+        return [_interrupt(row) for row in await self._fetch(name, pack_optional(run))]
+
+    async def list_checkpoints(
+        self, run: RunId, after: int = 0, limit: int = 1000
+    ) -> list[CheckpointRow]:
+        """See `Store`."""
+        return [
+            CheckpointRow(
+                run=run,
+                position=row["position"],
+                step=StepId(unpack(row["step"])),
+                node=NodeName(unpack(row["node"])),
+                agent=None if row["agent"] is None else AgentName(unpack(row["agent"])),
+                at=row["at"],
+            )
+            for row in await self._fetch("list_checkpoints", pack(run), after, limit)
+        ]
+
+    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
+        """See `Store`."""
+        text = dump_json(snapshot.state)
+        await self._fetch("put_snapshot", pack(run), snapshot.position, text)
+
+    async def get_snapshot(self, run: RunId, position: int) -> Snapshot | None:
+        """See `Store`."""
+        rows = await self._fetch("get_snapshot", pack(run), position)
+        if not rows:
+            return None
+        return Snapshot(position=rows[0]["position"], state=load_json(rows[0]["state"]))
+
+    async def close(self) -> None:
+        """See `Store`."""
+        await self._pool.close()
+
+
+def _append_args(rows: Rows, bodies: Mapping[ContentHash, Json]) -> list[object]:
+    """The parameters of `queries/append.sql`, in its order."""
+    links = [facts.link for facts in rows.links]
+    asked = rows.interrupts
+    state = rows.state
+    return [
+        pack(rows.run),
+        [row.position for row in rows.journal],
+        [row.digest for row in rows.journal],
+        [dump_json(row.entry) for row in rows.journal],
+        [link.head for link in links],
+        [link.previous for link in links],
+        [link.position for link in links],
+        [link.body for link in links],
+        [facts.first for facts in rows.links],
+        list(bodies),
+        [dump_json(body) for body in bodies.values()],
+        [pack(step) for step, _ in rows.agents],
+        [pack(agent) for _, agent in rows.agents],
+        [row.position for row in rows.checkpoints],
+        [pack(row.step) for row in rows.checkpoints],
+        [pack(row.node) for row in rows.checkpoints],
+        [row.at for row in rows.checkpoints],
+        [pack(facts.id) for facts in asked],
+        [facts.position for facts in asked],
+        [facts.at for facts in asked],
+        [None if facts.interrupt is None else dump_json(facts.interrupt) for facts in asked],
+        [pack_optional(facts.decision) for facts in asked],
+        [pack_optional(facts.by) for facts in asked],
+        *_run_args(state),
+    ]
+
+
+def _run_args(state: RunFacts | None) -> list[object]:
+    if state is None:
+        return [None] * 9
+    return [
+        pack_optional(state.crew),
+        state.definition,
+        state.started,
+        pack_optional(state.by),
+        state.status,
+        state.since,
+        state.ended,
+        pack(state.error),
+        state.position,
+    ]
+
+
+def _crew(row: asyncpg.Record) -> CrewRow:
+    return CrewRow(
+        name=CrewName(unpack(row["name"])),
+        version=row["version"],
+        definition=ContentHash(row["definition"]),
+        at=row["at"],
+    )
+
+
+def _run(row: asyncpg.Record) -> RunRow:
+    facts = RunFacts(
+        crew=None if row["crew"] is None else CrewName(unpack(row["crew"])),
+        definition=row["definition"],
+        started=row["started"],
+        by=None if row["started_by"] is None else unpack(row["started_by"]),
+        status=row["status"],
+        since=row["since"],
+        ended=row["ended"],
+        error=unpack(row["error"]),
+        position=row["position"],
+    )
+    return run_row(RunId(unpack(row["run"])), facts, asking=row["asking"])
+
+
+def _interrupt(row: asyncpg.Record) -> InterruptRow:
+    facts = InterruptFacts(
+        id=InterruptId(unpack(row["id"])),
+        position=row["position"],
+        at=row["at"],
+        interrupt=load_json(row["interrupt"]),
+        decision=None if row["decision"] is None else unpack(row["decision"]),
+        by=None if row["answered_by"] is None else unpack(row["answered_by"]),
+    )
+    return interrupt_row(RunId(unpack(row["run"])), facts)

@@ -1,0 +1,42 @@
+"""The SQL that ships in the package: queries by name, migrations by number."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_MIGRATION = re.compile(r"(\d{4})_(\w+)\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered change of the schema."""
+
+    version: int
+    name: str
+    sql: str
+
+
+@cache
+def queries() -> dict[str, str]:
+    """Every query of `queries/*.sql` by the name in the `-- name:` line above it."""
+    found: dict[str, str] = {}
+    for file in files("crewlog.store").joinpath("queries").iterdir():
+        if file.name.endswith(".sql"):
+            _, *parts = _NAME.split(file.read_text("utf-8"))
+            found.update(zip(parts[::2], map(str.strip, parts[1::2]), strict=True))
+    return found
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """The migrations of `migrations/NNNN_name.sql` in order."""
+    found = [
+        Migration(int(match[1]), match[2], file.read_text("utf-8"))
+        for file in files("crewlog.store").joinpath("migrations").iterdir()
+        if (match := _MIGRATION.fullmatch(file.name))
+    ]
+    return tuple(sorted(found, key=lambda migration: migration.version))

@@ -1,0 +1,140 @@
+"""What a tool's author may use: which call this is, its workspace, heartbeats and cancellation.
+
+    from crewlog import current_call
+
+    def write_file(path: str, content: str) -> str:
+        call = current_call()
+        target = call.resolve(path)
+        ...
+
+The call is in a context variable. LangChain copies the context into the threads that it runs
+plain functions in, so `current_call` works there as well as in async tools.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crewlog.errors import ToolFailed, UsageError
+from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
+from crewlog.state.hashing import hash_bytes
+
+
+def _no_heartbeat(*_details: Any) -> None:
+    """Outside of an activity there is nobody to tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """One call of a tool, as the tool itself sees it."""
+
+    run: RunId
+    """The run."""
+    step: StepId
+    """The step whose turn made the call: `backend#2`."""
+    call: int
+    """The call's number in the step, from 1."""
+    key: CallKey
+    """The idempotency key, the same for every try: pass it on to services that take one."""
+    id: str = ""
+    """The model's own id of the call, which a `ToolMessage` must carry."""
+    agent: AgentName
+    """The agent that called."""
+    tool: ToolName
+    """The tool's name in the crew."""
+    attempt: int = 1
+    """Which try this is, from 1."""
+    workspace: Path
+    """The run's folder. It exists."""
+    paths: tuple[str, ...] = ()
+    """Folders of the workspace that the tool keeps to; empty means all of it."""
+    beat: Callable[..., None] = field(default=_no_heartbeat, repr=False, compare=False)
+    """Who is told of heartbeats."""
+    stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    """Set when the call is cancelled."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the call was cancelled; a tool in a thread is not interrupted, it must look."""
+        return self.stop.is_set()
+
+    def heartbeat(self, *details: Any) -> None:
+        """Says that the tool is alive, with details for people; may be called from any thread."""
+        self.beat(*details)
+
+    def resolve(self, relative: str | Path) -> Path:
+        """The absolute path of a file in the workspace, whether it exists or not.
+
+        Raises:
+            ToolFailed: for a path that is absolute, that has `..`, that leaves the workspace by a
+                symbolic link, or that is outside of the tool's `paths`.
+        """
+        path = Path(relative)
+        if path.is_absolute() or path.drive or ".." in path.parts or "\0" in str(relative):
+            raise ToolFailed(
+                f"the path {str(relative)!r} is not inside the workspace",
+                remedy="Give a path relative to the workspace, without '..'.",
+            )
+        root = self.workspace.resolve()
+        try:
+            full = (root / path).resolve()
+        except (OSError, RuntimeError) as exc:  # a loop of links, a name that is too long
+            raise ToolFailed(
+                f"the path {str(relative)!r} cannot be followed: {exc}",
+                remedy="Choose another path.",
+            ) from exc
+        if not full.is_relative_to(root):
+            raise ToolFailed(
+                f"the path {str(relative)!r} leaves the workspace by a symbolic link",
+                remedy="Choose a path that stays inside the workspace.",
+            )
+        if self.paths and not any(full.is_relative_to(root / allowed) for allowed in self.paths):
+            raise ToolFailed(
+                f"the tool {self.tool!r} may not use {str(relative)!r}",
+                remedy=f"It may use: {', '.join(self.paths)}.",
+            )
+        return full
+
+
+def workspace_of(root: Path, run: RunId) -> Path:
+    """A run's folder under `root`. A workflow id may be any text; a folder's name may not."""
+    name = _NOT_IN_FOLDERS.sub("_", run)
+    if name != run or name.startswith("."):
+        name = f"{name.lstrip('.')}-{hash_bytes(run.encode())[:8]}"
+    return root / name
+
+
+_NOT_IN_FOLDERS = re.compile(r"[^A-Za-z0-9._-]")
+_CURRENT: ContextVar[ToolCall] = ContextVar("crewlog_tool_call")
+
+
+def current_call() -> ToolCall:
+    """The call that runs now.
+
+    Raises:
+        UsageError: where no tool runs.
+    """
+    try:
+        return _CURRENT.get()
+    except LookupError:
+        raise UsageError(
+            "there is no current tool call",
+            remedy="Call current_call() inside a tool; in a test, use `with calling(call):`.",
+        ) from None
+
+
+@contextmanager
+def calling(call: ToolCall) -> Generator[ToolCall, None, None]:
+    """Makes `call` the current one: what the activity does, and what a test of a tool may do."""
+    token = _CURRENT.set(call)
+    try:
+        yield call
+    finally:
+        _CURRENT.reset(token)

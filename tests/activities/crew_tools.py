@@ -1,0 +1,150 @@
+"""Tools that the tests call: one for every way a tool may behave."""
+
+import asyncio
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langgraph.prebuilt import InjectedState
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+
+from crewlog.errors import ToolFailed
+from crewlog.tool_call import current_call
+
+seen: list[Any] = []
+
+
+def write_file(path: str, content: str) -> str:
+    """Writes a file.
+
+    Args:
+        path: Where to.
+        content: What.
+    """
+    call = current_call()
+    target = call.resolve(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(content)
+    seen.append((call, threading.current_thread() is threading.main_thread()))
+    return f"wrote {len(content)} characters to {path}"
+
+
+async def add(a: int, b: int) -> int:
+    """Adds."""
+    seen.append(current_call())
+    return a + b
+
+
+def undocumented(x: str) -> str:
+    return x
+
+
+def boom(kind: str) -> str:
+    """Raises."""
+    if kind == "exit":
+        sys.exit(3)
+    if kind == "validation":
+        Point.model_validate({"x": "no"})
+    if kind == "interrupt":
+        interrupt("may I?")
+    if kind == "tool_failed":
+        raise ToolFailed("the disk is full", remedy="Delete something")
+    kinds = {"connection": ConnectionError, "timeout": TimeoutError, "value": ValueError}
+    raise kinds[kind]("it broke")
+
+
+class Point(BaseModel):
+    x: int
+
+
+@dataclass
+class Pair:
+    left: int
+    right: int
+
+
+def gives(kind: str) -> Any:
+    """Returns something."""
+    return {
+        "object": object(),
+        "bytes": b"x",
+        "nan": float("nan"),
+        "model": Point(x=1),
+        "dataclass": Pair(1, 2),
+        "none": None,
+        "large": "x" * 5_000_000,
+        "list": [1, {"a": 2}],
+    }[kind]
+
+
+def hand_off(to: str, how: str = "plain") -> Command:
+    """Goes to another agent."""
+    if how == "parent":
+        return Command(goto=to, graph=Command.PARENT, update={"flags": {"ready": True}})
+    if how == "unknown":
+        return Command(update={"colour": "red"})
+    if how == "large":
+        return Command(update={"outputs": {"spec": "x" * 1000, "small": 1}})
+    return Command(goto=to)
+
+
+def with_message(id_: Annotated[str, InjectedToolCallId]) -> Command:
+    """Answers by itself."""
+    return Command(
+        goto=["a", "b"],
+        update={"messages": [ToolMessage("handed over", tool_call_id=id_)], "flags": {"x": 1}},
+    )
+
+
+def count_messages(prefix: str, state: Annotated[dict, InjectedState]) -> str:
+    """Counts the messages it sees."""
+    kinds = [m.type for m in state["messages"]]
+    return f"{prefix} {state['agent']} {kinds}"
+
+
+@tool
+def decorated(word: str) -> str:
+    """Shouts."""
+    return word.upper()
+
+
+class Classy(BaseTool):
+    name: str = "classy"
+    description: str = "Has a class"
+
+    def _run(self, word: str) -> Any:
+        return object() if word == "object" else word * 2
+
+
+classy = Classy()
+not_a_tool = 7
+
+running = threading.Event()
+noticed = threading.Event()
+
+
+def slow_thread() -> str:
+    """Runs until it is cancelled."""
+    running.set()
+    call = current_call()
+    while not call.cancelled:
+        call.heartbeat("working")
+        time.sleep(0.01)
+    noticed.set()
+    return "stopped"
+
+
+async def slow_async() -> str:
+    """Sleeps."""
+    running.set()
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        noticed.set()
+        raise
+    return "woke"

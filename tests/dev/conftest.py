@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from crewlog.dev.ephemeral import Ephemeral, ephemeral, own_environ
+from crewlog.dev.paths import Home, cache_dir
+from crewlog.dev.processes import end
+from crewlog.dev.services import Services
+from crewlog.dev.temporal_cli import TemporalCli, find_cli
+
+
+@pytest.fixture
+def directory() -> Generator[Path]:
+    # Not pytest's tmp_path: as root, PostgreSQL's user must pass through the directories above,
+    # and every pytest session closes /tmp/pytest-of-root for others again.
+    path = Path(tempfile.mkdtemp(prefix="crewlog-test-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+async def cli() -> TemporalCli:
+    """The server's command line by the normal discovery: a fresh machine builds it here."""
+    return await find_cli()
+
+
+@pytest.fixture(scope="session")
+async def live(cli: TemporalCli) -> AsyncGenerator[Ephemeral]:
+    root = Path(tempfile.mkdtemp(prefix="crewlog-test-"))
+    async with ephemeral(root) as services:
+        yield services
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def environ(cli: TemporalCli) -> dict[str, str]:
+    """An environment that names no servers, with the real cache."""
+    return {**own_environ(), "CREWLOG_CACHE": str(cache_dir())}
+
+
+@pytest.fixture
+async def services(directory: Path, environ: dict[str, str]) -> AsyncGenerator[Services]:
+    """Services of a home of their own, which stay in the background until the test ends."""
+    local = Services(Home.at(directory / "home"), environ=environ)
+    yield local
+    for record in local.records():
+        if record.name == "temporal":  # its graceful end takes 1.5 s
+            end(record.process, gently=signal.SIGKILL)
+    await local.stop_all()
+
+
+@pytest.fixture
+def foreign() -> Generator[subprocess.Popen[bytes]]:
+    """A process that Crewlog did not start."""
+    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=-1)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def script() -> Callable[[Path, str], Path]:
+    """Write an executable shell script."""
+
+    def write(path: Path, body: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+    return write

