@@ -131,8 +131,8 @@ def _no_kind(fields: dict[str, Json], kinds: list[str], path: Path) -> Finding:
 def _of_phase(fields: dict[str, Json], kind: str, path: Path) -> Iterator[Finding]:
     model = _PHASES[kind]
     rest = {key: value for key, value in fields.items() if key in _keys(model)}
-    for key in [key for key in fields if key not in rest]:  # also `if_` and `otherwise`, which pydantic takes
-        yield _unknown(key, model, path)
+    # Also `if_` and `otherwise`, which pydantic would take.
+    yield from (_unknown(key, model, path) for key in fields if key not in rest)
     if rest.get("after") is not None:
         yield from _of_after(rest["after"], (*path, "after"))
     rest.pop("after", None)

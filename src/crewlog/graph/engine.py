@@ -215,7 +215,6 @@ class Engine(RunFacts):
             )
         else:
             self.record(j.StepStarted, step=step, agent=node.agent)
-            await self.turns.begin(step)
 
     async def _decide(self, step: StepId, name: NodeName) -> None:
         state = self.state

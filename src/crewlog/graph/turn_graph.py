@@ -4,7 +4,8 @@
       └──(none)──► end        └──(a tool handed off)──► end
 
 One compiled graph serves every turn of a worker; the thread is the step. The position inside a
-turn is a `Turn` in the state's frontier, from which `restore` puts the graph back.
+turn is a `Turn` in the state's frontier, from which `restore` puts the graph back. Every turn begins
+with its model, so beginning one needs no apply: the first is the model's reply.
 """
 
 from __future__ import annotations
@@ -62,10 +63,6 @@ class TurnGraph:
         saver = LatestSaver()
         compiled = graph.compile(checkpointer=saver, name="turn")
         self._driver = Driver(cast("Any", compiled), saver, [MODEL, TOOL], sends)
-
-    async def begin(self, step: StepId) -> bool:
-        """Starts a turn; true where the model is to be called, as it always is."""
-        return bool(await self._driver.apply(step, START, {}))
 
     async def restore(self, step: StepId, turn: Turn) -> None:
         """Puts a turn back where it was; nothing becomes ready by it."""

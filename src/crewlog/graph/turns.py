@@ -35,10 +35,6 @@ class Turns:
         self._failed = failed
         self._graph = TurnGraph()
 
-    async def begin(self, step: StepId) -> None:
-        """Starts a turn, once its `StepStarted` is recorded."""
-        await self._graph.begin(step)
-
     async def restore(self, step: StepId, turn: Turn) -> None:
         """Puts a carried turn back where it was."""
         await self._graph.restore(step, turn)

@@ -1,0 +1,230 @@
+"""`ps`, `show`, `watch`, `log`, `graph`: looking at runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crewlog.cli import exits
+from crewlog.cli.app import app, go
+from crewlog.cli.options import AsJson, Debug, RunArgument
+
+if TYPE_CHECKING:
+    from crewlog.cli.screen import Part, Screen
+    from crewlog.cli.sight import Sight
+    from crewlog.client import RunSummary
+
+LOOK = "Look"
+_STYLES = {
+    "running": "cyan",
+    "waiting": "bold yellow",
+    "paused": "yellow",
+    "stopping": "yellow",
+    "completed": "green",
+    "stopped": "yellow",
+}
+
+
+@app.command(rich_help_panel=LOOK)
+def ps(
+    all_: Annotated[bool, typer.Option("--all", "-a", help="Ended runs, too.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 20,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """List the runs that are under way.
+
+    Without --all, the newest ended ones are shown where nothing is under way.
+    """
+    return go(_ps(all_=all_, limit=limit, as_json=as_json), debug=debug)
+
+
+async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    live = ("running", "paused", "waiting", "stopping")
+    async with connected(screen, both=True) as client:
+        found = await client.list(statuses=() if all_ else live, limit=limit)
+        if as_json:
+            screen.document({"runs": [vars(each) for each in found]})
+            return exits.OK
+        if not found and not all_:
+            ended = await client.list(statuses=(), limit=min(limit, 5))
+            if not ended:
+                screen.line("No runs yet. ", ("Start one: crewlog run crew.yaml", "dim"))
+                return exits.OK
+            screen.line("Nothing is under way. ", ("The last runs:", "dim"))
+            found = ended
+        _table(screen, found)
+    return exits.OK
+
+
+def _table(screen: Screen, runs: list[RunSummary]) -> None:
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    rows: list[list[Part]] = []
+    for each in runs:
+        rows.append(
+            [
+                plain(each.run),
+                (plain(each.status), _STYLES.get(each.status, "red")),
+                plain(each.crew) or "?",
+                (_ago(each.started), "dim"),
+                (_lasted(each.started, each.ended), "dim"),
+            ]
+        )
+    screen.rows(("run", "status", "crew", "started", "took"), rows)
+
+
+def _ago(at: int) -> str:
+    seconds = datetime.now().astimezone().timestamp() - at / 1000
+    for size, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {name}{'s' if count > 1 else ''} ago"
+    return f"{max(int(seconds), 0)} s ago"
+
+
+def _lasted(start: int, end: int | None) -> str:
+    from crewlog.cli.screen import clock  # noqa: PLC0415
+
+    return "" if end is None else f"{clock(end - start).lstrip('0') or '0'} s".replace(" s", "" if end - start >= 99_950 else " s").replace("s s", "s") if end - start >= 1000 else "< 1 s"
+
+
+@app.command(rich_help_panel=LOOK)
+def show(run: RunArgument, as_json: AsJson = False, debug: Debug = False) -> int:
+    """Show where a run is: its graph, what it does, what it waits for, what it made.
+
+    Looking never moves a run: where no worker answers, the store is read.
+    """
+    return go(_show(run, as_json=as_json), debug=debug)
+
+
+async def _show(run_id: str, *, as_json: bool) -> int:
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.cli.shown import show_run  # noqa: PLC0415
+    from crewlog.cli.sight import as_json as sight_json  # noqa: PLC0415
+    from crewlog.cli.sight import see  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    async with connected(screen, both=True) as client:
+        sight = await see(client, run_id)
+        if as_json:
+            screen.document(sight_json(sight, client.url(run_id)))
+        else:
+            await show_run(screen, client, sight)
+    return exits.OK
+
+
+@app.command(rich_help_panel=LOOK)
+def watch(
+    run: RunArgument,
+    after: Annotated[int, typer.Option("--after", min=0, metavar="POSITION", help="Begin after this position.")] = 0,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Follow a run to its end.
+
+    Where the run's own worker has gone (Ctrl-C in `crewlog run`), this brings it one again. With
+    --json it prints an event a line; the last line is the result.
+    """
+    from crewlog.cli.following import watch_run  # noqa: PLC0415
+
+    return go(watch_run(run, after=after, as_json=as_json), debug=debug)
+
+
+@app.command(rich_help_panel=LOOK)
+def log(
+    run: RunArgument,
+    after: Annotated[int, typer.Option("--after", min=0, metavar="POSITION", help="Begin after this position.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many entries; 0 means all.")] = 0,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Print a run's journal: every fact, in order.
+
+    With --json it prints an entry a line: {"position", "entry"}.
+    """
+    return go(_log(run, after=after, limit=limit, as_json=as_json), debug=debug)
+
+
+async def _log(run_id: str, *, after: int, limit: int, as_json: bool) -> int:
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.cli.shown import journal_line  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    async with connected(screen, both=True) as client:
+        run = client.run(run_id)
+        printed, start = 0, 0
+        if after:
+            first = (await run.journal(0, 1)).entries
+            start = first[0].entry.get("at", 0) if first else 0
+        while True:
+            size = min(500, limit - printed) if limit else 500
+            page = await run.journal(after, size)
+            for item in page.entries:
+                start = start or item.entry.get("at", 0)
+                if as_json:
+                    screen.record({"position": item.position, "entry": item.entry})
+                else:
+                    screen.line(*journal_line(item, start))
+            printed += len(page.entries)
+            if not page.entries or (limit and printed >= limit):
+                return exits.OK
+            after = page.entries[-1].position
+            if after >= page.position:
+                return exits.OK
+
+
+@app.command(rich_help_panel=LOOK)
+def graph(
+    target: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A crew's file, or a run's id.", show_default=False)],
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Mermaid text instead of a picture.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Draw a crew's graph, or a run's with the state of its nodes."""
+    return go(_graph(target, mermaid=mermaid, as_json=as_json), debug=debug)
+
+
+async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
+    from crewlog.cli.files import is_file  # noqa: PLC0415
+    from crewlog.cli.screen import Screen, write  # noqa: PLC0415
+    from crewlog.graph import draw  # noqa: PLC0415
+    from crewlog.graph.plan import GraphPlan  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    version, url, statuses = 1, None, {}
+    plan: GraphPlan | None
+    if is_file(target):
+        from crewlog.definition.load import load_file  # noqa: PLC0415
+        from crewlog.graph.lower import lower  # noqa: PLC0415
+
+        plan = lower(load_file(Path(target)))
+    else:
+        from crewlog.cli.services import connected  # noqa: PLC0415
+        from crewlog.cli.sight import see  # noqa: PLC0415
+
+        async with connected(screen, both=True) as client:
+            sight: Sight = await see(client, target)
+            plan, version, statuses = sight.plan, sight.state.graph_version, sight.statuses
+            url = client.url(target)
+    if plan is None:
+        return exits.NOT_FOUND
+    text = draw.mermaid(plan, statuses)
+    if as_json:
+        screen.document(
+            {"crew": plan.crew, "version": version, "plan": plan.to_json(), "statuses": statuses, "mermaid": text, "url": url}
+        )
+    elif mermaid:
+        write(text.rstrip("\n"))
+    else:
+        screen.block(draw.picture(plan, statuses, min(screen.width, 120) - 4, screen.colored))
+    return exits.OK

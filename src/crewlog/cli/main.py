@@ -1,0 +1,76 @@
+"""The entry point: parse, run, report, exit.
+
+The process ends by `os._exit` once everything is flushed: the interpreter sometimes aborts while it
+tears the Temporal runtime down, and an exit code must mean something.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn
+
+from crewlog.cli import exits
+
+
+def run_cli(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code; errors are told, never raised."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    options = argv[: argv.index("--")] if "--" in argv else argv
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return exits.PIPE_CLOSED
+    except Exception as error:  # noqa: BLE001 - the last stop: every error gets a message and a code
+        return _reported(error, as_json="--json" in options, debug="--debug" in options)
+
+
+def _run(argv: list[str]) -> int:
+    # Each module adds its commands; they import what is slow when they are called.
+    from crewlog.cli import files, look, project, run, services_commands, talk  # noqa: F401, PLC0415
+    from crewlog.cli.app import app  # noqa: PLC0415
+
+    found = app(argv, prog_name="crewlog", standalone_mode=False)
+    code = found if isinstance(found, int) else exits.OK
+    sys.stdout.flush()
+    return code
+
+
+def _reported(error: Exception, *, as_json: bool, debug: bool) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return exits.USAGE  # the help was shown
+    if type(error).__name__ == "Abort":
+        return exits.INTERRUPTED
+    from crewlog.cli.problems import report  # noqa: PLC0415
+
+    try:
+        with suppress(BrokenPipeError):
+            sys.stdout.flush()
+        return report(error, as_json=as_json, debug=debug)
+    except BrokenPipeError:
+        _drop_output()
+        return exits.PIPE_CLOSED
+
+
+def _drop_output() -> None:
+    """Nobody reads any more: what is left must not raise again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and end it."""
+    code = run_cli()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""A run as `show` and `graph` see it: from the run itself, or from the store where no worker is.
+
+Looking at a run must never move it, so no worker is started for it. A run that has ended, or that
+nobody works on, is read from the store: folding its journal gives the state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from crewlog.client import Client, Run
+from crewlog.client.gateway import STATUS_NAMES
+from crewlog.errors import RunNotFound, StoreIncomplete, WorkerMissing
+from crewlog.graph.draw import mermaid
+from crewlog.graph.lower import lower
+from crewlog.graph.plan import GraphPlan
+from crewlog.definition.model import CrewDefinition
+from crewlog.ids import NodeName, RunId
+from crewlog.state.journal import entry_from_json
+from crewlog.state.model import CLOSED, CrewState, Interrupt
+from crewlog.state.reduce import fold
+from crewlog.wire import InterruptView, JournalItem
+
+PAGE = 1000
+
+
+@dataclass
+class Sight:
+    """What is known of a run."""
+
+    run: str
+    state: CrewState
+    plan: GraphPlan | None
+    status: str
+    """A `RunStatus`, or `terminated`, `canceled`, `timed_out`."""
+    live: bool
+    """Whether the run itself answered; if not, it may be further than this."""
+    waiting_for: str
+    """Why nothing moves."""
+    ended: int | None
+    """Milliseconds since the epoch."""
+    questions: list[InterruptView]
+    queue: str = ""
+    doing: dict[str, tuple[str, ...]] | None = None
+    """Calls in flight, by step."""
+
+    @property
+    def statuses(self) -> dict[NodeName, str]:
+        """What each node is, as `crewlog.graph.draw` takes it."""
+        return statuses_of(self.state)
+
+
+_DRAWN = {"asking": "waiting", "queued": "ready"}
+
+
+def statuses_of(state: CrewState) -> dict[NodeName, str]:
+    """What each node of a run is; nodes that were never reached are left out."""
+    found = {node: "done" for node, count in state.routing.done.items() if count}
+    for entry in state.frontier.values():
+        found[entry.node] = _DRAWN.get(entry.status, entry.status)
+    if state.status == "failed":
+        for node, status in found.items():
+            found[node] = "failed" if status == "running" else status
+    return found
+
+
+async def see(client: Client, run_id: str) -> Sight:
+    """Everything about a run.
+
+    Raises:
+        RunNotFound: neither the server nor the store knows it.
+        StoreUnavailable: only the store could tell, and it is away.
+    """
+    run = client.run(run_id)
+    status, ended, queue = "", None, ""
+    missing: RunNotFound | None = None
+    try:
+        description = await client.gateway.describe(run.id)
+        status = STATUS_NAMES.get(description.status, "") if description.status else ""
+        queue = description.task_queue
+        if description.close_time:
+            ended = int(description.close_time.timestamp() * 1000)
+    except RunNotFound as error:
+        missing = error
+    if missing is None and status == "running":
+        try:
+            return await _live(client, run, queue)
+        except WorkerMissing:
+            pass
+    try:
+        return await _stored(client, run, status, ended, queue)
+    except (StoreIncomplete, RunNotFound, WorkerMissing):
+        if missing is not None:
+            raise missing from None
+        raise
+
+
+async def _live(client: Client, run: Run, queue: str) -> Sight:
+    state, view, graph, questions = await asyncio.gather(
+        run.state(), run.status(), run.graph(), run.interrupts()
+    )
+    return Sight(
+        run=run.id,
+        state=state,
+        plan=GraphPlan.from_json(graph.plan),
+        status=view.status,
+        live=True,
+        waiting_for=view.waiting_for,
+        ended=None,
+        questions=questions,
+        queue=queue,
+        doing={step.step: step.doing for step in view.frontier},
+    )
+
+
+async def whole_journal(run: Run, after: int = 0) -> list[JournalItem]:
+    """All entries after a position."""
+    found: list[JournalItem] = []
+    while True:
+        page = await run.journal(after, PAGE)
+        found += page.entries
+        if not page.entries or found[-1].position >= page.position:
+            return found
+        after = found[-1].position
+
+
+async def _stored(
+    client: Client, run: Run, status: str, ended: int | None, queue: str
+) -> Sight:
+    store = await client.store()
+    items: list[Any] = []
+    while rows := await store.read_journal(run.id, items[-1].position if items else 0, PAGE):
+        items += rows
+    if not items:
+        raise StoreIncomplete(
+            f"the store knows nothing of the run {run.id!r} yet, and no worker answers for it",
+            remedy=f"`crewlog watch {run.id}` brings a worker where it can.",
+        )
+    state = fold(RunId(run.id), [entry_from_json(row.entry) for row in items])
+    definition = CrewDefinition.from_json(await store.get_definition(state.definition))
+    closed = state.status in CLOSED
+    if closed and ended is None:
+        ended = items[-1].entry.get("at")
+    shown = state.status if closed or status in {"", "running", "completed"} else status
+    waiting = ""
+    if not closed and status == "running":
+        waiting = "a worker: nobody works on it now"
+        if state.interrupts:
+            shown, first = "waiting", next(iter(state.interrupts.values()))
+            waiting = f"{first.id}: {first.question}"
+    return Sight(
+        run=run.id,
+        state=state,
+        plan=lower(definition),
+        status=shown,
+        live=closed,
+        waiting_for=waiting,
+        ended=ended,
+        questions=[] if closed else [question_of(i) for i in state.interrupts.values()],
+        queue=queue,
+    )
+
+
+def question_of(interrupt: Interrupt) -> InterruptView:
+    """A stored question, as the run would show it."""
+    return InterruptView(
+        id=interrupt.id,
+        kind=interrupt.kind,
+        step=interrupt.step,
+        question=interrupt.question,
+        detail=interrupt.detail,
+        options=interrupt.options,
+        action_requests=(),
+        review_configs=(),
+    )
+
+
+def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
+    """What `crewlog show --json` prints."""
+    state = sight.state
+    return {
+        "run": sight.run,
+        "crew": state.crew,
+        "status": sight.status,
+        "live": sight.live,
+        "waiting_for": sight.waiting_for,
+        "graph_version": state.graph_version,
+        "execution": state.execution,
+        "position": state.position,
+        "started": state.started,
+        "ended": sight.ended,
+        "steps": state.steps,
+        "frontier": [
+            {
+                "step": entry.step,
+                "node": entry.node,
+                "status": entry.status,
+                "waits_for": entry.requirement,
+                "doing": list((sight.doing or {}).get(entry.step, ())),
+            }
+            for entry in state.frontier.values()
+        ],
+        "done": state.routing.done,
+        "flags": state.flags,
+        "outputs": {
+            agent: {key: output.model_dump(mode="json") for key, output in found.items()}
+            for agent, found in state.agent_outputs.items()
+        },
+        "interrupts": [question.model_dump(mode="json") for question in sight.questions],
+        "usage": {agent: used.model_dump() for agent, used in state.usage.items()},
+        "total": state.total_usage.model_dump(),
+        "mermaid": mermaid(sight.plan, sight.statuses) if sight.plan else "",
+        "task_queue": sight.queue,
+        "error": state.error,
+        "url": url,
+    }
