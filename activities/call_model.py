@@ -66,8 +66,10 @@ class ModelCalls:
         agent = agent_of(crew, task.agent)
         transcript = await self._hydrator.hydrate(task.run, task.agent, task.view, task.batch)
         name = _model_name(crew, agent, task)
-        model: Any = self._models.chat(name, agent.model_settings, _request_timeout(agent.timeout))
-        schemas = self._schemas(task, crew, agent)
+        model: Any = await self._models.ready(
+            name, agent.model_settings, _request_timeout(agent.timeout)
+        )
+        schemas = await self._schemas(task, crew, agent)
         if schemas:
             model = model.bind_tools(schemas)
         effect.started = True
@@ -79,7 +81,7 @@ class ModelCalls:
         stored = await keep(self._store, {hash_: body})
         self._hydrator.remember(task.run, hash_, body)
         # The reply still has the details that prices depend on.
-        usage = usage_of(reply, name)
+        usage = await asyncio.to_thread(usage_of, reply, name)  # prices load at the first use
         return ModelResult(
             body=body,
             hash=hash_,
@@ -90,14 +92,14 @@ class ModelCalls:
             stored=stored,
         )
 
-    def _schemas(
+    async def _schemas(
         self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition
     ) -> list[dict[str, Json]]:
         out: list[dict[str, Json]] = []
         for name in task.tools:
             definition = crew.tools.get(name)
             if definition is not None:
-                out.append(self._registry.schema(name, definition))
+                out.append(await self._registry.schema(name, definition))
             elif built_in := self._built_in.tool(name, agent):
                 out.append(built_in.schema)
         return out

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
-from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from temporalio import activity
 
@@ -110,7 +109,7 @@ class ToolCalls:
         crew = await self._definitions.get(task.definition)
         begun = time.monotonic()
         try:
-            context = self._prepare(task, message, crew)
+            context = await self._prepare(task, message, crew)
         except _ModelMistakeError as fault:
             outcome = _refused(task, str(fault))
         else:
@@ -118,7 +117,7 @@ class ToolCalls:
         ms = int((time.monotonic() - begun) * 1000)
         return await self._result(task, outcome, ms)
 
-    def _prepare(self, task: CallTool, message: Any, crew: CrewDefinition) -> _Context:
+    async def _prepare(self, task: CallTool, message: Any, crew: CrewDefinition) -> _Context:
         """Finds the call and the tool, and checks once more what the workflow checked."""
         if not isinstance(message, AIMessage):
             raise InternalError(f"the message {task.message!r} is not a model's reply")
@@ -142,11 +141,13 @@ class ToolCalls:
         if not task.permitted or call["name"] != task.tool or message.name != task.agent:
             raise _ModelMistakeError(f"You may not use the tool {call['name']!r}.")
         definition = crew.tools.get(task.tool, _BUILT_IN)
-        return _Context(task, definition, self._tool(task, agent, definition), call["args"])
+        return _Context(task, definition, await self._tool(task, agent, definition), call["args"])
 
-    def _tool(self, task: CallTool, agent: AgentDefinition, definition: ToolDefinition) -> Tool:
+    async def _tool(
+        self, task: CallTool, agent: AgentDefinition, definition: ToolDefinition
+    ) -> Tool:
         if definition is not _BUILT_IN:
-            return self._registry.resolve(task.tool, definition)
+            return await self._registry.ready(task.tool, definition)
         found = self._built_in.tool(task.tool, agent)
         if found is None:
             raise _ModelMistakeError(f"You have nothing to set with {task.tool!r}.")
@@ -169,11 +170,6 @@ class ToolCalls:
             return _refused(task, _bad_arguments(exc))
         except NotJson as exc:  # it did run: neither a retry nor a failed step mends that
             return _refused(task, _told(exc))
-        except GraphBubbleUp:
-            return _refused(
-                task,
-                f"The tool {task.tool!r} called LangGraph's interrupt(): a crew's tool cannot.",
-            )
         except Exception as exc:  # noqa: BLE001 - tools are anybody's code
             return self._raised(context, exc)
 

@@ -23,8 +23,9 @@ async def close_run(input: CloseRun, store: Store) -> CloseRunResult:
 
 
 def _shown(body: Json) -> Json:
-    is_message = isinstance(body, dict) and body.get("type") in MESSAGE_TYPES  # pyright: ignore[reportUnknownMemberType]
-    value: Json = str(message_from_json(body).text) if is_message else body
+    fields: dict[str, Json] = dict(body) if isinstance(body, dict) else {}  # pyright: ignore[reportUnknownArgumentType]
+    is_message = fields.get("type") in MESSAGE_TYPES
+    value = str(message_from_json(fields).text) if is_message else body  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, str) and len(value) > LONGEST_OUTPUT:
         return f"{value[:LONGEST_OUTPUT]}… ({len(value)} characters; the store has them all)"
-    return value
+    return value  # pyright: ignore[reportUnknownVariableType]

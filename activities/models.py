@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 from collections.abc import Callable, Mapping
@@ -42,7 +43,7 @@ def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> Bas
             f"the model 'openai:{name}' needs a key, and OPENAI_API_KEY is not set",
             remedy="Set OPENAI_API_KEY in the worker's environment, or use a scripted model.",
         )
-    # Here, because it takes half a second, and crews with scripted models never need it.
+    # Here, because it takes seconds, and crews with scripted models never need it.
     from langchain_openai import ChatOpenAI  # noqa: PLC0415
 
     given: dict[str, Any] = {
@@ -64,6 +65,18 @@ class ModelFactory:
     def __init__(self) -> None:
         self._models: dict[tuple[str, bytes, float], BaseChatModel] = {}
 
+    async def ready(
+        self, model: str, settings: Mapping[str, Json], timeout: float
+    ) -> BaseChatModel:
+        """As `chat`, but a model that must be made is made in a thread.
+
+        The first model imports its client, which takes seconds: time for heartbeats to be missed.
+        """
+        found = self._models.get(_key(model, settings, timeout))
+        if found is not None:
+            return found
+        return await asyncio.to_thread(self.chat, model, settings, timeout)
+
     def chat(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
         """The chat model of that name.
 
@@ -75,7 +88,7 @@ class ModelFactory:
         Raises:
             ModelRefused: where there is no such model, or it cannot be made.
         """
-        key = (model, canonical(dict(settings)), timeout)
+        key = _key(model, settings, timeout)
         found = self._models.get(key)
         if found is None:
             found = self._models[key] = self._build(model, settings, timeout)
@@ -99,6 +112,10 @@ class ModelFactory:
                 f"the model {model!r} cannot be made: {type(exc).__name__}: {exc}",
                 remedy=error.remedy if isinstance(error, ModelRefused) else "Check model_settings.",
             ) from exc
+
+
+def _key(model: str, settings: Mapping[str, Json], timeout: float) -> tuple[str, bytes, float]:
+    return model, canonical(dict(settings)), timeout
 
 
 def _resolved(builder: Builder | str) -> Builder:

@@ -68,6 +68,11 @@ class ToolRunner:
             graph = self._graphs[tool] = _compile(tool.tool)
         call = {"name": tool.tool.name, "args": dict(args), "id": id_, "type": "tool_call"}
         done = await graph.ainvoke({**state, "call": call})
+        if "outcome" not in done:  # LangGraph ended the graph to wait for an answer
+            raise ToolFailed(
+                f"the tool {tool.tool.name!r} called LangGraph's interrupt()",
+                remedy="A crew asks people by an `ask` phase in its flow.",
+            )
         return _outcome(tool.tool.name, done["outcome"])
 
 

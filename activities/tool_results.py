@@ -61,7 +61,7 @@ def _harmless(exc: ValidationError | SystemExit) -> Exception:
 
 
 def _plain(tool: BaseTool, result: Any) -> Any:
-    if tool.response_format == "content_and_artifact" and isinstance(result, tuple):
+    if tool.response_format == "content_and_artifact" and _is(result, tuple):
         parts: tuple[Any, ...] = result
         return tuple(_plain_value(tool, part) for part in parts)
     return _plain_value(tool, result)
@@ -73,7 +73,7 @@ def _plain_value(tool: BaseTool, value: Any) -> Any:
     Raises:
         NotJson: for what is neither JSON nor a message nor a command.
     """
-    if isinstance(value, Command):
+    if _is(value, Command):
         command: Command[Any] = value
         return _answered(tool, command)
     if value is None or isinstance(value, str | ToolMessage) or _are_answers(value):
@@ -97,8 +97,13 @@ def _plain_value(tool: BaseTool, value: Any) -> Any:
 
 def _are_answers(value: Any) -> bool:
     """Whether it is a list of messages and commands, which `ToolNode` takes as it is."""
-    items: list[Any] = value if isinstance(value, list) else []
+    items: list[Any] = value if _is(value, list) else []
     return bool(items) and all(isinstance(v, Command | ToolMessage) for v in items)
+
+
+def _is(value: Any, kind: type[Any]) -> bool:
+    """`isinstance` for what stays `Any`: type checkers would make it a generic of unknowns."""
+    return isinstance(value, kind)
 
 
 def _answered(tool: BaseTool, command: Command[Any]) -> Command[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import typing
@@ -63,14 +64,24 @@ class ToolRegistry:
             self._tools[key] = found
         return found
 
-    def schema(self, name: ToolName, definition: ToolDefinition) -> dict[str, Json]:
+    async def ready(self, name: ToolName, definition: ToolDefinition) -> Tool:
+        """As `resolve`, but a tool that must be imported is imported in a thread.
+
+        Its module may import anything, for as long as it takes: heartbeats go on meanwhile.
+        """
+        found = self._tools.get((name, definition.run, definition.description))
+        if found is not None:
+            return found
+        return await asyncio.to_thread(self.resolve, name, definition)
+
+    async def schema(self, name: ToolName, definition: ToolDefinition) -> dict[str, Json]:
         """What a model is told of a tool.
 
         A tool with a task queue of its own need not be importable where models are called: then
         its arguments are not described, and are checked where it runs.
         """
         try:
-            return self.resolve(name, definition).schema
+            return (await self.ready(name, definition)).schema
         except ToolMissing:
             if definition.queue is None:
                 raise

@@ -93,7 +93,7 @@ def tool_call(
             "call": 2,
             "agent": AgentName("backend"),
             "definition": hash_,
-            "tool": ToolName(tool),
+            "tool": ToolName(fields.pop("to_run", tool)),
             "id": "c1",
             "message": hash_json(body),
             "view": View(),

@@ -92,7 +92,7 @@ async def test_arguments_that_are_no_json_are_answered(tool_call):
     assert "are not valid JSON" in result.brief
 
 
-@pytest.mark.parametrize("fields", [{"permitted": False}, {"agent": "writer"}, {"tool": "boom"}])
+@pytest.mark.parametrize("fields", [{"permitted": False}, {"agent": "writer"}, {"to_run": "boom"}])
 async def test_a_permission_is_for_one_agent_and_one_tool(tool_call, fields):
     before = len(crew_tools.seen)
     result = await tool_call("add", {"a": 1, "b": 2}, **fields)
@@ -152,7 +152,7 @@ async def test_a_tool_that_asks_for_the_state_gets_the_agents_view(tool_call, st
         ("nowhere.at_all:f", "there is no module 'nowhere' on this worker", "Start the worker in"),
         ("crew_tools:wirte_file", "'crew_tools' has no 'wirte_file'", "Did you mean 'write_file'"),
         ("crew_tools:not_a_tool", "is 7, not a function", "Name a function"),
-        ("crew_tools:Classy", "is the class 'Classy'", "an object that @tool made"),
+        ("crew_tools:Classy", "is the class 'Classy'", "Name a function, or an object"),
         ("needs_missing:f", "it imports 'not_installed_at_all', which is not", "Install 'not_inst"),
         ("broken_module:f", "cannot be imported: SyntaxError", "Mend the module"),
     ],
@@ -196,12 +196,17 @@ async def test_a_cancellation_reaches_the_tool(tool_call, env, tool):
     crew_tools.running.clear()
     crew_tools.noticed.clear()
     beats: list[Any] = []
-    env.on_heartbeat = lambda *details: beats.append(details)
+    beating = asyncio.Event()
+
+    def beat(*details: Any) -> None:
+        beats.append(details)
+        beating.set()
+
+    env.on_heartbeat = beat
     with_info(env, heartbeat_timeout=HEARTBEAT)
     task = asyncio.ensure_future(tool_call(tool))
     await asyncio.to_thread(crew_tools.running.wait, 5)
-    while not beats:
-        await asyncio.sleep(0.01)
+    await asyncio.wait_for(beating.wait(), 5)
     env.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

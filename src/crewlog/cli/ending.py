@@ -68,9 +68,9 @@ def show_end(screen: Screen, run: Run, result: RunResult, directory: Path | None
     look(screen, run)
 
 
-def look(screen: Screen, run: Run) -> None:
+def look(screen: Screen, run: Run, command: str = "") -> None:
     """Where to look at a run."""
-    command = f"crewlog show {run.id}"
+    command = command or f"crewlog show {run.id}"
     url = run.url or ""
     if len(command) + len(url) + 16 <= screen.width:
         screen.line(("  Look     ", "dim"), command, (f"     {url}", "dim"))

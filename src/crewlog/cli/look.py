@@ -91,9 +91,14 @@ def _ago(at: int) -> str:
 
 
 def _lasted(start: int, end: int | None) -> str:
-    from crewlog.cli.screen import clock  # noqa: PLC0415
-
-    return "" if end is None else f"{clock(end - start).lstrip('0') or '0'} s".replace(" s", "" if end - start >= 99_950 else " s").replace("s s", "s") if end - start >= 1000 else "< 1 s"
+    if end is None:
+        return ""
+    seconds = max(end - start, 0) / 1000
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
 
 
 @app.command(rich_help_panel=LOOK)

@@ -6,6 +6,7 @@ tears the Temporal runtime down, and an exit code must mean something.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,10 @@ from contextlib import suppress
 from typing import NoReturn
 
 from crewlog.cli import exits
+
+
+COMMANDS = ("project", "run", "look", "talk", "surroundings")
+"""Modules that add commands, in the order of the help; what is slow they import when called."""
 
 
 def run_cli(arguments: Sequence[str] | None = None) -> int:
@@ -31,10 +36,10 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    # Each module adds its commands; they import what is slow when they are called.
-    from crewlog.cli import files, look, project, run, services_commands, talk  # noqa: F401, PLC0415
-    from crewlog.cli.app import app  # noqa: PLC0415
+    from crewlog.cli.app import app  # noqa: PLC0415 - parsing needs typer, errors do not
 
+    for module in COMMANDS:
+        importlib.import_module(f"crewlog.cli.{module}")
     found = app(argv, prog_name="crewlog", standalone_mode=False)
     code = found if isinstance(found, int) else exits.OK
     sys.stdout.flush()

@@ -129,6 +129,18 @@ class Screen:
             for each in line.split("\n"):
                 self.out.print(text_of(" " * indent).append_text(each), soft_wrap=True)
 
+    def wrapped(
+        self, head: Iterable[Part], text: str, *, indent: int, style: str = ""
+    ) -> None:
+        """A head and a text beside it, wrapped under itself at a terminal's edge."""
+        if self.as_json:
+            return
+        room = max(20, self.width - indent) if self.tty else 10_000
+        lines = Text(text, style).wrap(self.out, room) if room < 10_000 else [Text(text, style)]
+        for number, line in enumerate(lines):
+            start = text_of(*head) if number == 0 else Text(" " * indent)
+            self.out.print(start.append_text(line), soft_wrap=True)
+
     def note(self, *parts: Part) -> None:
         """A line to standard error, for people: it never mixes with a result."""
         if not self.as_json:

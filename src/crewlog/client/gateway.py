@@ -388,6 +388,7 @@ def _refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> Crewlog
         )
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
     kind = cause.type if isinstance(cause, ApplicationError) else ""
-    if kind == InterruptNotOpen.__name__:
-        return InterruptNotOpen(message, remedy=f"`crewlog show {run}` lists the open questions.")
-    return CommandRejected(message or f"the run {run!r} refused {name!r}")
+    details = cause.details if isinstance(cause, ApplicationError) else ()
+    remedy = next((str(detail) for detail in details if detail), "")
+    error_type = InterruptNotOpen if kind == InterruptNotOpen.__name__ else CommandRejected
+    return error_type(message or f"the run {run!r} refused {name!r}", remedy=remedy)

@@ -89,7 +89,7 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
     if asked.flag is not None:
         value = True if decision == first else False if decision == last else decision
         engine.record(j.FlagSet, flag=asked.flag, value=value, by=by)
-    goes = decision if decision in engine.plan.nodes else NEXT
+    goes = decision if decision in {*asked.options} & {*engine.plan.nodes} else NEXT
     if goes == NEXT and asked.flag is None and decision == last and len(asked.options) > 1:
         # A "no" that nothing else takes must not read as a "yes".
         engine.record(j.StepCompleted, step=step, because=f"{by or 'people'} said {decision!r}")

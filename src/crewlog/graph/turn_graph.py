@@ -4,7 +4,7 @@
       └──(none)──► end        └──(a tool handed off)──► end
 
 One compiled graph serves every turn of a worker; the thread is the step. The position inside a
-turn is a `Turn` in the state's frontier, from which `restore` puts the graph back. Every turn begins
+turn is a `Turn` in the frontier, from which `restore` puts the graph back. Every turn begins
 with its model, so beginning one needs no apply: the first is the model's reply.
 """
 

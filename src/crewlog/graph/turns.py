@@ -47,7 +47,8 @@ class Turns:
         """Applies a model's reply: its tool calls follow, or the step is done."""
         entry = self._run.state.frontier.get(step)
         agent = self._run.plan.nodes[entry.node].agent if entry else None
-        if entry is None or entry.turn is None or agent is None:
+        asking = {c.call for c in calls_of(entry) if c.tool is None}
+        if entry is None or entry.turn is None or agent is None or number not in asking:
             return
         first = entry.turn.next_call
         follow = await self._graph.replied(step, range(first, first + len(result.tools)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pydantic import Field
+from typing_extensions import override
 
 from crewlog.errors import UsageError
 from crewlog.model import Json, Model
@@ -34,6 +35,11 @@ class Carry(Model):
     """The task queue of the run's activities, where it is not the workflow's own."""
     search_attributes: bool = False
     """Whether the server knows Crewlog's search attributes."""
+
+    @override
+    def to_json(self) -> dict[str, Json]:
+        """The carry as JSON; it always says its schema, which a later build could not guess."""
+        return {"schema_version": self.schema_version, **super().to_json()}
 
 
 def read_carry(data: dict[str, Json]) -> Carry:

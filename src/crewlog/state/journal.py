@@ -113,6 +113,10 @@ class Routed(Fact):
         default_factory=dict[NodeName, tuple[NodeName, ...]]
     )
     """Joins whose generation began anew, with the sources that count as done."""
+    late: dict[NodeName, dict[NodeName, int]] = Field(
+        default_factory=dict[NodeName, dict[NodeName, int]]
+    )
+    """Arrivals of the generation before that are still to come, by join and source."""
     rearmed: bool = False
     """Whether people allowed the decision its visits again."""
 
@@ -206,7 +210,8 @@ class FlagSet(Fact):
 
     kind: Literal["FlagSet"] = "FlagSet"
     flag: FlagName
-    value: Json = True
+    value: Json
+    """No default: by `==`, 1 would equal true, and the entry as JSON would lose it."""
     by: str = ""
     """The agent, or the principal."""
 

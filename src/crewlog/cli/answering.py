@@ -1,0 +1,132 @@
+"""What `crewlog answer` does: find the question, answer it once, follow the run on."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+
+from crewlog.cli import exits
+from crewlog.cli.follow import Manner
+from crewlog.cli.following import Brought, follow_known
+from crewlog.cli.hands import assigned, hand
+from crewlog.cli.questions import Prompt, answer_line, chosen, find_question
+from crewlog.cli.screen import Screen, plain
+from crewlog.cli.services import connected
+from crewlog.cli.sight import see
+from crewlog.client import Run
+from crewlog.errors import InterruptNotOpen, UsageError, WorkerMissing
+from crewlog.state.model import CLOSED
+from crewlog.wire import InterruptView
+
+WORKER_LIMIT = 40.0
+"""Seconds for a worker of our own to come up and answer."""
+
+
+async def answer_run(
+    run_id: str,
+    first: str | None,
+    second: str | None,
+    *,
+    detach: bool,
+    wait: bool,
+    by: str | None,
+    command_id: str | None,
+    as_json: bool,
+) -> int:
+    """Answer, and follow unless `detach`."""
+    screen = Screen(as_json=as_json)
+    async with connected(screen, both=True) as client:
+        sight = await see(client, run_id)
+        question, decision = _which(run_id, sight.questions, first, second, ended=sight.status in CLOSED)
+        if decision is None:
+            if not screen.asks:
+                raise UsageError(
+                    f"{question.id} needs a decision: {plain(question.question)}",
+                    remedy=_how(run_id, question),
+                    place=f"run {run_id!r}",
+                )
+            decision = await _ask(screen, question)
+        run = client.run(run_id)
+        assignment = assigned(sight.queue)
+        async with hand(assignment) as lent:
+            await _respond(run, question, decision, by, command_id)
+            _told(screen, run_id, question, decision)
+            if detach:
+                return exits.OK
+            return await follow_known(
+                screen,
+                client,
+                run_id,
+                after=sight.state.position,
+                manner=Manner(ask=screen.asks, leave=not wait),
+                brought=Brought(assignment, lent),
+            )
+
+
+def _which(
+    run_id: str,
+    questions: list[InterruptView],
+    first: str | None,
+    second: str | None,
+    *,
+    ended: bool,
+) -> tuple[InterruptView, str | None]:
+    question, decision = find_question(questions, first, second)
+    if question is not None:
+        return question, chosen(question, decision) if decision is not None else None
+    if not questions:
+        why = "it has ended" if ended else "it asks nothing now"
+        raise InterruptNotOpen(
+            f"the run {run_id!r} has no open question: {why}",
+            remedy=f"`crewlog show {run_id}` shows where it is.",
+            place=f"run {run_id!r}",
+        )
+    ids = ", ".join(question.id for question in questions)
+    which = f"there is no open question {first!r}" if second is not None else "several questions are open"
+    raise InterruptNotOpen(
+        f"{which} in the run {run_id!r}; open now: {ids}",
+        remedy=_how(run_id, questions[0]),
+        place=f"run {run_id!r}",
+    )
+
+
+def _how(run_id: str, question: InterruptView) -> str:
+    parts = answer_line(run_id, question)
+    return "Say it: " + "".join(part for part in parts if isinstance(part, str))
+
+
+async def _ask(screen: Screen, question: InterruptView) -> str:
+    prompt = Prompt(screen, question)
+    try:
+        while True:
+            heard = prompt.heard()
+            if heard is not None:
+                return heard
+            await asyncio.sleep(0.05)
+    finally:
+        prompt.close()
+
+
+async def _respond(
+    run: Run, question: InterruptView, decision: str, by: str | None, command_id: str | None
+) -> None:
+    """Answer; a worker that has just been started may take a moment. The id makes it one answer."""
+    identity = command_id or f"a-{secrets.token_hex(8)}"
+    deadline = time.monotonic() + WORKER_LIMIT
+    while True:
+        try:
+            await run.respond(question.id, decision, by=by, id=identity)
+        except WorkerMissing:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.2)
+        else:
+            return
+
+
+def _told(screen: Screen, run_id: str, question: InterruptView, decision: str) -> None:
+    if screen.as_json:
+        screen.record({"event": "answered", "run": run_id, "interrupt": question.id, "decision": decision})
+        return
+    screen.line("  ", (f"✓ {question.id} answered: ", "green"), plain(decision))

@@ -1,0 +1,243 @@
+"""What `run`, `demo`, `watch` and `answer` have in common: a worker, the timeline, a way to leave."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crewlog.cli import exits
+from crewlog.cli.follow import Follower, Manner
+from crewlog.cli.hands import Assignment, Hand, assigned, hand
+from crewlog.cli.screen import Screen, plain
+from crewlog.cli.services import connected
+from crewlog.client import Client, Run
+from crewlog.client.gateway import STATUS_NAMES
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import RunNotFound
+from crewlog.graph.draw import picture
+from crewlog.graph.lower import lower
+from crewlog.graph.plan import GraphPlan
+from crewlog.model import Json
+
+
+@dataclass(frozen=True)
+class Start:
+    """What `crewlog run` is to start."""
+
+    crew: CrewDefinition | str
+    """A definition, or a registered name."""
+    directory: Path
+    """Where the crew's code is."""
+    input: Json = ""
+    id: str | None = None
+    by: str | None = None
+    queue: str | None = None
+    note: str = ""
+    """A line about it, after the services."""
+
+
+def header(screen: Screen, run: str, plan: GraphPlan, version: int = 1) -> None:
+    """`crew flutter-music-app · run music-7f3a · graph v1`, and the picture."""
+    screen.line("")
+    screen.line(
+        ("  crew ", "dim"), plain(plan.crew), (" · run ", "dim"), (run, "bold"),
+        (f" · graph v{version}", "dim"),
+    )
+    screen.line("")
+    screen.block(picture(plan, None, min(screen.width, 120) - 4, screen.colored))
+    screen.line("")
+
+
+async def start_and_follow(screen: Screen, start: Start, manner: Manner, *, tell: bool = False) -> int:
+    """Start a run, follow it to its end, and say how to come back if somebody leaves."""
+    assignment = assign_for(start)
+    async with (
+        connected(screen, queue=assignment.queue, both=True, tell=tell) as client,
+        hand(assignment) as lent,
+    ):
+        if start.note:
+            screen.line(start.note)
+        run = await client.start(start.crew, start.input, id=start.id, by=start.by)
+        await _begun(screen, client, run, start, assignment)
+        plan = lower(start.crew) if isinstance(start.crew, CrewDefinition) else None
+        if plan:
+            header(screen, run.id, plan)
+        return await _follow(screen, run, assignment, lent, manner, plan=plan)
+
+
+def assign_for(start: Start) -> Assignment:
+    """Where the steps of a run that is to be started are done."""
+    from crewlog.cli.hands import assign  # noqa: PLC0415
+
+    return assign(start.directory, start.queue)
+
+
+async def start_and_leave(screen: Screen, start: Start) -> int:
+    """Start a run and return: a worker in the background has it."""
+    from crewlog.cli.background import background_worker  # noqa: PLC0415
+
+    assignment = assign_for(start)
+    async with connected(screen, queue=assignment.queue, both=True) as client:
+        if assignment.own:
+            worker = await background_worker(assignment)
+            screen.line(
+                ("▸ ", "green"), f"worker (pid {worker.process.pid})", (" …… ", "dim"),
+                "in the background", ("     crewlog dev --stop ends it", "dim"),
+            )
+        run = await client.start(start.crew, start.input, id=start.id, by=start.by)
+        await _begun(screen, client, run, start, assignment)
+        crew = start.crew if isinstance(start.crew, str) else start.crew.crew
+        screen.line(("  crew ", "dim"), plain(crew), (" · run ", "dim"), (run.id, "bold"))
+        screen.line(("  Return   ", "dim"), f"crewlog watch {run.id}", (f"     {run.url or ''}", "dim"))
+    return exits.OK
+
+
+async def _begun(
+    screen: Screen, client: Client, run: Run, start: Start, assignment: Assignment
+) -> None:
+    if screen.as_json:
+        crew = start.crew if isinstance(start.crew, str) else start.crew.crew
+        screen.record(
+            {
+                "event": "started",
+                "run": run.id,
+                "crew": crew,
+                "task_queue": assignment.queue,
+                "own_worker": assignment.own,
+                "url": run.url,
+            }
+        )
+    if not assignment.own and assignment.worker is None:
+        from crewlog.cli.background import polled  # noqa: PLC0415
+
+        if not await polled(client, assignment.queue):
+            screen.note(
+                ("▸ nobody polls ", "yellow"), f"the task queue '{plain(assignment.queue)}': the run waits for ",
+                f"`crewlog worker --task-queue {plain(assignment.queue)}`",
+            )
+
+
+async def _follow(
+    screen: Screen,
+    run: Run,
+    assignment: Assignment,
+    lent: Hand | None,
+    manner: Manner,
+    *,
+    plan: GraphPlan | None,
+    after: int = 0,
+) -> int:
+    follower = Follower(
+        screen,
+        run,
+        nodes=plan.nodes if plan else (),
+        manner=manner,
+        hand=lent,
+        directory=assignment.directory,
+    )
+    try:
+        code = await follower.follow(after)
+    except asyncio.CancelledError:
+        left(screen, run, assignment, lent)
+        raise
+    if code == exits.WAITS:
+        if screen.as_json:
+            screen.record({"event": "left", "run": run.id, "why": "waits", "exit_code": code})
+        else:
+            screen.line("")
+            screen.line(("  The run waits for an answer; nothing is lost. ", "dim"), f"crewlog show {run.id}")
+    return code
+
+
+def left(screen: Screen, run: Run, assignment: Assignment, lent: Hand | None) -> None:
+    """What goes on after Ctrl-C, and how to return."""
+    if screen.as_json:
+        screen.record(
+            {
+                "event": "left",
+                "run": run.id,
+                "why": "interrupted",
+                "waits_for_worker": lent is not None,
+                "exit_code": exits.INTERRUPTED,
+            }
+        )
+        return
+    screen.line("")
+    if lent is not None:
+        screen.line("  ", (run.id, "bold"), " waits for a worker: this command was the only one. Nothing is lost.")
+    elif assignment.worker is not None:
+        pid = assignment.worker.process.pid
+        screen.line("  ", (run.id, "bold"), f" goes on: the worker in the background (pid {pid}) has it.")
+    else:
+        screen.line("  ", (run.id, "bold"), f" goes on with the workers of the task queue '{plain(assignment.queue)}'.")
+    brings = "     (brings a worker; it goes on where it was)" if lent is not None else ""
+    screen.line(("  Return   ", "dim"), f"crewlog watch {run.id}", (brings, "dim"))
+    screen.line(("  End      ", "dim"), f"crewlog stop {run.id}")
+
+
+async def watch_run(
+    run_id: str, *, after: int = 0, as_json: bool = False, manner: Manner | None = None
+) -> int:
+    """Follow a run that is there; `crewlog watch`."""
+    screen = Screen(as_json=as_json)
+    async with connected(screen, both=True) as client:
+        return await follow_known(screen, client, run_id, after=after, manner=manner)
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A worker that the command has already."""
+
+    assignment: Assignment
+    hand: Hand | None
+
+
+async def follow_known(
+    screen: Screen,
+    client: Client,
+    run_id: str,
+    *,
+    after: int = 0,
+    manner: Manner | None = None,
+    brought: Brought | None = None,
+) -> int:
+    """Follow a run that is there, with a worker of our own where nobody else has its code."""
+    run = client.run(run_id)
+    description = None
+    try:
+        description = await client.gateway.describe(run.id)
+    except RunNotFound:
+        # The store may know what the server has forgotten.
+        if not (await run.journal(0, 1)).entries:
+            raise
+    is_open = description is not None and (
+        description.status is None or STATUS_NAMES.get(description.status) == "running"
+    )
+    assignment = assigned(description.task_queue if description else "")
+    if brought is not None or not is_open:
+        assignment = replace(assignment, own=False)
+    manner = manner or Manner(ask=screen.asks, leave=False)
+    async with hand(assignment) as own:
+        lent = brought.hand if brought else own
+        plan = await _plan_of(client, run, live=is_open)
+        if plan and not after:
+            header(screen, run.id, plan)
+        return await _follow(screen, run, assignment, lent, manner, plan=plan, after=after)
+
+
+async def _plan_of(client: Client, run: Run, *, live: bool) -> GraphPlan | None:
+    """The run's graph, for the header: from the store, else from the run."""
+    from crewlog.errors import CrewlogError  # noqa: PLC0415
+    from crewlog.ids import RunId  # noqa: PLC0415
+
+    try:
+        store = await client.store()
+        row = await store.get_run(RunId(run.id))
+        if row is not None and row.definition:
+            return lower(CrewDefinition.from_json(await store.get_definition(row.definition)))
+        if live:
+            return GraphPlan.from_json((await run.graph()).plan)
+    except CrewlogError:
+        pass
+    return None

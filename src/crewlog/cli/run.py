@@ -1,0 +1,174 @@
+"""`run` and `demo`: start a crew and follow it."""
+
+# ruff: noqa: A002 - `id` and `input` are the words of the command line.
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crewlog.cli.app import app, go
+from crewlog.cli.options import AsJson, By, Debug, Queue
+from crewlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from crewlog.definition.model import CrewDefinition
+
+CREWS = "Crews"
+REAL_MODEL = "openai:gpt-5-mini"
+_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+
+Id = Annotated[
+    str | None,
+    typer.Option("--id", metavar="RUN", help="The run's id. Default: the crew's name and four characters.", show_default=False),
+]
+Detach = Annotated[
+    bool, typer.Option("--detach", "-d", help="Start it and return; a worker in the background has it.")
+]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait for answers that others give, instead of leaving with exit code 3.")
+]
+Answers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--answer", metavar="DECISION", show_default=False,
+        help="Answer the next question with this: an option, approve, reject, or words. May be repeated.",
+    ),
+]
+
+
+@app.command(rich_help_panel=CREWS)
+def run(
+    crew: Annotated[str, typer.Argument(metavar="FILE|CREW", help="A crew's file, or a registered crew's name.", show_default=False)],
+    input: Annotated[str, typer.Option("--input", "-i", metavar="TEXT", help="What the crew is asked to do; - reads standard input.")] = "",
+    id: Id = None,
+    detach: Detach = False,
+    wait: Wait = False,
+    answer: Answers = None,
+    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Use this model for every agent: openai:NAME or scripted:FILE.", show_default=False)] = None,
+    task_queue: Queue = None,
+    by: By = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Run a crew and follow it to its end.
+
+    Needs no set-up: servers are started if they are not there, and a worker runs for as long as
+    this command. Ctrl-C leaves the run where it is; `crewlog watch RUN` goes on with it.
+    """
+    from crewlog.cli.files import is_file  # noqa: PLC0415
+
+    if detach and (wait or answer):
+        raise UsageError(
+            "--detach does not go with --wait or --answer",
+            remedy="Answer a detached run's questions with `crewlog answer RUN`.",
+            place="crewlog run",
+        )
+    found: CrewDefinition | str = crew
+    directory = Path.cwd()
+    if is_file(crew):
+        found = _loaded(crew, model)
+        directory = Path(crew).resolve().parent
+    elif model:
+        raise UsageError(
+            "--model needs the crew's file: a registered crew has its models",
+            remedy="Give the path of the file instead of the crew's name.",
+            place="crewlog run",
+        )
+    if input == "-":
+        input = sys.stdin.read()
+    return _go(
+        found, directory, input=input, id=id, by=by, queue=task_queue, detach=detach, wait=wait,
+        answers=tuple(answer or ()), as_json=as_json, debug=debug,
+    )
+
+
+def _go(
+    crew: CrewDefinition | str,
+    directory: Path,
+    *,
+    input: str = "",
+    id: str | None = None,
+    by: str | None = None,
+    queue: str | None = None,
+    note: str = "",
+    detach: bool = False,
+    wait: bool = False,
+    answers: tuple[str, ...] = (),
+    tell: bool = False,
+    as_json: bool = False,
+    debug: bool = False,
+) -> int:
+    from crewlog.cli.follow import Manner  # noqa: PLC0415
+    from crewlog.cli.following import Start, start_and_follow, start_and_leave  # noqa: PLC0415
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    start = Start(crew=crew, directory=directory, input=input, id=id, by=by, queue=queue, note=note)
+    if detach:
+        return go(start_and_leave(screen, start), debug=debug)
+    manner = Manner(ask=screen.asks, leave=not wait, answers=answers)
+    return go(start_and_follow(screen, start, manner, tell=tell), debug=debug)
+
+
+def _loaded(file: str, model: str | None) -> CrewDefinition:
+    """The crew in a file, with another model if one is named."""
+    from crewlog.definition.load import load_file  # noqa: PLC0415
+
+    definition = load_file(file)
+    if model is None:
+        return definition
+    agents = {
+        name: agent.model_copy(update={"model": None}) for name, agent in definition.agents.items()
+    }
+    return definition.model_copy(update={"model": model, "agents": agents})
+
+
+@app.command(rich_help_panel=CREWS)
+def demo(
+    id: Id = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Run the Flutter music app crew, from nothing to its result.
+
+    A scripted model stands in, unless OPENAI_API_KEY is set; CREWLOG_MODEL names another.
+    """
+    file = demo_file()
+    chosen = os.environ.get("CREWLOG_MODEL")
+    if chosen:
+        note = f"▸ model: {chosen} (CREWLOG_MODEL)"
+    elif os.environ.get("OPENAI_API_KEY"):
+        chosen = REAL_MODEL
+        note = f"▸ model: {chosen} (OPENAI_API_KEY is set)"
+    else:
+        note = "▸ model: scripted (set OPENAI_API_KEY for a real one)"
+    definition = _loaded(str(file), chosen)
+    suffix = "".join(secrets.choice(_LETTERS) for _ in range(4))
+    return _go(
+        definition, file.parent, id=id or f"music-{suffix}", note=note, tell=True,
+        input="Build the skeleton of a music player app in Flutter: a player, a playlist, offline playback.",
+        as_json=as_json, debug=debug,
+    )
+
+
+def demo_file() -> Path:
+    """The demo crew's file in this checkout.
+
+    Raises:
+        UsageError: this is no checkout.
+    """
+    inside = Path("examples", "flutter_music_app", "crew.yaml")
+    for root in (Path(__file__).resolve().parents[3], Path.cwd()):
+        if (root / inside).is_file():
+            return root / inside
+    raise UsageError(
+        "the demo's crew is not here: it comes with a checkout of the repository",
+        remedy="Run it in a clone, or begin a crew of your own: `crewlog init my-crew`.",
+        place=str(inside),
+    )

@@ -1,0 +1,151 @@
+"""The page of `crewlog show`, and the lines of `crewlog log`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from crewlog.cli.ending import look, used, workspace_of
+from crewlog.cli.hands import assigned
+from crewlog.cli.questions import answer_line, show_question
+from crewlog.cli.screen import Part, Screen, clock, counted, plain, plain_lines, short_path
+from crewlog.cli.sight import Sight
+from crewlog.client import Client
+from crewlog.errors import CrewlogError
+from crewlog.graph.draw import picture
+from crewlog.model import Json
+from crewlog.state.model import CLOSED, Output
+from crewlog.wire import JournalItem
+
+STYLES = {"completed": "bold green", "running": "bold cyan", "failed": "bold red"}
+_LONGEST = 8
+"""Lines of an output that are shown."""
+
+
+async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
+    """A run as a page: header, graph, what it does, questions, results, where to look."""
+    state = sight.state
+    screen.line(
+        ("  crew ", "dim"), plain(state.crew), (" · run ", "dim"), (sight.run, "bold"),
+        (f" · graph v{state.graph_version} · ", "dim"),
+        (sight.status, STYLES.get(sight.status, "bold yellow")),
+    )
+    screen.line("")
+    if sight.plan:
+        screen.block(picture(sight.plan, sight.statuses, min(screen.width, 120) - 4, screen.colored))
+        screen.line("")
+    _facts(screen, sight)
+    _frontier(screen, sight)
+    for question in sight.questions:
+        show_question(screen, question)
+        screen.line("    ", *answer_line(sight.run, question))
+    await _outputs(screen, client, sight)
+    directory = assigned(sight.queue).directory if sight.queue else None
+    found = workspace_of(sight.run, directory) if directory else None
+    screen.line("")
+    if found:
+        screen.line(("  Files    ", "dim"), f"{short_path(found[0])} ({counted(found[1], 'file')})")
+    look(screen, client.run(sight.run), f"crewlog log {sight.run}")
+
+
+def _facts(screen: Screen, sight: Sight) -> None:
+    state = sight.state
+    began = datetime.fromtimestamp(state.started / 1000).astimezone()
+    when = began.strftime("%Y-%m-%d %H:%M:%S")
+    if sight.ended:
+        when += f", {clock(sight.ended - state.started).lstrip('0') or '0'} s long"
+    rows: list[list[Part]] = [[("started", "dim"), when]]
+    rows.append([("used", "dim"), used(state.total_usage, state.steps)])
+    if sight.waiting_for and not sight.questions:
+        rows.append([("waits for", "dim"), (plain(sight.waiting_for), "yellow")])
+    if state.flags:
+        flags = ", ".join(f"{name} = {_short(value)}" for name, value in state.flags.items())
+        rows.append([("flags", "dim"), plain(flags)])
+    if state.error:
+        rows.append([("error", "dim"), (plain(state.error), "red")])
+    if state.execution > 1:
+        rows.append([("execution", "dim"), str(state.execution)])
+    if not sight.live:
+        note = "no worker answers; this is what the store has"
+        rows.append([("as of", "dim"), (f"position {state.position}: {note}", "dim")])
+    screen.rows(("", ""), rows)
+
+
+def _frontier(screen: Screen, sight: Sight) -> None:
+    if not sight.state.frontier or sight.status in CLOSED:
+        return
+    rows: list[list[Part]] = []
+    for entry in sight.state.frontier.values():
+        doing = (sight.doing or {}).get(entry.step, ())
+        what = ", ".join(plain(each) for each in doing) or plain(entry.requirement)
+        rows.append([plain(entry.step), (entry.status, "cyan"), (what, "dim")])
+    screen.line("")
+    screen.rows(("", "", ""), rows)
+
+
+async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:
+    outputs = sight.state.agent_outputs
+    if not outputs:
+        return
+    wanted = {o.body for found in outputs.values() for o in found.values() if o.body}
+    try:
+        bodies = await (await client.store()).get_bodies(wanted) if wanted else {}
+    except CrewlogError:
+        bodies = {}
+    screen.line("")
+    for agent, found in outputs.items():
+        for key, output in found.items():
+            text = _text(output, bodies)
+            title = plain(agent) if key == "text" else f"{plain(agent)}.{plain(key)}"
+            lines = plain_lines(text).strip().splitlines() or ["–"]
+            if len(lines) == 1 and len(title) + len(lines[0]) + 6 <= min(screen.width, 100):
+                screen.line("  ", (f"{title}:  ", "bold"), lines[0])
+                continue
+            screen.line("  ", (f"{title}:", "bold"))
+            screen.paragraph("\n".join(lines[:_LONGEST]), indent=4)
+            if len(lines) > _LONGEST:
+                screen.line((f"    … {counted(len(lines) - _LONGEST, 'more line')}", "dim"))
+
+
+def _text(output: Output, bodies: dict[Any, Json]) -> str:
+    if output.body is None:
+        return output.value if isinstance(output.value, str) else _short(output.value)
+    body = bodies.get(output.body)
+    if isinstance(body, dict):
+        content: Any = body.get("content", body)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        return content if isinstance(content, str) else str(content)
+    return "(not in the store)" if body is None else str(body)
+
+
+def _short(value: Json) -> str:
+    words = {True: "true", False: "false", None: "null"}
+    if value is None or isinstance(value, bool):
+        return words[value]
+    return plain(value)[:60]
+
+
+def journal_line(item: JournalItem, start: int) -> list[Part]:
+    """An entry as a line: position, time, kind, and what differs from the defaults."""
+    data = dict(item.entry)
+    kind = str(data.pop("kind", "?"))
+    at = int(data.pop("at", start) or start)
+    node = str(data.pop("step", "") or data.get("agent", "") or "")
+    words = "  ".join(f"{key}={_compact(value)}" for key, value in data.items())
+    return [
+        (f"{item.position:>5}  {clock(at - start):>5}  ", "dim"),
+        (f"{kind:<18}", "cyan" if node else "bold"),
+        (f"{plain(node):<16}  " if node else "", ""),
+        plain(words)[:400],
+    ]
+
+
+def _compact(value: Json) -> str:
+    if isinstance(value, dict):
+        found: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
+        inner = ", ".join(f"{key}: {_compact(part)}" for key, part in found.items())
+        return "{" + inner + "}"
+    if isinstance(value, list):
+        parts: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+        return "[" + ", ".join(_compact(part) for part in parts) + "]"
+    text = plain(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,96 @@
+"""`dev`, `worker`, `doctor`: the servers and workers that runs stand on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from crewlog.cli import exits
+from crewlog.cli.app import app, go
+from crewlog.cli.options import AsJson, Debug, Queue
+from crewlog.errors import UsageError
+
+SURROUNDINGS = "Surroundings"
+
+
+@app.command(rich_help_panel=SURROUNDINGS)
+def dev(
+    stop: Annotated[bool, typer.Option("--stop", help="End the servers and workers in the background; runs are kept.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Leave the worker in the background and return.")] = False,
+    no_worker: Annotated[bool, typer.Option("--no-worker", help="Only the servers.")] = False,
+    task_queue: Queue = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Start Temporal, Postgres and a worker for this directory, and show the worker's log.
+
+    Ctrl-C ends the worker; the servers stay up until `crewlog dev --stop`. A `crew.yaml` that is
+    here is registered under its name.
+    """
+    from crewlog.cli.developing import develop, stop_all  # noqa: PLC0415
+
+    if stop and (detach or no_worker):
+        raise UsageError(
+            "--stop does not go with --detach or --no-worker",
+            remedy="First `crewlog dev --stop`, then `crewlog dev --detach`.",
+            place="crewlog dev",
+        )
+    if stop:
+        return go(stop_all(as_json=as_json), debug=debug)
+    return go(
+        develop(detach=detach or no_worker, worker=not no_worker, queue=task_queue, as_json=as_json),
+        debug=debug,
+    )
+
+
+@app.command(rich_help_panel=SURROUNDINGS)
+def worker(
+    task_queue: Queue = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="In the background, until `crewlog dev --stop`.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Run a worker for this directory's tools, until Ctrl-C or SIGTERM; it finishes what it has.
+
+    CREWLOG_* in the environment sets its limits: see docs/cli.md.
+    """
+    from crewlog.cli.developing import work  # noqa: PLC0415
+
+    return go(work(queue=task_queue, detach=detach, as_json=as_json), debug=debug)
+
+
+@app.command(rich_help_panel=SURROUNDINGS)
+def doctor(as_json: AsJson = False, debug: Debug = False) -> int:
+    """Look at everything that Crewlog stands on: what is wrong, and what to do.
+
+    It starts nothing and changes nothing. Exit code 5 where something fails.
+    """
+    return go(_doctor(as_json=as_json), debug=debug)
+
+
+async def _doctor(*, as_json: bool) -> int:
+    from crewlog.cli.screen import Part, Screen, plain  # noqa: PLC0415
+    from crewlog.dev.doctor import examine  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    checks = await examine()
+    failed = any(check.status == "fail" for check in checks)
+    if as_json:
+        screen.document({"ok": not failed, "checks": [vars(check) for check in checks]})
+        return exits.AWAY if failed else exits.OK
+    signs = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "bold red")}
+    width = max(len(check.name) for check in checks) + 2
+    for check in checks:
+        parts: list[Part] = ["  ", signs[check.status], " ", (check.name.ljust(width), "bold")]
+        detail = plain(check.detail)
+        screen.wrapped(parts, detail, indent=width + 4)
+        if check.remedy:
+            screen.wrapped([" " * (width + 4)], check.remedy, indent=width + 4, style="yellow")
+    bad = sum(check.status == "fail" for check in checks)
+    screen.line("")
+    if bad:
+        screen.line(f"  {bad} of {len(checks)} checks failed.")
+    else:
+        screen.line("  ", ("Ready.", "green"), " What is missing starts with the next command that needs it.")
+    return exits.AWAY if failed else exits.OK

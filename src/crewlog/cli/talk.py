@@ -1,0 +1,187 @@
+"""`answer`, `pause`, `resume`, `stop`, `interrupt`, `message`: talking to a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crewlog.cli import exits
+from crewlog.cli.app import app, go
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
+
+if TYPE_CHECKING:
+    from crewlog.client import Client, Run
+    from crewlog.state.model import CommandOutcome
+    from crewlog.wire import InterruptView
+
+TALK = "Talk"
+OUTCOME_LIMIT = 2.0
+"""Seconds for which a signal's outcome is waited for; it is not lost if it takes longer."""
+
+Reason = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; it is kept in the journal.")]
+
+
+@app.command(rich_help_panel=TALK)
+def answer(
+    run: RunArgument,
+    interrupt: Annotated[str | None, typer.Argument(metavar="[INTERRUPT]", help="The question's id; may be left out if one is open.", show_default=False)] = None,
+    decision: Annotated[str | None, typer.Argument(metavar="[DECISION]", help="An option, approve (the first), reject (the last), or words.", show_default=False)] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Only answer; do not follow the run.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for further answers, instead of leaving with exit code 3.")] = False,
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Answer a question that a run waits on, and follow it on.
+
+    Without a decision it asks here.
+    """
+    return go(
+        _answer(run, interrupt, decision, detach=detach, wait=wait, by=by, command_id=command_id, as_json=as_json),
+        debug=debug,
+    )
+
+
+async def _answer(
+    run_id: str,
+    first: str | None,
+    second: str | None,
+    *,
+    detach: bool,
+    wait: bool,
+    by: str | None,
+    command_id: str | None,
+    as_json: bool,
+) -> int:
+    from crewlog.cli.answering import answer_run  # noqa: PLC0415
+
+    return await answer_run(
+        run_id, first, second, detach=detach, wait=wait, by=by, command_id=command_id, as_json=as_json
+    )
+
+
+@app.command(rich_help_panel=TALK)
+def pause(
+    run: RunArgument, reason: Reason = "", by: By = None, command_id: CommandIdOption = None,
+    as_json: AsJson = False, debug: Debug = False,
+) -> int:
+    """Pause a run: what runs finishes, nothing new starts."""
+    return _signal(run, "pause", lambda r: r.pause(reason, by=by, id=command_id), as_json, debug)
+
+
+@app.command(rich_help_panel=TALK)
+def resume(
+    run: RunArgument, reason: Reason = "", by: By = None, command_id: CommandIdOption = None,
+    as_json: AsJson = False, debug: Debug = False,
+) -> int:
+    """Let a paused run go on."""
+    return _signal(run, "resume", lambda r: r.resume(reason, by=by, id=command_id), as_json, debug)
+
+
+@app.command(rich_help_panel=TALK)
+def stop(
+    run: RunArgument, reason: Reason = "", by: By = None, command_id: CommandIdOption = None,
+    as_json: AsJson = False, debug: Debug = False,
+) -> int:
+    """End a run gracefully, with what is there."""
+    return _signal(run, "stop", lambda r: r.stop(reason, by=by, id=command_id), as_json, debug)
+
+
+@app.command(rich_help_panel=TALK)
+def interrupt(
+    run: RunArgument,
+    node: Annotated[str, typer.Option("--node", metavar="NODE", help="Before which node; * is the next step, whichever it is.")] = "*",
+    reason: Reason = "", by: By = None, command_id: CommandIdOption = None,
+    as_json: AsJson = False, debug: Debug = False,
+) -> int:
+    """Make a run ask people before a node, or before its next step."""
+    return _signal(run, "interrupt", lambda r: r.interrupt(node, reason, by=by, id=command_id), as_json, debug)
+
+
+@app.command(rich_help_panel=TALK)
+def message(
+    run: RunArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is said.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", metavar="LOG", help="public, group:G, channel:C, or private:AGENT.")] = "public",
+    by: By = None, command_id: CommandIdOption = None,
+    as_json: AsJson = False, debug: Debug = False,
+) -> int:
+    """Say something to the crew; agents read it at their next step."""
+    return _signal(run, "message", lambda r: r.message(text, to, by=by, id=command_id), as_json, debug)
+
+
+def _signal(
+    run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], as_json: bool, debug: bool
+) -> int:
+    return go(_sent(run_id, name, send, as_json=as_json), debug=debug)
+
+
+async def _sent(
+    run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], *, as_json: bool
+) -> int:
+    from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.errors import CommandRejected  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    async with connected(screen) as client:
+        run = client.run(run_id)
+        command = await send(run)
+        outcome = await _outcome(client, run, command)
+        if outcome is not None and not outcome.ok:
+            raise CommandRejected(
+                outcome.detail or f"the run refused {name!r}",
+                remedy=f"`crewlog show {run_id}` shows where it is.",
+                place=f"run {run_id!r}",
+            )
+        if as_json:
+            screen.document(
+                {
+                    "run": run_id,
+                    "command": name,
+                    "id": command,
+                    "applied": outcome is not None,
+                    "position": outcome.position if outcome else None,
+                }
+            )
+            return exits.OK
+        done = _DONE[name]
+        if outcome is not None:
+            screen.line("  ", (plain(run_id), "bold"), f" {done}", (f" (position {outcome.position})", "dim"))
+        else:
+            screen.line("  ", (plain(run_id), "bold"), f" was told to {name}; it does so as soon as a worker runs:")
+            screen.line(("  Return   ", "dim"), f"crewlog watch {run_id}")
+    return exits.OK
+
+
+_DONE = {
+    "pause": "is paused: what runs finishes. Go on: crewlog resume",
+    "resume": "goes on",
+    "stop": "is stopping",
+    "interrupt": "will ask before that step",
+    "message": "has the message",
+}
+
+
+async def _outcome(client: Client, run: Run, command: str) -> CommandOutcome | None:
+    """How a signal ended, where a worker tells in time."""
+    from crewlog.cli.background import polled  # noqa: PLC0415
+    from crewlog.errors import CrewlogError  # noqa: PLC0415
+
+    try:
+        if not await polled(client, (await client.gateway.describe(run.id)).task_queue):
+            return None
+        async with asyncio.timeout(OUTCOME_LIMIT):
+            while True:
+                found = (await run.state()).commands.get(command)
+                if found is not None:
+                    return found
+                await asyncio.sleep(0.05)
+    except (TimeoutError, CrewlogError):
+        return None
+
+

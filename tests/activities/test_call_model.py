@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import pytest
+from activity_kit import HEARTBEAT, RUN, crew, with_info
+from langchain_core.messages import AIMessage
+from temporalio.exceptions import ApplicationError
+
+from crewlog.activities.models import register
+from crewlog.activities.replies import asked_tools, kept
+from crewlog.errors import InvalidDefinition
+from crewlog.ids import AgentName, CrewName, StepId
+from crewlog.state.calls import Flush, OpenRun
+from crewlog.state.hashing import hash_json
+from crewlog.state.messages import message_to_json
+from crewlog.testing.scripted import RECORD, recorded_prompts, scripted
+
+CALLS = {"tool": "write_file", "args": {"path": "a", "content": "b" * 200}}
+
+
+async def test_a_reply_is_kept_with_its_usage_and_its_calls(model_call, store, log):
+    script = {
+        "agents": {
+            "backend": [
+                {"text": "Writing.", "tool_calls": [CALLS], "usage": {"input": 120, "output": 30}}
+            ]
+        }
+    }
+    definition = crew(script)
+    log.says("build")
+    result = await model_call(definition, log, tools=("write_file", "set_flag", "set_output"))
+    assert result.stored
+    assert result.brief == "Writing."
+    assert result.hash == hash_json(result.body)
+    assert (result.body["name"], result.body["id"]) == ("backend", "backend#1/1")
+    assert await store.get_bodies([result.hash]) == {result.hash: result.body}
+    assert (result.usage.calls, result.usage.input_tokens, result.usage.output_tokens) == (
+        1, 120, 30,
+    )  # fmt: skip
+    (asked,) = result.tools
+    assert (asked.tool, asked.id) == ("write_file", result.body["tool_calls"][0]["id"])
+    assert len(asked.brief) == 80
+    journal = await store.read_journal(RUN)
+    assert [row.entry["kind"] for row in journal] == ["MessageAdded"], "stored before the call"
+    (given,) = recorded_prompts(definition.model or "")
+    assert [m["type"] for m in given.messages] == ["system", "human"]
+    assert given.tools == ("write_file", "set_flag", "set_output")
+    assert (given.agent, given.run, given.step, given.call) == ("backend", RUN, "backend#1", 1)
+
+
+async def test_the_reply_is_told_by_the_transcript_not_by_the_process(
+    model_call, activities, log, env
+):
+    script = {
+        "agents": {
+            "backend": [
+                {"text": "one"},
+                {"text": "two"},
+                {"when": "stop", "text": "stopped"},
+                {"text": "three"},
+            ],
+            "*": [{"text": "other"}],
+        }
+    }
+    definition = crew(script)
+    said = []
+    for number, text in enumerate(["go", "please stop", "go on", "on"], 1):
+        log.says(text)
+        # The same call again gives the same reply: it is a function of the prompt.
+        batch_view = log.batch()
+        first = await model_call(definition, log, batch=batch_view, call=number)
+        again = await model_call(definition, log, batch=batch_view, call=number)
+        assert again == first
+        log.replied(first, "backend", call=number)
+        said.append(first.brief)
+    assert said == ["one", "stopped", "two", "three"]
+    assert (await model_call(definition, log, agent="writer")).brief == "other"
+    with pytest.raises(ApplicationError, match=r"has no reply 4 for 'backend'") as failed:
+        await model_call(definition, log)
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+    assert "agents.backend" in failed.value.details[1]
+
+
+async def test_scripted_failures_end_after_as_many_tries(model_call, log, env):
+    script = {
+        "agents": {
+            "backend": [{"fail": "unavailable", "times": 2}, {"fail": "refused"}, {"text": "ok"}]
+        }
+    }
+    definition = crew(script, backend={"retry": {"attempts": 2}})
+
+    async def outcome(asked: int, attempt: int) -> str:
+        with_info(env, attempt=attempt)
+        try:
+            return (await model_call(definition, log, attempt=asked)).brief
+        except ApplicationError as exc:
+            return str(exc.type)
+
+    assert [await outcome(*a) for a in [(1, 1), (1, 2), (2, 1), (4, 1)]] == [
+        "ModelUnavailable", "ModelUnavailable", "ModelRefused", "ok",
+    ]  # fmt: skip
+
+
+async def test_nonsense_becomes_calls_that_can_be_answered(model_call, log):
+    result = await model_call(crew({"agents": {"*": [{"nonsense": True}]}}), log)
+    assert [a.tool for a in result.tools] == ["no_such_tool", "broken_tool"]
+    assert result.tools[1].id == result.body["invalid_tool_calls"][0]["id"]
+
+
+async def test_a_stalled_model_beats_and_can_be_cancelled(model_call, log, env):
+    beating = asyncio.Event()
+    env.on_heartbeat = lambda *_: beating.set()
+    with_info(env, heartbeat_timeout=HEARTBEAT)
+    task = asyncio.ensure_future(model_call(crew({"agents": {"*": [{"stall": 60}]}}), log))
+    await asyncio.wait_for(beating.wait(), 5)
+    env.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("openai:gpt-5-mini", "OPENAI_API_KEY is not set"),
+        ("gpt-5-mini", "there is no model 'gpt-5-mini'"),
+        ("nobody:x", "there is no model 'nobody:x'"),
+        ("scripted:/nowhere.yaml", "the script '/nowhere.yaml' cannot be read"),
+    ],
+)
+async def test_a_model_that_cannot_be_made(model_call, log, monkeypatch, model, message):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ApplicationError, match=message) as failed:
+        await model_call(crew(model), log)
+    assert failed.value.non_retryable
+    assert failed.value.details[2] is False
+
+
+async def test_other_models_can_be_registered(model_call, log):
+    from langchain_core.language_models import FakeListChatModel
+
+    register("fake", lambda name, _settings, _timeout: FakeListChatModel(responses=[name]))
+    assert (await model_call(crew("fake:hello"), log)).brief == "hello"
+
+
+def test_ids_are_made_for_calls_that_have_none_or_the_same():
+    reply = AIMessage(
+        "",
+        tool_calls=[{"name": "a", "args": {}, "id": i} for i in ("x", "x", None, "")],
+        additional_kwargs={"tool_calls": "raw", "refusal": "I will not."},
+        response_metadata={"model_name": "m", "id": "random", "system_fingerprint": "f"},
+        id="run-random",
+    )
+    step = StepId("a_rather_long_name_of_a_node_that_goes_on#12")
+    message = kept(reply, AgentName("backend"), step, 3)
+    ids = [c["id"] or "" for c in message.tool_calls]
+    assert ids[0] == "x"
+    assert len(set(ids)) == 4
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,40}", i) for i in ids)
+    assert [a.id for a in asked_tools(message)] == ids
+    body = message_to_json(message)
+    assert (body["content"], body["response_metadata"]) == ("I will not.", {"model_name": "m"})
+    assert "additional_kwargs" not in body
+
+
+async def test_prompts_are_recorded_for_other_processes(model_call, log, tmp_path, monkeypatch):
+    record = tmp_path / "prompts.jsonl"
+    monkeypatch.setenv(RECORD, str(record))
+    script = tmp_path / "s.yaml"
+    script.write_text("agents: {'*': [{text: hi}]}\n")
+    log.says("ä")
+    await model_call(crew(scripted(script)), log)
+    (line,) = record.read_text().splitlines()
+    assert json.loads(line)["messages"][-1] == {"type": "human", "content": "ä"}
+
+
+def test_a_faulty_script_says_where(tmp_path):
+    script = tmp_path / "s.yaml"
+    script.write_text("agents:\n  backend:\n    - {txet: hi}\n    - {when: '(', text: x}\n")
+    with pytest.raises(InvalidDefinition) as failed:
+        scripted(script)
+    assert [d.line for d in failed.value.diagnostics] == [3, 4]
+    assert "has no 'txet' here" in str(failed.value)
+    assert "no regular expression" in str(failed.value)
+
+
+async def test_open_run_resolves_registered_and_inline_crews(activities, store, env):
+    data = crew("openai:x").to_json()
+    inline = await env.run(activities.open_run, OpenRun(run=RUN, crew=data))
+    assert inline.definition == data
+    assert inline.plan["crew"] == "music"
+    assert await store.get_definition(hash_json(data)) == data
+    await store.register_crew(CrewName("music"), data, 0)
+    assert await env.run(activities.open_run, OpenRun(run=RUN, crew="music")) == inline
+    with pytest.raises(ApplicationError, match="no crew is registered as 'musik'") as failed:
+        await env.run(activities.open_run, OpenRun(run=RUN, crew="musik"))
+    assert failed.value.type == "InvalidDefinition"
+    assert failed.value.details[1] == "Did you mean 'music'?"
+    wrong: Any = {"crew": "c", "agents": {"a": {"prompt": "p", "tools": ["t"]}}, "flow": ["b"]}
+    with pytest.raises(ApplicationError) as failed:
+        await env.run(activities.open_run, OpenRun(run=RUN, crew=wrong))
+    assert failed.value.non_retryable
+    assert "'t'" in failed.value.message
+    assert "'b'" in failed.value.message, "all faults at once"
+
+
+async def test_flush_stores_the_batch_and_a_snapshot(activities, store, env, log):
+    log.says("one")
+    log.says("two")
+    await env.run(activities.flush, Flush(run=RUN, batch=log.batch(), state={"run": RUN}))
+    assert len(await store.read_journal(RUN)) == 2
+    snapshot = await store.get_snapshot(RUN, 2)
+    assert snapshot is not None
+    assert snapshot.position == 2
+
+
+async def test_a_tool_on_other_workers_is_offered_without_its_arguments(model_call, log):
+    away = {"run": "elsewhere:f", "queue": "gpu", "description": "Renders."}
+    definition = crew({"agents": {"*": [{"text": "ok"}]}}, tools={"render": away})
+    await model_call(definition, log, tools=("render",))
+    assert recorded_prompts(definition.model or "")[0].tools == ("render",)
+    here = crew({"agents": {"*": [{"text": "ok"}]}}, tools={"render": {"run": "elsewhere:f"}})
+    with pytest.raises(ApplicationError, match="no module 'elsewhere'"):
+        await model_call(here, log, tools=("render",))

@@ -1,0 +1,116 @@
+"""A model over real HTTP: `ChatOpenAI` against a server that speaks OpenAI's language."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from activity_kit import Log, crew
+from temporalio.exceptions import ApplicationError
+
+from crewlog.state.calls import ModelResult
+from http_model import KEY, http_model
+
+MODEL = "openai:gpt-4o-mini"
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[str]:
+    with http_model() as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def environment(service, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", service)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+async def ask(model_call, log: Log, text: str, **backend: object) -> ModelResult:
+    log.says(text)
+    definition = crew(MODEL, backend=backend)
+    return await model_call(definition, log, tools=("add", "set_flag", "set_output"))
+
+
+async def test_a_reply_with_its_usage_and_its_price(model_call, log):
+    result = await ask(model_call, log, "hello", model_settings={"temperature": 0})
+    assert result.brief == "Hello."
+    assert result.model.startswith("gpt-4o-mini")
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (1000, 100)
+    assert result.usage.cost == pytest.approx(0.00021)
+
+
+@pytest.mark.parametrize(
+    ("text", "brief", "end"),
+    [
+        ("use a tool", "3", "It is 3."),
+        ("break a tool", "The arguments of 'add' are not valid JSON", "I see."),
+    ],
+)
+async def test_a_turn_with_a_tool(model_call, tool_call, log, text, brief, end):
+    asked = await ask(model_call, log, text)
+    (tool,) = asked.tools
+    assert tool.tool == "add"
+    log.replied(asked, "backend", "private:backend")
+    answer = await tool_call("add", body=asked.body, id=tool.id, batch=log.batch())
+    assert answer.brief.startswith(brief)
+    log.returned(answer, "backend")
+    assert (await model_call(crew(MODEL), log, call=3)).brief == end
+
+
+async def test_an_empty_reply_is_an_end(model_call, log):
+    result = await ask(model_call, log, "say nothing")
+    assert (result.body["content"], result.tools, result.brief) == ("", (), "")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("busy", "ModelUnavailable", "answered 429: the service says rate_limit_exceeded"),
+        ("no quota", "ModelRefused", "answered 429: the service says insufficient_quota"),
+        ("broken", "ModelUnavailable", "'openai:gpt-4o-mini' answered 500"),
+        ("no such model", "ModelRefused", "answered 404: the service says model_not_found"),
+        ("bad request", "ModelRefused", "answered 400"),
+    ],
+)
+async def test_what_the_service_refuses_and_what_may_pass(model_call, log, text, kind, message):
+    with pytest.raises(ApplicationError, match=message) as failed:
+        await ask(model_call, log, text)
+    assert failed.value.type == kind
+    assert failed.value.non_retryable == (kind == "ModelRefused")
+    assert failed.value.details[1], "a remedy"
+    wait = failed.value.next_retry_delay
+    assert wait == (timedelta(seconds=7) if text == "busy" else None)
+
+
+async def test_a_wrong_key(model_call, log, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "a-bad-key")
+    with pytest.raises(ApplicationError, match="answered 401") as failed:
+        await ask(model_call, log, "hello")
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+    assert "OPENAI_API_KEY" in failed.value.details[1]
+
+
+async def test_a_slow_model_times_out_before_the_activity(model_call, log):
+    begun = time.monotonic()
+    with pytest.raises(ApplicationError, match="did not answer in time") as failed:
+        await ask(model_call, log, "be slow", timeout="1s")
+    assert time.monotonic() - begun < 3
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelUnavailable", False)
+
+
+async def test_nobody_at_the_address(model_call, log, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    with pytest.raises(ApplicationError, match="cannot be reached") as failed:
+        await ask(model_call, log, "hello")
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelUnavailable", False)
+    assert "OPENAI_BASE_URL" in failed.value.details[1]
+
+
+async def test_an_unknown_setting(model_call, log):
+    with pytest.raises(ApplicationError) as failed:
+        await ask(model_call, log, "hello", model_settings={"temprature": 0})
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+    assert "model_settings" in failed.value.details[1]

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from activity_kit import RUN, Log
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from crewlog.activities.render import LONGEST, UNANSWERED, prompt
+from crewlog.activities.views import Hydrator
+from crewlog.definition.model import AgentDefinition
+from crewlog.errors import StoreIncomplete
+from crewlog.ids import AgentName, ContentHash, RunId
+from crewlog.state.calls import ModelResult, ToolResult, View
+from crewlog.state.hashing import hash_json
+from crewlog.store.memory import InMemoryStore
+
+BACKEND = AgentName("backend")
+
+
+class CountingStore(InMemoryStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.links_read = 0
+        self.bodies_read = 0
+        self.reads = 0
+
+    async def read_log(self, head: ContentHash, known: Collection[ContentHash] = ()) -> Any:
+        found = await super().read_log(head, known)
+        self.reads += 1
+        self.links_read += len(found)
+        return found
+
+    async def get_bodies(self, hashes: Collection[ContentHash]) -> Any:
+        self.reads += 1
+        self.bodies_read += len(hashes)
+        return await super().get_bodies(hashes)
+
+
+@pytest.fixture
+def store() -> CountingStore:
+    return CountingStore()
+
+
+def ai(agent: str, text: str, *ids: str) -> ModelResult:
+    calls = [{"name": "add", "args": {}, "id": i, "type": "tool_call"} for i in ids]
+    body = {"type": "ai", "content": text, "name": agent} | ({"tool_calls": calls} if ids else {})
+    return ModelResult(body=body, hash=hash_json(body))
+
+
+def tool(id_: str, text: str) -> ToolResult:
+    body = {"type": "tool", "content": text, "name": "add", "tool_call_id": id_}
+    return ToolResult(body=body, hash=hash_json(body))
+
+
+async def stored(store: InMemoryStore, log: Log, *results: ModelResult | ToolResult) -> None:
+    await store.put_bodies({r.hash: r.body for r in results})
+    await store.append(RUN, log.batch())
+
+
+async def test_a_view_has_its_logs_merged_by_position_and_nothing_else(store):
+    log = Log()
+    log.says("build", "public", "channel:c")
+    own, other, secret = ai("backend", "mine"), ai("writer", "theirs"), ai("writer", "secret")
+    log.replied(own, "backend", "private:backend", "public")
+    log.replied(other, "writer", "public")
+    log.replied(secret, "writer", "private:writer")
+    log.says("hm", name="Anna B.")
+    log.says("hm", name="Anna B.")
+    await stored(store, log, own, other, secret)
+    view = log.view("public", "private:backend", "channel:c")
+    found = await Hydrator(store).hydrate(RUN, BACKEND, view)
+    assert [(type(m), m.content, m.name) for m in found] == [
+        (HumanMessage, "build", None),
+        (AIMessage, "mine", "backend"),
+        (HumanMessage, "[writer] theirs", "writer"),
+        (HumanMessage, "hm", "Anna_B_"),
+        (HumanMessage, "hm", "Anna_B_"),
+    ]
+
+
+async def test_the_messages_of_a_turn_stay_together_and_calls_without_a_result_get_one(store):
+    log = Log()
+    first, second = ai("backend", "", "a", "b"), ai("backend", "", "c", "d")
+    results = [tool("b", "two"), tool("a", "one"), tool("c", "three"), tool("a", "one, again")]
+    log.replied(first, "backend", "private:backend")
+    log.says("meanwhile")
+    for result in results[:2]:
+        log.returned(result, "backend")
+    log.replied(second, "backend", "private:backend")
+    log.returned(results[2], "backend")
+    await stored(store, log, first, second, *results)
+    hydrator = Hydrator(store)
+    view = log.view("public", "private:backend")
+    found = await hydrator.hydrate(RUN, BACKEND, view)
+    kinds = [(m.type, m.content) for m in found]
+    assert kinds == [
+        ("ai", ""), ("tool", "two"), ("tool", "one"), ("human", "meanwhile"),
+        ("ai", ""), ("tool", "three"), ("tool", UNANSWERED),
+    ]  # fmt: skip
+    whole = await hydrator.hydrate(RUN, BACKEND, view, complete=False)
+    assert whole == found[:-1]
+    log.returned(results[3], "backend")
+    await stored(store, log)
+    found = await hydrator.hydrate(RUN, BACKEND, log.view("public", "private:backend"))
+    assert [m.content for m in found[1:3]] == ["two", "one, again"]
+
+
+async def test_only_what_is_new_is_read_and_a_batch_needs_no_reading(store):
+    log = Log()
+    hydrator = Hydrator(store)
+    for i in range(50):
+        log.says(f"m{i}")
+    await stored(store, log)
+    await hydrator.hydrate(RUN, BACKEND, log.view())
+    assert (store.links_read, store.bodies_read) == (50, 50)
+    for i in range(50, 60):
+        log.says(f"m{i}")
+        batch = log.batch()
+        await store.append(RUN, batch)
+        assert len(await hydrator.hydrate(RUN, BACKEND, log.view(), batch)) == i + 1
+    assert (store.links_read, store.bodies_read) == (50, 50)
+    log.says("elsewhere")
+    await stored(store, log)
+    assert len(await hydrator.hydrate(RUN, BACKEND, log.view())) == 61
+    assert (store.links_read, store.bodies_read) == (51, 51)
+
+
+async def test_an_older_head_a_fork_and_a_smaller_view_are_right_after_a_newer_one(store):
+    log = Log()
+    hydrator = Hydrator(store)
+    log.says("one")
+    await stored(store, log)
+    older = log.view()
+    fork = Log()
+    fork.heads, fork.position = dict(log.heads), log.position + 10
+    log.says("two", "public", "channel:c")
+    await stored(store, log)
+
+    async def texts(view: View) -> list[Any]:
+        return [m.content for m in await hydrator.hydrate(RUN, BACKEND, view)]
+
+    assert await texts(log.view("public", "channel:c")) == ["one", "two"]
+    assert await texts(older) == ["one"]
+    fork.says("other two")
+    await store.append(RUN, fork.batch())
+    assert await texts(fork.view()) == ["one", "other two"]
+    assert await texts(log.view()) == ["one", "two"]
+    assert await texts(View()) == []
+
+
+async def test_what_the_store_lacks_is_said(store):
+    log = Log()
+    log.says("one")
+    log.batch()
+    with pytest.raises(StoreIncomplete):
+        await Hydrator(store).hydrate(RUN, BACKEND, log.view())
+
+
+async def test_runs_used_longest_ago_are_forgotten(store):
+    hydrator = Hydrator(store, max_entries=30)
+    for name in "abc":
+        log = Log(RunId(name))
+        for i in range(10):
+            log.says(f"{i}")
+        batch = log.batch()
+        await store.append(log.run, batch)
+        await hydrator.hydrate(log.run, BACKEND, log.view(), batch)
+    assert hydrator.size <= 30
+    assert list(hydrator._runs) == ["c"]
+
+
+async def test_a_long_transcript_is_cheap_once_it_is_known(store):
+    log = Log()
+    hydrator = Hydrator(store)
+    for i in range(1000):
+        log.says(f"message {i} " + "x" * 400, "public" if i % 2 else "private:backend")
+    await stored(store, log)
+    await hydrator.hydrate(RUN, BACKEND, log.view("public", "private:backend"))
+    best = 1.0
+    for i in range(20):
+        log.says(f"new {i}")
+        batch = log.batch()
+        await store.append(RUN, batch)
+        view = log.view("public", "private:backend")
+        begun = time.perf_counter()
+        found = await hydrator.hydrate(RUN, BACKEND, view, batch)
+        best = min(best, time.perf_counter() - begun)
+        assert len(found) == 1001 + i
+    assert best < 0.002
+    assert store.reads == 3
+
+
+def test_a_prompt_ends_with_a_turn_to_take():
+    agent = AgentDefinition(prompt="P.", writes_flags=("ready",), outputs=("spec",))
+    system, nudge = prompt(BACKEND, agent, ("set_flag",), [])
+    assert system.content == (
+        "P.\n\nSet a flag with set_flag when what it says is so. Flags: ready."
+    )
+    assert nudge.content == "It is your turn."
+    again = prompt(BACKEND, agent, (), [AIMessage("done", name="backend")])
+    assert (again[0].content, again[-1].content) == ("P.", "It is your turn again.")
+    result = [ToolMessage("r", tool_call_id="a")]
+    assert prompt(BACKEND, agent, (), result)[1:] == result
+
+
+async def test_a_message_is_cut_for_the_model_only(store):
+    log = Log()
+    hash_ = log.says("x" * (LONGEST + 5))
+    batch = log.batch()
+    await store.append(RUN, batch)
+    (found,) = await Hydrator(store).hydrate(RUN, BACKEND, log.view(), batch)
+    assert found.text.endswith("x\n[Cut here: 200,005 characters in all.]")
+    assert len((await store.get_bodies([hash_]))[hash_]["content"]) == LONGEST + 5
