@@ -25,7 +25,7 @@ from crewlog.errors import ModelRefused
 from crewlog.model import Json
 from crewlog.state.calls import CallModel, ModelResult
 from crewlog.state.hashing import hash_json
-from crewlog.state.messages import brief, message_to_json
+from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
 
 
@@ -86,7 +86,6 @@ class ModelCalls:
             body=body,
             hash=hash_,
             tools=asked_tools(message),
-            brief=brief(message.text[:1000]),
             model=message.response_metadata.get("model_name") or name,
             usage=usage,
             stored=stored,

@@ -26,6 +26,7 @@ from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.keep import keep
+from crewlog.activities.start_notes import begin_once
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
 from crewlog.activities.tools import Tool, ToolRegistry
@@ -161,6 +162,8 @@ class ToolCalls:
                 task.run, task.agent, task.view, task.batch, complete=False
             )
         call = self._call(context, pulse)
+        if context.definition.repeat == "never":
+            await begin_once(self._store, task, activity.info().attempt)
         effect.started = True
         try:
             with calling(call):
@@ -233,7 +236,6 @@ class ToolCalls:
             body=body,
             hash=hash_,
             ok=message.status == "success",
-            brief=brief(message.text[:1000]),
             ms=ms,
             flags=outcome.flags,
             outputs=tuple(outputs),

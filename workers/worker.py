@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -97,6 +98,9 @@ async def running_worker(
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=timedelta(seconds=settings.shutdown_seconds),
     )
+    # Tools that are no coroutines run in threads; asyncio's own pool has six on two cores.
+    threads = ThreadPoolExecutor(settings.max_activities, thread_name_prefix="tool")
+    asyncio.get_running_loop().set_default_executor(threads)
     async with worker:
         yield worker
 

@@ -29,7 +29,7 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import InternalError
     from crewlog.graph.engine import Engine, Order
-    from crewlog.ids import StepId, private_log
+    from crewlog.ids import StepId
     from crewlog.state import journal as j
     from crewlog.state.calls import (
         CALL_MODEL,
@@ -207,7 +207,7 @@ class Execution:
                 view=engine.view(order.agent),
                 tools=engine.tools_of(order.agent),
                 batch=engine.ledger.batch(),
-                log=private_log(order.agent),
+                attempt=order.call.attempt,
             ),
             result_type=ModelResult,
             **model_options(engine.plan, order, self._queue or None),

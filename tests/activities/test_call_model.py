@@ -16,7 +16,7 @@ from crewlog.errors import InvalidDefinition
 from crewlog.ids import AgentName, CrewName, StepId
 from crewlog.state.calls import Flush, OpenRun
 from crewlog.state.hashing import hash_json
-from crewlog.state.messages import message_to_json
+from crewlog.state.messages import brief_of, message_to_json
 from crewlog.testing.scripted import RECORD, recorded_prompts, scripted
 
 CALLS = {"tool": "write_file", "args": {"path": "a", "content": "b" * 200}}
@@ -34,7 +34,7 @@ async def test_a_reply_is_kept_with_its_usage_and_its_calls(model_call, store, l
     log.says("build")
     result = await model_call(definition, log, tools=("write_file", "set_flag", "set_output"))
     assert result.stored
-    assert result.brief == "Writing."
+    assert brief_of(result.body) == "Writing."
     assert result.hash == hash_json(result.body)
     assert (result.body["name"], result.body["id"]) == ("backend", "backend#1/1")
     assert await store.get_bodies([result.hash]) == {result.hash: result.body}
@@ -76,9 +76,9 @@ async def test_the_reply_is_told_by_the_transcript_not_by_the_process(
         again = await model_call(definition, log, batch=batch_view, call=number)
         assert again == first
         log.replied(first, "backend", call=number)
-        said.append(first.brief)
+        said.append(brief_of(first.body))
     assert said == ["one", "stopped", "two", "three"]
-    assert (await model_call(definition, log, agent="writer")).brief == "other"
+    assert brief_of((await model_call(definition, log, agent="writer")).body) == "other"
     with pytest.raises(ApplicationError, match=r"has no reply 4 for 'backend'") as failed:
         await model_call(definition, log)
     assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
@@ -96,7 +96,7 @@ async def test_scripted_failures_end_after_as_many_tries(model_call, log, env):
     async def outcome(asked: int, attempt: int) -> str:
         with_info(env, attempt=attempt)
         try:
-            return (await model_call(definition, log, attempt=asked)).brief
+            return brief_of((await model_call(definition, log, attempt=asked)).body)
         except ApplicationError as exc:
             return str(exc.type)
 
@@ -143,7 +143,7 @@ async def test_other_models_can_be_registered(model_call, log):
     from langchain_core.language_models import FakeListChatModel
 
     register("fake", lambda name, _settings, _timeout: FakeListChatModel(responses=[name]))
-    assert (await model_call(crew("fake:hello"), log)).brief == "hello"
+    assert brief_of((await model_call(crew("fake:hello"), log)).body) == "hello"
 
 
 def test_ids_are_made_for_calls_that_have_none_or_the_same():

@@ -12,13 +12,14 @@ from crewlog.errors import StoreUnavailable, UsageError
 from crewlog.ids import LogName
 from crewlog.state.calls import ModelResult, OutputValue
 from crewlog.state.hashing import hash_json
+from crewlog.state.messages import brief_of
 from crewlog.tool_call import current_call
 
 
 async def test_a_plain_function_runs_in_a_thread_and_knows_its_call(tool_call, tmp_path):
     result = await tool_call("write_file", {"path": "notes/a.txt", "content": "hi"}, attempt=2)
     assert result.ok
-    assert result.brief == "wrote 2 characters to notes/a.txt"
+    assert brief_of(result.body) == "wrote 2 characters to notes/a.txt"
     assert (tmp_path / "workspace" / RUN / "notes" / "a.txt").read_text() == "hi"
     call, in_main_thread = crew_tools.seen[-1]
     assert not in_main_thread
@@ -52,7 +53,7 @@ async def test_json_results(tool_call, kind, content):
     result = await tool_call("gives", {"kind": kind})
     assert result.ok
     assert result.body["content"] == content
-    assert len(result.brief) <= 120
+    assert len(brief_of(result.body)) <= 120
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ async def test_arguments_that_are_no_json_are_answered(tool_call):
     body = {"type": "ai", "content": "", "name": "backend", "invalid_tool_calls": [bad]}
     result = await tool_call("add", body=body)
     assert not result.ok
-    assert "are not valid JSON" in result.brief
+    assert "are not valid JSON" in brief_of(result.body)
 
 
 @pytest.mark.parametrize("fields", [{"permitted": False}, {"agent": "writer"}, {"to_run": "boom"}])
@@ -97,7 +98,7 @@ async def test_a_permission_is_for_one_agent_and_one_tool(tool_call, fields):
     before = len(crew_tools.seen)
     result = await tool_call("add", {"a": 1, "b": 2}, **fields)
     assert not result.ok
-    assert result.brief == "You may not use the tool 'add'."
+    assert brief_of(result.body) == "You may not use the tool 'add'."
     assert len(crew_tools.seen) == before
 
 
@@ -119,15 +120,15 @@ async def test_commands_cross_as_plain_data(tool_call, store):
 
 async def test_the_built_in_tools(tool_call):
     flag = await tool_call("set_flag", {"flag": "ready"})
-    assert (flag.flags, flag.brief) == ({"ready": True}, "The flag ready is now true.")
+    assert (flag.flags, brief_of(flag.body)) == ({"ready": True}, "The flag ready is now true.")
     output = await tool_call("set_output", {"key": "spec", "value": {"a": [1]}})
     assert output.outputs == (OutputValue(key="spec", value={"a": [1]}),)
 
 
 async def test_langchain_tools_and_bare_functions(tool_call):
-    assert (await tool_call("decorated", {"word": "hi"})).brief == "HI"
-    assert (await tool_call("classy", {"word": "ab"})).brief == "abab"
-    assert (await tool_call("undocumented", {"x": "y"})).brief == "y"
+    assert brief_of((await tool_call("decorated", {"word": "hi"})).body) == "HI"
+    assert brief_of((await tool_call("classy", {"word": "ab"})).body) == "abab"
+    assert brief_of((await tool_call("undocumented", {"x": "y"})).body) == "y"
 
 
 async def test_a_tool_that_asks_for_the_state_gets_the_agents_view(tool_call, store):
@@ -143,7 +144,7 @@ async def test_a_tool_that_asks_for_the_state_gets_the_agents_view(tool_call, st
     batch = log.batch()
     view = log.view("public", "private:backend")
     result = await tool_call("count_messages", body=body, batch=batch, view=view)
-    assert result.brief == "saw backend ['human', 'ai']"
+    assert brief_of(result.body) == "saw backend ['human', 'ai']"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ async def test_passing_errors_are_retried_only_where_a_repeat_is_allowed(tool_ca
         assert (failed.value.type, failed.value.non_retryable) == ("ToolFailed", False)
     with_info(env, attempt=3)
     last = await tool_call("boom", {"kind": "timeout"}, crew=crew(tools=tools))
-    assert last.brief == "TimeoutError: it broke"
+    assert brief_of(last.body) == "TimeoutError: it broke"
 
 
 @pytest.mark.parametrize("tool", ["slow_thread", "slow_async"])
@@ -232,7 +233,8 @@ async def test_a_result_outlives_a_store_that_is_away(tool_call, store, monkeypa
     async def first_then_away(bodies: Any) -> None:
         nonlocal calls
         calls += 1
-        await (put if calls == 1 else away)(bodies)
+        # The reply and the start note are kept; what comes after the effect is not.
+        await (put if calls <= 2 else away)(bodies)
 
     monkeypatch.setattr(store, "put_bodies", first_then_away)
     result = await call()

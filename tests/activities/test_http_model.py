@@ -11,6 +11,7 @@ from activity_kit import Log, crew
 from temporalio.exceptions import ApplicationError
 
 from crewlog.state.calls import ModelResult
+from crewlog.state.messages import brief_of
 from http_model import KEY, http_model
 
 MODEL = "openai:gpt-4o-mini"
@@ -36,7 +37,7 @@ async def ask(model_call, log: Log, text: str, **backend: object) -> ModelResult
 
 async def test_a_reply_with_its_usage_and_its_price(model_call, log):
     result = await ask(model_call, log, "hello", model_settings={"temperature": 0})
-    assert result.brief == "Hello."
+    assert brief_of(result.body) == "Hello."
     assert result.model.startswith("gpt-4o-mini")
     assert (result.usage.input_tokens, result.usage.output_tokens) == (1000, 100)
     assert result.usage.cost == pytest.approx(0.00021)
@@ -55,14 +56,14 @@ async def test_a_turn_with_a_tool(model_call, tool_call, log, text, brief, end):
     assert tool.tool == "add"
     log.replied(asked, "backend", "private:backend")
     answer = await tool_call("add", body=asked.body, id=tool.id, batch=log.batch())
-    assert answer.brief.startswith(brief)
+    assert brief_of(answer.body).startswith(brief)
     log.returned(answer, "backend")
-    assert (await model_call(crew(MODEL), log, call=3)).brief == end
+    assert brief_of((await model_call(crew(MODEL), log, call=3)).body) == end
 
 
 async def test_an_empty_reply_is_an_end(model_call, log):
     result = await ask(model_call, log, "say nothing")
-    assert (result.body["content"], result.tools, result.brief) == ("", (), "")
+    assert (result.body["content"], result.tools, brief_of(result.body)) == ("", (), "")
 
 
 @pytest.mark.parametrize(

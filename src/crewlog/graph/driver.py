@@ -13,7 +13,8 @@ from how LangGraph works:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -67,7 +68,8 @@ class Driver:
 
     async def restore(self, thread: str, values: Mapping[str, Any]) -> None:
         """Sets a thread's values; no router runs and nothing becomes ready."""
-        await self._update(thread, values, RESTORE)
+        with self._alone():
+            await self._update(thread, values, RESTORE)
 
     async def apply(
         self, thread: str, node: str, values: Mapping[str, Any], goto: Sequence[str] = ()
@@ -80,9 +82,10 @@ class Driver:
         Raises:
             InternalError: when entered while another apply is under way.
         """
-        self._sends.sent.clear()
-        await self._update(thread, values, node, goto)
-        state = await self._graph.aget_state(_config(thread))
+        with self._alone():
+            self._sends.sent.clear()
+            await self._update(thread, values, node, goto)
+            state = await self._graph.aget_state(_config(thread))
         sent = list(self._sends.sent)
         names = list(state.next)
         for send in sent:
@@ -98,14 +101,19 @@ class Driver:
     async def _update(
         self, thread: str, values: Mapping[str, Any], node: str, goto: Sequence[str] = ()
     ) -> None:
+        update = Command(update=dict(values), goto=list(goto)) if goto else dict(values)
+        # With LangSmith tracing on, applying would send network traffic from the workflow.
+        with tracing_context(enabled=False):
+            await self._graph.aupdate_state(_config(thread), update, as_node=node)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Update and get are one critical section."""
         if self._busy:
             raise InternalError("a completion was applied while another one was being applied")
         self._busy = True
         try:
-            update = Command(update=dict(values), goto=list(goto)) if goto else dict(values)
-            # With LangSmith tracing on, applying would send network traffic from the workflow.
-            with tracing_context(enabled=False):
-                await self._graph.aupdate_state(_config(thread), update, as_node=node)
+            yield
         finally:
             self._busy = False
 

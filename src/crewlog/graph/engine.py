@@ -20,7 +20,7 @@ from crewlog.graph.compile import compile_plan
 from crewlog.graph.driver import Target
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, GraphPlan, PlanNode
-from crewlog.graph.routing import decide, dependents, level, new_generation
+from crewlog.graph.routing import decide, dependents, late_arrivals, new_generation, unfilled
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId
 from crewlog.state import journal as j
@@ -237,25 +237,24 @@ class Engine(RunFacts):
         if state.interrupts:
             return
         waiting = [e for e in state.frontier.values() if e.status == "waiting"]
-        for entry in waiting:
+        # An alternative is taken alone: what follows from it may be what the others wait for.
+        ways = [e for e in waiting if self.plan.nodes[e.node].otherwise != ASK_HUMAN]
+        for entry in ways[:1] or waiting:
             await self._unmet(entry)
         if waiting or state.frontier:
             return
-        stuck = next(self._stuck_joins(), None)
-        if stuck is None:
-            self.record(j.RunCompleted)
-            return
-        missing = [
-            source
-            for source in (self.plan.nodes[stuck].join or _NO_JOIN).of
-            if not state.routing.arrivals.get(stuck, {}).get(source)
-        ]
-        self.ask(
-            "requirement",
-            f"{stuck} waits for {' and '.join(missing)}, which will not come. Go on without?",
-            options=("go on", "end", "stop"),
-            detail=stuck,
-        )
+        for name in self.plan.nodes:
+            missing = unfilled(self.plan, name, state.routing)
+            if missing:
+                self.ask(
+                    "requirement",
+                    f"{name} waits for {' and '.join(missing)}, which will not come. "
+                    "Go on without?",
+                    options=("go on", "end", "stop"),
+                    detail=name,
+                )
+                return
+        self.record(j.RunCompleted)
 
     async def _unmet(self, entry: FrontierEntry) -> None:
         node = self.plan.nodes[entry.node]
@@ -272,17 +271,6 @@ class Engine(RunFacts):
         because = f"{entry.requirement} cannot come true any more"
         await self._complete(entry.step, outcome=outcome, because=because, skipped=True)
 
-    def _stuck_joins(self) -> Iterator[NodeName]:
-        routing = self.state.routing
-        answered = {e.detail for e in self.state.interrupts.values() if e.kind == "requirement"}
-        for name, node in self.plan.nodes.items():
-            arrivals = routing.arrivals.get(name, {})
-            base = routing.base.get(name, ())
-            if node.join is None or name in answered or self.state.visits.get(name):
-                continue
-            if any(arrivals.values()) and level(node.join, arrivals, base) == 0:
-                yield name
-
     async def _complete(
         self,
         step: StepId,
@@ -293,6 +281,9 @@ class Engine(RunFacts):
         handoff: Sequence[NodeName] = (),
     ) -> None:
         node = self.state.frontier[step].node
+        for asked in list(self.state.interrupts.values()):
+            if asked.step == step:  # nobody waits for its answer any more
+                self.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn")
         self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
         await self.turns.forget(step)
         await self._route(node, (outcome,) if not handoff else (), handoff=handoff)
@@ -309,8 +300,10 @@ class Engine(RunFacts):
     ) -> None:
         arrived = self._following[node] if NEXT in outcome else ()
         reset = new_generation(self.plan, node, self.state.routing) if loop else {}
+        active = [entry.node for entry in self.state.frontier.values()]
+        late = late_arrivals(self.plan, node, active) if loop else {}
         routing = route_facts(
-            self.state.routing, node, arrived, loop=loop, reset=reset, rearmed=rearmed
+            self.state.routing, node, arrived, loop=loop, reset=reset, late=late, rearmed=rearmed
         )
         targets = await self._driver.apply(
             THREAD, node, {"routing": routing, "outcome": outcome}, goto=handoff
@@ -324,6 +317,7 @@ class Engine(RunFacts):
             because=because,
             loop=loop,
             reset=reset,
+            late=late,
             rearmed=rearmed,
         )
 
@@ -336,10 +330,3 @@ class Engine(RunFacts):
                 j.Reached(node=NodeName(target.node), item=target.item, requirement=requirement)
             )
         return tuple(found)
-
-
-class _NoJoin:
-    of: tuple[NodeName, ...] = ()
-
-
-_NO_JOIN = _NoJoin()

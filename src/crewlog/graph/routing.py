@@ -6,12 +6,14 @@ also in loops, and a late arrival at an `any` or a quorum changes nothing.
 
 A decision that goes back begins a new generation at the joins in its loop's body: their counts
 start anew, and sources outside the body that are done count as done (`base`), though at least one
-fresh arrival is needed. So `[a, b] → c → (not ok) go a` runs `a` and then `c`, and not `b`.
+fresh arrival is needed. So `[a, b] → c → (not ok) go a` runs `a` and then `c`, and not `b`. A
+source inside the body that is under way then is late: what it brings belongs to the generation
+before, and its count starts below zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crewlog.definition.conditions import holds
@@ -30,6 +32,21 @@ def level(join: Join, arrivals: Mapping[NodeName, int], base: tuple[NodeName, ..
     )
     need = max(1, join.need - len(base))
     return counts[need - 1] if need <= len(counts) else 0
+
+
+def unfilled(plan: GraphPlan, name: NodeName, routing: Routing) -> tuple[NodeName, ...]:
+    """The sources that a join lacks, where something has arrived there and made nothing run."""
+    join = plan.nodes[name].join
+    if join is None:
+        return ()
+    base = routing.base.get(name, ())
+    arrivals = routing.arrivals.get(name, {})
+    counts = {source: arrivals.get(source, 0) for source in join.of if source not in base}
+    # A node that was sent to ran without its join, which then waits for nothing.
+    ran = level(join, arrivals, base) + routing.sent.get(name, 0)
+    if max(counts.values(), default=0) <= ran:
+        return ()
+    return tuple(source for source, count in counts.items() if count <= ran)
 
 
 def dependents(plan: GraphPlan) -> dict[NodeName, tuple[NodeName, ...]]:
@@ -81,3 +98,21 @@ def new_generation(
         for join, outside in rule.reset.items()
         if join in plan.nodes
     }
+
+
+def late_arrivals(
+    plan: GraphPlan, name: NodeName, active: Sequence[NodeName]
+) -> dict[NodeName, dict[NodeName, int]]:
+    """What the nodes under way still owe to the joins that going back resets.
+
+    Sources outside the loop's body owe nothing: they come once, for whichever generation it is.
+    """
+    rule = plan.nodes[name].decide
+    found: dict[NodeName, dict[NodeName, int]] = {}
+    for target, outside in (rule.reset if rule is not None else {}).items():
+        join = plan.nodes[target].join if target in plan.nodes else None
+        inside = [source for source in (join.of if join else ()) if source not in outside]
+        owed = {source: active.count(source) for source in inside if source in active}
+        if owed:
+            found[target] = owed
+    return found

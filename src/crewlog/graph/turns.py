@@ -17,7 +17,7 @@ from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import ModelResult, ToolResult
 from crewlog.state.hashing import hash_json
-from crewlog.state.messages import brief
+from crewlog.state.messages import brief, brief_of
 from crewlog.state.model import Call, FrontierEntry, Turn
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
@@ -66,7 +66,7 @@ class Turns:
             model=result.model,
             calls=calls,
             usage=result.usage,
-            brief=result.brief,
+            brief=brief_of(result.body),
         )
         if not calls:
             await self._ended(step, ())
@@ -90,7 +90,7 @@ class Turns:
                 tool=call.tool,
                 ref=_ref(result, (private_log(agent),)),
                 ok=result.ok,
-                brief=result.brief,
+                brief=brief_of(result.body),
                 ms=result.ms,
                 goto=goto,
             )

@@ -59,8 +59,6 @@ class CallModel(Model):
     """The tools that the model is offered, as permitted now."""
     batch: Batch = Batch.EMPTY
     """What no finished activity has stored yet."""
-    log: LogName = LogName("")
-    """The agent's own log: where its calls and results are; its messages count as its own."""
     attempt: int = 1
     """Which try, counting those that people asked for."""
 
@@ -85,8 +83,6 @@ class ModelResult(Model):
     """Its content hash."""
     tools: tuple[AskedTool, ...] = ()
     """The tool calls it asks for, in order; empty where the turn is over."""
-    brief: str = ""
-    """The start of its text, for people: at most 120 characters."""
     model: str = ""
     """The model that answered, as it names itself."""
     usage: Usage = Usage()
@@ -135,8 +131,6 @@ class ToolResult(Model):
     hash: ContentHash
     """Its content hash."""
     ok: bool = True
-    brief: str = ""
-    """The start of the result or the error, for people: at most 120 characters."""
     ms: int = 0
     """How long the tool took, in milliseconds."""
     flags: dict[str, Json] = Field(default_factory=dict[str, Json])

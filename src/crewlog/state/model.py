@@ -161,13 +161,16 @@ class Routing(Model):
     arrivals: dict[NodeName, dict[NodeName, int]] = Field(
         default_factory=dict[NodeName, dict[NodeName, int]]
     )
-    """Arrivals at a join, by join and source, since its generation began."""
+    """Arrivals at a join, by join and source, since its generation began; below zero where the
+    generation before still owes some."""
     base: dict[NodeName, tuple[NodeName, ...]] = Field(
         default_factory=dict[NodeName, tuple[NodeName, ...]]
     )
     """Sources that count as done at a join since a decision went back behind it."""
     loops: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often a decision went where it goes, since it was last reset."""
+    sent: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often a node was reached without its join, since the join's generation began."""
 
 
 class ResumeInfo(Model):

@@ -109,9 +109,9 @@ def _extend(state: CrewState, ref: j.MessageRef, position: int) -> dict[Any, Log
 def _remember(
     state: CrewState, command: str, entry: j.JournalEntry, position: int
 ) -> dict[str, CommandOutcome]:
-    rejected = isinstance(entry, j.CommandRejected)
+    refusal = entry.reason if isinstance(entry, j.CommandRejected) else ""
     outcome = CommandOutcome(
-        ok=not rejected, position=position, detail=entry.reason if rejected else ""
+        ok=not isinstance(entry, j.CommandRejected), position=position, detail=refusal
     )
     kept = _with(state.commands, command, outcome)
     while len(kept) > COMMANDS_KEPT:
@@ -158,7 +158,19 @@ def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
     visits = dict(state.visits)
     frontier = dict(state.frontier)
     active = {found.node for found in frontier.values()}
+    routing = route_facts(
+        state.routing,
+        entry.source,
+        entry.arrived,
+        loop=entry.loop,
+        reset=entry.reset,
+        late=entry.late,
+        rearmed=entry.rearmed,
+    )
+    sent = dict(routing.sent)
     for reached in entry.to:
+        if reached.node not in entry.arrived:
+            sent[reached.node] = sent.get(reached.node, 0) + 1
         visits[reached.node] = visits.get(reached.node, 0) + 1
         step = step_id(reached.node, visits[reached.node])
         queued = reached.node in active
@@ -174,14 +186,7 @@ def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
     return {
         "visits": visits,
         "frontier": frontier,
-        "routing": route_facts(
-            state.routing,
-            entry.source,
-            entry.arrived,
-            loop=entry.loop,
-            reset=entry.reset,
-            rearmed=entry.rearmed,
-        ),
+        "routing": routing.model_copy(update={"sent": sent}),
     }
 
 
@@ -192,6 +197,7 @@ def route_facts(
     *,
     loop: bool = False,
     reset: dict[NodeName, tuple[NodeName, ...]] | None = None,
+    late: dict[NodeName, dict[NodeName, int]] | None = None,
     rearmed: bool = False,
 ) -> Routing:
     """The routing facts after a completion; the applier needs them before the entry is made."""
@@ -211,7 +217,10 @@ def route_facts(
     if reset:
         for target in reset:
             arrivals.pop(target, None)
+        for target, owed in (late or {}).items():
+            arrivals[target] = {source: -count for source, count in owed.items()}
         changes["base"] = {**routing.base, **reset}
+        changes["sent"] = {n: count for n, count in routing.sent.items() if n not in reset}
     return routing.model_copy(update=changes)
 
 
