@@ -21,7 +21,7 @@ from crewlog.activities.replies import asked_tools, kept
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.definition.model import AgentDefinition, CrewDefinition
-from crewlog.errors import ModelRefused
+from crewlog.errors import ModelError, ModelRefused
 from crewlog.model import Json
 from crewlog.state.calls import CallModel, ModelResult
 from crewlog.state.hashing import hash_json
@@ -121,7 +121,7 @@ async def _ask(
     }
     try:
         return await model.ainvoke(said, config)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, ModelError):
         raise
     except Exception as exc:
         raise model_error(exc, name) from exc

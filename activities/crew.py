@@ -107,17 +107,19 @@ class CrewActivities:
     async def flush(self, task: Flush) -> None:
         """Stores what no activity has stored, and a snapshot where one is given."""
         with as_failures():
-            batch = task.batch
-            if batch.entries:
-                await self._store.append(task.run, batch)
-            if task.state is not None:
-                position = batch.first + len(batch.entries) - 1
-                await self._store.put_snapshot(
-                    task.run, Snapshot(position=position, state=task.state)
-                )
+            async with heartbeats():
+                batch = task.batch
+                if batch.entries:
+                    await self._store.append(task.run, batch)
+                if task.state is not None:
+                    position = batch.first + len(batch.entries) - 1
+                    await self._store.put_snapshot(
+                        task.run, Snapshot(position=position, state=task.state)
+                    )
 
     @activity.defn(name=CLOSE_RUN)
     async def close_run(self, input: CloseRun) -> CloseRunResult:
         """Stores the last of a run and fetches what its result shows."""
         with as_failures():
-            return await close_run(input, self._store)
+            async with heartbeats():
+                return await close_run(input, self._store)

@@ -25,6 +25,7 @@ from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.sandbox import sandbox
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workflows.crew_run import CrewRun
+from crewlog.workflows.start import OneArgument
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 
@@ -88,6 +89,7 @@ async def running_worker(
         workflows=[] if settings.activities_only else [CrewRun],
         activities=activities.all(),
         workflow_runner=sandbox(),
+        interceptors=[OneArgument()],
         max_concurrent_activities=settings.max_activities,
         max_concurrent_local_activities=settings.max_activities,
         max_concurrent_workflow_tasks=settings.max_workflow_tasks,

@@ -27,7 +27,15 @@ LOCAL: dict[str, Any] = {
         maximum_interval=timedelta(seconds=5),
     ),
 }
-"""Options of the local activities that store what no other activity has stored."""
+"""Options of the local activity that reads a run's crew."""
+
+STORING: dict[str, Any] = {**LOCAL, "heartbeat_timeout": timedelta(seconds=3)}
+"""Options of the activities that store what no other activity has stored.
+
+Never local ones: a local activity runs before the task that scheduled it is in the history. Where
+that task is done again (its worker was killed, or the server refuses to end the run because a
+signal came) it may record other facts at the same positions than those that were stored.
+"""
 
 
 def model_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
 from crewlog.workflows import views
 from crewlog.workflows.activity_options import LOCAL
 from crewlog.workflows.execution import Ended, Execution
-from crewlog.workflows.inbox import Incoming, Unreadable, parse, read_args
+from crewlog.workflows.inbox import Incoming, Unreadable, now, parse, read_args
 
 WHOLE = RawValue(Payload())
 """What a query gets that is sent without an argument. A default, since an optional parameter would
@@ -60,10 +60,12 @@ class CrewRun:
                 ended = await asyncio.shield(loop)
                 break
             except asyncio.CancelledError:
+                if loop.done():  # the worker evicts this execution: not a command of anybody's
+                    raise
                 # Temporal's cancel is a graceful stop: the loop goes on until everything landed.
                 cancelled = True
                 command = {"id": "temporal-cancel", "by": "temporal", "reason": "cancelled"}
-                self._inbox.append(Incoming("stop", command))
+                self._inbox.append(Incoming("stop", command, now()))
         if ended.carry is not None:
             workflow.continue_as_new({CARRY: ended.carry.to_json()})
         if ended.result is None:
@@ -74,8 +76,8 @@ class CrewRun:
 
     async def _drive(self, raw: RawValue) -> Ended:
         data = read_args([raw])
-        if isinstance(data, dict) and CARRY in data:
-            self._execution = await self._continue(data[CARRY])  # pyright: ignore[reportUnknownArgumentType]
+        if workflow.info().continued_run_id is not None:
+            self._execution = await self._continue(data[CARRY])
         else:
             self._execution = await self._begin(data)
         return await self._execution.drive()
@@ -88,7 +90,7 @@ class CrewRun:
             RunId(workflow.info().workflow_id),
             input_text=_as_text(start.input),
             by=start.by,
-            at=int(workflow.time() * 1000),
+            at=_started(),
         )
         return Execution(
             engine,
@@ -101,7 +103,8 @@ class CrewRun:
         carry = read_carry(data)
         ledger = Ledger(CrewState.from_json(carry.state))
         engine = await Engine.restore(GraphPlan.from_json(carry.plan), ledger)
-        self._inbox[:0] = [Incoming(name, content) for name, content in carry.inbox]
+        engine.at = at = _started()
+        self._inbox[:0] = [Incoming(name, content, at) for name, content in carry.inbox]
         return Execution(
             engine,
             self._inbox,
@@ -114,12 +117,12 @@ class CrewRun:
     @workflow.signal(dynamic=True)
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """Takes every signal, known or not: what it says, or why it was refused, is journaled."""
-        self._inbox.append(Incoming(name, read_args(args)))
+        self._inbox.append(Incoming(name, read_args(args), now()))
 
     @workflow.update(name="respond")
     async def respond(self, raw: RawValue) -> dict[str, Any]:
         """Answers an interrupt; see `Respond` and `Accepted`."""
-        incoming = Incoming("respond", read_args([raw]))
+        incoming = Incoming("respond", read_args([raw]), now())
         self._inbox.append(incoming)
         await workflow.wait_condition(lambda: incoming.done)
         if incoming.error is not None or incoming.result is None:
@@ -179,6 +182,11 @@ class CrewRun:
         if self._execution is None:
             raise ApplicationError("the run is starting; ask again", type="Starting")
         return self._execution
+
+
+def _started() -> int:
+    # Not the clock: a first task that is cut in two by a query has another time when replayed.
+    return int(workflow.info().start_time.timestamp() * 1000)
 
 
 def _page(raw: RawValue) -> Page:

@@ -2,7 +2,7 @@
 
 Concurrency, in one place: every call is an asyncio task that ends by appending to `_landed`; signal
 and update handlers append to the inbox; and this loop alone takes from both and touches the engine.
-It yields only where it waits for something to land, or stores by a local activity, so what a
+It yields only where it waits for something to land, or stores, so what a
 handler sees between two yields is consistent.
 
 Closing (to continue as new): from then on nothing starts, updates are refused with a typed error,
@@ -13,8 +13,7 @@ execution end. Signals that still arrive are carried in the inbox.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from typing import Any
 
 from temporalio import workflow
@@ -49,13 +48,16 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import RunResult
 
 from crewlog.workflows import views
-from crewlog.workflows.activity_options import LOCAL, model_options, tool_options, tool_rules
-from crewlog.workflows.inbox import Incoming, take
+from crewlog.workflows.activity_options import STORING, model_options, tool_options, tool_rules
+from crewlog.workflows.inbox import Incoming, now, take
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
 
-PHASE_INTERVAL = timedelta(seconds=5)
+POSITION_MEMO = "position"
+"""The memo field that tells the journal position, where nothing else left an event."""
+
+PHASE_INTERVAL_MS = 5000
 """The search attribute of the phase is at most this old: an upsert is an event."""
 
 
@@ -66,6 +68,8 @@ class Landed:
     order: Order
     stored: int
     """The journal position up to which its activity has stored, if it ended well."""
+    at: int = 0
+    """When it ended, by `now`."""
     result: ModelResult | ToolResult | None = None
     error: str = ""
     error_type: str = ""
@@ -94,7 +98,9 @@ class Execution:
         self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
         self._landed: list[Landed] = []
         self._shown: dict[str, Any] = {}
-        self._shown_at = 0.0
+        self._shown_at = 0
+        self._commands = 0
+        self._sealed = (0, 0)
 
     @property
     def flights(self) -> set[tuple[StepId, int]]:
@@ -123,6 +129,7 @@ class Execution:
                 if not self._inbox:
                     await self._flush()
             self._show()
+            self._seal()
             await workflow.wait_condition(self._stirred)
 
     def _stirred(self) -> bool:
@@ -143,14 +150,15 @@ class Execution:
     # -- what came ---------------------------------------------------------------------------
 
     async def _take_inbox(self) -> None:
-        self._tick()
         while self._inbox:
-            await take(self.engine, self._inbox.pop(0))
+            incoming = self._inbox.pop(0)
+            self._tick(incoming.at)
+            await take(self.engine, incoming)
 
     async def _apply_landed(self) -> None:
-        self._tick()
         while self._landed:
             landed = self._landed.pop(0)
+            self._tick(landed.at)
             order, result = landed.order, landed.result
             del self._flights[order.step, order.call.call]
             if result is not None:
@@ -166,8 +174,9 @@ class Execution:
                     order.step, order.call.call, landed.error, landed.error_type
                 )
 
-    def _tick(self) -> None:
-        self.engine.at = int(workflow.time() * 1000)
+    def _tick(self, at: int) -> None:
+        """Moves the engine's clock: it tells when what is applied came in, see `now`."""
+        self.engine.at = max(self.engine.at, at)
 
     # -- calls -------------------------------------------------------------------------------
 
@@ -181,15 +190,16 @@ class Execution:
         for order in orders:
             key = (order.step, order.call.call)
             self._flights[key] = asyncio.create_task(self._fly(order))
+            self._commands += 1
 
     async def _fly(self, order: Order) -> None:
         position = self.engine.state.position
         call: Any = self._tool_call(order) if order.call.tool else self._model_call(order)
         try:
             result = await call
-            landed = Landed(order, position, result=result)
+            landed = Landed(order, position, now(), result)
         except ActivityError as error:
-            landed = self._failed(order, position, error)
+            landed = replace(self._failed(order, position, error), at=now())
         except asyncio.CancelledError:
             landed = Landed(order, position, error_type="Cancelled")
         self._landed.append(landed)
@@ -265,25 +275,26 @@ class Execution:
 
     # -- storing and ending ------------------------------------------------------------------
 
-    async def _flush(self) -> None:
+    async def _flush(self, *, snapshot: bool = False) -> None:
         batch = self.engine.ledger.batch()
         if not batch.entries:
             return
         state = self.engine.state
-        await workflow.execute_local_activity(
+        self._commands += 1
+        await workflow.execute_activity(
             FLUSH,
             Flush(
                 run=state.run,
                 batch=batch,
                 definition=self.engine.plan.definition,
-                state=state.to_json(),
+                state=state.to_json() if snapshot else None,
             ),
-            **LOCAL,
+            summary="stores the journal",
+            **STORING,
         )
         self.engine.ledger.stored(state.position)
 
     def _stop(self) -> None:
-        self._tick()
         info = self.engine.state.resume_info
         because = " ".join(part for part in (info.by, info.reason) if part) if info else ""
         for step in list(self.engine.state.frontier):
@@ -299,7 +310,7 @@ class Execution:
             for output in found.values()
             if output.body is not None
         }
-        fetched: CloseRunResult = await workflow.execute_local_activity(
+        fetched: CloseRunResult = await workflow.execute_activity(
             CLOSE_RUN,
             CloseRun(
                 run=state.run,
@@ -308,7 +319,8 @@ class Execution:
                 outputs=tuple(sorted(wanted)),
             ),
             result_type=CloseRunResult,
-            **LOCAL,
+            summary="stores the end",
+            **STORING,
         )
         self._show()
         for incoming in self._inbox:
@@ -335,19 +347,18 @@ class Execution:
                 usage=state.usage,
                 total=state.total_usage,
                 position=state.position,
-                ms=int(workflow.time() * 1000) - state.started,
+                ms=self.engine.at - state.started,
             )
         )
 
     async def _leave(self) -> Ended:
         """Stores what is left and hands everything to the next execution."""
-        self._tick()
         suggested = workflow.info().is_continue_as_new_suggested()
         because = "the server suggested it" if suggested else "its history was long enough"
         self.engine.record(
             j.ContinuedAsNew, execution=self.engine.state.execution + 1, because=because
         )
-        await self._flush()
+        await self._flush(snapshot=True)
         return Ended(
             carry=Carry(
                 plan=self.engine.plan.to_json(),
@@ -368,10 +379,24 @@ class Execution:
             return
         new = views.attributes(self.engine.plan, self.engine.state, self.flights)
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
-        recent = workflow.time() - self._shown_at < PHASE_INTERVAL.total_seconds()
+        recent = self.engine.at - self._shown_at < PHASE_INTERVAL_MS
         if not changed or (set(changed) == {"CrewlogPhase"} and recent):
             return
         workflow.upsert_search_attributes(
             [SearchAttributeKey.for_keyword(key).value_set(value) for key, value in new.items()]
         )
-        self._shown, self._shown_at = new, workflow.time()
+        self._shown, self._shown_at = new, self.engine.at
+        self._commands += 1
+
+    def _seal(self) -> None:
+        """Leaves an event where a task applied something and had no command of its own.
+
+        The SDK takes a task without a command that is directly followed by another one for a
+        heartbeat. Queries and updates make such tasks. A replay then runs both as one: at the later
+        one's time, and with the update before what the first one applied, so that the journal would
+        come out otherwise than it is stored.
+        """
+        position, commands = self._sealed
+        if position != self.engine.state.position and commands == self._commands:
+            workflow.upsert_memo({POSITION_MEMO: self.engine.state.position})
+        self._sealed = (self.engine.state.position, self._commands)

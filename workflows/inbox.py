@@ -47,6 +47,8 @@ class Incoming:
     name: str
     data: Any
     """The content as JSON, or an `Unreadable`."""
+    at: int = 0
+    """When it came, by `now`."""
     done: bool = False
     result: Accepted | None = None
     error: CrewlogError | None = None
@@ -57,6 +59,15 @@ class Unreadable:
     """A payload that is not JSON, or not one value."""
 
     reason: str
+
+
+def now() -> int:
+    """The workflow's clock, in milliseconds; read where something comes in from the history.
+
+    Not where the end of a local activity is handled: that has one time when it runs, and may have
+    another when it is replayed. A journal that is made again must be the same.
+    """
+    return int(workflow.time() * 1000)
 
 
 def read_args(args: Sequence[RawValue]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import secrets
 import time
 
@@ -38,7 +39,9 @@ async def answer_run(
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         sight = await see(client, run_id)
-        question, decision = _which(run_id, sight.questions, first, second, ended=sight.status in CLOSED)
+        question, decision = _which(
+            run_id, sight.questions, first, second, ended=sight.status in CLOSED
+        )
         if decision is None:
             if not screen.asks:
                 raise UsageError(
@@ -51,7 +54,8 @@ async def answer_run(
         assignment = assigned(sight.queue)
         async with hand(assignment) as lent:
             await _respond(run, question, decision, by, command_id)
-            _told(screen, run_id, question, decision)
+            if detach or screen.as_json:
+                _told(screen, run_id, question, decision)
             if detach:
                 return exits.OK
             return await follow_known(
@@ -74,7 +78,7 @@ def _which(
 ) -> tuple[InterruptView, str | None]:
     question, decision = find_question(questions, first, second)
     if question is not None:
-        return question, chosen(question, decision) if decision is not None else None
+        return question, None if decision is None else _checked(run_id, question, decision)
     if not questions:
         why = "it has ended" if ended else "it asks nothing now"
         raise InterruptNotOpen(
@@ -83,12 +87,34 @@ def _which(
             place=f"run {run_id!r}",
         )
     ids = ", ".join(question.id for question in questions)
-    which = f"there is no open question {first!r}" if second is not None else "several questions are open"
+    which = (
+        f"there is no open question {first!r}"
+        if second is not None
+        else "several questions are open"
+    )
     raise InterruptNotOpen(
         f"{which} in the run {run_id!r}; open now: {ids}",
         remedy=_how(run_id, questions[0]),
         place=f"run {run_id!r}",
     )
+
+
+def _checked(run_id: str, question: InterruptView, typed: str) -> str:
+    """What was typed as a decision; an option that is misspelt must not pass for words.
+
+    Raises:
+        UsageError: it is almost an option.
+    """
+    decision = chosen(question, typed)
+    known = [*question.options, "approve", "reject"]
+    close = [] if decision in known else difflib.get_close_matches(decision, known, 1, 0.75)
+    if close:
+        raise UsageError(
+            f"{typed!r} is none of the options: {', '.join(question.options)}",
+            remedy=f"Did you mean '{close[0]}'?",
+            place=f"run {run_id!r}, {question.id}",
+        )
+    return decision
 
 
 def _how(run_id: str, question: InterruptView) -> str:
@@ -127,6 +153,8 @@ async def _respond(
 
 def _told(screen: Screen, run_id: str, question: InterruptView, decision: str) -> None:
     if screen.as_json:
-        screen.record({"event": "answered", "run": run_id, "interrupt": question.id, "decision": decision})
+        screen.record(
+            {"event": "answered", "run": run_id, "interrupt": question.id, "decision": decision}
+        )
         return
     screen.line("  ", (f"✓ {question.id} answered: ", "green"), plain(decision))

@@ -61,7 +61,7 @@ async def develop(*, detach: bool, worker: bool, queue: str | None, as_json: boo
     if worker:
         claim(chosen, here)
     async with connected(screen, queue=chosen, both=True, tell=True) as client:
-        crew = await _register(screen, client)
+        crew = await _register(screen, client, here)
         found = _running(chosen, here) if worker else None
         made: Background | None = None
         if worker and found is None:
@@ -75,13 +75,26 @@ async def develop(*, detach: bool, worker: bool, queue: str | None, as_json: boo
             elif pid is not None:
                 log = short_path(made.log) if made else ""
                 how = "ready" if made else "running"
-                screen.line(("▸ ", "green"), f"worker (pid {pid}) ", ("…… ", "dim"), f"{how}, task queue '{plain(chosen)}'", (f"     {log}", "dim"))
+                screen.line(
+                    ("▸ ", "green"),
+                    f"worker (pid {pid}) ",
+                    ("…… ", "dim"),
+                    f"{how}, task queue '{plain(chosen)}'",
+                    (f"     {log}", "dim"),
+                )
             if detach or made is None:
                 if pid is not None and not as_json:
-                    screen.line(("▸ ", "green"), "all of it stays up", (" …… ", "dim"), "crewlog dev --stop ends it")
+                    screen.line(
+                        ("▸ ", "green"),
+                        "all of it stays up",
+                        (" …… ", "dim"),
+                        "crewlog dev --stop ends it",
+                    )
                 return exits.OK
             if not as_json:
-                screen.line(("  Ctrl-C ends the worker; the servers stay up (crewlog dev --stop).", "dim"))
+                screen.line(
+                    ("  Ctrl-C ends the worker; the servers stay up (crewlog dev --stop).", "dim")
+                )
             return await _attached(screen, made)
         except BaseException:
             if made is not None:
@@ -97,9 +110,9 @@ def _running(queue: str, directory: Path) -> int | None:
     return None
 
 
-async def _register(screen: Screen, client: Client) -> str | None:
+async def _register(screen: Screen, client: Client, here: Path) -> str | None:
     """Register the crew that is here; one with faults is told, and keeps nothing from starting."""
-    if not Path(CREW_FILE).is_file():
+    if not await asyncio.to_thread((here / CREW_FILE).is_file):
         return None
     try:
         row = await client.register(load_file(CREW_FILE))
@@ -107,7 +120,9 @@ async def _register(screen: Screen, client: Client) -> str | None:
         text = str(error) if isinstance(error, InvalidDefinition) else error.message
         screen.note(("▸ crew.yaml is not registered\n", "yellow"), text)
         return None
-    screen.line(("▸ ", "green"), f"crew {row.name} ", ("…… ", "dim"), f"registered, version {row.version}")
+    screen.line(
+        ("▸ ", "green"), f"crew {row.name} ", ("…… ", "dim"), f"registered, version {row.version}"
+    )
     return row.name
 
 
@@ -171,7 +186,11 @@ async def _attached(screen: Screen, made: Background) -> int:
                 await asyncio.sleep(0.2)
     except asyncio.CancelledError:
         screen.line("")
-        screen.line("▸ the worker ends; the servers stay up", (" …… ", "dim"), "crewlog dev --stop ends them")
+        screen.line(
+            "▸ the worker ends; the servers stay up",
+            (" …… ", "dim"),
+            "crewlog dev --stop ends them",
+        )
         raise
     finally:
         await asyncio.shield(hand.close())
@@ -203,9 +222,17 @@ async def work(*, queue: str | None, detach: bool, as_json: bool) -> int:
             made = await background_worker(Assignment(chosen, here, own=False))
             await _ready(client, made, chosen)
             if as_json:
-                screen.document({"pid": made.process.pid, "task_queue": chosen, "log": str(made.log)})
+                screen.document(
+                    {"pid": made.process.pid, "task_queue": chosen, "log": str(made.log)}
+                )
             else:
-                screen.line(("▸ ", "green"), f"worker (pid {made.process.pid}) ", ("…… ", "dim"), f"task queue '{plain(chosen)}'", (f"     {short_path(made.log)}", "dim"))
+                screen.line(
+                    ("▸ ", "green"),
+                    f"worker (pid {made.process.pid}) ",
+                    ("…… ", "dim"),
+                    f"task queue '{plain(chosen)}'",
+                    (f"     {short_path(made.log)}", "dim"),
+                )
             return exits.OK
     return await _foreground(screen, chosen, here)
 
@@ -216,7 +243,9 @@ async def _foreground(screen: Screen, queue: str, here: Path) -> int:
     env = environment(endpoints, queue, here)
     guard = Guard()
     # A session of its own: Ctrl-C reaches it once, through us.
-    child = subprocess.Popen(COMMAND, env=env, cwd=here, stdin=subprocess.DEVNULL, start_new_session=True)
+    child = await asyncio.create_subprocess_exec(
+        *COMMAND, env=env, cwd=here, stdin=subprocess.DEVNULL, start_new_session=True
+    )
     record = identify(child.pid)
     try:
         if record is not None:
@@ -225,13 +254,17 @@ async def _foreground(screen: Screen, queue: str, here: Path) -> int:
         if screen.as_json:
             screen.record({"pid": child.pid, "task_queue": queue})
         else:
-            screen.note(("▸ ", "green"), f"worker (pid {child.pid}) ", f"task queue '{plain(queue)}'; Ctrl-C ends it")
-        while (code := child.poll()) is None:
-            await asyncio.sleep(0.1)
-        return exits.OK if code == 0 else code if code > 0 else exits.AWAY
+            screen.note(
+                ("▸ ", "green"),
+                f"worker (pid {child.pid}) ",
+                f"task queue '{plain(queue)}'; Ctrl-C ends it",
+            )
+        code = await child.wait()
     except asyncio.CancelledError:
         child.terminate()
-        await asyncio.shield(asyncio.to_thread(child.wait))
+        await asyncio.shield(child.wait())
         raise
+    else:
+        return code if code >= 0 else exits.AWAY
     finally:
         await asyncio.to_thread(guard.close)

@@ -64,7 +64,10 @@ def show_end(screen: Screen, run: Run, result: RunResult, directory: Path | None
             screen.line(("  Result", "dim"))
             screen.paragraph("\n".join(said[:_LONGEST_RESULT]), indent=4)
             if len(said) > _LONGEST_RESULT:
-                screen.line((f"    … {len(said) - _LONGEST_RESULT} more lines: ", "dim"), f"crewlog show {run.id} --json")
+                screen.line(
+                    (f"    … {len(said) - _LONGEST_RESULT} more lines: ", "dim"),
+                    f"crewlog show {run.id} --json",
+                )
     look(screen, run)
 
 
@@ -79,4 +82,3 @@ def look(screen: Screen, run: Run, command: str = "") -> None:
     if url:
         # Never cropped: it is there to be clicked.
         screen.out.print(f"           {url}", style="dim", soft_wrap=True)
-

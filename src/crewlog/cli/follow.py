@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crewlog.cli import exits
 from crewlog.cli.ending import look, show_end, summary
@@ -21,13 +21,14 @@ from crewlog.cli.questions import Prompt, answer_line, show_question
 from crewlog.cli.screen import Part, Screen, text_of
 from crewlog.cli.timeline import Row, Timeline
 from crewlog.client import Event, Run
-from crewlog.errors import InterruptNotOpen, RunFailed, WorkerMissing
+from crewlog.errors import CommandRejected, InterruptNotOpen, RunFailed, WorkerMissing
 from crewlog.state import journal as j
 from crewlog.state.journal import entry_to_json
 from crewlog.wire import InterruptView
 
 if TYPE_CHECKING:
     from rich.live import Live
+    from rich.spinner import Spinner
 
     from crewlog.cli.hands import Hand
 
@@ -74,6 +75,7 @@ class Follower:
         self._hand = hand
         self._directory = directory
         self._live: Live | None = None
+        self._spinner: Spinner | None = None
         self._prompt: Prompt | None = None
         self._held: list[Row] = []
         self._told: set[str] = set()
@@ -84,11 +86,18 @@ class Follower:
     async def follow(self, after: int = 0) -> int:
         """Follow to the run's end, or to a question that nobody here answers; the exit code.
 
+        Args:
+            after: The position after which to begin.
+
         Raises:
             RunNotFound: there is no such run.
             WorkerMissing: the command's own worker ended.
             RunFailed: the run was ended from outside.
         """
+        if after:
+            # Times are told since the run's start, which is not among the entries to come.
+            first = (await self.run.journal(0, 1)).entries
+            self.timeline.started = int(first[0].entry.get("at", 0)) if first else 0
         inbox: asyncio.Queue[Event | None] = asyncio.Queue()
         reading = asyncio.ensure_future(self._read(inbox, after))
         try:
@@ -140,14 +149,18 @@ class Follower:
                 }
             )
         self._show(self.timeline.feed(event.entry))
-        answered = isinstance(event.entry, j.InterruptAnswered)
-        if answered and self._prompt is not None and event.entry.interrupt == self._prompt.question.id:
+        entry, prompt = event.entry, self._prompt
+        if (
+            isinstance(entry, j.InterruptAnswered)
+            and prompt is not None
+            and entry.interrupt == prompt.question.id
+        ):
             self._close_prompt()
 
     # -- silence ------------------------------------------------------------------------------
 
     async def _silence(self) -> int | None:
-        self._show(self.timeline.flush())
+        self._show(self.timeline.settle())
         if self._hand is not None:
             self._hand.check()
         if self._prompt is not None:
@@ -200,12 +213,11 @@ class Follower:
         answer = prompt.heard() if prompt else None
         if prompt is None or answer is None:
             return
+        self.screen.line("")
         self._close_prompt(answered=True)
         await self._respond(prompt.question, answer)
 
     async def _respond(self, question: InterruptView, answer: str) -> None:
-        from crewlog.errors import CommandRejected  # noqa: PLC0415
-
         try:
             await self.run.respond(question.id, answer)
         except InterruptNotOpen:
@@ -251,9 +263,10 @@ class Follower:
 
         text = text_of(*parts)
         text.truncate(max(self.screen.width - 5, 10), overflow="ellipsis")
-        if self._live is None:
+        if self._live is None or self._spinner is None:
+            self._spinner = Spinner("dots", text, style="cyan")
             self._live = Live(
-                Spinner("dots", text, style="cyan"),
+                self._spinner,
                 console=self.screen.out,
                 transient=True,
                 refresh_per_second=10,
@@ -262,8 +275,7 @@ class Follower:
             )
             self._live.start()
         else:
-            spinner: Any = self._live.renderable
-            spinner.update(text=text)
+            self._spinner.update(text=text)
 
     def _status_parts(self) -> list[Part]:
         if not self.timeline.started:
@@ -281,7 +293,7 @@ class Follower:
 
     async def _end(self) -> int:
         self._still()
-        self._show(self.timeline.flush())
+        self._show(self.timeline.settle())
         if isinstance(self._last, j.RunFailed):
             error = self._last.error
             if self.screen.as_json:
@@ -297,9 +309,11 @@ class Follower:
             else:
                 self.screen.line("")
                 look(self.screen, self.run)
+            message, _, remedy = error.partition("\n")
+            story = f"`crewlog log {self.run.id}` has the whole story."
             raise RunFailed(
-                error,
-                remedy=f"`crewlog log {self.run.id}` has the whole story.",
+                message,
+                remedy="\n".join(filter(None, [remedy.strip(), story])),
                 place=f"run {self.run.id!r}",
             )
         result = await self.run.result(60)

@@ -1,4 +1,4 @@
-"""What `run`, `demo`, `watch` and `answer` have in common: a worker, the timeline, a way to leave."""
+"""What `run`, `demo`, `watch` and `answer` share: a worker, the timeline, a way to leave."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def header(screen: Screen, run: str, plan: GraphPlan, version: int = 1) -> None:
     """`crew flutter-music-app · run music-7f3a · graph v1`, and the picture."""
     screen.line("")
     screen.line(
-        ("  crew ", "dim"), plain(plan.crew), (" · run ", "dim"), (run, "bold"),
+        ("  crew ", "dim"),
+        plain(plan.crew),
+        (" · run ", "dim"),
+        (run, "bold"),
         (f" · graph v{version}", "dim"),
     )
     screen.line("")
@@ -49,7 +52,9 @@ def header(screen: Screen, run: str, plan: GraphPlan, version: int = 1) -> None:
     screen.line("")
 
 
-async def start_and_follow(screen: Screen, start: Start, manner: Manner, *, tell: bool = False) -> int:
+async def start_and_follow(
+    screen: Screen, start: Start, manner: Manner, *, tell: bool = False
+) -> int:
     """Start a run, follow it to its end, and say how to come back if somebody leaves."""
     assignment = assign_for(start)
     async with (
@@ -82,14 +87,19 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
         if assignment.own:
             worker = await background_worker(assignment)
             screen.line(
-                ("▸ ", "green"), f"worker (pid {worker.process.pid})", (" …… ", "dim"),
-                "in the background", ("     crewlog dev --stop ends it", "dim"),
+                ("▸ ", "green"),
+                f"worker (pid {worker.process.pid})",
+                (" …… ", "dim"),
+                "in the background",
+                ("     crewlog dev --stop ends it", "dim"),
             )
         run = await client.start(start.crew, start.input, id=start.id, by=start.by)
         await _begun(screen, client, run, start, assignment)
         crew = start.crew if isinstance(start.crew, str) else start.crew.crew
         screen.line(("  crew ", "dim"), plain(crew), (" · run ", "dim"), (run.id, "bold"))
-        screen.line(("  Return   ", "dim"), f"crewlog watch {run.id}", (f"     {run.url or ''}", "dim"))
+        screen.line(
+            ("  Return   ", "dim"), f"crewlog watch {run.id}", (f"     {run.url or ''}", "dim")
+        )
     return exits.OK
 
 
@@ -113,7 +123,8 @@ async def _begun(
 
         if not await polled(client, assignment.queue):
             screen.note(
-                ("▸ nobody polls ", "yellow"), f"the task queue '{plain(assignment.queue)}': the run waits for ",
+                ("▸ nobody polls ", "yellow"),
+                f"the task queue '{plain(assignment.queue)}': the run waits for ",
                 f"`crewlog worker --task-queue {plain(assignment.queue)}`",
             )
 
@@ -146,7 +157,10 @@ async def _follow(
             screen.record({"event": "left", "run": run.id, "why": "waits", "exit_code": code})
         else:
             screen.line("")
-            screen.line(("  The run waits for an answer; nothing is lost. ", "dim"), f"crewlog show {run.id}")
+            screen.line(
+                ("  The run waits for an answer; nothing is lost. ", "dim"),
+                f"crewlog show {run.id}",
+            )
     return code
 
 
@@ -165,12 +179,22 @@ def left(screen: Screen, run: Run, assignment: Assignment, lent: Hand | None) ->
         return
     screen.line("")
     if lent is not None:
-        screen.line("  ", (run.id, "bold"), " waits for a worker: this command was the only one. Nothing is lost.")
+        screen.line(
+            "  ",
+            (run.id, "bold"),
+            " waits for a worker: this command was the only one. Nothing is lost.",
+        )
     elif assignment.worker is not None:
         pid = assignment.worker.process.pid
-        screen.line("  ", (run.id, "bold"), f" goes on: the worker in the background (pid {pid}) has it.")
+        screen.line(
+            "  ", (run.id, "bold"), f" goes on: the worker in the background (pid {pid}) has it."
+        )
     else:
-        screen.line("  ", (run.id, "bold"), f" goes on with the workers of the task queue '{plain(assignment.queue)}'.")
+        screen.line(
+            "  ",
+            (run.id, "bold"),
+            f" goes on with the workers of the task queue '{plain(assignment.queue)}'.",
+        )
     brings = "     (brings a worker; it goes on where it was)" if lent is not None else ""
     screen.line(("  Return   ", "dim"), f"crewlog watch {run.id}", (brings, "dim"))
     screen.line(("  End      ", "dim"), f"crewlog stop {run.id}")

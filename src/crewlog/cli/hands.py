@@ -185,7 +185,7 @@ def environment(endpoints: Endpoints, queue: str, directory: Path) -> dict[str, 
 async def start_worker(
     queue: str, directory: Path, *, variables: Mapping[str, str] | None = None
 ) -> tuple[ProcessRecord, Path, int]:
-    """Start a worker process for a queue in a directory; its record, its log and where that begins."""
+    """Start a worker process for a queue in a directory; its log, and where that begins, too."""
     endpoints = await Services().ensure()
     log = Home.default().logs / f"worker-{queue}.log"
     start = size_of(log)

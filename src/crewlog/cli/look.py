@@ -31,7 +31,9 @@ _STYLES = {
 @app.command(rich_help_panel=LOOK)
 def ps(
     all_: Annotated[bool, typer.Option("--all", "-a", help="Ended runs, too.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")
+    ] = 20,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
@@ -65,19 +67,18 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
 
 
 def _table(screen: Screen, runs: list[RunSummary]) -> None:
-    from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.cli.screen import lasted, plain  # noqa: PLC0415
 
-    rows: list[list[Part]] = []
-    for each in runs:
-        rows.append(
-            [
-                plain(each.run),
-                (plain(each.status), _STYLES.get(each.status, "red")),
-                plain(each.crew) or "?",
-                (_ago(each.started), "dim"),
-                (_lasted(each.started, each.ended), "dim"),
-            ]
-        )
+    rows: list[list[Part]] = [
+        [
+            plain(each.run),
+            (plain(each.status), _STYLES.get(each.status, "red")),
+            plain(each.crew) or "?",
+            (_ago(each.started), "dim"),
+            (lasted(each.started, each.ended), "dim"),
+        ]
+        for each in runs
+    ]
     screen.rows(("run", "status", "crew", "started", "took"), rows)
 
 
@@ -88,17 +89,6 @@ def _ago(at: int) -> str:
             count = int(seconds // size)
             return f"{count} {name}{'s' if count > 1 else ''} ago"
     return f"{max(int(seconds), 0)} s ago"
-
-
-def _lasted(start: int, end: int | None) -> str:
-    if end is None:
-        return ""
-    seconds = max(end - start, 0) / 1000
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
 
 
 @app.command(rich_help_panel=LOOK)
@@ -130,7 +120,9 @@ async def _show(run_id: str, *, as_json: bool) -> int:
 @app.command(rich_help_panel=LOOK)
 def watch(
     run: RunArgument,
-    after: Annotated[int, typer.Option("--after", min=0, metavar="POSITION", help="Begin after this position.")] = 0,
+    after: Annotated[
+        int, typer.Option("--after", min=0, metavar="POSITION", help="Begin after this position.")
+    ] = 0,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
@@ -147,8 +139,12 @@ def watch(
 @app.command(rich_help_panel=LOOK)
 def log(
     run: RunArgument,
-    after: Annotated[int, typer.Option("--after", min=0, metavar="POSITION", help="Begin after this position.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many entries; 0 means all.")] = 0,
+    after: Annotated[
+        int, typer.Option("--after", min=0, metavar="POSITION", help="Begin after this position.")
+    ] = 0,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="At most so many entries; 0 means all.")
+    ] = 0,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
@@ -188,10 +184,17 @@ async def _log(run_id: str, *, after: int, limit: int, as_json: bool) -> int:
                 return exits.OK
 
 
-@app.command(rich_help_panel=LOOK)
+@app.command(rich_help_panel="Crews")
 def graph(
-    target: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A crew's file, or a run's id.", show_default=False)],
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="Mermaid text instead of a picture.")] = False,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|RUN", help="A crew's file, or a run's id.", show_default=False
+        ),
+    ],
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Mermaid text instead of a picture.")
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
@@ -226,7 +229,14 @@ async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
     text = draw.mermaid(plan, statuses)
     if as_json:
         screen.document(
-            {"crew": plan.crew, "version": version, "plan": plan.to_json(), "statuses": statuses, "mermaid": text, "url": url}
+            {
+                "crew": plan.crew,
+                "version": version,
+                "plan": plan.to_json(),
+                "statuses": statuses,
+                "mermaid": text,
+                "url": url,
+            }
         )
     elif mermaid:
         write(text.rstrip("\n"))

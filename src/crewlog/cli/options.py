@@ -8,12 +8,16 @@ OUTPUT = "Output"
 
 AsJson = Annotated[
     bool,
-    typer.Option("--json", help="JSON for programs: one document, or a line per event.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--json",
+        help="JSON for programs: one document, or a line per event.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
-Debug = Annotated[
-    bool, typer.Option("--debug", help="Show tracebacks.", rich_help_panel=OUTPUT)
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.", rich_help_panel=OUTPUT)]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)
 ]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)]
 Queue = Annotated[
     str | None,
     typer.Option(

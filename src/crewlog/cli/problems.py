@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crewlog.cli import exits
 from crewlog.errors import CrewlogError, Diagnostic, InvalidDefinition
+
+if TYPE_CHECKING:
+    from crewlog.cli.screen import Screen
 
 Described = dict[str, Any]
 
@@ -79,6 +83,7 @@ def _usage(error: Any) -> Described:
     context = getattr(error, "ctx", None)
     command = str(getattr(context, "command_path", "") or "crewlog")
     message = str(error.format_message()).strip().rstrip(".")
+    message = re.sub(r"\s*\(Possible options?: .*\)$", "", message)
     message, _, hint = message.partition(" Did you mean ")
     possible = [str(each) for each in getattr(error, "possibilities", None) or ()]
     if possible and not hint:
@@ -102,32 +107,31 @@ def _last_place(error: BaseException) -> str:
 def _show(error: BaseException, described: Described) -> None:
     from crewlog.cli.screen import Screen, plain, plain_lines  # noqa: PLC0415 - rich is slow
 
-    err = Screen().err
-    from rich.text import Text  # noqa: PLC0415
-
-    out = Text()
+    screen = Screen()
     if isinstance(error, InvalidDefinition):
         for number, found in enumerate(error.diagnostics):
-            out.append("\n\n" if number else "")
-            _append_diagnostic(out, found)
-        err.print(out, soft_wrap=True)
+            if number:
+                screen.complain([], "")
+            _show_diagnostic(screen, found)
         return
-    if described["place"]:
-        out.append(f"{plain(described['place'])}  ", "bold")
-    out.append(plain_lines(described["message"]), "red")
+    head = f"{plain(described['place'])}  " if described["place"] else ""
+    first, *others = plain_lines(described["message"]).splitlines() or [""]
+    screen.complain([(head, "bold")], first, style="red", indent=4)
+    for line in others:
+        screen.complain([], line, style="red")
     for line in plain_lines(described["remedy"]).splitlines():
-        out.append(f"\n    {line}")
-    err.print(out, soft_wrap=True)
+        screen.complain(["    "], line, indent=4)
 
 
-def _append_diagnostic(out: Any, found: Diagnostic) -> None:
+def _show_diagnostic(screen: Screen, found: Diagnostic) -> None:
     from crewlog.cli.screen import plain, plain_lines  # noqa: PLC0415
 
-    out.append(f"{plain(found.place)}  ", "bold")
-    out.append(plain(found.message), "red")
+    screen.complain(
+        [(f"{plain(found.place)}  ", "bold")], plain(found.message), style="red", indent=4
+    )
     if found.excerpt:
-        out.append(f"\n    {plain_lines(found.excerpt)}", "dim")
-        out.append(f"\n    {' ' * ((found.caret or found.column) - 1)}")
-        out.append("^" * found.length, "bold red")
+        screen.complain([], f"    {plain_lines(found.excerpt)}", style="dim")
+        place = " " * ((found.caret or found.column) - 1)
+        screen.complain([], f"    {place}{'^' * found.length}", style="bold red")
     if found.remedy:
-        out.append(f"\n    {plain(found.remedy)}")
+        screen.complain(["    "], plain(found.remedy), indent=4)

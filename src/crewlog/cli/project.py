@@ -19,13 +19,25 @@ if TYPE_CHECKING:
 
 FILES = "Crews"
 TEMPLATE = "project"
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A crew's YAML or JSON file.", show_default=False)]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A crew's YAML or JSON file.", show_default=False)
+]
 
 
 @app.command(rich_help_panel=FILES)
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory; it is made if need be.", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", help="Even if it is not empty; files of the same names are replaced.")] = False,
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="The directory; it is made if need be.", show_default=False
+        ),
+    ],
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Even if it is not empty; files of the same names are replaced."
+        ),
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
@@ -55,7 +67,9 @@ def init(
             place=str(error.filename or directory),
         ) from error
     if as_json:
-        screen.document({"directory": str(directory.resolve()), "crew": name, "files": sorted(files)})
+        screen.document(
+            {"directory": str(directory.resolve()), "crew": name, "files": sorted(files)}
+        )
         return exits.OK
     where = short_path(directory.resolve())
     screen.line("  crew ", (plain(name), "bold"), f" in {plain(where)}")
@@ -75,6 +89,7 @@ _ABOUT = {
     "test_crew.py": "the whole crew as a test",
     "README.md": "how to go on",
     ".gitignore": "what the crew writes",
+    "pytest.ini": "how tests run",
     "crew.schema.json": "completion and checks in your editor",
 }
 
@@ -95,14 +110,18 @@ def _check_empty(directory: Path, *, force: bool) -> None:
 def _templates() -> dict[str, str]:
     root = resources.files("crewlog.cli") / "templates" / TEMPLATE
     order = list(_ABOUT)
-    found = {_target(each): each.read_text(encoding="utf-8") for each in root.iterdir() if each.is_file()}
-    return {name: found[name] for name in sorted(found, key=lambda n: order.index(n) if n in order else 99)}
+    found = {
+        _target(each): each.read_text(encoding="utf-8") for each in root.iterdir() if each.is_file()
+    }
+    return {
+        name: found[name]
+        for name in sorted(found, key=lambda n: order.index(n) if n in order else 99)
+    }
 
 
 def _target(file: Traversable) -> str:
-    """The name in the project: `.tmpl` keeps tests and tools of a template from being taken for ours."""
-    name = file.name.removesuffix(".tmpl")
-    return ".gitignore" if name == "gitignore" else name
+    """The name in the project: a hidden file would not be packaged."""
+    return ".gitignore" if file.name == "gitignore" else file.name
 
 
 @app.command(rich_help_panel=FILES)
@@ -130,8 +149,17 @@ def validate(file: File, as_json: AsJson = False, debug: Debug = False) -> int:
         )
         return exits.OK
     screen.line(
-        ("✓ ", "green"), f"{plain(file)}: crew ", (plan.crew, "bold"), " · ",
-        f"{counted(len(plan.agents), 'agent')} · {counted(len(plan.tools), 'tool')} · {counted(len(plan.nodes), 'node')}",
+        ("✓ ", "green"),
+        f"{plain(file)}: crew ",
+        (plan.crew, "bold"),
+        " · ",
+        " · ".join(
+            [
+                counted(len(plan.agents), "agent"),
+                counted(len(plan.tools), "tool"),
+                counted(len(plan.nodes), "node"),
+            ]
+        ),
     )
     for rule in plan.rules:
         screen.line(("  ", ""), (plain(rule), "dim"))
@@ -167,5 +195,11 @@ async def _register(file: Path, *, as_json: bool) -> int:
         if as_json:
             screen.document(row)
         else:
-            screen.line(("✓ ", "green"), (row.name, "bold"), f" version {row.version}", ("     start it: ", "dim"), f"crewlog run {row.name}")
+            screen.line(
+                ("✓ ", "green"),
+                (row.name, "bold"),
+                f" version {row.version}",
+                ("     start it: ", "dim"),
+                f"crewlog run {row.name}",
+            )
     return exits.OK

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from crewlog.cli.screen import Part, Screen, plain
+from crewlog.cli.timeline import shortly
 from crewlog.wire import InterruptView
 
 _LONGEST_LINE = 65_536
@@ -18,7 +19,8 @@ def show_question(screen: Screen, question: InterruptView, *, numbered: bool = F
     """The question, its detail and its options."""
     where = f" ({plain(question.step)})" if question.step else ""
     screen.line("")
-    screen.line(("  ? ", "bold yellow"), (plain(question.question), "bold"), (where, "dim"))
+    text = shortly(question.question, question.detail)
+    screen.line(("  ? ", "bold yellow"), (text, "bold"), (where, "dim"))
     if question.detail and plain(question.detail) != plain(question.question):
         screen.paragraph(question.detail, style="dim", indent=4)
     if numbered:
@@ -50,12 +52,12 @@ def chosen(question: InterruptView, typed: str) -> str:
 def find_question(
     questions: Sequence[InterruptView], first: str | None, second: str | None
 ) -> tuple[InterruptView | None, str | None]:
-    """What `crewlog answer RUN [INTERRUPT] [DECISION]` means: the id may be left out if one is open."""
-    by_id = {question.id: question for question in questions}
+    """What `crewlog answer RUN [INTERRUPT] [DECISION]` means: one open question needs no id."""
+    by_id = {str(question.id): question for question in questions}
     if first is not None and second is not None:
-        return by_id.get(first), second  # pyright: ignore[reportArgumentType, reportCallIssue]
-    if first in by_id:
-        return by_id[first], None  # pyright: ignore[reportArgumentType]
+        return by_id.get(first), second
+    if first is not None and first in by_id:
+        return by_id[first], None
     only = questions[0] if len(questions) == 1 else None
     return only, first
 

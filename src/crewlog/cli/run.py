@@ -1,7 +1,5 @@
 """`run` and `demo`: start a crew and follow it."""
 
-# ruff: noqa: A002 - `id` and `input` are the words of the command line.
-
 from __future__ import annotations
 
 import os
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, By, Debug, Queue
 from crewlog.errors import UsageError
@@ -21,36 +20,75 @@ if TYPE_CHECKING:
 
 CREWS = "Crews"
 REAL_MODEL = "openai:gpt-5-mini"
+DEMO_INPUT = (
+    "Build the skeleton of a music player app in Flutter: a player screen, a library, "
+    "offline playback."
+)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 Id = Annotated[
     str | None,
-    typer.Option("--id", metavar="RUN", help="The run's id. Default: the crew's name and four characters.", show_default=False),
+    typer.Option(
+        "--id",
+        metavar="RUN",
+        help="The run's id. Default: the crew's name and four characters.",
+        show_default=False,
+    ),
 ]
 Detach = Annotated[
-    bool, typer.Option("--detach", "-d", help="Start it and return; a worker in the background has it.")
+    bool,
+    typer.Option("--detach", "-d", help="Start it and return; a worker in the background has it."),
 ]
 Wait = Annotated[
-    bool, typer.Option("--wait", help="Wait for answers that others give, instead of leaving with exit code 3.")
+    bool,
+    typer.Option(
+        "--wait", help="Wait for answers that others give, instead of leaving with exit code 3."
+    ),
 ]
 Answers = Annotated[
     list[str] | None,
     typer.Option(
-        "--answer", metavar="DECISION", show_default=False,
-        help="Answer the next question with this: an option, approve, reject, or words. May be repeated.",
+        "--answer",
+        metavar="DECISION",
+        show_default=False,
+        help="Answer the next question with this: an option, approve, reject, or words; "
+        "may be repeated.",
     ),
 ]
 
 
 @app.command(rich_help_panel=CREWS)
 def run(
-    crew: Annotated[str, typer.Argument(metavar="FILE|CREW", help="A crew's file, or a registered crew's name.", show_default=False)],
-    input: Annotated[str, typer.Option("--input", "-i", metavar="TEXT", help="What the crew is asked to do; - reads standard input.")] = "",
+    crew: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|CREW",
+            help="A crew's file, or a registered crew's name.",
+            show_default=False,
+        ),
+    ],
+    input: Annotated[
+        str,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="TEXT",
+            help="What the crew is asked to do; - reads standard input.",
+        ),
+    ] = "",
     id: Id = None,
     detach: Detach = False,
     wait: Wait = False,
     answer: Answers = None,
-    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Use this model for every agent: openai:NAME or scripted:FILE.", show_default=False)] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            help="Use this model for every agent: openai:NAME or scripted:FILE.",
+            show_default=False,
+        ),
+    ] = None,
     task_queue: Queue = None,
     by: By = None,
     as_json: AsJson = False,
@@ -83,8 +121,17 @@ def run(
     if input == "-":
         input = sys.stdin.read()
     return _go(
-        found, directory, input=input, id=id, by=by, queue=task_queue, detach=detach, wait=wait,
-        answers=tuple(answer or ()), as_json=as_json, debug=debug,
+        found,
+        directory,
+        input=input,
+        id=id,
+        by=by,
+        queue=task_queue,
+        detach=detach,
+        wait=wait,
+        answers=tuple(answer or ()),
+        as_json=as_json,
+        debug=debug,
     )
 
 
@@ -150,11 +197,21 @@ def demo(
         note = "▸ model: scripted (set OPENAI_API_KEY for a real one)"
     definition = _loaded(str(file), chosen)
     suffix = "".join(secrets.choice(_LETTERS) for _ in range(4))
-    return _go(
-        definition, file.parent, id=id or f"music-{suffix}", note=note, tell=True,
-        input="Build the skeleton of a music player app in Flutter: a player, a playlist, offline playback.",
-        as_json=as_json, debug=debug,
+    code = _go(
+        definition,
+        file.parent,
+        id=id or f"music-{suffix}",
+        note=note,
+        tell=True,
+        input=DEMO_INPUT,
+        as_json=as_json,
+        debug=debug,
     )
+    if code == exits.OK and not as_json:
+        from crewlog.cli.screen import Screen  # noqa: PLC0415
+
+        Screen().line(("  Next     ", "dim"), "a crew of your own: crewlog init my-crew")
+    return code
 
 
 def demo_file() -> Path:

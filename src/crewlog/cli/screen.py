@@ -108,6 +108,7 @@ class Screen:
         text = Text()
         for part in parts:
             text.append_text(part if isinstance(part, Text) else text_of(part))
+        text.rstrip()
         if self.out.is_terminal:
             text.truncate(self.out.width, overflow="ellipsis")
         self.out.print(text, soft_wrap=True)
@@ -117,7 +118,7 @@ class Screen:
         if self.as_json:
             return
         for line in text.rstrip("\n").splitlines():
-            self.out.print(Text.from_ansi(f"{indent}{line}"), soft_wrap=True)
+            self.out.print(Text.from_ansi(f"{indent}{line}".rstrip()), soft_wrap=True)
 
     def paragraph(self, text: str, *, style: str = "", indent: int = 2) -> None:
         """A text that is wrapped at a terminal's edge, indented."""
@@ -129,17 +130,20 @@ class Screen:
             for each in line.split("\n"):
                 self.out.print(text_of(" " * indent).append_text(each), soft_wrap=True)
 
-    def wrapped(
-        self, head: Iterable[Part], text: str, *, indent: int, style: str = ""
-    ) -> None:
+    def wrapped(self, head: Iterable[Part], text: str, *, indent: int, style: str = "") -> None:
         """A head and a text beside it, wrapped under itself at a terminal's edge."""
-        if self.as_json:
-            return
-        room = max(20, self.width - indent) if self.tty else 10_000
-        lines = Text(text, style).wrap(self.out, room) if room < 10_000 else [Text(text, style)]
-        for number, line in enumerate(lines):
-            start = text_of(*head) if number == 0 else Text(" " * indent)
-            self.out.print(start.append_text(line), soft_wrap=True)
+        if not self.as_json:
+            _wrapped(self.out, head, text, indent, style)
+
+    def complain(
+        self, head: Iterable[Part], text: str, *, indent: int = 0, style: str = ""
+    ) -> None:
+        """The same on standard error; as it is (a source line, say) where there is no head."""
+        parts = list(head)
+        if parts:
+            _wrapped(self.err, parts, text, indent, style)
+        else:
+            self.err.print(Text(text, style), soft_wrap=True)
 
     def note(self, *parts: Part) -> None:
         """A line to standard error, for people: it never mixes with a result."""
@@ -179,6 +183,22 @@ def write(line: str) -> None:
     sys.stdout.flush()
 
 
+def _wrapped(console: Console, head: Iterable[Part], text: str, indent: int, style: str) -> None:
+    whole = text_of(*head)
+    start = whole.cell_len
+    if not console.is_terminal:
+        console.print(whole.append(text, style), soft_wrap=True)
+        return
+    room = max(20, console.width - indent)
+    lines = text_of(" " * max(start - indent, 0)).append(text, style).wrap(console, room)
+    for number, line in enumerate(lines):
+        if number == 0:
+            line = whole.append_text(line[max(start - indent, 0) :])
+        else:
+            line = Text(" " * indent).append_text(line)
+        console.print(line, soft_wrap=True)
+
+
 def _console(*, stderr: bool) -> Console:
     return Console(
         stderr=stderr,
@@ -186,7 +206,9 @@ def _console(*, stderr: bool) -> Console:
         highlight=False,
         emoji=False,
         # A narrow or unknown terminal still gets whole words.
-        width=max(24, int(os.environ["COLUMNS"])) if os.environ.get("COLUMNS", "").isdigit() else None,
+        width=max(24, int(os.environ["COLUMNS"]))
+        if os.environ.get("COLUMNS", "").isdigit()
+        else None,
     )
 
 
@@ -207,6 +229,18 @@ def clock(ms: int) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def lasted(start: int, end: int | None) -> str:
+    """How long something took: `3.4 s`, `2m51s`, `1h02m`; nothing while it goes on."""
+    if end is None:
+        return ""
+    seconds = max(end - start, 0) / 1000
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
 
 
 def money(cost: float) -> str:

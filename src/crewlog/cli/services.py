@@ -55,7 +55,7 @@ class ServiceProgress:
     def done(self, name: str, text: str) -> None:
         """The service answers."""
         self._now.pop(name, None)
-        self.found[name] = text
+        self.found.setdefault(name, text)  # the first look tells how it came to be
         if self._now:
             self._show()
         else:
@@ -87,7 +87,15 @@ class ServiceProgress:
             version, _, how = self.found[name].partition(", ")
             title = f"{TITLES[name]} {version}" + (" (embedded)" if name == "postgres" else "")
             how = {"embedded": "ready", "cached": "started"}.get(how, how) or "ready"
-            out.append([("▸ ", "green"), title, (" …… ", "dim"), how.ljust(10), (f"  {where[name]}", "dim")])
+            out.append(
+                [
+                    ("▸ ", "green"),
+                    title,
+                    (" …… ", "dim"),
+                    how.ljust(10),
+                    (f"  {where[name]}", "dim"),
+                ]
+            )
         width = max((sum(len(_text(p)) for p in line[:-1]) for line in out), default=0)
         for line in out:
             pad = width - sum(len(_text(p)) for p in line[:-1])

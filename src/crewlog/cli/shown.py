@@ -8,7 +8,7 @@ from typing import Any
 from crewlog.cli.ending import look, used, workspace_of
 from crewlog.cli.hands import assigned
 from crewlog.cli.questions import answer_line, show_question
-from crewlog.cli.screen import Part, Screen, clock, counted, plain, plain_lines, short_path
+from crewlog.cli.screen import Part, Screen, clock, counted, lasted, plain, plain_lines, short_path
 from crewlog.cli.sight import Sight
 from crewlog.client import Client
 from crewlog.errors import CrewlogError
@@ -26,13 +26,18 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
     """A run as a page: header, graph, what it does, questions, results, where to look."""
     state = sight.state
     screen.line(
-        ("  crew ", "dim"), plain(state.crew), (" · run ", "dim"), (sight.run, "bold"),
+        ("  crew ", "dim"),
+        plain(state.crew),
+        (" · run ", "dim"),
+        (sight.run, "bold"),
         (f" · graph v{state.graph_version} · ", "dim"),
         (sight.status, STYLES.get(sight.status, "bold yellow")),
     )
     screen.line("")
     if sight.plan:
-        screen.block(picture(sight.plan, sight.statuses, min(screen.width, 120) - 4, screen.colored))
+        screen.block(
+            picture(sight.plan, sight.statuses, min(screen.width, 120) - 4, screen.colored)
+        )
         screen.line("")
     _facts(screen, sight)
     _frontier(screen, sight)
@@ -53,11 +58,14 @@ def _facts(screen: Screen, sight: Sight) -> None:
     began = datetime.fromtimestamp(state.started / 1000).astimezone()
     when = began.strftime("%Y-%m-%d %H:%M:%S")
     if sight.ended:
-        when += f", {clock(sight.ended - state.started).lstrip('0') or '0'} s long"
+        when += f", took {lasted(state.started, sight.ended)}"
     rows: list[list[Part]] = [[("started", "dim"), when]]
     rows.append([("used", "dim"), used(state.total_usage, state.steps)])
     if sight.waiting_for and not sight.questions:
-        rows.append([("waits for", "dim"), (plain(sight.waiting_for), "yellow")])
+        waits = plain(sight.waiting_for)
+        if sight.status == "paused":
+            waits = f"{waits.partition(': ')[0]}: crewlog resume {sight.run}"
+        rows.append([("waits for", "dim"), (waits, "yellow")])
     if state.flags:
         flags = ", ".join(f"{name} = {_short(value)}" for name, value in state.flags.items())
         rows.append([("flags", "dim"), plain(flags)])
@@ -72,15 +80,19 @@ def _facts(screen: Screen, sight: Sight) -> None:
 
 
 def _frontier(screen: Screen, sight: Sight) -> None:
-    if not sight.state.frontier or sight.status in CLOSED:
+    if sight.status in CLOSED:
         return
+    asked = {question.step for question in sight.questions}
     rows: list[list[Part]] = []
     for entry in sight.state.frontier.values():
+        if entry.step in asked:
+            continue  # the question says it
         doing = (sight.doing or {}).get(entry.step, ())
         what = ", ".join(plain(each) for each in doing) or plain(entry.requirement)
         rows.append([plain(entry.step), (entry.status, "cyan"), (what, "dim")])
-    screen.line("")
-    screen.rows(("", "", ""), rows)
+    if rows:
+        screen.line("")
+        screen.rows(("", "", ""), rows)
 
 
 async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:
@@ -97,7 +109,7 @@ async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:
         for key, output in found.items():
             text = _text(output, bodies)
             title = plain(agent) if key == "text" else f"{plain(agent)}.{plain(key)}"
-            lines = plain_lines(text).strip().splitlines() or ["–"]
+            lines = plain_lines(text).strip().splitlines() or ["(nothing)"]
             if len(lines) == 1 and len(title) + len(lines[0]) + 6 <= min(screen.width, 100):
                 screen.line("  ", (f"{title}:  ", "bold"), lines[0])
                 continue
@@ -112,8 +124,8 @@ def _text(output: Output, bodies: dict[Any, Json]) -> str:
         return output.value if isinstance(output.value, str) else _short(output.value)
     body = bodies.get(output.body)
     if isinstance(body, dict):
-        content: Any = body.get("content", body)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        return content if isinstance(content, str) else str(content)
+        message: dict[str, Any] = body  # pyright: ignore[reportUnknownVariableType]
+        return str(message.get("content", message))
     return "(not in the store)" if body is None else str(body)
 
 

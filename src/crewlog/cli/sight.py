@@ -12,11 +12,11 @@ from typing import Any
 
 from crewlog.client import Client, Run
 from crewlog.client.gateway import STATUS_NAMES
+from crewlog.definition.model import CrewDefinition
 from crewlog.errors import RunNotFound, StoreIncomplete, WorkerMissing
 from crewlog.graph.draw import mermaid
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.definition.model import CrewDefinition
 from crewlog.ids import NodeName, RunId
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CLOSED, CrewState, Interrupt
@@ -62,7 +62,7 @@ def statuses_of(state: CrewState) -> dict[NodeName, str]:
         found[entry.node] = _DRAWN.get(entry.status, entry.status)
     if state.status == "failed":
         for node, status in found.items():
-            found[node] = "failed" if status == "running" else status
+            found[node] = status if status in {"done", "ready"} else "failed"
     return found
 
 
@@ -126,9 +126,7 @@ async def whole_journal(run: Run, after: int = 0) -> list[JournalItem]:
         after = found[-1].position
 
 
-async def _stored(
-    client: Client, run: Run, status: str, ended: int | None, queue: str
-) -> Sight:
+async def _stored(client: Client, run: Run, status: str, ended: int | None, queue: str) -> Sight:
     store = await client.store()
     items: list[Any] = []
     while rows := await store.read_journal(run.id, items[-1].position if items else 0, PAGE):

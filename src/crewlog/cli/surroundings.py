@@ -16,8 +16,15 @@ SURROUNDINGS = "Surroundings"
 
 @app.command(rich_help_panel=SURROUNDINGS)
 def dev(
-    stop: Annotated[bool, typer.Option("--stop", help="End the servers and workers in the background; runs are kept.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Leave the worker in the background and return.")] = False,
+    stop: Annotated[
+        bool,
+        typer.Option(
+            "--stop", help="End the servers and workers in the background; runs are kept."
+        ),
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Leave the worker in the background and return.")
+    ] = False,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="Only the servers.")] = False,
     task_queue: Queue = None,
     as_json: AsJson = False,
@@ -39,7 +46,9 @@ def dev(
     if stop:
         return go(stop_all(as_json=as_json), debug=debug)
     return go(
-        develop(detach=detach or no_worker, worker=not no_worker, queue=task_queue, as_json=as_json),
+        develop(
+            detach=detach or no_worker, worker=not no_worker, queue=task_queue, as_json=as_json
+        ),
         debug=debug,
     )
 
@@ -47,7 +56,9 @@ def dev(
 @app.command(rich_help_panel=SURROUNDINGS)
 def worker(
     task_queue: Queue = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="In the background, until `crewlog dev --stop`.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="In the background, until `crewlog dev --stop`.")
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
@@ -92,5 +103,9 @@ async def _doctor(*, as_json: bool) -> int:
     if bad:
         screen.line(f"  {bad} of {len(checks)} checks failed.")
     else:
-        screen.line("  ", ("Ready.", "green"), " What is missing starts with the next command that needs it.")
+        screen.line(
+            "  ",
+            ("Ready.", "green"),
+            " What is missing starts with the next command that needs it.",
+        )
     return exits.AWAY if failed else exits.OK

@@ -15,22 +15,44 @@ from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
 if TYPE_CHECKING:
     from crewlog.client import Client, Run
     from crewlog.state.model import CommandOutcome
-    from crewlog.wire import InterruptView
 
 TALK = "Talk"
 OUTCOME_LIMIT = 2.0
 """Seconds for which a signal's outcome is waited for; it is not lost if it takes longer."""
 
-Reason = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; it is kept in the journal.")]
+Reason = Annotated[
+    str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; it is kept in the journal.")
+]
 
 
 @app.command(rich_help_panel=TALK)
 def answer(
     run: RunArgument,
-    interrupt: Annotated[str | None, typer.Argument(metavar="[INTERRUPT]", help="The question's id; may be left out if one is open.", show_default=False)] = None,
-    decision: Annotated[str | None, typer.Argument(metavar="[DECISION]", help="An option, approve (the first), reject (the last), or words.", show_default=False)] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Only answer; do not follow the run.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for further answers, instead of leaving with exit code 3.")] = False,
+    interrupt: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[INTERRUPT]",
+            help="The question's id; may be left out if one is open.",
+            show_default=False,
+        ),
+    ] = None,
+    decision: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DECISION]",
+            help="An option, approve (the first), reject (the last), or words.",
+            show_default=False,
+        ),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Only answer; do not follow the run.")
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait", help="Wait for further answers, instead of leaving with exit code 3."
+        ),
+    ] = False,
     by: By = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
@@ -41,7 +63,16 @@ def answer(
     Without a decision it asks here.
     """
     return go(
-        _answer(run, interrupt, decision, detach=detach, wait=wait, by=by, command_id=command_id, as_json=as_json),
+        _answer(
+            run,
+            interrupt,
+            decision,
+            detach=detach,
+            wait=wait,
+            by=by,
+            command_id=command_id,
+            as_json=as_json,
+        ),
         debug=debug,
     )
 
@@ -60,14 +91,25 @@ async def _answer(
     from crewlog.cli.answering import answer_run  # noqa: PLC0415
 
     return await answer_run(
-        run_id, first, second, detach=detach, wait=wait, by=by, command_id=command_id, as_json=as_json
+        run_id,
+        first,
+        second,
+        detach=detach,
+        wait=wait,
+        by=by,
+        command_id=command_id,
+        as_json=as_json,
     )
 
 
 @app.command(rich_help_panel=TALK)
 def pause(
-    run: RunArgument, reason: Reason = "", by: By = None, command_id: CommandIdOption = None,
-    as_json: AsJson = False, debug: Debug = False,
+    run: RunArgument,
+    reason: Reason = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> int:
     """Pause a run: what runs finishes, nothing new starts."""
     return _signal(run, "pause", lambda r: r.pause(reason, by=by, id=command_id), as_json, debug)
@@ -75,8 +117,12 @@ def pause(
 
 @app.command(rich_help_panel=TALK)
 def resume(
-    run: RunArgument, reason: Reason = "", by: By = None, command_id: CommandIdOption = None,
-    as_json: AsJson = False, debug: Debug = False,
+    run: RunArgument,
+    reason: Reason = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> int:
     """Let a paused run go on."""
     return _signal(run, "resume", lambda r: r.resume(reason, by=by, id=command_id), as_json, debug)
@@ -84,8 +130,12 @@ def resume(
 
 @app.command(rich_help_panel=TALK)
 def stop(
-    run: RunArgument, reason: Reason = "", by: By = None, command_id: CommandIdOption = None,
-    as_json: AsJson = False, debug: Debug = False,
+    run: RunArgument,
+    reason: Reason = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> int:
     """End a run gracefully, with what is there."""
     return _signal(run, "stop", lambda r: r.stop(reason, by=by, id=command_id), as_json, debug)
@@ -94,24 +144,41 @@ def stop(
 @app.command(rich_help_panel=TALK)
 def interrupt(
     run: RunArgument,
-    node: Annotated[str, typer.Option("--node", metavar="NODE", help="Before which node; * is the next step, whichever it is.")] = "*",
-    reason: Reason = "", by: By = None, command_id: CommandIdOption = None,
-    as_json: AsJson = False, debug: Debug = False,
+    node: Annotated[
+        str,
+        typer.Option(
+            "--node", metavar="NODE", help="Before which node; * is the next step, whichever it is."
+        ),
+    ] = "*",
+    reason: Reason = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> int:
     """Make a run ask people before a node, or before its next step."""
-    return _signal(run, "interrupt", lambda r: r.interrupt(node, reason, by=by, id=command_id), as_json, debug)
+    return _signal(
+        run, "interrupt", lambda r: r.interrupt(node, reason, by=by, id=command_id), as_json, debug
+    )
 
 
 @app.command(rich_help_panel=TALK)
 def message(
     run: RunArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What is said.", show_default=False)],
-    to: Annotated[str, typer.Option("--to", metavar="LOG", help="public, group:G, channel:C, or private:AGENT.")] = "public",
-    by: By = None, command_id: CommandIdOption = None,
-    as_json: AsJson = False, debug: Debug = False,
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="LOG", help="public, group:G, channel:C, or private:AGENT."),
+    ] = "public",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> int:
     """Say something to the crew; agents read it at their next step."""
-    return _signal(run, "message", lambda r: r.message(text, to, by=by, id=command_id), as_json, debug)
+    return _signal(
+        run, "message", lambda r: r.message(text, to, by=by, id=command_id), as_json, debug
+    )
 
 
 def _signal(
@@ -133,9 +200,10 @@ async def _sent(
         command = await send(run)
         outcome = await _outcome(client, run, command)
         if outcome is not None and not outcome.ok:
+            detail, _, remedy = outcome.detail.partition("\n")
             raise CommandRejected(
-                outcome.detail or f"the run refused {name!r}",
-                remedy=f"`crewlog show {run_id}` shows where it is.",
+                detail or f"the run refused {name!r}",
+                remedy=remedy.strip() or f"`crewlog show {run_id}` shows where it is.",
                 place=f"run {run_id!r}",
             )
         if as_json:
@@ -151,13 +219,29 @@ async def _sent(
             return exits.OK
         done = _DONE[name]
         if outcome is not None:
-            screen.line("  ", (plain(run_id), "bold"), f" {done}", (f" (position {outcome.position})", "dim"))
+            screen.line(
+                "  ",
+                (plain(run_id), "bold"),
+                f" {done}",
+                (f" (position {outcome.position})", "dim"),
+            )
         else:
-            screen.line("  ", (plain(run_id), "bold"), f" was told to {name}; it does so as soon as a worker runs:")
+            screen.line(
+                "  ",
+                (plain(run_id), "bold"),
+                f" {_LATER[name]} as soon as a worker runs:",
+            )
             screen.line(("  Return   ", "dim"), f"crewlog watch {run_id}")
     return exits.OK
 
 
+_LATER = {
+    "pause": "pauses",
+    "resume": "goes on",
+    "stop": "stops",
+    "interrupt": "asks",
+    "message": "reads the message",
+}
 _DONE = {
     "pause": "is paused: what runs finishes. Go on: crewlog resume",
     "resume": "goes on",
@@ -183,5 +267,3 @@ async def _outcome(client: Client, run: Run, command: str) -> CommandOutcome | N
                 await asyncio.sleep(0.05)
     except (TimeoutError, CrewlogError):
         return None
-
-

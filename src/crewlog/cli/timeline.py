@@ -61,6 +61,8 @@ class Timeline:
         self.steps = 0
         self._said: dict[StepId, str] = {}
         self._starts: Row | None = None
+        self._waits: dict[str, Row] = {}
+        """Rows of nodes that wait, until it is clear that they do not go on at once."""
 
     # -- what comes in ------------------------------------------------------------------------
 
@@ -68,7 +70,8 @@ class Timeline:
         """The rows that an entry makes. Steps that start together are kept for one row."""
         if not self.started:
             self.started = entry.at
-        made = self._rows(entry)
+        later = [n for n, r in self._waits.items() if r.at < entry.at - self.started]
+        made = [*[self._waits.pop(node) for node in later], *self._rows(entry)]
         if isinstance(entry, j.StepStarted):
             self._start(entry, made)
             return []
@@ -77,9 +80,14 @@ class Timeline:
         return [*self.flush(), *made]
 
     def flush(self) -> list[Row]:
-        """What was kept."""
+        """Steps that started, where none came along."""
         kept, self._starts = self._starts, None
         return [kept] if kept else []
+
+    def settle(self) -> list[Row]:
+        """Everything that was kept: nothing came for a moment."""
+        waits, self._waits = list(self._waits.values()), {}
+        return [*self.flush(), *waits]
 
     def _start(self, entry: j.StepStarted, made: list[Row]) -> None:
         for row in made:
@@ -107,7 +115,9 @@ class Timeline:
                 return self._call(entry)
             case j.FlagSet():
                 value = "" if entry.value is True else f" = {_value(entry.value)}"
-                return self._row(entry, entry.by, "⚑", f"{entry.flag}{value}", "yellow")
+                known = entry.by in self.nodes
+                text = f"{entry.flag}{value}{'' if known else _by(entry.by)}"
+                return self._row(entry, entry.by if known else "", "⚑", text, "yellow")
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
                 return self._row(entry, entry.agent, "=", text, "dim")
@@ -133,12 +143,12 @@ class Timeline:
                 said = self._said.pop(entry.step, "")
                 node = node_of(entry.step)
                 if entry.skipped:
-                    return self._row(entry, node, "–", f"skipped: {entry.because}", "dim")
+                    return self._row(entry, node, "∅", f"skipped: {entry.because}", "dim")
                 # Decisions say what they decided where they route.
                 return self._row(entry, node, "✓", said or "done", "green") if said else []
             case j.StepFailed():
                 self.running.pop(entry.step, None)
-                return self._row(entry, node_of(entry.step), "✗", entry.error, "red")
+                return self._row(entry, node_of(entry.step), "✗", _first(entry.error), "red")
             case j.StepRetried():
                 self.running[entry.step] = Running(entry.at, {0: "trying again"})
                 by = f" ({entry.by})" if entry.by else ""
@@ -149,6 +159,8 @@ class Timeline:
             case j.ConditionMet():
                 node = node_of(entry.step)
                 self.waiting.pop(node, None)
+                if self._waits.pop(node, None):
+                    return []  # it held already
                 what = "goes on without its requirement" if entry.waived else "its condition holds"
                 return self._row(entry, node, "▸", what, "dim")
             case j.Routed():
@@ -161,13 +173,14 @@ class Timeline:
         if entry.because and entry.source:
             goes = ", ".join(r.node for r in entry.to)
             sign = "↺" if entry.loop else "→"
-            text = f"{goes}: {entry.because}" if goes else entry.because
+            text = f"{goes or 'on'}: {entry.because}"
             rows += self._row(entry, entry.source, sign, text, "magenta")
         for reached in entry.to:
             if reached.requirement:
                 self.waiting[reached.node] = reached.requirement
                 text = f"waits for {reached.requirement}"
-                rows += self._row(entry, reached.node, "◌", text, "yellow")
+                row = self._row(entry, reached.node, "◌", text, "yellow")[0]
+                self._waits[reached.node] = row
         return rows
 
     # -- calls --------------------------------------------------------------------------------
@@ -225,7 +238,8 @@ class Timeline:
                 asked = entry.interrupt
                 self.interrupts[asked.id] = entry
                 node = node_of(asked.step) if asked.step else NodeName("")
-                return self._row(entry, node, "?", f"{asked.id}: {asked.question}", "bold yellow")
+                text = f"{asked.id}: {shortly(asked.question, asked.detail)}"
+                return self._row(entry, node, "?", text, "bold yellow")
             case j.InterruptAnswered():
                 self.interrupts.pop(entry.interrupt, None)
                 text = f"{entry.interrupt} answered: {entry.decision}{_by(entry.by)}"
@@ -238,7 +252,9 @@ class Timeline:
                 text = f"paused{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, "", "⏸", text, "bold yellow")
             case j.Resumed():
-                return self._row(entry, "", "▶", f"goes on{_by(entry.by)}{_why(entry.reason)}", "green")
+                return self._row(
+                    entry, "", "▶", f"goes on{_by(entry.by)}{_why(entry.reason)}", "green"
+                )
             case j.StopRequested():
                 text = f"stopping{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, "", "■", text, "bold yellow")
@@ -248,7 +264,7 @@ class Timeline:
             case j.ContinuedAsNew():
                 return self._row(entry, "", "↷", f"execution {entry.execution}", "dim")
             case j.RunFailed():
-                return self._row(entry, "", "✗", f"failed: {entry.error}", "bold red")
+                return self._row(entry, "", "✗", f"failed: {_first(entry.error)}", "bold red")
             case _:
                 return []
 
@@ -281,7 +297,9 @@ class Timeline:
         """A row that is too long for its `more`, as several."""
         if not row.more:
             return [row]
-        length = sum(p if isinstance(p, int) else len(_plain_part(p)) for p in self.parts(row, width))
+        length = sum(
+            p if isinstance(p, int) else len(_plain_part(p)) for p in self.parts(row, width)
+        )
         if length <= width:
             return [row]
         others = [Row(row.at, n, g, t, row.style) for n, g, t in row.more]
@@ -297,10 +315,21 @@ class Timeline:
             node = node_of(step)
             found += [" · " if found else "", (plain(node), self.color(node))]
             found.append(f" {first[:40]}{more}{f' {seconds} s' if seconds else ''}")
-        for node, requirement in self.waiting.items():
+        for name, requirement in self.waiting.items():
             text = f" waits for {plain(requirement)}"
-            found += [" · " if found else "", (plain(node), self.color(node)), (text, "dim")]
+            found += [" · " if found else "", (plain(name), self.color(name)), (text, "dim")]
         return found
+
+
+def shortly(question: str, detail: str) -> str:
+    """A question without the detail that is told beside it."""
+    text, rest = plain(question), plain(detail)
+    shorter = text.removesuffix(rest).rstrip(" :") if rest else text
+    return shorter or text
+
+
+def _first(text: str) -> str:
+    return next(iter(text.splitlines()), "")
 
 
 def _plain_part(part: Part) -> str:
@@ -312,7 +341,7 @@ def _fit(text: str, width: int) -> str:
 
 
 def _text_style(row: Row) -> str:
-    return row.style if row.glyph in {"✗", "?", "⏸", "⊘", "◌", "■", "–", "▸", "=", "⚑"} else ""
+    return row.style if row.glyph in {"✗", "?", "⏸", "⊘", "◌", "■", "∅", "▸", "=", "⚑"} else ""
 
 
 def _brief(text: str) -> str:

@@ -1,7 +1,5 @@
 """The client: start crews, find runs, register definitions."""
 
-# ruff: noqa: A002 - `id` and `input` are the words of the command line and the wire, too.
-
 from __future__ import annotations
 
 import difflib

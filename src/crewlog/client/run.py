@@ -1,7 +1,5 @@
 """A run as its clients see it: look at it, talk to it, wait for it."""
 
-# ruff: noqa: A002 - `id` and `input` are the words of the command line and the wire, too.
-
 from __future__ import annotations
 
 import asyncio

@@ -13,7 +13,7 @@ from how LangGraph works:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -107,7 +107,7 @@ class Driver:
             await self._graph.aupdate_state(_config(thread), update, as_node=node)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> Generator[None]:
         """Update and get are one critical section."""
         if self._busy:
             raise InternalError("a completion was applied while another one was being applied")

@@ -65,9 +65,9 @@ def message_from_json(body: Mapping[str, Json]) -> BaseMessage:
     """
     data: dict[str, Any] = dict(body)
     kind = data.pop("type", None)
-    if kind not in MESSAGE_TYPES:
+    if not isinstance(kind, str) or kind not in MESSAGE_TYPES:
         raise InternalError(f"a stored message has the unknown type {kind!r}")
-    return MESSAGE_TYPES[str(kind)](**data)
+    return MESSAGE_TYPES[kind](**data)
 
 
 def brief_of(body: Mapping[str, Json]) -> str:

@@ -1,7 +1,5 @@
 """Runs crews in a test: a local server, an in-memory store, and a worker in this process."""
 
-# ruff: noqa: A002 - `id` and `input` are the client's words.
-
 from __future__ import annotations
 
 import asyncio

@@ -1,0 +1,386 @@
+"""What the acceptance tests share: real services, workers as processes, and a check of every run.
+
+A `Site` has the services, a project directory with tools, and a client. It remembers every run
+that it started; after each test, `Site.settle` folds each run's journal from the store and compares
+it with the state that the run itself stored and tells: nobody can forget to check it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from temporalio.client import Client as TemporalClient
+from temporalio.client import WorkflowExecutionStatus
+
+from crewlog.client import Client, Endpoints, Run
+from crewlog.client.connection import LazyStore
+from crewlog.dev.ephemeral import Ephemeral, ephemeral, own_environ
+from crewlog.errors import CrewlogError
+from crewlog.ids import RunId
+from crewlog.payloads import data_converter
+from crewlog.state.journal import JournalEntry, entry_from_json
+from crewlog.state.model import CrewState, Turn
+from crewlog.state.reduce import reduce
+from crewlog.store import PostgresStore, Store, open_store
+from crewlog.wire import RunResult
+
+T = TypeVar("T")
+
+LIMIT = 40.0
+"""Seconds that a wait may take; the machine may be busy."""
+RUN_LIMIT = timedelta(seconds=90)
+"""The execution timeout of every run."""
+PROJECT = Path(__file__).parent / "project"
+SHARED = "shared"
+"""The task queue of the worker that most tests share."""
+_NUMBERS = itertools.count(1)
+
+
+async def until(condition: Callable[[], T], what: str, limit: float = LIMIT) -> T:
+    """Waits until a condition holds, and returns what it gave."""
+    deadline = time.monotonic() + limit
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not come within {limit:g} s")
+        await asyncio.sleep(0.02)
+
+
+@dataclass
+class WorkerProcess:
+    """A worker, as users start it: `python -m crewlog.workers` in the project's directory."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    async def ready(self) -> None:
+        def look() -> bool:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the worker ended: {self.said()[-2000:]}")
+            return "the worker polls" in self.said()
+
+        await until(look, "the worker")
+
+    def kill(self) -> None:
+        """SIGKILL: nothing of it gets to say goodbye."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+@dataclass(repr=False)
+class Site:
+    """Services, a project, a client and a store, for many tests."""
+
+    services: Ephemeral
+    root: Path
+    temporal: TemporalClient
+    store: Store
+    runs: list[Run] = field(default_factory=list)
+    workers: dict[str, list[WorkerProcess]] = field(default_factory=dict)
+
+    @property
+    def project(self) -> Path:
+        return self.root / "project"
+
+    @property
+    def payloads(self) -> Path:
+        return self.root / "payloads"
+
+    @property
+    def prompts(self) -> Path:
+        return self.root / "prompts.jsonl"
+
+    def environ(self, queue: str) -> dict[str, str]:
+        """A worker's environment."""
+        return {
+            **own_environ(),
+            **self.services.environ,
+            "CREWLOG_TASK_QUEUE": queue,
+            "CREWLOG_PAYLOADS": str(self.payloads),
+            "CREWLOG_WORKSPACE": str(self.root / "workspace"),
+            "CREWLOG_STICKY_SECONDS": "0.5",
+            "CREWLOG_SHUTDOWN_SECONDS": "1",
+            "CREWLOG_SCRIPT_RECORD": str(self.prompts),
+            "ACCEPTANCE_LEDGER": str(self.root / "ledger"),
+        }
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def spawn(self, queue: str, **environ: str) -> WorkerProcess:
+        """Starts a worker; `ready` waits until it polls."""
+        log = self.root / f"worker-{next(_NUMBERS)}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "crewlog.workers"],
+                cwd=self.project,
+                env={**self.environ(queue), **environ},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        worker = WorkerProcess(process, log)
+        self.workers.setdefault(queue, []).append(worker)
+        return worker
+
+    async def start_worker(self, queue: str, **environ: str) -> WorkerProcess:
+        worker = self.spawn(queue, **environ)
+        await worker.ready()
+        return worker
+
+    def has_worker(self, queue: str) -> bool:
+        return any(w.process.poll() is None for w in self.workers.get(queue, ()))
+
+    def end_workers(self, queue: str | None = None) -> None:
+        for name in [queue] if queue is not None else list(self.workers):
+            for worker in self.workers.pop(name, ()):
+                worker.end()
+
+    # -- crews and runs ----------------------------------------------------------------------
+
+    def script(self, agents: Mapping[str, Sequence[Mapping[str, Any]]], **more: Any) -> str:
+        """The model that says what the agents' entries say."""
+        name = f"script-{next(_NUMBERS)}.json"
+        (self.project / name).write_text(json.dumps({"agents": agents, **more}))
+        return f"scripted:{name}"
+
+    def crew(
+        self,
+        agents: Mapping[str, Sequence[Mapping[str, Any]]],
+        *,
+        rules: Mapping[str, Mapping[str, Any]] | None = None,
+        script: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> dict[str, Any]:
+        """A crew whose agents say what is given; `rules` adds to the agents' definitions."""
+        return {
+            "crew": "acceptance",
+            "model": self.script(agents, **(script or {})),
+            "agents": {
+                name: {
+                    "prompt": f"You are {name}.",
+                    "heartbeat": 1,
+                    "retry": {"first": 0.05},
+                    **((rules or {}).get(name, {})),
+                }
+                for name in agents
+            },
+            **more,
+        }
+
+    def client(self, queue: str = SHARED) -> Client:
+        ends = self.services.endpoints
+        endpoints = Endpoints(ends.temporal_address, ends.namespace, ends.ui_url)
+        return Client(self.temporal, endpoints, LazyStore(self.store, self._open), queue)
+
+    async def _open(self) -> Store:
+        return self.store
+
+    async def start(
+        self,
+        crew: Any,
+        input: Any = "go",  # noqa: A002 - the client's word
+        *,
+        queue: str = SHARED,
+        id: str | None = None,  # noqa: A002
+    ) -> Run:
+        """Starts a run with an execution timeout, to be checked at the test's end."""
+        run = await self.client(queue).start(
+            crew, input, id=id, by="test", execution_timeout=RUN_LIMIT
+        )
+        self.runs.append(run)
+        return run
+
+    async def finish(self, crew: Any, input: Any = "go", **options: Any) -> tuple[Run, RunResult]:  # noqa: A002
+        run = await self.start(crew, input, **options)
+        return run, await run.result(LIMIT)
+
+    # -- what happened -----------------------------------------------------------------------
+
+    def ledger(self, run: Run, event: str | None = None, **wanted: Any) -> list[dict[str, Any]]:
+        """What the run's tools really did."""
+        path = self.root / "ledger" / f"{run.id}.jsonl"
+        text = path.read_text() if path.exists() else ""
+        lines = [json.loads(line) for line in text.splitlines()]
+        if event is not None:
+            wanted["event"] = event
+        return [e for e in lines if all(e.get(k) == v for k, v in wanted.items())]
+
+    def open_gate(self, run: Run, gate: str) -> None:
+        (self.root / "ledger" / f"{run.id}.{gate}.open").touch()
+
+    def prompted(self, run: Run) -> list[dict[str, Any]]:
+        """The prompts that the run's models were given, in all workers."""
+        text = self.prompts.read_text() if self.prompts.exists() else ""
+        lines = [json.loads(line) for line in text.splitlines()]
+        return [prompt for prompt in lines if prompt["run"] == run.id]
+
+    async def journal(self, run: Run) -> list[tuple[int, JournalEntry]]:
+        """The run's journal, from the store alone."""
+        found: list[tuple[int, JournalEntry]] = []
+        while True:
+            after = found[-1][0] if found else 0
+            rows = await self.store.read_journal(run.id, after)
+            if not rows:
+                return found
+            found += [(row.position, entry_from_json(row.entry)) for row in rows]
+
+    async def entries(self, run: Run, *kinds: str) -> list[Any]:
+        journal = await self.journal(run)
+        return [entry for _, entry in journal if not kinds or entry.kind in kinds]
+
+    # -- the check of every run --------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Checks every run that was started since the last time, and ends those that are open."""
+        runs, self.runs = self.runs, []
+        try:
+            for run in runs:
+                await self.check(run)
+        finally:
+            for run in runs:
+                with suppress(CrewlogError):
+                    await run.terminate("the test is over")
+
+    async def check(self, run: Run) -> CrewState | None:
+        """Folding the journal of the store gives the state, the stored one and the live one."""
+        description = await self.temporal.get_workflow_handle(run.id).describe()
+        failed = description.status is WorkflowExecutionStatus.FAILED
+        rows = await self.journal(run)
+        if failed and (not rows or rows[-1][1].kind != "RunFailed"):
+            raise AssertionError(f"{run.id}: {await self.client().gateway.failure(run.id)}")
+        if not rows:
+            assert failed, f"{run.id} has no journal"
+            return None
+        state = CrewState(run=RunId(run.id))
+        states = {0: state}
+        for number, (position, entry) in enumerate(rows, 1):
+            assert position == number, f"{run.id} has a gap before {position}"
+            state = states[position] = reduce(state, entry, _plain(entry))
+        snapshot = await self.store.get_snapshot(run.id, state.position)
+        if snapshot is not None:
+            assert_equal(CrewState.from_json(snapshot.state), states[snapshot.position])
+        if self.has_worker(description.task_queue):
+            await self._compare_live(run, state)
+        if description.close_time is not None and (
+            description.status
+            in (WorkflowExecutionStatus.COMPLETED, WorkflowExecutionStatus.CANCELED)
+        ):
+            assert state.closed, f"{run.id} ended, and its journal did not"
+            assert snapshot is not None
+            assert snapshot.position == state.position
+        return state
+
+    async def _compare_live(self, run: Run, folded: CrewState) -> None:
+        live = await run.state()
+        # What the store does not have yet is told by the run itself.
+        while folded.position < live.position:
+            page = await run.journal(folded.position, 1000)
+            for item in page.entries:
+                if item.position <= live.position:
+                    entry = entry_from_json(item.entry)
+                    folded = reduce(folded, entry, _plain(entry))
+        if folded.position == live.position:
+            assert_equal(timeless(live), timeless(folded))
+
+
+def timeless(state: CrewState) -> CrewState:
+    """A state without what hangs on the clock.
+
+    Where a query meets a local activity, the SDK gives the same task another time when it is
+    replayed; a run that a query has replayed may tell other times than it stored.
+    """
+    trace = state.execution_trace.model_copy(update={"head": ""})
+    frontier = {
+        step: entry.model_copy(update={"turn": _without_held_times(entry.turn)})
+        for step, entry in state.frontier.items()
+    }
+    return state.model_copy(update={"started": 0, "execution_trace": trace, "frontier": frontier})
+
+
+def _without_held_times(turn: Turn | None) -> Turn | None:
+    if turn is None:
+        return None
+    held = {
+        c.call: [{**e, "at": 0} for e in c.held] for c in turn.calls if isinstance(c.held, list)
+    }
+    found = tuple(c.model_copy(update={"held": held.get(c.call, c.held)}) for c in turn.calls)
+    return turn.model_copy(update={"calls": found})
+
+
+def assert_equal(one: CrewState, other: CrewState) -> None:
+    """Two states are equal; else it says where they are not."""
+    pairs = {name: (getattr(one, name), getattr(other, name)) for name in CrewState.model_fields}
+    differing = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    if differing:
+        raise AssertionError(f"{one.run}: the states differ in {differing}")
+
+
+def _plain(entry: JournalEntry) -> dict[str, Any]:
+    return {"kind": entry.kind, **entry.to_json()}
+
+
+@asynccontextmanager
+async def make_site(root: Path) -> AsyncGenerator[Site]:
+    """A site in `root`, with all that it started ended at the end of the block."""
+    shutil.copytree(PROJECT, root / "project", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "ledger").mkdir()
+    async with ephemeral(root / "home") as services:
+        temporal = await TemporalClient.connect(
+            services.endpoints.temporal_address,
+            data_converter=data_converter(root / "payloads"),
+        )
+        store = await open_store(services.endpoints.database_url)
+        assert isinstance(store, PostgresStore)
+        site = Site(services, root, temporal, store)
+        try:
+            yield site
+        finally:
+            await asyncio.to_thread(site.end_workers)
+            await store.close()
+
+
+def calls(*tools: tuple[str, dict[str, Any]], text: str = "") -> dict[str, Any]:
+    """A script entry that calls tools."""
+    return {"text": text, "tool_calls": [{"tool": tool, "args": args} for tool, args in tools]}
+
+
+def tool(function: str, retry: str | None = None, **more: Any) -> dict[str, Any]:
+    """A tool of the project, as a crew defines it."""
+    return {
+        "run": f"deeds:{function}",
+        "heartbeat": 1,
+        "policy": {"first": 0.05},
+        **({"retry": retry} if retry else {"effects": "read"}),
+        **more,
+    }

@@ -1,0 +1,133 @@
+"""The tools of the acceptance tests' crews, and the ledger of what really ran.
+
+Every tool writes to a ledger outside of the system: a file for each run, a JSON line for each
+event, with the call's idempotency key. What a tool waits for is a file, too: the test opens gates.
+"""
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from crewlog.tool_call import current_call
+
+LEDGER = Path(os.environ["ACCEPTANCE_LEDGER"])
+LIMIT = 60.0
+POLL = 0.02
+
+
+def note(event: str, **more: Any) -> None:
+    """Adds a line to the run's ledger, in one write."""
+    call = current_call()
+    line = {
+        "event": event,
+        "tool": call.tool,
+        "key": call.key,
+        "step": call.step,
+        "call": call.call,
+        "attempt": call.attempt,
+        "at": time.time(),
+        "pid": os.getpid(),
+        **more,
+    }
+    with (LEDGER / f"{call.run}.jsonl").open("ab", buffering=0) as out:
+        out.write(json.dumps(line).encode() + b"\n")
+
+
+def is_open(gate: str) -> bool:
+    """Whether the test has opened a gate of this run."""
+    return (LEDGER / f"{current_call().run}.{gate}.open").exists()
+
+
+async def echo(text: str) -> str:
+    """Says it again."""
+    note("start", text=text)
+    return text
+
+
+async def nap(seconds: float) -> str:
+    """Sleeps."""
+    note("start")
+    await asyncio.sleep(seconds)
+    note("end")
+    return f"slept {seconds:g} s"
+
+
+def blocking_nap(seconds: float) -> str:
+    """Sleeps in a thread."""
+    note("start")
+    time.sleep(seconds)
+    note("end")
+    return f"slept {seconds:g} s"
+
+
+async def gate(name: str) -> str:
+    """Waits at a gate until it is open, or until it is cancelled."""
+    note("start", gate=name)
+    try:
+        async with asyncio.timeout(LIMIT):
+            while not is_open(name):
+                await asyncio.sleep(POLL)
+    except asyncio.CancelledError:
+        note("cancelled")
+        raise
+    note("end")
+    return f"passed {name}"
+
+
+def blocking_gate(name: str) -> str:
+    """Waits at a gate in a thread; looks whether it was cancelled."""
+    note("start", gate=name)
+    deadline = time.monotonic() + LIMIT
+    while not is_open(name):
+        if current_call().cancelled:
+            note("cancelled")
+            return "cancelled"
+        if time.monotonic() > deadline:
+            raise TimeoutError(name)
+        time.sleep(POLL)
+    note("end")
+    return f"passed {name}"
+
+
+def pay(amount: int, name: str) -> str:
+    """Pays through a service that takes idempotency keys, then waits at a gate."""
+    note("start", gate=name)
+    receipt = LEDGER / f"payment-{current_call().key.replace('/', '_')}"
+    try:
+        with receipt.open("x") as out:
+            out.write(str(amount))
+        note("paid")
+    except FileExistsError:
+        note("known")
+    deadline = time.monotonic() + LIMIT
+    while not is_open(name) and time.monotonic() < deadline:
+        time.sleep(POLL)
+    return f"paid {amount}"
+
+
+def raises(kind: str) -> str:
+    """Raises."""
+    note("start")
+    kinds = {"value": ValueError, "connection": ConnectionError}
+    raise kinds[kind]("the oven is cold")
+
+
+def unserializable() -> Any:
+    """Returns what is not JSON."""
+    note("start")
+    return object()
+
+
+def large(size: int) -> str:
+    """Returns a large text."""
+    note("start")
+    return "0123456789abcdef" * (size // 16)
+
+
+def done() -> dict[str, Any]:
+    """Returns data."""
+    note("start")
+    return {"done": True, "items": [1, 2, 3]}

@@ -1,0 +1,213 @@
+"""Commands on the real path: what people may say, twice, wrongly, and at any time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import WorkflowFailureError
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from crewlog.client import Run
+from crewlog.errors import CommandRejected, InterruptNotOpen
+
+from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
+
+NOT_JSON = RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b'{"id": '))
+
+
+async def asked(run: Run) -> Any:
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    (question,) = await run.interrupts()
+    return question
+
+
+async def at_work(site: Site, **more: Any) -> Run:
+    """A run of three agents whose first one stands at a gate."""
+    crew = site.crew(
+        {
+            "a": [calls(("gate", {"name": "g"})), {"text": "A"}],
+            "b": [{"text": "B"}],
+            "c": [{"text": "C"}],
+        },
+        tools={"gate": tool("gate")},
+        **more,
+    )
+    run = await site.start(crew)
+    await until(lambda: site.ledger(run, "start"), "the gate")
+    return run
+
+
+async def test_pause_and_resume(crews: Site) -> None:
+    run = await at_work(crews)
+    await run.pause(id="p1")
+    crews.open_gate(run, "g")
+    await run.wait_until(lambda v: v.status == "paused" and not v.frontier[0].doing, LIMIT)
+    # Every command once more: repeated ids have no effect, and neither has what makes no sense.
+    await run.pause(id="p1")
+    await run.pause(id="p2")
+    await run.resume(id="r1")
+    await run.resume(id="r1")
+    await run.result(LIMIT)
+    entries = await crews.entries(run, "Paused", "Resumed", "CommandRejected")
+    assert [(e.kind, e.command) for e in entries] == [
+        ("Paused", "p1"),
+        ("CommandRejected", "p2"),
+        ("Resumed", "r1"),
+    ]
+
+
+@pytest.mark.parametrize(("node", "before"), [("*", "b#1"), ("c", "c#1")])
+async def test_interrupt_asks_before_a_step(crews: Site, node: str, before: str) -> None:
+    run = await at_work(crews)
+    await run.interrupt(node, id="x1")
+    await run.interrupt(node, id="x1")
+    await run.interrupt("nowhere", id="x2")
+    crews.open_gate(run, "g")
+    question = await asked(run)
+    assert (question.kind, question.step) == ("manual", before)
+    state = await run.state()
+    assert before in state.frontier
+    assert state.commands["x2"].ok is False
+    await run.respond(question.id, "approve")
+    result = await run.result(LIMIT)
+    assert result.outputs["c"]["text"] == "C"
+    assert len(await crews.entries(run, "InterruptRaised")) == 1
+
+
+@pytest.mark.parametrize(
+    ("decision", "flag", "status"),
+    [
+        ("approve", True, "completed"),
+        ("reject", False, "completed"),
+        ("later", "later", "completed"),
+        ("only after lunch", "only after lunch", "completed"),
+    ],
+)
+async def test_answers_to_a_question(crews: Site, decision: str, flag: Any, status: str) -> None:
+    crew = crews.crew(
+        {"a": [{"text": "A"}], "b": [{"text": "B"}]},
+        flow=["a", {"ask": "Publish?", "options": ["yes", "later", "no"], "sets": "ok"}, "b"],
+    )
+    run = await crews.start(crew)
+    question = await asked(run)
+    with pytest.raises(InterruptNotOpen):
+        await run.respond("i99", "yes")
+    both = await asyncio.gather(*(run.respond(question.id, decision, id="d1") for _ in range(3)))
+    assert len({accepted.position for accepted in both}) == 1
+    result = await run.result(LIMIT)
+    assert (result.flags["ok"], result.status) == (flag, status)
+    assert len(await crews.entries(run, "InterruptAnswered")) == 1
+
+
+async def test_a_no_that_nothing_takes_stops_the_run(crews: Site) -> None:
+    run = await crews.start(crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Begin?"}, "a"]))
+    question = await asked(run)
+    with pytest.raises(CommandRejected, match="no answer"):
+        await run.respond(question.id, "perhaps")
+    await run.respond(question.id, "reject")
+    assert (await run.result(LIMIT)).status == "stopped"
+    assert not crews.prompted(run)
+
+
+async def test_malformed_and_unknown_signals_are_journaled(crews: Site) -> None:
+    run = await at_work(crews)
+    handle = crews.temporal.get_workflow_handle(run.id)
+    await handle.signal("pause", NOT_JSON)
+    await handle.signal("pause", RawValue(Payload(metadata={"encoding": b"x/unknown"}, data=b"1")))
+    await handle.signal("pause")
+    await handle.signal("pause", args=[{"id": "one"}, {"id": "two"}])
+    await handle.signal("pause", {"by": "nobody"})
+    await handle.signal("pause", {"id": "p", "when": "now"})
+    await handle.signal("message", {"id": "m", "text": "hi", "to": "private:nobody"})
+    await handle.signal("dance", {"id": "d"})
+    crews.open_gate(run, "g")
+    result = await run.result(LIMIT)
+    assert result.status == "completed"
+    rejected = await crews.entries(run, "CommandRejected")
+    told = [
+        "not JSON",
+        "not JSON",
+        "0 arguments",
+        "2 arguments",
+        "id: ",
+        "when: ",
+        "nobody reads",
+        "'dance'",
+    ]
+    assert len(rejected) == len(told)
+    for entry, words in zip(rejected, told, strict=True):
+        assert words in entry.reason
+    assert [e.command for e in rejected] == [None] * 5 + ["p", "m", "d"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([{}], "id"),
+        ([NOT_JSON], "not JSON"),
+        ([], "argument"),
+        ([{}, {}], "argument"),
+        ([{"id": "u", "interrupt": "i1", "decisions": []}], "decisions"),
+    ],
+    ids=["empty", "not_json", "none", "two", "undecided"],
+)
+async def test_malformed_updates_are_refused(crews: Site, args: list[Any], words: str) -> None:
+    run = await crews.start(crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Begin?"}, "a"]))
+    await asked(run)
+    handle = crews.temporal.get_workflow_handle(run.id)
+    with pytest.raises(Exception, match="update") as caught:
+        await asyncio.wait_for(handle.execute_update("respond", args=args), LIMIT)
+    assert words in str(caught.value.__cause__)
+    await run.respond("i1", "approve")
+    assert (await run.result(LIMIT)).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("args", "kind", "words"),
+    [
+        (["crew.yaml"], "InvalidStart", "dictionary"),
+        ([None], "InvalidStart", ""),
+        ([NOT_JSON], "InvalidStart", "not JSON"),
+        ([], "InvalidStart", "arguments"),
+        ([{"crew": "x"}, {"more": 1}], "InvalidStart", "arguments"),
+        ([{"crew": 5}], "InvalidStart", "crew"),
+        ([{"crew": "x", "speed": 3}], "InvalidStart", "speed"),
+        ([{"crew": "nobody-knows"}], "InvalidDefinition", "nobody-knows"),
+        ([{"crew": {"crew": "x", "agents": {}}}], "InvalidDefinition", "agents"),
+        ([{"carry": {}}], "InvalidStart", "carry"),
+        ([{"carry": "x"}], "InvalidStart", "carry"),
+    ],
+    ids=[
+        "text",
+        "null",
+        "not_json",
+        "none",
+        "two",
+        "number",
+        "key",
+        "name",
+        "wrong",
+        "carry",
+        "carried",
+    ],
+)
+async def test_a_malformed_start_fails_the_run(
+    crews: Site, args: list[Any], kind: str, words: str, request: pytest.FixtureRequest
+) -> None:
+    handle = await crews.temporal.start_workflow(
+        "CrewRun",
+        args=args,
+        id=f"bad-{request.node.callspec.id}",
+        task_queue=SHARED,
+        execution_timeout=RUN_LIMIT / 15,
+    )
+    with pytest.raises(WorkflowFailureError) as caught:
+        await asyncio.wait_for(handle.result(), LIMIT)
+    cause = caught.value.cause
+    assert isinstance(cause, ApplicationError), cause
+    assert (cause.type, cause.non_retryable) == (kind, True)
+    assert words in str(cause)

@@ -1,0 +1,67 @@
+"""Postgres and the Temporal server go away in mid-run and come back; runs go on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from crewlog.client import Run
+from crewlog.dev import postgres, temporal_server
+from crewlog.dev.processes import end, spawn
+from crewlog.dev.registry import ServiceRecord
+
+from .harness import LIMIT, Site, calls, tool, until
+
+
+def record(site: Site, name: str) -> ServiceRecord:
+    return next(r for r in site.services.services.records() if r.name == name)
+
+
+async def at_the_gate(site: Site) -> Run:
+    crew = site.crew(
+        {"a": [calls(("gate", {"name": "g"})), {"text": "A"}], "b": [{"text": "B"}]},
+        tools={"gate": tool("gate", heartbeat=30)},
+        rules={"a": {"heartbeat": 30}, "b": {"heartbeat": 30}},
+    )
+    run = await site.start(crew)
+    await until(lambda: site.ledger(run, "start"), "the gate")
+    return run
+
+
+@pytest.mark.timeout(120)
+async def test_postgres_is_away_for_a_while(crews: Site) -> None:
+    run = await at_the_gate(crews)
+    asking = await crews.start(crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Begin?"}, "a"]))
+    await asking.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    assert await asyncio.to_thread(postgres.stop, record(crews, "postgres").process)
+    crews.open_gate(run, "g")  # the tool ends while there is no store
+    await until(lambda: crews.ledger(run, "end"), "the tool's end")
+    # Commands and queries need no store.
+    await asking.pause(id="p")
+    await asking.wait_until(lambda view: view.status == "paused", LIMIT)
+    await asking.resume(id="r")
+    await crews.services.services.ensure()
+    await asking.respond("i1", "approve")
+    assert (await run.result(LIMIT)).outputs["b"]["text"] == "B"
+    assert (await asking.result(LIMIT)).outputs["a"]["text"] == "A"
+    assert len(crews.ledger(run, "start")) == 1
+
+
+@pytest.mark.timeout(120)
+async def test_the_temporal_server_is_killed_and_started_again(crews: Site) -> None:
+    run = await at_the_gate(crews)
+    services = crews.services.services
+    old = record(crews, "temporal")
+    await asyncio.to_thread(end, old.process, gently=signal.SIGKILL)
+    crews.open_gate(run, "g")
+    await until(lambda: crews.ledger(run, "end"), "the tool's end")
+    home = crews.services.home
+    process = spawn(old.process.command, home.temporal_log)
+    services._spawned(process)
+    port = int(old.address.rpartition(":")[2])
+    services._keep(await temporal_server._ready(process, home, temporal_server.Ports(port, 0)))
+    result = await run.result(LIMIT)
+    assert {a: o["text"] for a, o in result.outputs.items()} == {"a": "A", "b": "B"}
+    assert len(crews.ledger(run, "start")) == 1

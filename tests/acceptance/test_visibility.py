@@ -1,0 +1,120 @@
+"""What Temporal's own lists and web interface show of a run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio.api.enums.v1 import EventType, IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.client import Client as TemporalClient
+from temporalio.common import SearchAttributeKey
+
+from crewlog.client import Run
+from crewlog.dev import temporal_server
+from crewlog.payloads import data_converter
+
+from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
+
+
+async def asking(site: Site) -> Run:
+    crew = site.crew(
+        {"a": [calls(("echo", {"text": "Linz"})), {"text": "A"}]},
+        tools={"echo": tool("echo")},
+        flow=["a", {"ask": "Publish?"}],
+    )
+    run = await site.start(crew)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    return run
+
+
+async def test_runs_are_found_by_their_status(crews: Site) -> None:
+    run = await asking(crews)
+    query = f'CrewlogStatus = "waiting" AND CrewlogCrew = "acceptance" AND WorkflowId = "{run.id}"'
+    found: list[str] = []
+
+    async def search() -> list[str]:
+        return [w.id async for w in crews.temporal.list_workflows(query)]
+
+    for _ in range(200):
+        found = await search()
+        if found:
+            break
+    assert found == [run.id]
+    description = await crews.temporal.get_workflow_handle(run.id).describe()
+    told = description.typed_search_attributes
+    assert told.get(SearchAttributeKey.for_keyword("CrewlogWaiting")) == "i1: Publish?"
+    await run.respond("i1", "approve")
+    await run.result(LIMIT)
+    description = await crews.temporal.get_workflow_handle(run.id).describe()
+    told = description.typed_search_attributes
+    assert told.get(SearchAttributeKey.for_keyword("CrewlogStatus")) == "completed"
+
+
+async def test_the_web_interface_tells_what_runs_do(crews: Site) -> None:
+    run = await asking(crews)
+    handle = crews.temporal.get_workflow_handle(run.id)
+    metadata = str(await handle.query("__temporal_workflow_metadata"))
+    assert "Publish?" in metadata
+    assert "mermaid" in metadata
+    history = await handle.fetch_history()
+    summaries = [
+        (await crews.temporal.data_converter.decode([event.user_metadata.summary]))[0]
+        for event in history.events
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+    ]
+    assert summaries[:3] == ["a#1 thinks", "a#1 echo Linz", "a#1 thinks"]
+
+
+async def test_attributes_that_the_server_refuses_are_left_out(site: Site) -> None:
+    """A namespace whose keyword attributes are all taken: the server itself says no."""
+    address, namespace = site.services.endpoints.temporal_address, "full"
+    await temporal_server._register(site.temporal, namespace)
+    client = await _usable(address, namespace, site)
+    await client.operator_service.add_search_attributes(
+        AddSearchAttributesRequest(
+            namespace=namespace,
+            search_attributes={
+                f"Other{i}": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for i in range(10)
+            },
+        )
+    )
+    worker = await site.start_worker("full", TEMPORAL_NAMESPACE=namespace)
+    try:
+        assert "search attributes are left out" in worker.said()
+        crew = site.crew({"a": [{"text": "A"}]})
+        result = await client.execute_workflow(
+            "CrewRun",
+            {"crew": crew, "input": "go"},
+            id="left-out",
+            task_queue="full",
+            execution_timeout=RUN_LIMIT / 3,
+        )
+        assert result["outputs"]["a"]["text"] == "A"
+    finally:
+        site.end_workers("full")
+
+
+async def _usable(address: str, namespace: str, site: Site) -> TemporalClient:
+    """A client of a namespace that was registered a moment ago."""
+    client = await TemporalClient.connect(
+        address, namespace=namespace, data_converter=data_converter(site.payloads)
+    )
+
+    async def answers() -> bool:
+        try:
+            await temporal_server.missing_search_attributes(client, namespace)
+        except Exception:
+            return False
+        return True
+
+    for _ in range(400):
+        if await answers():
+            return client
+        await until_next()
+    raise TimeoutError(namespace)
+
+
+async def until_next() -> None:
+    import asyncio
+
+    await asyncio.sleep(timedelta(milliseconds=50).total_seconds())

@@ -1,0 +1,133 @@
+"""The wire contract from any language: the `temporal` command line, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewlog.client import Run
+from crewlog.dev.temporal_cli import find_cli
+
+from .harness import LIMIT, SHARED, Site, calls, tool, until
+
+
+class CommandLine:
+    """Runs `temporal workflow …` against the site's server."""
+
+    def __init__(self, program: Path, address: str) -> None:
+        self._program = program
+        self._address = address
+
+    async def __call__(self, *words: str) -> Any:
+        command = [str(self._program), "workflow", *words, "--address", self._address, "-o", "json"]
+        environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": "/nonexistent",
+            "TEMPORAL_CONFIG_FILE": os.devnull,
+        }
+        done = await asyncio.to_thread(
+            subprocess.run,
+            command,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            env=environ,
+            check=False,
+        )
+        assert done.returncode == 0, f"{words}: {done.stderr or done.stdout}"
+        return json.loads(done.stdout) if done.stdout.strip() else None
+
+    async def query(self, run: str, name: str, argument: Any = None) -> Any:
+        more = () if argument is None else ("--input", json.dumps(argument))
+        answer = await self("query", "-w", run, "--type", name, *more)
+        return answer["queryResult"][0]
+
+    async def signal(self, run: str, name: str, content: Any) -> None:
+        await self("signal", "-w", run, "--name", name, "--input", json.dumps(content))
+
+
+@pytest.fixture(scope="module")
+async def temporal(whole_site: Site) -> CommandLine:
+    return CommandLine((await find_cli()).path, whole_site.services.endpoints.temporal_address)
+
+
+async def test_a_run_from_start_to_result(crews: Site, temporal: CommandLine) -> None:
+    definition = crews.crew(
+        {"writer": [calls(("gate", {"name": "g"})), {"text": "A poem."}]},
+        tools={"gate": tool("gate")},
+        flow=["writer", {"ask": "Publish it?", "options": ["yes", "no"], "sets": "published"}],
+    )
+    start = {"crew": definition, "input": "Write a poem.", "by": "ana"}
+    run = "poem-1"
+    words = ("--type", "CrewRun", "--task-queue", SHARED, "--execution-timeout", "90s")
+    await temporal("start", "-w", run, *words, "--input", json.dumps(start))
+    known = crews.client().run(run)
+    crews.runs.append(known)
+    await until(lambda: crews.ledger(known, "start"), "the gate")
+
+    await temporal.signal(run, "message", {"id": "m1", "by": "ana", "text": "Keep it short."})
+    await temporal.signal(run, "pause", {"id": "p1", "by": "ana", "reason": "lunch"})
+    crews.open_gate(known, "g")
+    await known.wait_until(lambda view: view.status == "paused", LIMIT)
+    status = await temporal.query(run, "status")
+    assert (status["status"], status["waiting_for"]) == (
+        "paused",
+        "paused by ana: send the signal resume",
+    )
+    await temporal.signal(run, "resume", {"id": "r1", "by": "ana"})
+
+    await _interrupted(known)
+    (question,) = await temporal.query(run, "interrupts")
+    assert (question["id"], question["options"]) == ("i1", ["yes", "no"])
+    await _see_everything(temporal, run)
+    answer = {"id": "a1", "by": "ana", "interrupt": "i1", "decisions": [{"type": "approve"}]}
+    accepted = await temporal(
+        "update",
+        "execute",
+        "-w",
+        run,
+        "--name",
+        "respond",
+        "--update-id",
+        "a1",
+        "--input",
+        json.dumps(answer),
+    )
+    assert "a1" in json.dumps(accepted)
+    result = (await temporal("result", "-w", run))["result"]
+    assert result["status"] == "completed"
+    assert result["flags"]["published"] is True
+    assert result["outputs"]["writer"]["text"] == "A poem."
+
+
+async def _interrupted(run: Run) -> None:
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+
+
+async def _see_everything(temporal: CommandLine, run: str) -> None:
+    state = await temporal.query(run, "state")
+    assert state["visits"] == {"writer": 1, "ask_1": 1}
+    graph = await temporal.query(run, "graph")
+    assert graph["statuses"] == {"writer": "done", "ask_1": "asking"}
+    assert "writer" in graph["mermaid"]
+    page = await temporal.query(run, "journal", {"after": 1, "limit": 2})
+    assert [item["position"] for item in page["entries"]] == [2, 3]
+    whole = await temporal.query(run, "journal")
+    assert whole["position"] == len(whole["entries"])
+    (checkpoint,) = (await temporal.query(run, "checkpoints"))["checkpoints"]
+    assert checkpoint["step"] == "writer#1"
+
+
+async def test_a_bad_start_says_what_is_wrong(crews: Site, temporal: CommandLine) -> None:
+    words = ("--type", "CrewRun", "--task-queue", SHARED, "--execution-timeout", "20s")
+    await temporal(
+        "start", "-w", "bad-wire", *words, "--input", json.dumps({"crew": {"crew": "x"}})
+    )
+    with pytest.raises(AssertionError, match="agents"):
+        await temporal("result", "-w", "bad-wire")

@@ -1,0 +1,111 @@
+"""The command line as people use it: a process, with a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LIMIT = 100
+ROOT = Path(__file__).resolve().parents[2]
+OWN = ("CREWLOG_", "TEMPORAL_", "DATABASE_URL", "OPENAI_", "COLUMNS", "FORCE_COLOR", "NO_COLOR")
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Ours, without what would point at other people's servers; the cache is shared."""
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(OWN) or k == "CREWLOG_CACHE"}
+    return {**keep, "CREWLOG_HOME": str(home)}
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Standard output as JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Cli:
+    """Runs `crewlog …` in a directory."""
+
+    def __init__(self, home: Path, cwd: Path) -> None:
+        self.env = environment(home)
+        self.cwd = cwd
+
+    def __call__(self, *arguments: str, cwd: Path | None = None, **env: str) -> Done:
+        done = subprocess.run(
+            [sys.executable, "-m", "crewlog.cli.main", *arguments],
+            cwd=cwd or self.cwd,
+            env={**self.env, **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "crewlog.cli.main", *arguments],
+            cwd=self.cwd,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture(scope="session")
+def home() -> Iterator[Path]:
+    """A home for the session; its servers are ended with it. Short: sockets have short paths."""
+    root = Path(tempfile.mkdtemp(prefix="clcli-"))
+    yield root
+    Cli(root, root)("dev", "--stop")
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with small crews, and the script of their model."""
+    root = tmp_path_factory.mktemp("project")
+    (root / "two.yaml").write_text(
+        "crew: two\nmodel: scripted:script.yaml\n"
+        "agents:\n  first: {prompt: P., tools: []}\n  second: {prompt: P., tools: []}\n"
+    )
+    (root / "ask.yaml").write_text(
+        "crew: asker\nmodel: scripted:script.yaml\n"
+        "agents:\n  first: {prompt: P., tools: []}\n"
+        "flow:\n  - {ask: 'Publish [red]it[/red]?', options: [publish, discard], phase: gate}\n"
+        "  - first\n"
+    )
+    (root / "slow.yaml").write_text(
+        "crew: slow\nmodel: scripted:slow.script.yaml\nagents:\n  first: {prompt: P., tools: []}\n"
+    )
+    (root / "script.yaml").write_text(
+        'agents:\n  first: [{text: "\\e[2J[bold]done[/bold]"}]\n  "*": [{text: ok}]\n'
+    )
+    (root / "slow.script.yaml").write_text('delay: 3\nagents:\n  "*": [{text: slept}]\n')
+    return root
+
+
+@pytest.fixture
+def crewlog(home: Path, project: Path) -> Cli:
+    """`crewlog …` as a process, in the project."""
+    return Cli(home, project)

@@ -1,0 +1,176 @@
+"""What needs no server: help, mistakes, files."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crewlog.cli.main import run_cli
+
+ROOT = Path(__file__).resolve().parents[2]
+CREW = """\
+crew: notes
+model: scripted:x.yaml
+agents:
+  checker:   {prompt: Check., tools: [git_lgo]}
+tools:
+  git_log: {run: my_tools:git_log, effects: read}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["--help"]) == 0
+    out = capsys.readouterr().out
+    commands = re.findall(r"^  ([a-z]+)  ", out, re.MULTILINE)
+    assert commands[:3] == ["init", "run", "demo"]
+    assert set(commands) == {
+        *("init", "run", "demo", "validate", "graph", "schema", "register"),
+        *("ps", "show", "watch", "log"),
+        *("answer", "pause", "resume", "stop", "interrupt", "message"),
+        *("dev", "worker", "doctor"),
+    }
+    for section in ("Crews:", "Look:", "Talk:", "Surroundings:"):
+        assert section in out
+
+
+def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["--help"]) == 0
+    commands = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out, re.MULTILINE)
+    manual = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    for command in commands:
+        assert run_cli([command, "--help"]) == 0
+        assert "--json" in capsys.readouterr().out
+        assert f"crewlog {command}" in manual
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        (["rnu"], "no such command 'rnu'", "Did you mean 'run'?"),
+        (["ps", "--jsn"], "no such option: --jsn", "Did you mean '--json'?"),
+        (["show"], "missing argument 'RUN'", "`crewlog show --help`"),
+        (["ps", "--limit", "x"], "invalid value for '--limit'", "`crewlog ps --help`"),
+    ],
+)
+def test_a_wrong_command_line_is_one_clear_error(
+    argv: list[str], message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_cli(argv) == 2
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert message in found.err
+    assert hint in found.err
+    assert "Traceback" not in found.err
+
+
+def test_errors_are_json_where_json_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["ps", "--json", "--limit", "0"]) == 2
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert error["type"] == "UsageError"
+    assert error["exit_code"] == 2
+    assert error["place"] == "crewlog ps"
+
+
+def test_a_fault_is_shown_with_its_place_its_line_and_a_remedy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("crew.yaml").write_text(CREW)
+    assert run_cli(["validate", "crew.yaml"]) == 2
+    found = capsys.readouterr().err.splitlines()
+    assert found[0].startswith("crew.yaml:4:39  ")
+    assert "'git_lgo'" in found[0]
+    assert found[1].strip() == "checker:   {prompt: Check., tools: [git_lgo]}"
+    assert found[2].strip() == "^^^^^^^"
+    assert found[2].index("^") == found[1].index("git_lgo")
+    assert "Did you mean 'git_log'?" in found[3]
+
+
+def test_faults_are_json_with_line_and_column(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("crew.yaml").write_text(CREW)
+    assert run_cli(["run", "crew.yaml", "--json"]) == 2
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert error["type"] == "InvalidDefinition"
+    (fault,) = error["diagnostics"]
+    assert (fault["line"], fault["column"], fault["length"]) == (4, 39, 7)
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["validate", "nope.yaml"]) == 2
+    assert "cannot read 'nope.yaml'" in capsys.readouterr().err
+
+
+def test_a_bug_is_told_without_a_traceback_unless_debugging(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> str:
+        raise KeyError("bug")
+
+    monkeypatch.setattr("crewlog.definition.schema.schema_text", broken)
+    assert run_cli(["schema"]) == 70
+    told = capsys.readouterr().err
+    assert "KeyError: 'bug'" in told
+    assert "--debug" in told
+    assert "Traceback" not in told
+    assert run_cli(["schema", "--debug"]) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_schema_is_the_published_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["schema"]) == 0
+    shipped = ROOT / "src" / "crewlog" / "definition" / "crew.schema.json"
+    assert json.loads(capsys.readouterr().out) == json.loads(shipped.read_text(encoding="utf-8"))
+
+
+def test_init_makes_a_crew_that_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["init", "My Notes!"]) == 0
+    assert "crewlog run crew.yaml" in capsys.readouterr().out
+    made = {file.name for file in Path("My Notes!").iterdir()}
+    assert {"crew.yaml", "crew.schema.json", "my_tools.py", "test_crew.py", "README.md"} <= made
+    text = Path("My Notes!/crew.yaml").read_text()
+    assert text.startswith("# yaml-language-server: $schema=./crew.schema.json\ncrew: my-notes\n")
+    assert run_cli(["validate", "My Notes!/crew.yaml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["agents"] == ["collector", "writer", "checker"]
+
+
+def test_init_refuses_a_directory_that_is_not_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("full").mkdir()
+    Path("full/mine.txt").write_text("keep")
+    assert run_cli(["init", "full"]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert [file.name for file in Path("full").iterdir()] == ["mine.txt"]
+    assert run_cli(["init", "full", "--force"]) == 0
+    assert Path("full/mine.txt").read_text() == "keep"
+
+
+def test_graph_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(ROOT / "examples" / "flutter_music_app" / "crew.yaml")
+    assert run_cli(["graph", file]) == 0
+    picture = capsys.readouterr().out
+    assert "├─ aggregator ── audio (when backend.models_ready) ── done" in picture
+    assert "\x1b" not in picture
+    assert run_cli(["graph", file, "--mermaid"]) == 0
+    assert capsys.readouterr().out.startswith("flowchart LR\n")
+    assert run_cli(["graph", file, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["crew"] == "flutter-music-app"
+
+
+def test_parsing_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from crewlog.cli.main import run_cli; run_cli(['--help']);"
+        "heavy = {'temporalio', 'langchain_core', 'langgraph', 'pydantic', 'rich', 'asyncpg'};"
+        "sys.exit(','.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr

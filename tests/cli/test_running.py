@@ -1,0 +1,197 @@
+"""Real runs on real servers, through the command line alone."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from .conftest import ROOT, Cli
+
+pytestmark = pytest.mark.server
+
+
+def fresh(name: str) -> str:
+    return f"{name}-{uuid4().hex[:6]}"
+
+
+def test_the_demo_runs_to_its_end(crewlog: Cli) -> None:
+    run = fresh("music")
+    done = crewlog("demo", "--id", run)
+    assert done.code == 0, done.err
+    assert "▸ model: scripted (set OPENAI_API_KEY for a real one)" in done.out
+    assert f"crew flutter-music-app · run {run} · graph v1" in done.out
+    assert "ui_designer  ⚙ write_file lib/screens/player.dart" in done.out
+    assert "backend      ⚑ models_ready" in done.out
+    assert "done  4 steps · 10 tool calls · 11,900 tokens" in done.out
+    assert f"Look     crewlog show {run}" in done.out
+    assert "\x1b" not in done.out
+    workspace = ROOT / "examples" / "flutter_music_app" / "workspace" / run
+    files = sorted(str(f.relative_to(workspace)) for f in workspace.rglob("*") if f.is_file())
+    assert len(files) == 7
+    assert "lib/audio/player_service.dart" in files
+    assert "seedColor: const Color(0xFF7C4DFF)" in (workspace / "lib/theme.dart").read_text()
+
+    page = crewlog("show", run)
+    assert page.code == 0
+    assert "✓ aggregator ── ✓ audio" in page.out
+    assert "models_ready = true" in page.out
+    found = crewlog("log", run, "--json").records
+    assert [item["position"] for item in found] == list(range(1, len(found) + 1))
+    assert found[0]["entry"]["kind"] == "RunStarted"
+    assert found[-1]["entry"]["kind"] == "RunCompleted"
+    listed = crewlog("ps", "--all", "--json").records[0]["runs"]
+    assert (run, "completed") in {(each["run"], each["status"]) for each in listed}
+
+
+def test_a_run_as_json_lines(crewlog: Cli) -> None:
+    run = fresh("two")
+    done = crewlog("run", "two.yaml", "--input", "hi", "--id", run, "--json")
+    assert done.code == 0, done.err
+    first, *events, last = done.records
+    assert (first["event"], first["run"]) == ("started", run)
+    assert first["own_worker"] is True
+    assert {event["event"] for event in events} == {"journal"}
+    assert (last["event"], last["status"], last["exit_code"]) == ("result", "completed", 0)
+    assert last["outputs"]["second"]["text"] == "ok"
+    again = crewlog("run", "two.yaml", "--id", run)
+    assert again.code == 2
+    assert f"there is a run '{run}' already" in again.err
+
+
+def test_a_question_ends_the_command_and_answer_goes_on(crewlog: Cli) -> None:
+    run = fresh("ask")
+    done = crewlog("run", "ask.yaml", "--id", run)
+    assert done.code == 3, done.err
+    assert "? Publish [red]it[/red]?" in done.out
+    assert f"crewlog answer {run} i1 publish|discard" in done.out
+    page = crewlog("show", run, "--json").records[0]
+    assert page["status"] == "waiting"
+    assert page["interrupts"][0]["options"] == ["publish", "discard"]
+
+    silent = crewlog("answer", run)
+    assert silent.code == 2
+    assert f"crewlog answer {run} i1 publish|discard" in silent.err
+    typo = crewlog("answer", run, "publsh")
+    assert typo.code == 2
+    assert "Did you mean 'publish'?" in typo.err
+
+    answered = crewlog("answer", run, "publish", "--by", "ann")
+    assert answered.code == 0, answered.err
+    assert "✓ i1 answered: publish by ann" in answered.out
+    assert "first  ✓ [2J[bold]done[/bold]" in answered.out
+    late = crewlog("answer", run, "publish")
+    assert late.code == 2
+    assert "no open question: it has ended" in late.err
+
+
+def test_answers_may_be_given_in_advance(crewlog: Cli) -> None:
+    done = crewlog("run", "ask.yaml", "--answer", "discard")
+    assert done.code == 0, done.err
+    assert "i1 answered: discard" in done.out
+
+
+def test_ctrl_c_says_what_goes_on_and_watch_returns(crewlog: Cli) -> None:
+    run = fresh("slow")
+    process = crewlog.start("run", "slow.yaml", "--id", run)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "thinking" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert f"{run} waits for a worker: this command was the only one" in out
+    assert f"crewlog watch {run}" in out
+    listed = crewlog("ps", "--json").records[0]["runs"]
+    assert run in [each["run"] for each in listed]
+
+    back = crewlog("watch", run)
+    assert back.code == 0, back.err
+    assert "first  ✓ slept" in back.out
+
+
+def test_stop_ends_a_run_with_exit_code_6(crewlog: Cli) -> None:
+    run = fresh("stop")
+    process = crewlog.start("run", "ask.yaml", "--id", run, "--wait")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "answer:" in line:
+            break
+    told = crewlog("stop", run, "--reason", "enough", "--json")
+    assert told.code == 0, told.err
+    assert told.records[0]["applied"] is True
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 6
+    assert "■ stopping" in out
+    refused = crewlog("pause", run)
+    assert refused.code == 2
+    assert "has ended" in refused.err
+
+
+def test_a_failed_run(crewlog: Cli) -> None:
+    (crewlog.cwd / "fail.yaml").write_text(
+        "crew: fail\nmodel: scripted:fail.script.yaml\n"
+        "agents:\n  first: {prompt: P., tools: [], on_error: fail}\n"
+    )
+    (crewlog.cwd / "fail.script.yaml").write_text('agents:\n  "*": [{fail: refused}]\n')
+    run = fresh("fail")
+    done = crewlog("run", "fail.yaml", "--id", run)
+    assert done.code == 1
+    assert "✗ failed: first#1" in done.out
+    assert f"run '{run}'" in done.err
+    assert "Traceback" not in done.err
+    assert "✗ first" in crewlog("show", run).out
+
+
+def test_no_such_run(crewlog: Cli) -> None:
+    for command in (["show", "nope"], ["watch", "nope"], ["pause", "nope"], ["graph", "nope"]):
+        done = crewlog(*command, "--json")
+        assert done.code == 4, (command, done.err)
+        assert '"RunNotFound"' in done.err
+
+
+def test_services_that_are_away(crewlog: Cli) -> None:
+    done = crewlog(
+        "ps", "--json", TEMPORAL_ADDRESS="127.0.0.1:1", DATABASE_URL="postgresql://x@127.0.0.1:2/x"
+    )
+    assert done.code == 5
+    assert '"TemporalUnavailable"' in done.err
+
+
+def test_the_exit_code_is_stable(crewlog: Cli) -> None:
+    crewlog("ps")
+    began = time.monotonic()
+    codes = []
+    while len(codes) < 20 and time.monotonic() - began < 30:
+        codes.append(crewlog("show", "nope").code)
+    assert set(codes) == {4}
+
+
+def test_dev_serves_runs_by_name(crewlog: Cli, tmp_path: Path) -> None:
+    (tmp_path / "crew.yaml").write_text(
+        (crewlog.cwd / "two.yaml").read_text().replace("crew: two", "crew: served")
+    )
+    (tmp_path / "script.yaml").write_text((crewlog.cwd / "script.yaml").read_text())
+    up = crewlog("dev", "--detach", "--json", cwd=tmp_path)
+    assert up.code == 0, up.err
+    found = up.records[0]
+    assert found["crew"] == "served"
+    assert found["task_queue"] == "crewlog"
+
+    elsewhere = crewlog("worker")
+    assert elsewhere.code == 2
+    assert "has a worker of another directory already" in elsewhere.err
+
+    done = crewlog("run", "served", "--json", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert done.records[0]["own_worker"] is False
+    checks = {
+        each["name"]: each["status"] for each in crewlog("doctor", "--json").records[0]["checks"]
+    }
+    assert checks["Temporal server"] == "ok"
+    assert checks["Workers"] == "ok"
+    assert checks["Background worker"] == "ok"

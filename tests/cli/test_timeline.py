@@ -1,0 +1,166 @@
+"""The journal as people see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.cli.screen import clock, counted, money, plain, plain_lines
+from crewlog.cli.timeline import Row, Timeline
+from crewlog.state.journal import entry_from_json
+
+REF = {"body": "x" * 27, "logs": ["public"]}
+
+
+def rows(*entries: dict[str, Any], nodes: tuple[str, ...] = ("ui", "backend")) -> list[Row]:
+    line = Timeline(nodes)
+    found: list[Row] = []
+    for entry in entries:
+        found += line.feed(entry_from_json({"at": 1_000, **entry}))
+    return [*found, *line.settle()]
+
+
+def shown(*entries: dict[str, Any]) -> list[str]:
+    return [f"{row.node} {row.glyph} {row.text}".strip() for row in rows(*entries)]
+
+
+def started(step: str, at: int = 1_000) -> dict[str, Any]:
+    return {"kind": "StepStarted", "step": step, "agent": step.partition("#")[0], "at": at}
+
+
+def replied(step: str, *calls: tuple[str, str], brief: str = "") -> dict[str, Any]:
+    made = [{"call": i + 2, "tool": t, "brief": b} for i, (t, b) in enumerate(calls)]
+    agent = step.partition("#")[0]
+    return {
+        "kind": "ModelReplied",
+        "step": step,
+        "call": 1,
+        "agent": agent,
+        "ref": REF,
+        "calls": made,
+        "brief": brief,
+    }
+
+
+def test_steps_that_start_together_share_a_line() -> None:
+    (row,) = rows(started("ui#1"), started("backend#1"))
+    assert (row.node, row.more) == ("ui", [("backend", "●", "thinking")])
+
+
+def test_a_narrow_terminal_gets_two_lines_instead() -> None:
+    line = Timeline(("ui", "backend"))
+    (row,) = [
+        *line.feed(entry_from_json(started("ui#1"))),
+        *line.feed(entry_from_json(started("backend#1"))),
+        *line.settle(),
+    ]
+    assert len(line.split(row, 100)) == 1
+    assert [each.node for each in line.split(row, 40)] == ["ui", "backend"]
+
+
+def test_a_path_says_enough_of_a_call() -> None:
+    found = shown(
+        replied(
+            "ui#1", ("write_file", "lib/main.dart import 'package:flutter"), ("search", "all of it")
+        )
+    )
+    assert found == ["ui ⚙ write_file lib/main.dart", "ui ⚙ search all of it"]
+
+
+def test_built_in_tools_are_shown_by_their_effect() -> None:
+    found = shown(
+        replied("backend#1", ("set_flag", "models_ready True")),
+        {"kind": "FlagSet", "flag": "models_ready", "value": True, "by": "backend"},
+    )
+    assert found == ["backend ⚑ models_ready"]
+
+
+def test_a_step_ends_with_what_was_said() -> None:
+    found = shown(
+        started("ui#1"),
+        replied("ui#1", brief="All done."),
+        {"kind": "StepCompleted", "step": "ui#1"},
+    )
+    assert found == ["ui ● thinking", "ui ✓ All done."]
+
+
+def test_a_condition_that_holds_already_is_no_line() -> None:
+    reached = {
+        "kind": "Routed",
+        "source": "ui",
+        "to": [{"node": "backend", "requirement": "ready"}],
+    }
+    assert shown(reached, {"kind": "ConditionMet", "step": "backend#1"}) == []
+    later = {"kind": "ConditionMet", "step": "backend#1", "at": 3_000}
+    assert shown(reached, later) == ["backend ◌ waits for ready", "backend ▸ its condition holds"]
+
+
+def test_trouble_is_shown() -> None:
+    found = shown(
+        {
+            "kind": "ToolReturned",
+            "step": "ui#1",
+            "call": 2,
+            "agent": "ui",
+            "tool": "t",
+            "ref": REF,
+            "ok": False,
+            "brief": "no",
+        },
+        {
+            "kind": "PermissionDenied",
+            "step": "ui#1",
+            "call": 3,
+            "agent": "ui",
+            "tool": "t",
+            "reason": "not yours",
+        },
+        {"kind": "StepFailed", "step": "ui#1", "error": "broke\n    remedy"},
+        {"kind": "Paused", "by": "ops", "reason": "deploy"},
+        {"kind": "CommandRejected", "name": "pause", "reason": "no id"},
+    )
+    assert found == [
+        "ui ✗ t: no",
+        "ui ⊘ may not call t: not yours",
+        "ui ✗ broke",
+        "⏸ paused by ops: deploy",
+        "✗ refused 'pause': no id",
+    ]
+
+
+def test_questions_are_open_until_they_are_answered() -> None:
+    line = Timeline()
+    asked = {"id": "i1", "kind": "ask", "question": "Go on?", "step": "ui#1"}
+    line.feed(entry_from_json({"kind": "InterruptRaised", "interrupt": asked}))
+    assert list(line.interrupts) == ["i1"]
+    line.feed(entry_from_json({"kind": "InterruptAnswered", "interrupt": "i1", "decision": "yes"}))
+    assert line.interrupts == {}
+
+
+@pytest.mark.parametrize(
+    ("hostile", "safe"),
+    [
+        ("\x1b[2J\x1b[31mred", "[2J[31mred"),
+        ("a\nb\tc\x00\x07", "a b c"),
+        ("[red]not red[/red]", "[red]not red[/red]"),
+        ("\u202egnp.exe", "gnp.exe"),
+        ("\x9b31mred", "31mred"),
+    ],
+)
+def test_strangers_cannot_move_the_cursor(hostile: str, safe: str) -> None:
+    assert plain(hostile) == safe
+    assert "\x1b" not in plain_lines(hostile)
+
+
+def test_numbers_read_well() -> None:
+    assert [clock(ms) for ms in (0, 2_940, 99_949, 187_000, 3_727_000)] == [
+        "00.0",
+        "02.9",
+        "99.9",
+        "3:07",
+        "1:02:07",
+    ]
+    assert [money(c) for c in (0, 0.00001, 0.0041, 1.234)] == ["", "< $0.001", "$0.004", "$1.23"]
+    assert counted(1, "step") == "1 step"
+    assert counted(9412, "token") == "9,412 tokens"

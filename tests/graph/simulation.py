@@ -1,0 +1,433 @@
+"""A run without a server: the engine, calls with scripted outcomes, and people at random.
+
+`Simulation` does what the workflow's loop does: settle, make the ordered calls, let one of them
+land, apply it. What a call answers follows from the seed and the call alone, never from the order
+of things, so two schedules of one seed differ only in what was faster.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from unittest import mock
+
+from typing_extensions import override
+
+from crewlog.errors import InvalidDefinition
+from crewlog.graph.engine import Engine, Order
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import RunId
+from crewlog.state import journal as j
+from crewlog.state.calls import AskedTool, ModelResult, OutputValue, ToolResult
+from crewlog.state.hashing import hash_json
+from crewlog.state.ledger import Ledger
+from crewlog.state.model import CrewState, Interrupt
+from crewlog.state.reduce import fold
+from crewlog.workflows.inbox import Incoming, take
+from graph.crews import agents_in, plan_of
+
+RUN = RunId("sim")
+
+
+def dice(seed: int | str) -> random.Random:
+    """What is random in a test, the same in every process."""
+    return random.Random(seed)  # noqa: S311
+
+
+class Failure(NamedTuple):
+    """A call that failed for good."""
+
+    error: str
+    error_type: str = "ToolMissing"
+
+
+Outcome = ModelResult | ToolResult | Failure
+Script = Callable[[Order], Outcome]
+
+
+def says(text: str, *tools: str, **more: Any) -> ModelResult:
+    """A model's reply, asking for tools by name."""
+    asked = tuple(AskedTool(id=f"c{n}", tool=tool, brief="{}") for n, tool in enumerate(tools))
+    body = {
+        "type": "ai",
+        "content": text,
+        "tool_calls": [{"id": a.id, "name": a.tool, "args": {}} for a in asked],
+    }
+    return ModelResult(body=body, hash=hash_json(body), tools=asked, **more)
+
+
+def returns(text: str = "done", **more: Any) -> ToolResult:
+    """A tool's result."""
+    body = {"type": "tool", "content": text, "tool_call_id": "c0"}
+    return ToolResult(body=body, hash=hash_json(body), **more)
+
+
+def final(order: Order) -> Outcome:
+    """The simplest script: every turn is one model call, every tool returns."""
+    return returns() if order.call.tool else says(f"{order.step} is done")
+
+
+class Replies:
+    """Each step's model replies one after the other, then a final message; tools by their name."""
+
+    def __init__(
+        self, replies: Mapping[str, Sequence[Outcome]], tools: Mapping[str, Outcome] | None = None
+    ) -> None:
+        self._replies = {step: iter(found) for step, found in replies.items()}
+        self._tools = tools or {}
+
+    def __call__(self, order: Order) -> Outcome:
+        if order.call.tool is not None:
+            at = f"{order.call.tool}/{order.call.call}"
+            return self._tools.get(at) or self._tools.get(order.call.tool) or returns(at)
+        return next(self._replies.get(order.step, iter(())), None) or final(order)
+
+
+class RandomScript:
+    """Outcomes at random, by the seed and the call; calmer with every visit, so runs end."""
+
+    def __init__(self, plan: GraphPlan, seed: int) -> None:
+        self.plan = plan
+        self.seed = seed
+
+    def __call__(self, order: Order) -> Outcome:
+        call = order.call
+        rng = dice(f"{self.seed}/{order.step}/{call.call}/{call.attempt}")
+        visit = int(order.step.rpartition("#")[2])
+        wild = visit <= 3 and call.call <= 9 and call.attempt == 1
+        if wild and rng.random() < 0.06:
+            kind = "OutcomeUnknown" if call.tool and rng.random() < 0.6 else "ModelRefused"
+            return Failure(f"{order.step}/{call.call} broke", kind)
+        if call.tool is None:
+            return self._reply(order, rng, wild=wild)
+        return self._result(order, rng, wild=wild)
+
+    def _reply(self, order: Order, rng: random.Random, *, wild: bool) -> ModelResult:
+        offered = [*self.plan.agents[order.agent].tools, "secret", "no_such_tool"]
+        count = rng.choice((0, 0, 1, 2, 3)) if wild else 0
+        tools = [rng.choice(offered[:-2] * 4 + offered) for _ in range(count)]
+        usage = {"calls": 1, "input_tokens": rng.randrange(100), "cost": rng.random() / 100}
+        text = f"{order.step}/{order.call.call}"
+        return says(text, *tools, usage=usage, stored=rng.random() < 0.8)
+
+    def _result(self, order: Order, rng: random.Random, *, wild: bool) -> ToolResult:
+        more: dict[str, Any] = {"ok": rng.random() < 0.9, "stored": rng.random() < 0.8}
+        if rng.random() < 0.4:
+            flag = rng.choice(["ok", "ready", "other"])
+            more["flags"] = {flag: rng.choice([True, False, 1, 0, "text", None, 2.5])}
+        if rng.random() < 0.3:
+            value = rng.choice([1, True, 0.5, "x", [1], {"a": None}])
+            more["outputs"] = (OutputValue(key=rng.choice(["score", "other"]), value=value),)
+        if wild and rng.random() < 0.06:
+            more["goto"] = (rng.choice([*self.plan.nodes, "nowhere"]),)
+        return returns(f"{order.step}/{order.call.call}", **more)
+
+
+def random_plan(rng: random.Random) -> GraphPlan:
+    """A valid crew at random: lanes, joins of all kinds, loops, questions, conditions, tools."""
+    while True:
+        try:
+            return _attempt(rng)
+        except InvalidDefinition:
+            continue
+
+
+def _attempt(rng: random.Random) -> GraphPlan:
+    flow: list[Any] = []
+    names: list[str] = []
+    for i in range(rng.randint(2, 7)):
+        here = [f"p{i}_{k}" for k in range(rng.randint(2, 4))]
+        earlier = rng.sample(names, min(len(names), rng.randint(1, 3)))
+        kind = rng.choice(["agent", "lanes", "lanes", "after", "loop", "loop", "ask", "end"])
+        if kind == "lanes":
+            join = rng.choice(["all", "any", rng.randint(1, len(here))])
+            flow.append({"parallel": [_phase(rng, n, names) for n in here], "join": join})
+        elif kind == "after" and earlier:
+            quorum = {"quorum": rng.randint(1, len(earlier)), "of": earlier}
+            after = rng.choice([earlier, {"any": earlier}, quorum])
+            here = here[:1]
+            flow.append(_phase(rng, here[0], names) | {"after": after})
+        elif kind == "loop" and names:
+            here, last = [f"d{i}"], rng.choice(["next", "ask_human", "end", "next", "next", "fail"])
+            flow.append(
+                {
+                    "if": rng.choice(["not ok", "ready", "not p0_0.score >= 1"]),
+                    "go": rng.choice(names),
+                    "at_most": rng.randint(1, 3),
+                    "else": last,
+                    "phase": here[0],
+                }
+            )
+        elif kind == "ask":
+            here = [f"q{i}"]
+            asks: dict[str, Any] = {"ask": "Well?", "phase": here[0]}
+            if earlier and rng.random() < 0.3:
+                asks["options"] = ["yes", earlier[0], "no"]
+            flow.append(asks | ({"sets": "ready"} if rng.random() < 0.6 else {}))
+        elif kind == "end" and names:
+            here = [f"d{i}"]
+            flow.append({"if": "ok", "go": "end", "phase": here[0]})
+        else:
+            here = here[:1]
+            flow.append(_phase(rng, here[0], names))
+        names += here
+    flow.append("last")
+    agents = {name: _agent(rng) for name in agents_in(flow)}
+    tools = {name: {"run": "m:f"} for name in ("read", "act", "secret")}
+    return plan_of(
+        flow,
+        agents,
+        tools=tools,
+        flags={"ok": False, "ready": None},
+        permissions={"secret": []},
+        limits={"steps": rng.choice([8, 1000, 1000])},
+    )
+
+
+def _phase(rng: random.Random, name: str, earlier: list[str]) -> dict[str, Any]:
+    phase: dict[str, Any] = {"agent": name}
+    if rng.random() < 0.15:
+        phase["when"] = rng.choice(["ready", "ok or ready"])
+        phase["else"] = rng.choice(["skip", "ask_human", *earlier[:1]])
+    if rng.random() < 0.1:
+        phase["only_if"] = "not ok"
+    return phase
+
+
+def _agent(rng: random.Random) -> dict[str, Any]:
+    return {
+        "tools": ["read", "act"],
+        "max_calls": rng.choice([2, 25]),
+        "writes_flags": ["ok", "ready"],
+        "outputs": ["score"],
+        "on_error": rng.choice(["ask", "ask", "continue", "continue", "fail"]),
+        "writes": rng.choice([["public"], ["group:g"], ["public", "group:g"]]),
+    }
+
+
+@dataclass
+class Witness(Ledger):
+    """A ledger that keeps the live state after every entry."""
+
+    states: list[CrewState] = field(default_factory=list[CrewState])
+
+    @override
+    def record(self, entry: j.JournalEntry) -> j.JournalEntry:
+        recorded = super().record(entry)
+        self.states.append(self.state)
+        return recorded
+
+
+@dataclass
+class Simulation:
+    """A run and its surroundings."""
+
+    engine: Engine
+    script: Script
+    rng: random.Random = field(default_factory=lambda: dice(0))
+    people: bool = False
+    """Whether people command and answer at random; else the run is left when it asks."""
+    parallel: int = 64
+    restore_at: Callable[[int], bool] = lambda _drain: False
+    """Whether to begin a new engine from the state at a drain, by the drain's number."""
+    flights: dict[tuple[str, int], Order] = field(default_factory=dict[Any, Order])
+    made: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
+    """The calls made, as step, call and attempt, in order."""
+    landed: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """The calls that landed, in order."""
+    restored: list[CrewState] = field(default_factory=list[CrewState])
+    """The states that new engines began from."""
+    _before: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    _commands: int = 0
+    _drains: int = 0
+
+    @classmethod
+    async def begin(
+        cls, plan: GraphPlan, script: Script = final, *, seed: int = 0, **more: Any
+    ) -> Simulation:
+        """A new run; nothing is settled yet."""
+        with mock.patch("crewlog.graph.engine.Ledger", Witness):
+            engine = await Engine.begin(plan, RUN, input_text="Go.", by="eve", at=1)
+        return cls(engine, script, dice(seed), **more)
+
+    # -- looking ------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> CrewState:
+        return self.engine.state
+
+    @property
+    def journal(self) -> list[dict[str, Any]]:
+        """The whole journal, over all engines."""
+        return [*self._before, *self.engine.ledger.entries]
+
+    def facts(self, kind: str) -> list[dict[str, Any]]:
+        """The journal's entries of a kind."""
+        return [entry for entry in self.journal if entry["kind"] == kind]
+
+    def ran(self) -> list[str]:
+        """The steps started, in order."""
+        return [entry["step"] for entry in self.facts("StepStarted")]
+
+    def asked(self) -> Interrupt:
+        """The one open question."""
+        (question,) = self.state.interrupts.values()
+        return question
+
+    # -- moving -------------------------------------------------------------------------------
+
+    async def run(self, rounds: int = 400) -> Simulation:
+        """Goes on until the run ends, or waits for people who are not simulated."""
+        for _ in range(rounds):
+            if self.people and self.rng.random() < 0.3:
+                await self._somebody()
+            if self.people and self.rng.random() < 0.15:
+                await self.drain()
+            await self.settle()
+            self.launch()
+            if self.flights:
+                await self.land(self.rng.choice(list(self.flights)))
+            elif self.state.closed:
+                return self
+            elif self.state.interrupts or self.state.status == "paused":
+                if not self.people:
+                    return self
+                await self._somebody(must=True)
+            else:
+                raise AssertionError(f"nothing moves and nobody is asked: {self.state.frontier}")
+        if self.state.closed or not self.people:
+            return self
+        await self.command("stop", reason="enough")
+        await self.settle()
+        return self
+
+    async def settle(self) -> None:
+        """Moves what needs no call, or ends a run that is to stop."""
+        self.engine.at += 1
+        if self.state.status in ("stopping", "failed"):
+            self.flights.clear()
+        if self.state.status == "stopping":
+            for step in list(self.state.frontier):
+                self.engine.record(j.StepCancelled, step=step)
+            self.engine.record(j.RunStopped)
+        await self.engine.settle(self._keys())
+
+    def launch(self) -> None:
+        """Makes the calls that are to be made, as far as there is room."""
+        for order in list(self.engine.orders(self._keys()))[: self.parallel - len(self.flights)]:
+            self.flights[order.step, order.call.call] = order
+            self.made.append((order.step, order.call.call, order.call.attempt))
+
+    async def land(self, key: tuple[str, int]) -> None:
+        """Applies how a call ended."""
+        order = self.flights.pop(key)
+        self.landed.append(key)
+        if self.state.closed:
+            return
+        outcome = self.script(order)
+        self.engine.at += 1
+        if isinstance(outcome, ModelResult):
+            await self.engine.turns.model_replied(order.step, order.call.call, outcome)
+        elif isinstance(outcome, ToolResult):
+            await self.engine.turns.tool_returned(order.step, order.call.call, outcome)
+        else:
+            await self.engine.call_failed(order.step, order.call.call, *outcome)
+
+    async def finish(self, *steps: str) -> None:
+        """Lets calls of these steps land, one each, in this order."""
+        for step in steps:
+            await self.settle()
+            self.launch()
+            await self.land(next(key for key in self.flights if key[0] == step))
+        await self.settle()
+        self.launch()
+
+    async def drain(self) -> None:
+        """Lets everything land that is in flight, and perhaps goes on in a new engine."""
+        while self.flights:
+            await self.land(self.rng.choice(list(self.flights)))
+        self._drains += 1
+        if self.restore_at(self._drains) and not self.state.closed:
+            await self.restore()
+
+    async def restore(self) -> None:
+        """Goes on in a fresh engine from the state as JSON, as continue-as-new does."""
+        plan = json.loads(json.dumps(self.engine.plan.to_json()))
+        state = json.loads(json.dumps(self.state.to_json()))
+        self._before += self.engine.ledger.entries
+        self.restored.append(self.state)
+        ledger = type(self.engine.ledger)(CrewState.from_json(state))
+        at = self.engine.at
+        self.engine = await Engine.restore(GraphPlan.from_json(plan), ledger)
+        self.engine.at = at
+
+    def _keys(self) -> Any:
+        return set(self.flights)
+
+    # -- people -------------------------------------------------------------------------------
+
+    async def command(self, name: str, **content: Any) -> Incoming:
+        """Sends a command as the inbox takes it."""
+        self._commands += 1
+        incoming = Incoming(name, {"id": f"cmd{self._commands}", "by": "eve", **content})
+        await take(self.engine, incoming)
+        return incoming
+
+    async def respond(self, decision: str, interrupt: str = "") -> Incoming:
+        """Answers an interrupt, by default the only one."""
+        decisions = [{"type": "respond", "message": decision}]
+        return await self.command(
+            "respond", interrupt=interrupt or self.asked().id, decisions=decisions
+        )
+
+    async def _somebody(self, *, must: bool = False) -> None:
+        rng, state = self.rng, self.state
+        if state.status == "paused":
+            await self.command("resume")
+        elif state.interrupts and (must or rng.random() < 0.5):
+            question = state.interrupts[rng.choice(list(state.interrupts))]
+            words = ["so it is"] if question.kind == "outcome_unknown" or question.flag else []
+            options = [o for o in question.options if o != "stop"] * 8 + ["stop", *words]
+            tired = state.asked > 25 and "stop" in question.options
+            await self.respond("stop" if tired else rng.choice(options), question.id)
+        elif must or rng.random() < 0.3:
+            name = rng.choice(["pause", "message", "interrupt", "interrupt", "nonsense", "stop"])
+            if name == "stop" and rng.random() < 0.8:
+                return
+            node = rng.choice(["*", "no_such_node", *self.engine.plan.nodes])
+            content = {"message": {"text": "Well?"}, "interrupt": {"node": node}}
+            await self.command(name, **content.get(name, {}))
+
+
+async def run(plan: GraphPlan, script: Script = final, **more: Any) -> Simulation:
+    """Runs a crew until it ends or asks."""
+    return await (await Simulation.begin(plan, script, **more)).run()
+
+
+def as_json(state: CrewState) -> str:
+    """A state as text: `==` of models would take 1 for true."""
+    return json.dumps(state.to_json())
+
+
+def folded(journal: list[dict[str, Any]]) -> CrewState:
+    """The state that a journal of JSON entries stands for."""
+    return fold(RUN, (j.entry_from_json(json.loads(json.dumps(entry))) for entry in journal))
+
+
+_CREWS: dict[int, Simulation] = {}
+
+
+async def crew_run(seed: int) -> Simulation:
+    """A random crew, run to its end with random people; made once in a session."""
+    if seed not in _CREWS:
+        _CREWS[seed] = await run_crew(seed)
+    return _CREWS[seed]
+
+
+async def run_crew(seed: int, **more: Any) -> Simulation:
+    """The same, made anew."""
+    plan = random_plan(dice(seed))
+    return await run(plan, RandomScript(plan, seed), seed=seed, people=True, **more)

@@ -1,0 +1,130 @@
+"""What holds in every run: the journal is the truth, and everything happens once and in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from crewlog.ids import node_of
+from crewlog.state import journal as j
+from crewlog.state.model import CrewState
+from crewlog.state.reduce import reduce
+from graph.simulation import RUN, Simulation, as_json, crew_run, folded
+
+CREWS = 110
+
+
+async def crews() -> list[Simulation]:
+    return [await crew_run(seed) for seed in range(CREWS)]
+
+
+async def test_folding_the_journal_gives_the_live_state_after_every_entry() -> None:
+    for sim in await crews():
+        state = CrewState(run=RUN)
+        live = sim.engine.ledger.states  # type: ignore[attr-defined]
+        for entry, then in zip(sim.journal, live, strict=True):
+            state = reduce(state, j.entry_from_json(entry))
+            assert as_json(state) == as_json(then), entry
+        assert as_json(folded(sim.journal)) == as_json(sim.state)
+
+
+async def test_the_state_survives_json_at_every_position() -> None:
+    for sim in await crews():
+        for state in sim.engine.ledger.states[::5]:  # type: ignore[attr-defined]
+            assert as_json(CrewState.from_json(state.to_json())) == as_json(state)
+            assert CrewState.from_json(state.to_json()) == state
+
+
+async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
+    """Otherwise these tests could pass without testing anything."""
+    kinds: Counter[str] = Counter()
+    for sim in await crews():
+        kinds.update(entry["kind"] for entry in sim.journal)
+        kinds.update(entry["interrupt"]["kind"] for entry in sim.facts("InterruptRaised"))
+        kinds.update("loop" for entry in sim.facts("Routed") if entry.get("loop"))
+        kinds.update("late" for entry in sim.facts("Routed") if entry.get("late"))
+        kinds.update("handoff" for entry in sim.facts("ToolReturned") if entry.get("goto"))
+    never = {"ContinuedAsNew"}
+    wanted = {kind for kind in _entry_kinds() if kind not in never}
+    wanted |= {"ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual"}
+    wanted |= {"loop", "late", "handoff"}
+    assert not wanted - set(kinds)
+    assert min(kinds[kind] for kind in wanted) >= 2
+
+
+def _entry_kinds() -> set[str]:
+    classes = [j.Fact]
+    for found in classes:
+        classes += found.__subclasses__()
+    return {found.__name__ for found in classes[1:]}
+
+
+async def test_visits_never_repeat() -> None:
+    for sim in await crews():
+        reached = Counter(to["node"] for e in sim.facts("Routed") for to in e.get("to", ()))
+        assert reached == Counter(sim.state.visits)
+        for kind in ("StepStarted", "StepCompleted", "StepCancelled"):
+            assert max(Counter(e["step"] for e in sim.facts(kind)).values(), default=0) <= 1
+
+
+async def test_a_node_has_one_visit_under_way_at_a_time() -> None:
+    for sim in await crews():
+        under_way: dict[str, str] = {}
+        for entry in sim.journal:
+            if entry["kind"] == "StepStarted":
+                assert under_way.setdefault(node_of(entry["step"]), entry["step"]) == entry["step"]
+            elif entry["kind"] in ("StepCompleted", "StepCancelled"):
+                under_way.pop(node_of(entry["step"]), None)
+
+
+async def test_every_result_is_applied_once_and_tools_in_call_order() -> None:
+    for sim in await crews():
+        assert len(set(sim.made)) == len(sim.made)
+        applied: list[tuple[str, int]] = []
+        asked: dict[str, list[int]] = {}
+        for entry in sim.journal:
+            if entry["kind"] == "ModelReplied":
+                calls = [call["call"] for call in entry.get("calls", ())]
+                assert not asked.get(entry["step"]), "the last batch is not over"
+                asked[entry["step"]] = calls
+                applied.append((entry["step"], entry["call"]))
+            elif entry["kind"] == "ToolReturned":
+                assert asked[entry["step"]].pop(0) == entry["call"]
+                applied.append((entry["step"], entry["call"]))
+        assert len(set(applied)) == len(applied)
+
+
+async def test_a_run_ends_with_nothing_left_or_says_why() -> None:
+    ends = {"completed": "RunCompleted", "failed": "RunFailed", "stopped": "RunStopped"}
+    for sim in await crews():
+        state = sim.state
+        assert state.closed
+        assert not state.interrupts
+        assert not state.frontier or state.status == "failed"
+        last = [e["kind"] for e in sim.journal if e["kind"] != "CommandRejected"][-1]
+        assert last == ends[state.status]
+
+
+async def test_questions_are_answered_once_and_numbered_without_gaps() -> None:
+    for sim in await crews():
+        raised = [entry["interrupt"]["id"] for entry in sim.facts("InterruptRaised")]
+        answered = [entry["interrupt"] for entry in sim.facts("InterruptAnswered")]
+        assert raised == [f"i{n}" for n in range(1, len(raised) + 1)]
+        assert len(set(answered)) == len(answered)
+        assert set(answered) <= set(raised)
+
+
+async def test_no_question_outlives_its_step() -> None:
+    for sim in await crews():
+        for state in sim.engine.ledger.states:  # type: ignore[attr-defined]
+            if state.closed or state.status == "stopping":
+                continue
+            steps = {q.step for q in state.interrupts.values() if q.step is not None}
+            assert steps <= set(state.frontier)
+
+
+async def test_commands_have_one_outcome_each() -> None:
+    for sim in await crews():
+        named: list[Any] = [e["command"] for e in sim.journal if e.get("command") is not None]
+        assert len(set(named)) == len(named)
+        assert named == list(sim.state.commands)

@@ -1,0 +1,95 @@
+"""Entries as JSON, and what a few of them do by themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from crewlog.ids import CommandId, FlagName, NodeName, RunId, StepId
+from crewlog.state import journal as j
+from crewlog.state.model import CrewState
+from crewlog.state.reduce import COMMANDS_KEPT, fold, reduce
+from graph.simulation import as_json, crew_run
+
+EMPTY = CrewState(run=RunId("r"))
+
+
+async def test_every_entry_comes_back_as_it_was() -> None:
+    for seed in range(20):
+        for data in (await crew_run(seed)).journal:
+            entry = j.entry_from_json(json.loads(json.dumps(data)))
+            assert json.dumps(j.entry_to_json(entry)) == json.dumps(data)
+            assert entry.kind == data["kind"]
+
+
+@pytest.mark.parametrize("value", [True, 1, 1.0, False, 0, None, "", [], {}, [True, 1]])
+def test_values_are_not_taken_for_defaults(value: Any) -> None:
+    for entry in (
+        j.FlagSet(flag=FlagName("ok"), value=value),
+        j.OutputSet(agent="a", key="k", value=value),  # type: ignore[arg-type]
+        j.Routed(to=(j.Reached(node=NodeName("n"), item=value),)),
+    ):
+        data = json.loads(json.dumps(j.entry_to_json(entry)))
+        back = j.entry_from_json(data)
+        assert repr(back) == repr(entry)
+        assert as_json(fold(EMPTY.run, [back])) == as_json(fold(EMPTY.run, [entry]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"kind": "Nonsense"}, {"kind": "RunFailed"}, {"kind": "RunCompleted", "x": 1}, [], None],
+)
+def test_what_is_no_entry_is_refused(data: Any) -> None:
+    with pytest.raises(ValidationError):
+        j.entry_from_json(data)
+
+
+async def test_reducing_changes_no_state_before() -> None:
+    for seed in range(10):
+        sim = await crew_run(seed)
+        state = EMPTY.model_copy(update={"run": RunId("sim")})
+        for data in sim.journal:
+            before = as_json(state)
+            after = reduce(state, j.entry_from_json(data))
+            assert as_json(state) == before
+            state = after
+
+
+async def test_entries_about_steps_that_are_gone_change_only_the_position() -> None:
+    gone = StepId("gone#1")
+    kept = {"position", "execution_trace"}
+    for entry in (
+        j.StepCompleted(step=gone),
+        j.StepFailed(step=gone, error="x"),
+        j.StepRetried(step=gone),
+        j.ConditionMet(step=gone),
+        j.CallHeld(step=gone, call=1, entries=()),
+        j.StepCancelled(step=gone),
+    ):
+        after = reduce(EMPTY, entry)
+        assert after.model_dump(exclude=kept) == EMPTY.model_dump(exclude=kept)
+        assert after.position == 1
+
+
+def test_equal_traces_mean_equal_journals() -> None:
+    one, other = j.RunFailed(error="a"), j.RunFailed(error="b")
+    heads = {
+        fold(EMPTY.run, found).execution_trace.head
+        for found in ([one], [other], [one, other], [other, one], [one, one])
+    }
+    assert len(heads) == 5
+
+
+def test_only_recent_commands_are_kept_and_refusals_have_reasons() -> None:
+    state = EMPTY
+    for n in range(COMMANDS_KEPT + 5):
+        state = reduce(state, j.Paused(command=CommandId(f"c{n}")))
+    state = reduce(state, j.CommandRejected(name="x", reason="no", command=CommandId("last")))
+    assert len(state.commands) == COMMANDS_KEPT
+    assert next(iter(state.commands)) == "c6"
+    assert state.commands[CommandId("last")].detail == "no"
+    assert not state.commands[CommandId("last")].ok
+    assert state.commands[CommandId("c7")].position == 8

@@ -1,0 +1,138 @@
+"""The ledger: what is not stored yet, cut anywhere, adds up to the whole journal."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from crewlog.ids import ContentHash, LogName
+from crewlog.state import journal as j
+from crewlog.state.ledger import Ledger
+from crewlog.state.logs import Link, journal_chain, links_of
+from crewlog.state.model import CrewState
+from crewlog.store import InMemoryStore
+from graph.simulation import RUN, Simulation, crew_run, dice
+
+SEEDS = range(30)
+
+
+def recomputed(journal: list[dict[str, Any]]) -> list[Link]:
+    """The links of the whole journal at once, from the roots."""
+    return list(links_of(RUN, j.Batch(first=1, entries=tuple(journal))))
+
+
+def heads_of(links: list[Link]) -> dict[LogName, ContentHash]:
+    return {link.log: link.head for link in links}
+
+
+async def replayed(sim: Simulation, rng: random.Random, store: InMemoryStore) -> list[j.Batch]:
+    """Records the run again, and stores what is not stored at random places.
+
+    An activity that is under way while others are scheduled stores what they store too, and the
+    ledger hears of it late or never.
+    """
+    ledger = Ledger(CrewState(run=RUN))
+    batches: list[j.Batch] = []
+    under_way: list[int] = []
+    for data in sim.journal:
+        ledger.record(j.entry_from_json(data))
+        if rng.random() < 0.3:
+            batches.append(ledger.batch())
+            under_way.append(ledger.state.position)
+        if under_way and rng.random() < 0.3:
+            ledger.stored(under_way.pop(rng.randrange(len(under_way))))
+    batches.append(ledger.batch())
+    for batch in rng.sample(batches, len(batches)):
+        await store.append(RUN, batch)
+    return batches
+
+
+async def test_batches_cut_anywhere_are_the_whole_journal() -> None:
+    for seed in SEEDS:
+        sim, store = await crew_run(seed), InMemoryStore()
+        await replayed(sim, dice(seed), store)
+        rows = await store.read_journal(RUN)
+        assert [row.entry for row in rows] == sim.journal
+        assert [row.position for row in rows] == list(range(1, len(sim.journal) + 1))
+
+
+async def test_logs_that_were_stored_in_pieces_are_those_of_the_whole_journal() -> None:
+    for seed in SEEDS:
+        sim, store = await crew_run(seed), InMemoryStore()
+        await replayed(sim, dice(seed), store)
+        links = recomputed(sim.journal)
+        assert heads_of(links) == {name: log.head for name, log in sim.state.messages.items()}
+        for log, head in heads_of(links).items():
+            expected = [(x.position, x.body) for x in links if x.log == log]
+            found = await store.read_log(head)
+            assert [(x.position, x.body) for x in found] == expected
+            assert len(found) == sim.state.messages[log].length
+
+
+async def test_every_batch_says_where_it_joins_on() -> None:
+    for seed in SEEDS:
+        sim = await crew_run(seed)
+        links = recomputed(sim.journal)
+        trace, chained = [ContentHash("")], ContentHash("")
+        for at, entry in enumerate(sim.journal, 1):
+            chained = journal_chain(chained, at, entry)
+            trace.append(chained)
+        assert trace[-1] == sim.state.execution_trace.head
+        for batch in await replayed(sim, dice(seed), InMemoryStore()):
+            if not batch.entries:
+                continue
+            last = batch.first + len(batch.entries) - 1
+            assert batch.journal == trace[batch.first - 1]
+            mine = [link for link in links if batch.first <= link.position <= last]
+            assert list(links_of(RUN, batch)) == mine
+            assert set(batch.heads) == {link.log for link in mine}
+
+
+async def test_a_ledger_that_goes_on_from_a_state_joins_on() -> None:
+    sim = await crew_run(3)
+    for cut in range(1, len(sim.journal), 7):
+        first = Ledger(CrewState(run=RUN))
+        for data in sim.journal[:cut]:
+            first.record(j.entry_from_json(data))
+        second = Ledger(CrewState.from_json(first.state.to_json()))
+        for data in sim.journal[cut:]:
+            second.record(j.entry_from_json(data))
+        assert second.first == cut + 1
+        assert second.state == sim.state
+        links = [*links_of(RUN, first.batch()), *links_of(RUN, second.batch())]
+        assert links == recomputed(sim.journal)
+
+
+def entries(count: int, run: str = "r") -> Ledger:
+    ledger = Ledger(CrewState(run=RUN, position=10))
+    for n in range(count):
+        ledger.record(j.RunFailed(error=f"{run}{n}"))
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("after", "limit", "expected"),
+    [(0, 2, [11, 12]), (10, 2, [11, 12]), (11, 9, [12, 13, 14]), (13, 1, [14]), (14, 5, [])],
+)
+def test_pages_have_the_positions_of_the_run(after: int, limit: int, expected: list[int]) -> None:
+    ledger = entries(4)
+    page = ledger.page(after, limit)
+    assert [position for position, _ in page] == expected
+    assert [data["error"] for _, data in page] == [f"r{at - 11}" for at in expected]
+
+
+def test_what_is_stored_leaves_the_batch_and_its_size() -> None:
+    ledger = entries(3)
+    whole = ledger.unstored_bytes
+    ledger.stored(12)
+    assert ledger.batch().first == 13
+    assert len(ledger.batch().entries) == 1
+    assert 0 < ledger.unstored_bytes < whole
+    ledger.stored(11)
+    assert len(ledger.batch().entries) == 1, "what is stored stays stored"
+    ledger.stored(13)
+    assert ledger.batch() == j.Batch.EMPTY
+    assert ledger.unstored_bytes == 0
+    assert len(ledger.entries) == 3
