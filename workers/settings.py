@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from crewlog.dev.paths import Home
+from crewlog.client.connection import PayloadSettings
 from crewlog.wire import TASK_QUEUE
 
 
-class WorkerSettings(BaseSettings):
+class WorkerSettings(PayloadSettings):
     """How a worker works. Every field can be set as `CREWLOG_` and its name in upper case."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="CREWLOG_", use_attribute_docstrings=True, extra="ignore"
-    )
 
     task_queue: str = TASK_QUEUE
     """The task queue of runs and their activities."""
@@ -34,10 +29,6 @@ class WorkerSettings(BaseSettings):
     """After this, a dead worker's runs move to another one."""
     shutdown_seconds: float = Field(default=10.0, ge=0)
     """How long activities may go on after the worker was told to stop; then they are cancelled."""
-    payloads: Path = Field(default_factory=lambda: Home.default().payloads)
-    """Where payloads that are too large for the history go; all workers and clients share it."""
-    payload_threshold: int = Field(default=256 * 1024, ge=1024)
-    """Bytes above which a payload goes there."""
     workspace: Path = Path("workspace")
     """Where runs' files are written, in a folder for each run."""
     cache_messages: int = Field(default=200_000, ge=0)

@@ -26,7 +26,7 @@ from temporalio.exceptions import (
 )
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import InternalError
+    from crewlog.errors import InternalError, StoreUnavailable
     from crewlog.graph.engine import Engine, Order
     from crewlog.ids import StepId
     from crewlog.state import journal as j
@@ -56,6 +56,12 @@ FLUSH_BYTES = 64 * 1024
 
 POSITION_MEMO = "position"
 """The memo field that tells the journal position, where nothing else left an event."""
+
+AGAIN = "Again"
+"""The error type of a call that has not begun because the store is away: it is made once more."""
+
+STORE_PAUSE = 5.0
+"""Seconds between such calls, on top of the waits of the call's own retry policy."""
 
 PHASE_INTERVAL_MS = 5000
 """The search attribute of the phase is at most this old: an upsert is an event."""
@@ -169,7 +175,7 @@ class Execution:
                 await self.engine.turns.model_replied(order.step, order.call.call, result)
             elif isinstance(result, ToolResult):
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
-            elif landed.error_type != "Cancelled":
+            elif landed.error_type not in ("Cancelled", AGAIN):
                 await self.engine.call_failed(
                     order.step, order.call.call, landed.error, landed.error_type
                 )
@@ -200,6 +206,8 @@ class Execution:
             landed = Landed(order, position, now(), result)
         except ActivityError as error:
             landed = replace(self._failed(order, position, error), at=now())
+            if landed.error_type == AGAIN:
+                await asyncio.sleep(STORE_PAUSE)
         except asyncio.CancelledError:
             landed = Landed(order, position, error_type="Cancelled")
         self._landed.append(landed)
@@ -263,7 +271,9 @@ class Execution:
                 order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
             )
         if isinstance(cause, ApplicationError):
-            place, remedy = (*cause.details, "", "")[:2]
+            place, remedy, started = (*cause.details, "", "", True)[:3]
+            if cause.type == StoreUnavailable.__name__ and not started:
+                return Landed(order, position, error_type=AGAIN)
             details = [str(part) for part in (place, remedy) if part]
             text = "\n".join([cause.message, *details])
             return Landed(order, position, error=text, error_type=cause.type or "ApplicationError")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -33,7 +32,7 @@ from crewlog.errors import CrewlogError
 from crewlog.ids import RunId
 from crewlog.payloads import data_converter
 from crewlog.state.journal import JournalEntry, entry_from_json
-from crewlog.state.model import CrewState, Turn
+from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 from crewlog.store import PostgresStore, Store, open_store
 from crewlog.wire import RunResult
@@ -209,10 +208,10 @@ class Site:
     async def start(
         self,
         crew: Any,
-        input: Any = "go",  # noqa: A002 - the client's word
+        input: Any = "go",
         *,
         queue: str = SHARED,
-        id: str | None = None,  # noqa: A002
+        id: str | None = None,
     ) -> Run:
         """Starts a run with an execution timeout, to be checked at the test's end."""
         run = await self.client(queue).start(
@@ -221,7 +220,7 @@ class Site:
         self.runs.append(run)
         return run
 
-    async def finish(self, crew: Any, input: Any = "go", **options: Any) -> tuple[Run, RunResult]:  # noqa: A002
+    async def finish(self, crew: Any, input: Any = "go", **options: Any) -> tuple[Run, RunResult]:
         run = await self.start(crew, input, **options)
         return run, await run.result(LIMIT)
 
@@ -311,31 +310,7 @@ class Site:
                     entry = entry_from_json(item.entry)
                     folded = reduce(folded, entry, _plain(entry))
         if folded.position == live.position:
-            assert_equal(timeless(live), timeless(folded))
-
-
-def timeless(state: CrewState) -> CrewState:
-    """A state without what hangs on the clock.
-
-    Where a query meets a local activity, the SDK gives the same task another time when it is
-    replayed; a run that a query has replayed may tell other times than it stored.
-    """
-    trace = state.execution_trace.model_copy(update={"head": ""})
-    frontier = {
-        step: entry.model_copy(update={"turn": _without_held_times(entry.turn)})
-        for step, entry in state.frontier.items()
-    }
-    return state.model_copy(update={"started": 0, "execution_trace": trace, "frontier": frontier})
-
-
-def _without_held_times(turn: Turn | None) -> Turn | None:
-    if turn is None:
-        return None
-    held = {
-        c.call: [{**e, "at": 0} for e in c.held] for c in turn.calls if isinstance(c.held, list)
-    }
-    found = tuple(c.model_copy(update={"held": held.get(c.call, c.held)}) for c in turn.calls)
-    return turn.model_copy(update={"calls": found})
+            assert_equal(live, folded)
 
 
 def assert_equal(one: CrewState, other: CrewState) -> None:

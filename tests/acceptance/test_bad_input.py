@@ -27,9 +27,7 @@ async def test_a_model_sees_what_its_tools_did_wrong(crews: Site) -> None:
     assert "ValueError: the oven is cold" in told[0]
     assert "not JSON" in told[1]
     assert "text: Field required" in told[2]
-    assert [e["tool"] for e in crews.ledger(run, "start")] == ["raises", "unserializable"] or [
-        e["tool"] for e in crews.ledger(run, "start")
-    ] == ["unserializable", "raises"]
+    assert {e["tool"] for e in crews.ledger(run, "start")} == {"raises", "unserializable"}
 
 
 async def test_a_tool_that_fails_the_step_asks_people(crews: Site) -> None:
@@ -78,7 +76,7 @@ async def test_a_model_that_stalls_beyond_its_timeout(crews: Site) -> None:
     (failed,) = await crews.entries(run, "StepFailed")
     assert failed.error_type == "Timeout"
     assert "did not answer in time" in failed.error
-    assert len(crews.prompted(run)) == 2
+    assert [p["agent"] for p in crews.prompted(run)] == ["a", "a", "b"]
 
 
 async def test_a_model_that_answers_nonsense_repairs_it(crews: Site) -> None:
@@ -94,6 +92,6 @@ async def test_a_model_that_answers_nonsense_repairs_it(crews: Site) -> None:
 async def test_a_step_that_fails_the_run(crews: Site) -> None:
     crew = crews.crew({"a": [{"fail": "refused"}]}, rules={"a": {"on_error": "fail"}})
     run = await crews.start(crew)
-    with pytest.raises(RunFailed, match="a#1: .*refused"):
+    with pytest.raises(RunFailed, match="a#1: the script .* refused"):
         await run.result(LIMIT)
     assert (await run.state()).status == "failed"

@@ -1,4 +1,4 @@
-"""Automatic continue-as-new: in mid-turn, in mid-join, while people are asked and while they talk."""
+"""Automatic continue-as-new: in mid-turn, in mid-join, while people are asked and talk."""
 
 from __future__ import annotations
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import asyncio
 
 from temporalio.api.enums.v1 import EventType, IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.client import Client as TemporalClient
 from temporalio.common import SearchAttributeKey
+from temporalio.service import RPCError
 
 from crewlog.client import Run
 from crewlog.dev import temporal_server
 from crewlog.payloads import data_converter
 
-from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
+from .harness import LIMIT, RUN_LIMIT, Site, calls, tool
 
 
 async def asking(site: Site) -> Run:
@@ -30,15 +31,11 @@ async def asking(site: Site) -> Run:
 async def test_runs_are_found_by_their_status(crews: Site) -> None:
     run = await asking(crews)
     query = f'CrewlogStatus = "waiting" AND CrewlogCrew = "acceptance" AND WorkflowId = "{run.id}"'
-    found: list[str] = []
-
-    async def search() -> list[str]:
-        return [w.id async for w in crews.temporal.list_workflows(query)]
-
-    for _ in range(200):
-        found = await search()
+    for _ in range(200):  # lists follow a little later
+        found = [w.id async for w in crews.temporal.list_workflows(query)]
         if found:
             break
+        await asyncio.sleep(0.02)
     assert found == [run.id]
     description = await crews.temporal.get_workflow_handle(run.id).describe()
     told = description.typed_search_attributes
@@ -100,21 +97,11 @@ async def _usable(address: str, namespace: str, site: Site) -> TemporalClient:
         address, namespace=namespace, data_converter=data_converter(site.payloads)
     )
 
-    async def answers() -> bool:
+    for _ in range(400):
         try:
             await temporal_server.missing_search_attributes(client, namespace)
-        except Exception:
-            return False
-        return True
-
-    for _ in range(400):
-        if await answers():
+        except RPCError:
+            await asyncio.sleep(0.05)
+        else:
             return client
-        await until_next()
     raise TimeoutError(namespace)
-
-
-async def until_next() -> None:
-    import asyncio
-
-    await asyncio.sleep(timedelta(milliseconds=50).total_seconds())

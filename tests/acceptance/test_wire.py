@@ -40,7 +40,7 @@ class CommandLine:
             env=environ,
             check=False,
         )
-        assert done.returncode == 0, f"{words}: {done.stderr or done.stdout}"
+        assert done.returncode == 0, f"{words}: {done.stderr}{done.stdout}"
         return json.loads(done.stdout) if done.stdout.strip() else None
 
     async def query(self, run: str, name: str, argument: Any = None) -> Any:

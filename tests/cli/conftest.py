@@ -82,6 +82,17 @@ def home() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project without a worker: commands bring their own."""
+    root = tmp_path_factory.mktemp("alone")
+    (root / "slow.yaml").write_text(
+        "crew: slow\nmodel: scripted:slow.script.yaml\nagents:\n  first: {prompt: P., tools: []}\n"
+    )
+    (root / "slow.script.yaml").write_text('delay: 3\nagents:\n  "*": [{text: slept}]\n')
+    return root
+
+
+@pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with small crews, and the script of their model."""
     root = tmp_path_factory.mktemp("project")
@@ -95,17 +106,22 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "flow:\n  - {ask: 'Publish [red]it[/red]?', options: [publish, discard], phase: gate}\n"
         "  - first\n"
     )
-    (root / "slow.yaml").write_text(
-        "crew: slow\nmodel: scripted:slow.script.yaml\nagents:\n  first: {prompt: P., tools: []}\n"
-    )
     (root / "script.yaml").write_text(
         'agents:\n  first: [{text: "\\e[2J[bold]done[/bold]"}]\n  "*": [{text: ok}]\n'
     )
-    (root / "slow.script.yaml").write_text('delay: 3\nagents:\n  "*": [{text: slept}]\n')
+    (root / "crew.yaml").write_text((root / "two.yaml").read_text())
     return root
 
 
+@pytest.fixture(scope="session")
+def served(home: Path, project: Path) -> dict[str, Any]:
+    """`crewlog dev --detach` in the project: its worker takes the runs there."""
+    up = Cli(home, project)("dev", "--detach", "--json")
+    assert up.code == 0, up.err
+    return up.records[0]
+
+
 @pytest.fixture
-def crewlog(home: Path, project: Path) -> Cli:
-    """`crewlog …` as a process, in the project."""
+def crewlog(home: Path, project: Path, served: dict[str, Any]) -> Cli:
+    """`crewlog …` as a process, in the project, with a worker in the background."""
     return Cli(home, project)

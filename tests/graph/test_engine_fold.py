@@ -11,7 +11,7 @@ from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 from graph.simulation import RUN, Simulation, as_json, crew_run, folded
 
-CREWS = 110
+CREWS = 100
 
 
 async def crews() -> list[Simulation]:

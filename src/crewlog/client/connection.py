@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
 from temporalio.client import Client as TemporalClient
+from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile
 
 from crewlog import wire
 from crewlog.dev.paths import Home
 from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.services import Services, temporal_profile
-from crewlog.errors import CrewlogError, StoreUnavailable, TemporalUnavailable
+from crewlog.errors import CrewlogError, StoreUnavailable, TemporalUnavailable, UsageError
 from crewlog.payloads import data_converter
 from crewlog.store import open_store
 from crewlog.store.protocol import Store
@@ -135,9 +138,7 @@ async def connect(
 async def _dial(address: str, config: dict[str, Any]) -> TemporalClient:
     try:
         async with asyncio.timeout(CONNECT_LIMIT):
-            return await TemporalClient.connect(
-                address, data_converter=data_converter(payload_directory()), **config
-            )
+            return await TemporalClient.connect(address, data_converter=_converter(), **config)
     except (RuntimeError, ValueError, TimeoutError) as error:
         raise TemporalUnavailable(
             f"the Temporal server does not answer{_reason(error)}",
@@ -155,10 +156,28 @@ def _reason(error: Exception) -> str:
     return ""
 
 
-def payload_directory() -> Path:
-    """Where large payloads are: `CREWLOG_PAYLOADS`, else in the local services' home."""
-    chosen = os.environ.get("CREWLOG_PAYLOADS")
-    return Path(chosen).expanduser() if chosen else Home.default().payloads
+class PayloadSettings(BaseSettings):
+    """Where payloads go that are too large for the history; workers and clients must agree."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="CREWLOG_", use_attribute_docstrings=True, extra="ignore"
+    )
+
+    payloads: Path = Field(default_factory=lambda: Home.default().payloads)
+    """Where payloads that are too large for the history go; all workers and clients share it."""
+    payload_threshold: int = Field(default=256 * 1024, ge=1024)
+    """Bytes above which a payload goes there."""
+
+
+def _converter() -> DataConverter:
+    try:
+        settings = PayloadSettings()
+    except ValidationError as error:
+        faults = "; ".join(
+            f"CREWLOG_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors()
+        )
+        raise UsageError(f"the settings of large payloads are wrong: {faults}") from error
+    return data_converter(settings.payloads.expanduser(), settings.payload_threshold)
 
 
 async def _local(start: bool, progress: Progress) -> Endpoints:

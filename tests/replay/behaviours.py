@@ -1,0 +1,181 @@
+"""The behaviours whose histories are kept: each is a crew, and what people do to its run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from crewlog.client import Run
+
+from acceptance.harness import LIMIT, Site, calls, tool, until
+
+Drive = Callable[[Site], Awaitable[Run]]
+BEHAVIOURS: dict[str, Drive] = {}
+"""By the name of the file that keeps the history."""
+
+PAIR: dict[str, Any] = {"a": [{"text": "A"}], "b": [{"text": "B"}]}
+
+
+def behaviour(drive: Drive) -> Drive:
+    BEHAVIOURS[drive.__name__] = drive
+    return drive
+
+
+async def _start(site: Site, name: str, crew: dict[str, Any]) -> Run:
+    return await site.start(crew, id=name.replace("_", "-"))
+
+
+async def _to_the_end(site: Site, name: str, crew: dict[str, Any]) -> Run:
+    run = await _start(site, name, crew)
+    await run.result(LIMIT)
+    return run
+
+
+async def _asked(run: Run) -> str:
+    view = await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    return view.interrupts[0]
+
+
+async def _at_the_gate(site: Site, name: str) -> Run:
+    crew = site.crew(
+        {"a": [calls(("gate", {"name": "g"})), {"text": "A"}], "b": [{"text": "B"}]},
+        tools={"gate": tool("gate")},
+    )
+    run = await _start(site, name, crew)
+    await until(lambda: site.ledger(run, "start"), "the gate")
+    return run
+
+
+@behaviour
+async def parallel_tools(site: Site) -> Run:
+    """Three tools of a turn that end in another order than they were called: one is held."""
+    batch = calls(("nap", {"seconds": 0.3}), ("echo", {"text": "x"}), ("nap", {"seconds": 0.15}))
+    tools = {"nap": tool("nap"), "echo": tool("echo")}
+    return await _to_the_end(
+        site, "parallel_tools", site.crew({"a": [batch, {"text": "A"}]}, tools=tools)
+    )
+
+
+@behaviour
+async def loop(site: Site) -> Run:
+    """A decision that goes back twice, and then on."""
+    crew = site.crew({"a": [{"text": f"draft {i}"} for i in range(3)]}, flags={"good": False})
+    crew["flow"] = ["a", {"if": "not good", "go": "a", "at_most": 2, "else": "next"}]
+    return await _to_the_end(site, "loop", crew)
+
+
+@behaviour
+async def join_quorum(site: Site) -> Run:
+    """Two of three lanes are enough for what follows; the third comes after it."""
+    late = [calls(("nap", {"seconds": 0.5})), {"text": "late"}]
+    crew = site.crew({**PAIR, "late": late, "after": [{"text": "on"}]}, tools={"nap": tool("nap")})
+    crew["flow"] = [{"parallel": ["a", "b", "late"], "join": 2}, "after"]
+    return await _to_the_end(site, "join_quorum", crew)
+
+
+@behaviour
+async def interrupt_answered(site: Site) -> Run:
+    """A question whose answer sets a flag and skips a phase; and a break before a node."""
+    flow = [{"ask": "Go?", "sets": "go"}, "a", {"agent": "b", "only_if": "not go"}]
+    run = await _start(site, "interrupt_answered", site.crew(PAIR, flow=flow))
+    question = await _asked(run)
+    await run.interrupt("a", by="ana", id="break")
+    await run.respond(question, "approve", by="ana", id="yes")
+    await run.wait_until(lambda view: view.interrupts == ("i2",), LIMIT)
+    await run.respond("i2", "approve", by="ana", id="on")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def pause_resume(site: Site) -> Run:
+    """A pause while a tool runs, a message while it stands still, and nonsense."""
+    run = await _at_the_gate(site, "pause_resume")
+    await run.pause("lunch", by="ana", id="p1")
+    site.open_gate(run, "g")
+    await run.wait_until(lambda v: v.status == "paused" and not v.frontier[0].doing, LIMIT)
+    await run.message("Be brief.", by="ana", id="m1")
+    await site.temporal.get_workflow_handle(run.id).signal("dance", {"id": "d1"})
+    await run.resume(by="ana", id="r1")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def stop(site: Site) -> Run:
+    """The signal `stop` while a tool runs."""
+    run = await _at_the_gate(site, "stop")
+    await run.stop("enough", by="ana", id="s1")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def cancel(site: Site) -> Run:
+    """Temporal's cancel while a tool runs."""
+    run = await _at_the_gate(site, "cancel")
+    await run.cancel()
+    await until_ended(run)
+    return run
+
+
+async def until_ended(run: Run) -> None:
+    async for _ in run.events():
+        pass
+
+
+@behaviour
+async def continue_as_new(site: Site) -> Run:
+    """Several executions: lanes with parallel tools are cut in mid-turn, and a join in its middle."""
+    batch = calls(("nap", {"seconds": 0.05}), ("echo", {"text": "x"}))
+    agents: dict[str, Any] = {f"lane{i}": [*[batch] * (2 + i), {"text": "done"}] for i in range(3)}
+    tools = {"nap": tool("nap"), "echo": tool("echo")}
+    crew = site.crew({**agents, "end": [{"text": "E"}]}, tools=tools, limits={"events": 50})
+    crew["agents"]["closer"] = crew["agents"].pop("end")
+    crew["model"] = site.script({**agents, "closer": [{"text": "E"}]})
+    crew["flow"] = [list(agents), "closer"]
+    return await _to_the_end(site, "continue_as_new", crew)
+
+
+@behaviour
+async def denied_tool(site: Site) -> Run:
+    """A tool that the crew's permissions refuse, and one that there is not."""
+    batch = calls(("echo", {"text": "x"}), ("nothing", {}))
+    crew = site.crew(
+        {"a": [batch, {"text": "A"}]}, tools={"echo": tool("echo")}, permissions={"echo": []}
+    )
+    return await _to_the_end(site, "denied_tool", crew)
+
+
+@behaviour
+async def step_failed_retried(site: Site) -> Run:
+    """A model that refuses; people let it try again."""
+    run = await _start(
+        site, "step_failed_retried", site.crew({"a": [{"fail": "refused"}, {"text": "A"}]})
+    )
+    await run.respond(await _asked(run), "retry", by="ana", id="again")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def condition_unmet(site: Site) -> Run:
+    """A condition that nothing is left to make true: people waive it."""
+    flow = ["a", {"agent": "b", "when": "ready"}]
+    run = await _start(site, "condition_unmet", site.crew(PAIR, flow=flow, flags={"ready": False}))
+    await run.respond(await _asked(run), "set", by="ana", id="set")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def bad_start(site: Site) -> Run:
+    """A definition that is none: the run fails, and says why."""
+    await site.temporal.start_workflow(
+        "CrewRun", {"crew": {"crew": "x"}}, id="bad-start", task_queue="shared"
+    )
+    run = site.client().run("bad-start")
+    description = site.temporal.get_workflow_handle(run.id)
+    while (await description.describe()).close_time is None:
+        await run.journal()
+    return run

@@ -1,0 +1,74 @@
+"""The histories of every behaviour replay with today's code, and a change that matters is seen."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer, WorkflowReplayResult
+
+from crewlog.payloads import data_converter
+from crewlog.workers.sandbox import sandbox
+from crewlog.workflows.crew_run import CrewRun
+from crewlog.workflows.start import OneArgument
+
+from .behaviours import BEHAVIOURS
+
+HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
+LONGEST = 100 * 1024
+
+
+def read(path: Path) -> WorkflowHistory:
+    data = json.loads(path.read_text())
+    return WorkflowHistory.from_json(data.pop("workflow_id"), data)
+
+
+async def replay(history: WorkflowHistory, workflow: type[Any] = CrewRun) -> WorkflowReplayResult:
+    replayer = Replayer(
+        workflows=[workflow],
+        workflow_runner=sandbox(),
+        data_converter=data_converter(Path(tempfile.gettempdir()) / "unused"),
+        interceptors=[OneArgument()],
+    )
+    return await replayer.replay_workflow(history, raise_on_replay_failure=False)
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+async def test_it_replays(path: Path) -> None:
+    result = await replay(read(path))
+    assert result.replay_failure is None
+
+
+def test_every_behaviour_has_a_history() -> None:
+    names = {re.sub(r"_\d+$", "", path.stem) for path in HISTORIES}
+    assert names == set(BEHAVIOURS)
+    assert len([p for p in HISTORIES if p.stem.startswith("continue_as_new")]) > 1
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_it_is_small_and_says_nothing_of_a_machine(path: Path) -> None:
+    text = path.read_text()
+    assert len(text) < LONGEST
+    identities = set(re.findall(r'"identity": "([^"]*)"', text))
+    assert identities <= {"worker", "client", "history-service"}
+    for word in (socket.gethostname(), "/tmp/", "/home/", "/work/", str(Path.home())):  # noqa: S108
+        assert word not in text
+    assert f'"{getpass.getuser()}"' not in text
+
+
+async def test_a_changed_workflow_does_not_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proof that these tests can fail: the same code, with one call scheduled otherwise."""
+    path = next(p for p in HISTORIES if p.stem == "loop")
+    text = path.read_text().replace('"call_model"', '"call_oracle"')
+    data = json.loads(text)
+    changed = WorkflowHistory.from_json(data.pop("workflow_id"), data)
+    result = await replay(changed)
+    assert result.replay_failure is not None
+    assert "call_oracle" in str(result.replay_failure) or "ondeterminism" in str(result.replay_failure)
