@@ -185,8 +185,9 @@ class CrewRun:
 
 
 def _started() -> int:
-    # Not the clock: a first task that is cut in two by a query has another time when replayed.
-    return int(workflow.info().start_time.timestamp() * 1000)
+    # Not the clock, nor `start_time`: a first task that a query cuts in two has another one of
+    # these when it is replayed.
+    return int(workflow.info().workflow_start_time.timestamp() * 1000)
 
 
 def _page(raw: RawValue) -> Page:

@@ -148,7 +148,11 @@ def checkpoint_page(engine: Engine, page: Page) -> CheckpointPage:
             agent = engine.plan.nodes[node].agent if node in engine.plan.nodes else None
             found.append(
                 CheckpointView(
-                    position=position, step=data["step"], node=node, agent=agent, at=data["at"]
+                    position=position,
+                    step=data["step"],
+                    node=node,
+                    agent=agent,
+                    at=data.get("at", 0),
                 )
             )
     return CheckpointPage(

@@ -92,6 +92,6 @@ async def test_a_model_that_answers_nonsense_repairs_it(crews: Site) -> None:
 async def test_a_step_that_fails_the_run(crews: Site) -> None:
     crew = crews.crew({"a": [{"fail": "refused"}]}, rules={"a": {"on_error": "fail"}})
     run = await crews.start(crew)
-    with pytest.raises(RunFailed, match="a#1: the script .* refused"):
+    with pytest.raises(RunFailed, match=r"a#1: the script .* refused"):
         await run.result(LIMIT)
     assert (await run.state()).status == "failed"

@@ -182,3 +182,15 @@ def test_a_queue_belongs_to_one_directory_and_doctor_sees_its_worker(
     assert checks["Temporal server"] == "ok"
     assert checks["Workers"] == "ok"
     assert checks["Background worker"] == "ok"
+
+
+def test_a_reader_that_goes_away_is_no_failure(crewlog: Cli) -> None:
+    run = fresh("pipe")
+    assert crewlog("run", "two.yaml", "--id", run).code == 0
+    process = crewlog.start("log", run)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    told = process.stderr.read()
+    assert process.wait(60) == 141
+    assert told == ""

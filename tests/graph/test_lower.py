@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from crewlog.definition.content import definition_hash
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
+from crewlog.graph.loops import Loops
 from crewlog.graph.lower import lower, requirements
 from crewlog.graph.plan import GraphPlan, Join
 from graph.crews import crew, flows, flutter, plan_of
@@ -72,14 +73,14 @@ def test_a_phase_that_is_only_sent_to_has_neither_join_nor_entry() -> None:
     node = plan.nodes["c"]
     assert (node.join, node.entry) == (None, False)
     assert "c starts when it is sent to" in plan.rules
-    assert plan.nodes["after_a"].decide.reset == {}
+    assert Loops(plan).joins("after_a", "c") == {}
 
 
 def test_going_back_resets_the_joins_of_the_loop() -> None:
     loop = {"if": "not ok", "go": "w", "at_most": 3, "phase": "d"}
     plan = plan_of(["s", "w", ["x", "y"], {"agent": "j", "after": ["x", "y", "s"]}, loop, "z"])
     # w is reached by the route; x and y wait for w; j has s outside; z is behind the loop
-    assert plan.nodes["d"].decide.reset == {"x": (), "y": (), "j": ("s",), "d": ()}
+    assert Loops(plan).joins("d", "w") == {"x": (), "y": (), "j": ("s",), "d": ()}
 
 
 def test_the_loops_head_is_reset_only_where_it_waits_for_its_own_body() -> None:
@@ -91,9 +92,9 @@ def test_the_loops_head_is_reset_only_where_it_waits_for_its_own_body() -> None:
         {"if": "ok", "go": "h", "at_most": 2, "phase": "outer"},
     ]
     plan = plan_of(flow)
-    assert plan.nodes["inner"].decide.reset == {"h": ("s",), "inner": ()}
+    assert Loops(plan).joins("inner", "x") == {"h": ("s",), "inner": ()}
     # h is reached by the route; inner's way back to x is inner's own affair
-    assert plan.nodes["outer"].decide.reset == {"inner": (), "outer": ()}
+    assert Loops(plan).joins("outer", "h") == {"inner": (), "outer": ()}
 
 
 def test_an_inner_loop_leaves_the_arrivals_of_the_outer_loops_other_lanes() -> None:
@@ -105,8 +106,8 @@ def test_an_inner_loop_leaves_the_arrivals_of_the_outer_loops_other_lanes() -> N
         {"if": "ok", "go": "h", "at_most": 2, "phase": "outer", "after": ["inner", "other"]},
     ]
     plan = plan_of(flow)
-    assert plan.nodes["inner"].decide.reset == {"inner": ()}
-    assert plan.nodes["outer"].decide.reset == {"other": (), "w": (), "inner": (), "outer": ()}
+    assert Loops(plan).joins("inner", "w") == {"inner": ()}
+    assert Loops(plan).joins("outer", "h") == {"other": (), "w": (), "inner": (), "outer": ()}
 
 
 def test_tools_are_those_listed_and_permitted() -> None:
@@ -169,7 +170,9 @@ def test_every_plan_can_be_carried_and_its_joins_satisfied(flow: list[Any]) -> N
     assert done == set(plan.nodes)
     for name, node in plan.nodes.items():
         assert node.join is None or 1 <= node.join.need <= len(node.join.of)
-        for joined, outside in (node.decide.reset if node.decide else {}).items():
+        for joined, outside in (
+            Loops(plan).joins(name, node.decide.go) if node.decide else {}
+        ).items():
             assert set(outside) < set(plan.nodes[joined].join.of) or not outside
             assert joined != name or node.join is not None
 

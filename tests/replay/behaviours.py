@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
-from crewlog.client import Run
+from temporalio.client import WorkflowFailureError
 
 from acceptance.harness import LIMIT, Site, calls, tool, until
+from crewlog.client import Run
 
 Drive = Callable[[Site], Awaitable[Run]]
 BEHAVIOURS: dict[str, Drive] = {}
@@ -126,7 +129,7 @@ async def until_ended(run: Run) -> None:
 
 @behaviour
 async def continue_as_new(site: Site) -> Run:
-    """Several executions: lanes with parallel tools are cut in mid-turn, and a join in its middle."""
+    """Several executions: lanes with parallel tools are cut in mid-turn, a join in its middle."""
     batch = calls(("nap", {"seconds": 0.05}), ("echo", {"text": "x"}))
     agents: dict[str, Any] = {f"lane{i}": [*[batch] * (2 + i), {"text": "done"}] for i in range(3)}
     tools = {"nap": tool("nap"), "echo": tool("echo")}
@@ -172,10 +175,12 @@ async def condition_unmet(site: Site) -> Run:
 async def bad_start(site: Site) -> Run:
     """A definition that is none: the run fails, and says why."""
     await site.temporal.start_workflow(
-        "CrewRun", {"crew": {"crew": "x"}}, id="bad-start", task_queue="shared"
+        "CrewRun",
+        {"crew": {"crew": "x"}},
+        id="bad-start",
+        task_queue="shared",
+        execution_timeout=timedelta(seconds=LIMIT),
     )
-    run = site.client().run("bad-start")
-    description = site.temporal.get_workflow_handle(run.id)
-    while (await description.describe()).close_time is None:
-        await run.journal()
-    return run
+    with suppress(WorkflowFailureError):
+        await site.temporal.get_workflow_handle("bad-start").result()
+    return site.client().run("bad-start")

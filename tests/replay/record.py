@@ -30,6 +30,7 @@ def scrub(history: dict[str, Any], root: Path) -> dict[str, Any]:
     """The history without what only this machine has."""
     text = json.dumps(history, indent=1, sort_keys=True)
     text = re.sub(r'"(identity|workerId|requestId)": "[^"]*"', _plain_identity, text)
+    text = re.sub(r'"\d+@[^"]*"', '"worker"', text)  # sticky queues have the process's name
     found: dict[str, Any] = json.loads(text.replace(str(root), "/project"))
     return found
 

@@ -71,4 +71,6 @@ async def test_a_changed_workflow_does_not_replay(monkeypatch: pytest.MonkeyPatc
     changed = WorkflowHistory.from_json(data.pop("workflow_id"), data)
     result = await replay(changed)
     assert result.replay_failure is not None
-    assert "call_oracle" in str(result.replay_failure) or "ondeterminism" in str(result.replay_failure)
+    assert "call_oracle" in str(result.replay_failure) or "ondeterminism" in str(
+        result.replay_failure
+    )

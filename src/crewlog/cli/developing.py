@@ -180,7 +180,7 @@ async def _attached(screen: Screen, made: Background) -> int:
                     if screen.as_json:
                         screen.record({"event": "log", "line": line.rstrip("\n")})
                     else:
-                        screen.line(*_log_line(line))
+                        screen.line(*_log_line(line), crop=True)
                     continue
                 hand.check()
                 await asyncio.sleep(0.2)

@@ -248,7 +248,7 @@ class Follower:
         width = self.screen.width
         for row in rows:
             for each in self.timeline.split(row, width if width < 1000 else 110):
-                self.screen.line(*self.timeline.parts(each, min(width, 110)))
+                self.screen.line(*self.timeline.parts(each, min(width, 110)), crop=True)
 
     def _move(self) -> None:
         """The status line, on a terminal only."""

@@ -175,7 +175,7 @@ async def _log(run_id: str, *, after: int, limit: int, as_json: bool) -> int:
                 if as_json:
                     screen.record({"position": item.position, "entry": item.entry})
                 else:
-                    screen.line(*journal_line(item, start))
+                    screen.line(*journal_line(item, start), crop=True)
             printed += len(page.entries)
             if not page.entries or (limit and printed >= limit):
                 return exits.OK

@@ -101,15 +101,20 @@ class Screen:
         """Whether colours are shown."""
         return self.out.color_system is not None and not self.out.no_color
 
-    def line(self, *parts: Part | Text) -> None:
-        """One line, cropped at a terminal's edge; nothing where a program reads."""
+    def line(self, *parts: Part | Text, crop: bool = False) -> None:
+        """One line; nothing where a program reads.
+
+        Args:
+            parts: What it is made of.
+            crop: Whether it ends at a terminal's edge. A command to be copied must not.
+        """
         if self.as_json:
             return
         text = Text()
         for part in parts:
             text.append_text(part if isinstance(part, Text) else text_of(part))
         text.rstrip()
-        if self.out.is_terminal:
+        if crop and self.out.is_terminal:
             text.truncate(self.out.width, overflow="ellipsis")
         self.out.print(text, soft_wrap=True)
 
@@ -174,7 +179,7 @@ class Screen:
             for cell, width in zip(row[:-1], widths, strict=True):
                 cell.pad_right(width - cell.cell_len + 3)
                 parts.append(cell)
-            self.line(*parts, row[-1])
+            self.line(*parts, row[-1], crop=True)
 
 
 def write(line: str) -> None:
@@ -199,8 +204,16 @@ def _wrapped(console: Console, head: Iterable[Part], text: str, indent: int, sty
         console.print(line, soft_wrap=True)
 
 
+class _Console(Console):
+    """Rich's console, but a reader that goes away is an error like any other, with our exit code."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the entry point decide."""
+        raise BrokenPipeError
+
+
 def _console(*, stderr: bool) -> Console:
-    return Console(
+    return _Console(
         stderr=stderr,
         markup=False,
         highlight=False,

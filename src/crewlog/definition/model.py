@@ -219,10 +219,10 @@ class AskPhase(Model):
     ask: str = Field(min_length=1)
     """The question."""
     options: tuple[str, ...] = ("approve", "reject")
-    """The answers; the first means yes. A phase's name goes there; `stop` ends the run; any other
-    goes on."""
+    """The answers; the first means yes. A phase's name goes there, `stop` ends the run, any other
+    goes on; but where no flag takes it, the last of several ends the run: a no is not a yes."""
     sets: Name | None = None
-    """A flag that takes the answer (true for the first option, else the answer's text)."""
+    """A flag that takes the answer: true for the first option, false for the last, else words."""
     phase: Name | None = None
     """The phase's name; by default `ask` and a number."""
     after: After | None = None

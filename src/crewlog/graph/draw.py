@@ -13,6 +13,7 @@ from crewlog.definition.conditions import render_condition
 from crewlog.definition.findings import listed
 from crewlog.graph.canvas import Box, doubtful, paint
 from crewlog.graph.layout import arrange, without_shortcuts
+from crewlog.graph.loops import Loops
 from crewlog.graph.lower import decision_text
 from crewlog.graph.plan import ASK_HUMAN, NEXT, GraphPlan, PlanNode
 from crewlog.ids import NodeName
@@ -173,11 +174,11 @@ def picture(
     ]
     layers = arrange(keys, without_shortcuts(edges, [*counted, *entries]), ranking)
     lines = paint(layers, boxes, width)
-    unclear = doubtful(layers)
+    unclear, loops = doubtful(layers), Loops(plan)
     notes = [
         _short(note, width)
         for name, node in plan.nodes.items()
-        for note in _notes(name, node, name in unclear)
+        for note in _notes(name, node, name in unclear, loops)
     ]
     return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
@@ -222,11 +223,12 @@ def _reaches(start: str, goal: str, edges: list[tuple[str, str]]) -> bool:
     return False
 
 
-def _notes(name: NodeName, node: PlanNode, unclear: bool) -> Iterator[str]:
+def _notes(name: NodeName, node: PlanNode, unclear: bool, loops: Loops) -> Iterator[str]:
     if unclear and node.join is not None:
         yield f"⋈ {name} waits for {listed(node.join.of)}"
     if node.decide is not None:
-        yield f"{'↺' if node.decide.reset else '⇢'} {name}: {decision_text(node.decide)}"
+        mark = "↺" if loops.joins(name, node.decide.go) else "⇢"
+        yield f"{mark} {name}: {decision_text(node.decide)}"
     elif node.ask is not None:
         yield f"? {name}: {clean(node.ask.question)} [{' / '.join(node.ask.options)}]"
     elif node.when is not None and node.otherwise != ASK_HUMAN:

@@ -19,6 +19,7 @@ from crewlog.definition.conditions import render_condition
 from crewlog.graph.compile import compile_plan
 from crewlog.graph.driver import Target
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, GraphPlan, PlanNode
 from crewlog.graph.routing import decide, dependents, late_arrivals, new_generation, unfilled
 from crewlog.graph.turns import Turns, calls_of
@@ -50,6 +51,7 @@ class Engine(RunFacts):
         self.turns = Turns(self, self._turn_ended, self.fail_step)
         self._driver = compile_plan(plan)
         self._following = dependents(plan)
+        self._loops = Loops(plan)
 
     # -- beginning and restoring -------------------------------------------------------------
 
@@ -188,6 +190,9 @@ class Engine(RunFacts):
         node = self.plan.nodes[entry.node]
         if entry.status == "waiting" and (node.when is None or self.holds(node.when)):
             self.record(j.ConditionMet, step=entry.step)
+        elif entry.status == "asking" and entry.requirement and node.when is not None:
+            if self.holds(node.when):  # it came true while people were asked about it
+                self._withdraw(entry.step)
         elif entry.status == "ready":
             await self._start(entry, node)
 
@@ -202,8 +207,10 @@ class Engine(RunFacts):
         elif node.kind == "decide":
             await self._decide(step, entry.node)
         elif self.state.steps >= self.plan.limits.steps * (1 + self.state.extensions):
-            question = f"The run has taken {self.state.steps} steps, which is its limit. Go on?"
-            self.ask("limit", question, step=step, options=("go on", "stop"))
+            # One question for all that would start: one answer extends the limit once.
+            if not any(asked.kind == "limit" for asked in self.state.interrupts.values()):
+                question = f"The run has taken {self.state.steps} steps, its limit. Go on?"
+                self.ask("limit", question, step=step, options=("go on", "stop"))
         elif node.ask is not None:
             self.record(j.StepStarted, step=step)
             self.ask(
@@ -281,12 +288,16 @@ class Engine(RunFacts):
         handoff: Sequence[NodeName] = (),
     ) -> None:
         node = self.state.frontier[step].node
-        for asked in list(self.state.interrupts.values()):
-            if asked.step == step:  # nobody waits for its answer any more
-                self.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn")
+        self._withdraw(step)
         self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
         await self.turns.forget(step)
         await self._route(node, (outcome,) if not handoff else (), handoff=handoff)
+
+    def _withdraw(self, step: StepId) -> None:
+        """Closes the questions about a step, where nobody waits for their answers any more."""
+        for asked in list(self.state.interrupts.values()):
+            if asked.step == step:
+                self.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn")
 
     async def _route(
         self,
@@ -299,9 +310,10 @@ class Engine(RunFacts):
         handoff: Sequence[NodeName] = (),
     ) -> None:
         arrived = self._following[node] if NEXT in outcome else ()
-        reset = new_generation(self.plan, node, self.state.routing) if loop else {}
+        anew = self._begins_anew(node, (*outcome, *handoff))
+        reset = new_generation(anew, self.state.routing)
         active = [entry.node for entry in self.state.frontier.values()]
-        late = late_arrivals(self.plan, node, active) if loop else {}
+        late = late_arrivals(self.plan, anew, active)
         routing = route_facts(
             self.state.routing, node, arrived, loop=loop, reset=reset, late=late, rearmed=rearmed
         )
@@ -320,6 +332,14 @@ class Engine(RunFacts):
             late=late,
             rearmed=rearmed,
         )
+
+    def _begins_anew(self, source: NodeName, outcome: Sequence[str]) -> Joins:
+        """The joins that begin anew, where the outcome goes back to earlier nodes."""
+        anew: Joins = {}
+        for target in outcome:
+            if target in self.plan.nodes:
+                anew.update(self._loops.joins(source, NodeName(target)))
+        return anew
 
     def _reached(self, targets: Sequence[Target]) -> tuple[j.Reached, ...]:
         found: list[j.Reached] = []

@@ -2,17 +2,8 @@
 
 A node waits for its sources (`Join`); there are no other edges but those of decisions, answers and
 `else`. A decision is a node between what it follows and what follows it: it arrives downstream
-only with the outcome `next`.
-
-Going back. A loop's decision D sends the run to an earlier node G, and the joins between G and D
-must fire once more. The body of the loop is every node on a forward way from G to D, D included.
-Joins, decisions, answers and `else` are ways; those that go back are not forward, neither D's own
-nor another loop's: over the way back of an outer loop, an inner one would seem to contain it all,
-and would take from the outer loop's joins what its other lanes have already brought there.
-`Decide.reset` names each node of the body that has a join, and for it the sources outside of the
-body: these will not arrive again, so those that are done count as done in the new generation. A
-join with all its sources inside has an empty tuple: its arrivals start anew. G itself is reached
-by the route and not by its join, so it is in `reset` only if some of its sources are in the body.
+only with the outcome `next`. What going back to an earlier node does to the joins
+in between is `crewlog.graph.loops`.
 """
 
 from __future__ import annotations
@@ -37,7 +28,7 @@ from crewlog.definition.model import (
     DecisionPhase,
     ToolDefinition,
 )
-from crewlog.definition.phases import Phase, edges, phases, reachable
+from crewlog.definition.phases import Phase, phases
 from crewlog.definition.validate import check
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.plan import (
@@ -65,7 +56,7 @@ def lower(definition: CrewDefinition) -> GraphPlan:
     if faults:
         raise InvalidDefinition(faults)
     found = phases(definition)
-    nodes = {NodeName(phase.name): _node(phase, found) for phase in found}
+    nodes = {NodeName(phase.name): _node(phase) for phase in found}
     return GraphPlan(
         crew=CrewName(definition.crew),
         definition=definition_hash(definition),
@@ -85,7 +76,7 @@ def lower(definition: CrewDefinition) -> GraphPlan:
     )
 
 
-def _node(phase: Phase, found: list[Phase]) -> PlanNode:
+def _node(phase: Phase) -> PlanNode:
     join = None
     if phase.sources:
         join = Join(of=tuple(NodeName(s) for s in phase.sources), need=phase.need)
@@ -106,49 +97,12 @@ def _node(phase: Phase, found: list[Phase]) -> PlanNode:
                 go=NodeName(item.go),
                 at_most=item.at_most,
                 otherwise=item.otherwise or NEXT,
-                reset=_reset(phase, item.go, found),
             )
             return PlanNode(kind="decide", join=join, entry=phase.entry, decide=decide)
         case AskPhase() as item:
             sets = FlagName(item.sets) if item.sets else None
             ask = Ask(question=item.ask, options=item.options, sets=sets)
             return PlanNode(kind="ask", join=join, entry=phase.entry, ask=ask)
-
-
-def _reset(decision: Phase, go: str, found: list[Phase]) -> dict[NodeName, tuple[NodeName, ...]]:
-    """The joins that going back starts anew; see the module's docstring."""
-    ahead = forward_ways(found)
-    behind: dict[str, list[str]] = {}
-    for source, targets in ahead.items():
-        for target in targets:
-            behind.setdefault(target, []).append(source)
-    after_go = reachable(go, ahead)
-    if decision.name not in after_go:
-        return {}
-    body = (after_go & reachable(decision.name, behind)) | {decision.name}
-    reset: dict[NodeName, tuple[NodeName, ...]] = {}
-    for phase in found:
-        if phase.name not in body or not phase.sources:
-            continue
-        outside = tuple(NodeName(s) for s in phase.sources if s not in body)
-        if phase.name == go and len(outside) == len(phase.sources):
-            continue
-        reset[NodeName(phase.name)] = outside
-    return reset
-
-
-def forward_ways(found: list[Phase]) -> dict[str, list[str]]:
-    """The ways between phases without those that go back: the rest has no cycle.
-
-    Only ways that are taken so often and no more can go back (`check` sees to it), so these are
-    added last, in the order of the flow, each if it closes no cycle.
-    """
-    ways = edges(found)
-    ahead: dict[str, list[str]] = {}
-    for way in sorted(ways, key=lambda way: way.guarded):
-        if not way.guarded or way.source not in reachable(way.target, ahead):
-            ahead.setdefault(way.source, []).append(way.target)
-    return ahead
 
 
 def _agent_rules(name: str, agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:

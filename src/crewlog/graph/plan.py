@@ -49,11 +49,6 @@ class Decide(Model):
     """How often it may go there; none only where `go` is not behind it in a loop."""
     otherwise: str = NEXT
     """When `at_most` is used up: a node, `next`, `ask_human`, `end` or `fail`."""
-    reset: dict[NodeName, tuple[NodeName, ...]] = Field(
-        default_factory=dict[NodeName, tuple[NodeName, ...]]
-    )
-    """Joins inside the loop's body, with their sources outside of it: going back begins a new
-    generation at these joins, in which sources outside that are done count as done."""
 
 
 class Ask(Model):

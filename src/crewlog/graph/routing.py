@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crewlog.definition.conditions import holds
+from crewlog.graph.loops import Joins
 from crewlog.graph.plan import ASK_HUMAN, END, FAIL, NEXT, GraphPlan, Join
 from crewlog.ids import NodeName
 from crewlog.model import Json
@@ -86,31 +87,24 @@ def decide(
     return rule.go, f"time {used + 1} of {rule.at_most}" if rule.at_most else "the condition holds"
 
 
-def new_generation(
-    plan: GraphPlan, name: NodeName, routing: Routing
-) -> dict[NodeName, tuple[NodeName, ...]]:
-    """The joins that going back by a decision resets, with the sources that count as done."""
-    rule = plan.nodes[name].decide
-    if rule is None:
-        return {}
+def new_generation(anew: Joins, routing: Routing) -> Joins:
+    """The joins that going back begins anew, each with the sources that count as done."""
     return {
         join: tuple(source for source in outside if routing.done.get(source, 0) > 0)
-        for join, outside in rule.reset.items()
-        if join in plan.nodes
+        for join, outside in anew.items()
     }
 
 
 def late_arrivals(
-    plan: GraphPlan, name: NodeName, active: Sequence[NodeName]
+    plan: GraphPlan, anew: Joins, active: Sequence[NodeName]
 ) -> dict[NodeName, dict[NodeName, int]]:
-    """What the nodes under way still owe to the joins that going back resets.
+    """What the nodes under way still owe to the joins that going back begins anew.
 
     Sources outside the loop's body owe nothing: they come once, for whichever generation it is.
     """
-    rule = plan.nodes[name].decide
     found: dict[NodeName, dict[NodeName, int]] = {}
-    for target, outside in (rule.reset if rule is not None else {}).items():
-        join = plan.nodes[target].join if target in plan.nodes else None
+    for target, outside in anew.items():
+        join = plan.nodes[target].join
         inside = [source for source in (join.of if join else ()) if source not in outside]
         owed = {source: active.count(source) for source in inside if source in active}
         if owed:

@@ -49,7 +49,7 @@ def read_carry(data: dict[str, Json]) -> Carry:
         UsageError: for a schema that is newer than this build.
     """
     version = data.get("schema_version", 1)
-    if not isinstance(version, int) or version > SCHEMA:
+    if not isinstance(version, int) or not 1 <= version <= SCHEMA:
         raise UsageError(
             f"the run was carried over by a newer build (schema {version}, this one has {SCHEMA})",
             remedy="Deploy that build's workers again; the run waits.",

@@ -68,7 +68,7 @@ async def gate(name: str) -> str:
     note("start", gate=name)
     try:
         async with asyncio.timeout(LIMIT):
-            while not is_open(name):
+            while not is_open(name):  # noqa: ASYNC110 - another process opens it
                 await asyncio.sleep(POLL)
     except asyncio.CancelledError:
         note("cancelled")
