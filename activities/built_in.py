@@ -19,7 +19,7 @@ from crewlog.activities.tools import Tool, make_tool
 from crewlog.definition.model import AgentDefinition
 from crewlog.ids import ToolName
 from crewlog.model import Json
-from crewlog.state.messages import brief
+from crewlog.state.brief import brief
 from crewlog.tool_call import current_call
 
 SET_FLAG = ToolName("set_flag")

@@ -36,9 +36,10 @@ from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefini
 from crewlog.errors import CrewlogError, InternalError, ToolFailed
 from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
+from crewlog.state.brief import brief
 from crewlog.state.calls import CallTool, OutputValue, ToolResult
 from crewlog.state.hashing import canonical, hash_json
-from crewlog.state.messages import brief, message_to_json
+from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
 from crewlog.tool_call import ToolCall, calling, workspace_of
 

@@ -9,8 +9,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall
 
 from crewlog.ids import AgentName, StepId
+from crewlog.state.brief import brief
 from crewlog.state.calls import AskedTool
-from crewlog.state.messages import brief
 
 NAMELESS = "unknown"
 """What a tool call without a name is called."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from crewlog.content import hash_json
 from crewlog.errors import OutcomeUnknown, StoreIncomplete
-from crewlog.ids import call_key
 from crewlog.model import Json
-from crewlog.state.calls import CallTool
+from crewlog.state.calls import CallTool, start_note
 from crewlog.store.protocol import Store
 
 
@@ -27,8 +26,7 @@ async def begin_once(store: Store, task: CallTool, attempt: int) -> None:
         OutcomeUnknown: where an earlier try began.
         StoreUnavailable: where the store is away; nothing has begun.
     """
-    key = call_key(task.run, task.step, task.call)
-    note: dict[str, Json] = {"begun": key, "asked": task.attempt}
+    note = start_note(task)
     hash_ = hash_json(note)
     if attempt > 1 and await _is_kept(store, note):
         raise OutcomeUnknown(

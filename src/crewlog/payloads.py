@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import BaseMessage
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, ToJsonOptions
 from temporalio.converter import (
@@ -30,7 +30,6 @@ from temporalio.converter import (
 )
 
 from crewlog.errors import StoreIncomplete, StoreUnavailable
-from crewlog.state.messages import message_from_json, message_to_json
 
 MESSAGE_TAG = "lc_message"
 """The key of a tagged message body."""
@@ -60,7 +59,9 @@ class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):
 
 
 def _tag(value: Any) -> Any:
-    if isinstance(value, BaseMessage):
+    if _is_message(value):
+        from crewlog.state.messages import message_to_json  # noqa: PLC0415 - see _is_message
+
         return {MESSAGE_TAG: message_to_json(value)}
     if isinstance(value, dict):
         return {key: _tag(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
@@ -70,9 +71,21 @@ def _tag(value: Any) -> Any:
     return dump() if callable(dump) else value
 
 
+def _is_message(value: Any) -> bool:
+    """Whether a value is a LangChain message.
+
+    Importing LangChain takes most of a second, which every command would pay; where nobody has
+    imported it there is no message either.
+    """
+    module = sys.modules.get("langchain_core.messages")
+    return module is not None and isinstance(value, module.BaseMessage)
+
+
 def _untag(value: Any) -> Any:
     if isinstance(value, dict):
         if len(value) == 1 and MESSAGE_TAG in value:  # pyright: ignore[reportUnknownArgumentType]
+            from crewlog.state.messages import message_from_json  # noqa: PLC0415 - see _is_message
+
             return message_from_json(value[MESSAGE_TAG])  # pyright: ignore[reportUnknownArgumentType]
         return {key: _untag(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list):

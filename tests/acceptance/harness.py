@@ -222,15 +222,7 @@ class Site:
 
     async def finish(self, crew: Any, input: Any = "go", **options: Any) -> tuple[Run, RunResult]:
         run = await self.start(crew, input, **options)
-        try:
-            return run, await run.result(LIMIT)
-        except TimeoutError:
-            print(await self.temporal.get_workflow_handle(run.id).describe())
-            h = await self.temporal.get_workflow_handle(run.id).fetch_history()
-            print([(e.event_id, e.event_type, e.event_time.ToMilliseconds() % 1000000) for e in h.events])
-            print(self.workers[SHARED][0].said()[-6000:])
-            print(self.services.home.temporal_log.read_text()[-5000:])
-            raise
+        return run, await run.result(LIMIT)
 
     # -- what happened -----------------------------------------------------------------------
 

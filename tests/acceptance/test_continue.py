@@ -116,6 +116,8 @@ def asking_crew(site: Site) -> dict[str, Any]:
         {"agent": "worker", "after": []},
         {"ask": "More?", "phase": "question", "sets": "answer", "after": []},
         {"if": "not enough", "go": "question", "at_most": QUESTIONS - 1, "else": "next"},
+        # The run stays open until everybody has said everything.
+        {"ask": "Close?", "phase": "last"},
     ]
     return crew
 
@@ -125,6 +127,8 @@ async def answer_all(run: Run, sender: int, accepted: list[str]) -> None:
     number = 0
     while len(accepted) < QUESTIONS:
         for question in await run.interrupts():
+            if question.question != "More?":
+                continue
             number += 1
             command = f"answer-{sender}-{number}"
             try:
@@ -153,6 +157,8 @@ async def test_commands_stream_in_over_the_seams(crews: Site) -> None:
     await asyncio.wait_for(
         asyncio.gather(*answers, *(talk(run, sender) for sender in range(SENDERS))), LIMIT * 2
     )
+    last = await run.wait_until(lambda view: f"i{QUESTIONS + 1}" in view.interrupts, LIMIT)
+    await run.respond(last.interrupts[0], "approve", id="close")
     result = await run.result(LIMIT)
     assert result.executions > 3
     entries = await crews.entries(run)
@@ -163,8 +169,8 @@ async def test_commands_stream_in_over_the_seams(crews: Site) -> None:
         own = [int(c.rpartition("-")[2]) for c in said if c.startswith(f"message-{sender}-")]
         assert own == list(range(MESSAGES // SENDERS))
     answered = [e.command for e in entries if e.kind == "InterruptAnswered"]
-    assert sorted(answered) == sorted(accepted)
-    assert len(answered) == len(set(answered)) == QUESTIONS == by_kind["InterruptRaised"]
+    assert sorted(answered) == sorted([*accepted, "close"])
+    assert len(answered) == len(set(answered)) == QUESTIONS + 1 == by_kind["InterruptRaised"]
     assert max(Counter(e["key"] for e in crews.ledger(run, "start")).values()) == 1
     assert len(crews.ledger(run, "start")) == 40
 

@@ -14,9 +14,10 @@ from crewlog.activities.models import register
 from crewlog.activities.replies import asked_tools, kept
 from crewlog.errors import InvalidDefinition
 from crewlog.ids import AgentName, CrewName, StepId
+from crewlog.state.brief import brief_of
 from crewlog.state.calls import Flush, OpenRun
 from crewlog.state.hashing import hash_json
-from crewlog.state.messages import brief_of, message_to_json
+from crewlog.state.messages import message_to_json
 from crewlog.testing.scripted import RECORD, recorded_prompts, scripted
 
 CALLS = {"tool": "write_file", "args": {"path": "a", "content": "b" * 200}}

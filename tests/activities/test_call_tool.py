@@ -10,9 +10,9 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.errors import StoreUnavailable, UsageError
 from crewlog.ids import LogName
+from crewlog.state.brief import brief_of
 from crewlog.state.calls import ModelResult, OutputValue
 from crewlog.state.hashing import hash_json
-from crewlog.state.messages import brief_of
 from crewlog.tool_call import current_call
 
 

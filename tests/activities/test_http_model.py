@@ -10,8 +10,8 @@ import pytest
 from activity_kit import Log, crew
 from temporalio.exceptions import ApplicationError
 
+from crewlog.state.brief import brief_of
 from crewlog.state.calls import ModelResult
-from crewlog.state.messages import brief_of
 from http_model import KEY, http_model
 
 MODEL = "openai:gpt-4o-mini"

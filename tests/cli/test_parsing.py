@@ -125,10 +125,11 @@ def test_a_bug_is_told_without_a_traceback_unless_debugging(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_schema_is_the_published_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema_is_a_json_schema_of_crew_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["schema"]) == 0
-    shipped = ROOT / "src" / "crewlog" / "definition" / "crew.schema.json"
-    assert json.loads(capsys.readouterr().out) == json.loads(shipped.read_text(encoding="utf-8"))
+    found = json.loads(capsys.readouterr().out)
+    assert found["$schema"].endswith("2020-12/schema")
+    assert {"crew", "agents", "flow"} <= set(found["properties"])
 
 
 def test_init_makes_a_crew_that_is_valid(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ def test_the_demo_runs_to_its_end(crewlog: Cli) -> None:
     assert len(files) == 7
     assert "lib/audio/player_service.dart" in files
     assert "seedColor: const Color(0xFF7C4DFF)" in (workspace / "lib/theme.dart").read_text()
+
+    shutil.rmtree(workspace)
 
     page = crewlog("show", run)
     assert page.code == 0

@@ -38,7 +38,7 @@ class StubRun:
     def stop(self, data: dict[str, Any]) -> None:
         self._stop = True
 
-    @workflow.update
+    @workflow.update(unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
     async def respond(self, data: dict[str, Any]) -> dict[str, Any]:
         position = self._applied.setdefault(data["id"], len(self._applied) + 1)
         if self._data.get("cut_off"):

@@ -23,22 +23,21 @@ sys.path.insert(0, str(ROOT))
 from acceptance.harness import SHARED, Site, make_site  # noqa: E402
 from replay.behaviours import BEHAVIOURS  # noqa: E402
 
+PLAIN = {"workerId": "worker", "requestId": "request", "stackTrace": ""}
+SENDER = re.compile(r"^\d+@.*")
+"""Identities, and the sticky queues that are named after them."""
 HISTORIES = Path(__file__).parent / "histories"
 
 
-def scrub(history: dict[str, Any], root: Path) -> dict[str, Any]:
-    """The history without what only this machine has."""
-    text = json.dumps(history, indent=1, sort_keys=True)
-    text = re.sub(r'"(identity|workerId|requestId)": "[^"]*"', _plain_identity, text)
-    text = re.sub(r'"\d+@[^"]*"', '"worker"', text)  # sticky queues have the process's name
-    found: dict[str, Any] = json.loads(text.replace(str(root), "/project"))
-    return found
-
-
-def _plain_identity(match: re.Match[str]) -> str:
-    name = match[1]
-    values = {"identity": "worker", "workerId": "worker", "requestId": "request"}
-    return f'"{name}": "{values[name]}"'
+def scrub(value: Any, root: Path) -> Any:
+    """A history without what only this machine has."""
+    if isinstance(value, dict):
+        return {key: PLAIN.get(key, scrub(item, root)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [scrub(item, root) for item in value]
+    if isinstance(value, str):
+        return SENDER.sub("worker", value.replace(str(root), "/project"))
+    return value
 
 
 async def record(site: Site, name: str) -> None:

@@ -20,7 +20,8 @@ from langchain_core.messages import (
 
 from crewlog.content import hash_json
 from crewlog.errors import InternalError
-from crewlog.state.messages import brief, message_from_json, message_to_json
+from crewlog.state.brief import brief
+from crewlog.state.messages import message_from_json, message_to_json
 
 PARTS: list[Any] = [
     {"type": "text", "text": "Look:"},

@@ -134,15 +134,16 @@ def random_journal(run: RunId, rng: random.Random, length: int = 40) -> Journal:
     return journal
 
 
-async def rows_of(store: Store, journal: Journal) -> dict[str, Any]:
+async def rows_of(store: Store, journal: Journal, *, logs: bool = True) -> dict[str, Any]:
     """Everything that a store says of a run: equal for equal rows."""
     run = journal.run
-    logs = {log: await store.read_log(head) for log, head in sorted(journal.heads[-1].items())}
-    bodies = [link.body for links in logs.values() for link in links]
+    heads = sorted(journal.heads[-1].items()) if logs else []
+    chains = {log: await store.read_log(head) for log, head in heads}
+    bodies = [link.body for links in chains.values() for link in links]
     return {
         "run": await store.get_run(run),
         "journal": await store.read_journal(run),
-        "logs": logs,
+        "logs": chains,
         "bodies": await store.get_bodies(bodies),
         "open": await store.list_interrupts(run),
         "interrupts": await store.list_interrupts(run, open_only=False),

@@ -21,7 +21,18 @@ from crewlog.state.hashing import hash_json, log_root
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.store import InMemoryStore, Store
 from crewlog.store.protocol import CheckpointRow, InterruptRow, RunRow, Snapshot
-from store.journals import CHANNEL, PRIVATE, Journal, answered, asked, started
+from store.journals import (
+    CHANNEL,
+    PRIVATE,
+    A,
+    Journal,
+    answered,
+    asked,
+    random_journal,
+    rows_of,
+    seeded,
+    started,
+)
 
 HOSTILE = (
     "NUL \x00, lone \ud83d and \ude00, cut \ud83d\ude00, 😀 é, '; DROP TABLE x;-- \\0000 \\ %s $1 ~"
@@ -405,6 +416,52 @@ async def test_snapshots(store: Store, run: RunId) -> None:
         assert CrewState.from_json(found.state) == state
     assert await store.get_snapshot(run, 99) == Snapshot(position=9, state={"nine": 1.0})
     assert await store.get_run(run) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_what_is_forgotten_was_never_there(store: Store, run: RunId, seed: int) -> None:
+    rng = seeded(2000 + seed)
+    journal, other = random_journal(run, rng), random_journal(RunId(f"{run}-other"), rng)
+    for one in (journal, other):
+        await store.append(one.run, one.batch(), one.bodies)
+        for position in range(1, len(one) + 1, 5):
+            await store.put_snapshot(one.run, Snapshot(position=position, state={"at": position}))
+    whole, others = await rows_of(store, journal), await rows_of(store, other)
+    after = rng.randrange(len(journal))
+    await store.forget(run, after)
+    expected = InMemoryStore()
+    await expected.append(run, journal.batch(1, after), journal.bodies)
+    lists = ("run", "journal", "open", "interrupts", "checkpoints")
+    found, wanted = await rows_of(store, journal), await rows_of(expected, journal, logs=False)
+    assert {name: found[name] for name in lists} == {name: wanted[name] for name in lists}
+    # What may be shared is still there.
+    assert (found["logs"], found["bodies"]) == (whole["logs"], whole["bodies"])
+    newest = await store.get_snapshot(run, 999)
+    assert (newest.position if newest else None) == ((after - 1) // 5 * 5 + 1 if after else None)
+    assert await rows_of(store, other) == others
+    await store.append(run, journal.batch(after + 1))
+    assert await rows_of(store, journal) == whole
+    await store.forget(run)
+    assert await store.get_run(run) is None
+    assert await store.read_journal(run) == []
+    assert await store.get_snapshot(run, 999) is None
+    await store.forget(RunId(f"{run}-unknown"))
+
+
+async def test_another_history_may_follow_what_was_forgotten(store: Store, run: RunId) -> None:
+    steps = [started(run), j.StepStarted(step=StepId("a#1"), agent=A), asked("i1"), answered("i1")]
+    first = Journal(run, [*steps, j.StepCompleted(step=StepId("a#1")), j.RunCompleted(at=9)])
+    await store.append(run, first.batch())
+    await store.forget(run, 3)
+    assert [row.decision for row in await store.list_interrupts(run)] == [None]
+    row = await store.get_run(run)
+    assert row is not None
+    assert (row.status, row.ended, row.position) == ("waiting", None, 3)
+    second = Journal(run, [*steps[:3], answered("i1", "reject"), j.RunStopped(at=10)])
+    await store.append(run, second.batch())
+    [question] = await store.list_interrupts(run, open_only=False)
+    assert question.decision == "reject"
+    assert [row.entry for row in await store.read_journal(run)] == second.entries
 
 
 async def test_memory_survives_close() -> None:

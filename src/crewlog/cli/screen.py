@@ -205,7 +205,7 @@ def _wrapped(console: Console, head: Iterable[Part], text: str, indent: int, sty
 
 
 class _Console(Console):
-    """Rich's console, but a reader that goes away is an error like any other, with our exit code."""
+    """Rich's console; but a reader that goes away is an error like any other, with our code."""
 
     def on_broken_pipe(self) -> None:
         """Let the entry point decide."""

@@ -31,7 +31,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
-from crewlog.state.messages import brief
+from crewlog.state.brief import brief
 from crewlog.state.model import CLOSED
 from crewlog.store.protocol import CrewRow, RunRow, Store
 from crewlog.wire import StartRun

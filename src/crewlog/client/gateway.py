@@ -249,7 +249,7 @@ class Gateway:
         hint = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
         return RunNotFound(
             f"there is no run {run!r} in the namespace {self.temporal.namespace!r}",
-            remedy=f"{hint}`crewlog runs` lists them.",
+            remedy=f"{hint}`crewlog ps` lists them.",
             place=self.address,
         )
 
@@ -325,7 +325,7 @@ class Gateway:
         if execution.workflow_type != wire.WORKFLOW_TYPE:
             return RunNotFound(
                 f"{run!r} is a workflow of the type {execution.workflow_type!r}, not a crew's run",
-                remedy="`crewlog runs` lists the runs.",
+                remedy="`crewlog ps` lists the runs.",
                 place=self.address,
             )
         if execution.status is WorkflowExecutionStatus.FAILED and STARTING in message:

@@ -274,7 +274,9 @@ def _service(status: ServiceStatus) -> Check:
     if not status.alive:
         return Check(name, "warn", f"ended (was pid {status.pid}), log {status.log}", START)
     if not status.healthy:
-        return Check(name, "fail", f"{detail}; does not answer", "`crewlog stop`, then try again.")
+        return Check(
+            name, "fail", f"{detail}; does not answer", "`crewlog dev --stop`, then try again."
+        )
     return Check(name, "ok", detail)
 
 

@@ -25,8 +25,8 @@ from crewlog.graph.routing import decide, dependents, late_arrivals, new_generat
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId
 from crewlog.state import journal as j
+from crewlog.state.brief import brief
 from crewlog.state.ledger import Ledger
-from crewlog.state.messages import brief
 from crewlog.state.model import Call, CrewState, FrontierEntry
 from crewlog.state.reduce import route_facts
 

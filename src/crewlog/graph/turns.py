@@ -15,9 +15,9 @@ from crewlog.graph.turn_graph import TurnGraph
 from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log
 from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.brief import brief, brief_of
 from crewlog.state.calls import ModelResult, ToolResult
 from crewlog.state.hashing import hash_json
-from crewlog.state.messages import brief, brief_of
 from crewlog.state.model import Call, FrontierEntry, Turn
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]

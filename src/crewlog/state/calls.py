@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from crewlog.ids import AgentName, ContentHash, LogName, NodeName, RunId, StepId, ToolName
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    LogName,
+    NodeName,
+    RunId,
+    StepId,
+    ToolName,
+    call_key,
+)
 from crewlog.model import Json, Model
 from crewlog.state.journal import Batch
 from crewlog.state.model import Usage
@@ -111,6 +120,11 @@ class CallTool(Model):
     batch: Batch = Batch.EMPTY
     attempt: int = 1
     """Which try, counting those that people asked for. The idempotency key is the same for all."""
+
+
+def start_note(task: CallTool) -> dict[str, Json]:
+    """The note in the store that a call has begun, for tools that must not be repeated."""
+    return {"begun": call_key(task.run, task.step, task.call), "asked": task.attempt}
 
 
 class OutputValue(Model):

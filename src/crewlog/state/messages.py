@@ -7,7 +7,7 @@ and its `type`; the constructors are a closed list, so a body can never make any
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -68,18 +68,3 @@ def message_from_json(body: Mapping[str, Json]) -> BaseMessage:
     if not isinstance(kind, str) or kind not in MESSAGE_TYPES:
         raise InternalError(f"a stored message has the unknown type {kind!r}")
     return MESSAGE_TYPES[kind](**data)
-
-
-def brief_of(body: Mapping[str, Json]) -> str:
-    """The start of what a message says; of a content in parts, of its first text."""
-    content: Json = body.get("content", "")
-    if isinstance(content, list):
-        parts = cast("list[dict[str, Json]]", [p for p in content if isinstance(p, dict)])  # pyright: ignore[reportUnknownVariableType]
-        content = next((part["text"] for part in parts if part.get("text")), "")
-    return brief(str(content)[:1000], 80)
-
-
-def brief(text: str, limit: int = 120) -> str:
-    """The start of a text in one line, for people."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -30,6 +30,7 @@ from crewlog.store.projection import (
     interrupt_row,
     missing,
     project,
+    project_again,
     run_row,
     without_holes,
 )
@@ -248,6 +249,15 @@ class InMemoryStore:
         if newest is None:
             return None
         return Snapshot(position=newest, state=load_json(snapshots[newest]))
+
+    async def forget(self, run: RunId, after: int = 0) -> None:
+        """See `Store`."""
+        old = self._runs.pop(run, _Run())
+        kept = {at: row for at, row in sorted(old.journal.items()) if at <= after}
+        snapshots = {at: text for at, text in old.snapshots.items() if at <= after}
+        if kept or snapshots:
+            new = self._runs[run] = _Run(journal=kept, snapshots=snapshots)
+            new.add(project_again(run, ((at, load_json(text)) for at, (_, text) in kept.items())))
 
     async def close(self) -> None:
         """See `Store`."""

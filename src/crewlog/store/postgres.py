@@ -1,7 +1,7 @@
 """`PostgresStore`: the store over asyncpg.
 
 Every method is one statement, and so one round trip and one transaction; the SQL is in `queries/`.
-Only the registration of a crew, which is rare, takes several.
+Only the registration of a crew and `forget`, which are rare, take several.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from crewlog.store.projection import (
     interrupt_row,
     missing,
     project,
+    project_again,
     run_row,
     without_holes,
 )
@@ -218,6 +219,15 @@ class PostgresStore:
         if not rows:
             return None
         return Snapshot(position=rows[0]["position"], state=load_json(rows[0]["state"]))
+
+    async def forget(self, run: RunId, after: int = 0) -> None:
+        """See `Store`."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            kept = await connection.fetch(self._sql["forget"], pack(run), after)
+            if kept:
+                entries = ((row["position"], load_json(row["entry"])) for row in kept)
+                rows = project_again(run, entries)
+                await connection.fetch(self._sql["append"], *_append_args(rows, {}))
 
     async def close(self) -> None:
         """See `Store`."""

@@ -16,7 +16,7 @@ facts, and facts are merged in a way that does not depend on their order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
@@ -172,6 +172,20 @@ class _Collector:
         self.interrupts[facts.id] = facts if known is None else known.merge(facts)
         self.run(RunFacts(position=position))  # it changes whether the run waits
 
+    def rows(
+        self, run: RunId, journal: tuple[EntryFacts, ...] = (), links: tuple[LinkFacts, ...] = ()
+    ) -> Rows:
+        return Rows(
+            run=run,
+            journal=journal,
+            links=links,
+            bodies=self.bodies,
+            state=self.state,
+            interrupts=tuple(self.interrupts.values()),
+            agents=tuple(self.agents.items()),
+            checkpoints=tuple(self.checkpoints),
+        )
+
     def add(self, position: int, entry: j.JournalEntry) -> None:
         ref = entry.message
         if ref is not None and ref.inline is not None:
@@ -258,19 +272,26 @@ def project(run: RunId, batch: j.Batch) -> Rows:
             f"this version of Crewlog knows: {error.errors()[0]['msg']}",
             remedy="Update Crewlog on the machine that says this.",
         ) from error
-    return Rows(
-        run=run,
+    return collector.rows(
+        run,
         journal=tuple(
             EntryFacts(batch.first + offset, entry, hash_json(entry))
             for offset, entry in enumerate(batch.entries)
         ),
         links=links,
-        bodies=collector.bodies,
-        state=collector.state,
-        interrupts=tuple(collector.interrupts.values()),
-        agents=tuple(collector.agents.items()),
-        checkpoints=tuple(collector.checkpoints),
     )
+
+
+def project_again(run: RunId, entries: Iterable[tuple[int, Mapping[str, Json]]]) -> Rows:
+    """The rows that follow from stored entries, for when other entries are gone.
+
+    Journal, links and bodies are left out: those of stored entries are there.
+    """
+    collector = _Collector()
+    for position, entry in entries:
+        collector.add(position, j.entry_from_json(entry))
+    collector.bodies.clear()
+    return collector.rows(run)
 
 
 def run_row(run: RunId, facts: RunFacts, *, asking: bool) -> RunRow:
@@ -311,7 +332,7 @@ def different_entry(run: str, position: int) -> InternalError:
         f"journal position {position} of run {run!r} already holds a different entry",
         remedy=(
             "Two histories claim one run: was it reset, or started again under the same id? "
-            f"`crewlog rebuild {run}` makes the rows again from the history that counts."
+            f"`crewlog rebuild {run} --replace` makes the rows again from the history that counts."
         ),
     )
 

@@ -5,6 +5,7 @@ rest (runs, interrupts, checkpoints, log links) is projected from the batches as
 appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
+Nothing is ever removed, but by `forget`.
 """
 
 from __future__ import annotations
@@ -217,6 +218,14 @@ class Store(Protocol):
 
     async def get_snapshot(self, run: RunId, position: int) -> Snapshot | None:
         """The newest snapshot at or before a position."""
+        ...
+
+    async def forget(self, run: RunId, after: int = 0) -> None:
+        """Removes what a run's journal says after a position: its rows are as if it ended there.
+
+        For a run whose history is another one now: it was reset, or its id was used again. What is
+        addressed by its content (bodies, links, definitions) stays: other runs may share it.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,0 +1,301 @@
+"""What histories tell of a run, as what a store is made of: pure, without a server.
+
+pick(events)       the payloads that tell facts; whoever calls decodes them
+extract(told)      batches, bodies, definitions and snapshots of one execution
+join(batches)      batches that overlap or touch, as the fewest that do not
+gaps(batches)      the positions that nobody told
+pieces(batch)      a long batch in parts that a store takes at a time
+
+An activity's input is in the history from its scheduling on, so the facts in it hold even where the
+activity never ran. Its result is there once it ended; a local activity's is in a marker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from pydantic import ValidationError
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+
+from crewlog.errors import CrewlogError
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import ContentHash, LogName, RunId
+from crewlog.model import Json
+from crewlog.state import calls
+from crewlog.state.carry import read_carry
+from crewlog.state.hashing import hash_json
+from crewlog.state.journal import Batch
+from crewlog.state.logs import links_of
+from crewlog.state.model import CrewState
+from crewlog.store.protocol import Snapshot
+
+START = "start"
+"""The name of what an execution was started with."""
+_CARRY = "carry"
+"""The key of the carry in a continued execution's start input."""
+_LOCAL = "core_local_activity"
+"""The marker of a local activity; Temporal's name."""
+
+
+class Told(NamedTuple):
+    """A value in a history."""
+
+    name: str
+    """The activity's type, or `START`."""
+    way: Literal["input", "result"]
+    event: int
+    """The event's number."""
+    value: Json
+
+
+class Picked(NamedTuple):
+    """A value in a history that is not decoded yet."""
+
+    name: str
+    way: Literal["input", "result"]
+    event: int
+    payload: Payload
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where an execution stands in its chain, by its first and last event."""
+
+    before: str
+    """The execution that it continues; empty for the first."""
+    after: str
+    """The execution that continues it; empty where there is none."""
+
+
+@dataclass
+class Extracted:
+    """What one execution tells."""
+
+    batches: list[Batch] = field(default_factory=list[Batch])
+    """The journal, joined."""
+    bodies: dict[ContentHash, Json] = field(default_factory=dict[ContentHash, Json])
+    """Bodies that are not in the journal's entries themselves, by hash."""
+    definitions: dict[ContentHash, dict[str, Json]] = field(
+        default_factory=dict[ContentHash, dict[str, Json]]
+    )
+    """Definitions by hash."""
+    snapshots: list[Snapshot] = field(default_factory=list[Snapshot])
+    """States by position."""
+    carried: CrewState | None = None
+    """The state that the execution began with; none for the first one."""
+    calls: list[calls.CallTool] = field(default_factory=list[calls.CallTool])
+    """The tool calls that were scheduled."""
+    plan: GraphPlan | None = None
+    """The plan that the execution followed."""
+    problems: list[str] = field(default_factory=list[str])
+    """What could not be understood."""
+
+    @property
+    def end(self) -> int:
+        """The last position that it tells of."""
+        carried = self.carried.position if self.carried else 0
+        return max([carried, *(last(batch) for batch in self.batches)])
+
+
+# -- picking ---------------------------------------------------------------------------------
+
+
+def pick(events: Iterable[HistoryEvent]) -> Iterator[Picked]:
+    """The payloads of an execution's events that tell facts, in order."""
+    types: dict[int, str] = {}
+    for event in events:
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+                started = event.workflow_execution_started_event_attributes
+                if started.continued_execution_run_id:
+                    yield from _picked(START, "input", event, started.input.payloads)
+            case EventType.EVENT_TYPE_MARKER_RECORDED:
+                marker = event.marker_recorded_event_attributes
+                if marker.marker_name == _LOCAL and "result" in marker.details:
+                    name = _local_type(marker.details["data"].payloads)
+                    yield from _picked(name, "result", event, marker.details["result"].payloads)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                scheduled = event.activity_task_scheduled_event_attributes
+                name = types[event.event_id] = scheduled.activity_type.name
+                yield from _picked(name, "input", event, scheduled.input.payloads)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                completed = event.activity_task_completed_event_attributes
+                name = types.get(completed.scheduled_event_id, "")
+                yield from _picked(name, "result", event, completed.result.payloads)
+            case _:
+                pass
+
+
+_TELLING = {
+    (START, "input"),
+    (calls.OPEN_RUN, "result"),
+    (calls.CALL_MODEL, "input"),
+    (calls.CALL_MODEL, "result"),
+    (calls.CALL_TOOL, "input"),
+    (calls.CALL_TOOL, "result"),
+    (calls.FLUSH, "input"),
+    (calls.CLOSE_RUN, "input"),
+}
+
+
+def _picked(
+    name: str, way: Literal["input", "result"], event: HistoryEvent, payloads: Iterable[Payload]
+) -> Iterator[Picked]:
+    if (name, way) in _TELLING:
+        for payload in payloads:
+            yield Picked(name, way, event.event_id, payload)
+            return  # every call has one argument
+
+
+def _local_type(payloads: Iterable[Payload]) -> str:
+    for payload in payloads:  # written by Temporal's core, past all converters
+        return str(json.loads(payload.data).get("activity_type", ""))
+    return ""
+
+
+def ends_of(first: HistoryEvent, last: HistoryEvent) -> Ends:
+    """Where an execution stands in its chain."""
+    return Ends(
+        before=first.workflow_execution_started_event_attributes.continued_execution_run_id,
+        after=last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id,
+    )
+
+
+# -- extracting ------------------------------------------------------------------------------
+
+
+def extract(told: Iterable[Told]) -> Extracted:
+    """What the values of one execution's history mean for a store.
+
+    A value that is none of ours becomes a problem: the rest is worth having.
+    """
+    out = Extracted()
+    batches: list[Batch] = []
+    for item in told:
+        try:
+            batches += _take(item, out)
+        except (ValidationError, CrewlogError, TypeError, KeyError) as error:
+            text = str(error).splitlines()[0]
+            out.problems.append(f"event {item.event} ({item.name}) is not understood: {text}")
+    out.batches = join(batch for batch in batches if batch.entries)
+    return out
+
+
+def _take(item: Told, out: Extracted) -> Iterable[Batch]:
+    value: Json = item.value
+    match item.name, item.way:
+        case calls.CALL_MODEL, "input":
+            return [calls.CallModel.model_validate(value, extra="ignore").batch]
+        case calls.CALL_TOOL, "input":
+            call = calls.CallTool.model_validate(value, extra="ignore")
+            out.calls.append(call)
+            return [call.batch]
+        case calls.CALL_MODEL, "result":
+            reply = calls.ModelResult.model_validate(value, extra="ignore")
+            _keep(out, item, reply.hash, reply.body)
+        case calls.CALL_TOOL, "result":
+            answer = calls.ToolResult.model_validate(value, extra="ignore")
+            _keep(out, item, answer.hash, answer.body)
+            for output in answer.outputs:
+                if output.body is not None:
+                    _keep(out, item, output.body, output.content)
+        case calls.FLUSH, "input":
+            flush = calls.Flush.model_validate(value, extra="ignore")
+            if flush.state is not None:
+                _snap(out, last(flush.batch), flush.state)
+            return [flush.batch]
+        case calls.CLOSE_RUN, "input":
+            closing = calls.CloseRun.model_validate(value, extra="ignore")
+            if closing.batch.entries:
+                _snap(out, last(closing.batch), closing.state)
+            return [closing.batch]
+        case calls.OPEN_RUN, "result":
+            opened = calls.OpenRunResult.model_validate(value, extra="ignore")
+            out.definitions[hash_json(opened.definition)] = opened.definition
+            out.plan = GraphPlan.model_validate(opened.plan, extra="ignore")
+        case _:
+            carry = read_carry(value[_CARRY])
+            out.carried = CrewState.model_validate(carry.state, extra="ignore")
+            out.plan = GraphPlan.model_validate(carry.plan, extra="ignore")
+            _snap(out, out.carried.position, carry.state)
+    return ()
+
+
+def _keep(out: Extracted, item: Told, hash_: ContentHash, body: Json) -> None:
+    if hash_json(body) != hash_:
+        out.problems.append(f"event {item.event} ({item.name}) has a body of another hash")
+        return
+    out.bodies[hash_] = body
+
+
+def _snap(out: Extracted, position: int, state: dict[str, Json]) -> None:
+    out.snapshots.append(Snapshot(position=position, state=state))
+
+
+# -- batches ---------------------------------------------------------------------------------
+
+
+def last(batch: Batch) -> int:
+    """The last position of a batch; the one before its first where it is empty."""
+    return batch.first + len(batch.entries) - 1
+
+
+def join(batches: Iterable[Batch]) -> list[Batch]:
+    """Batches that overlap or touch as one, by position.
+
+    A batch's heads are those before it of the logs that it extends. For a log that only a later
+    part extends, the head before that part is the one before the whole, too.
+    """
+    out: list[_Open] = []
+    for batch in sorted(batches, key=lambda batch: (batch.first, -len(batch.entries))):
+        current = out[-1] if out else None
+        if current is None or batch.first > current.next:
+            out.append(_Open(batch, dict(batch.heads), list(batch.entries)))
+        elif last(batch) >= current.next:
+            for log, head in batch.heads.items():
+                current.heads.setdefault(log, head)
+            current.entries += batch.entries[current.next - batch.first :]
+    return [
+        each.start.model_copy(update={"heads": each.heads, "entries": tuple(each.entries)})
+        for each in out
+    ]
+
+
+class _Open(NamedTuple):
+    """Batches that are being joined."""
+
+    start: Batch
+    heads: dict[LogName, ContentHash]
+    entries: list[dict[str, Json]]
+
+    @property
+    def next(self) -> int:
+        return self.start.first + len(self.entries)
+
+
+def gaps(batches: Iterable[Batch], end: int) -> list[tuple[int, int]]:
+    """The positions from 1 to `end` that joined batches leave out, as ranges."""
+    found: list[tuple[int, int]] = []
+    at = 1
+    for batch in batches:
+        if batch.first > at:
+            found.append((at, batch.first - 1))
+        at = last(batch) + 1
+    if at <= end:
+        found.append((at, end))
+    return found
+
+
+def pieces(run: RunId, batch: Batch, size: int) -> Iterator[Batch]:
+    """A batch in parts of at most `size` entries, each with the heads before it."""
+    heads = dict(batch.heads)
+    for start in range(0, len(batch.entries), size):
+        entries = batch.entries[start : start + size]
+        piece = Batch(first=batch.first + start, heads=dict(heads), entries=entries)
+        yield piece
+        heads |= {link.log: link.head for link in links_of(run, piece)}

@@ -1,0 +1,175 @@
+"""The histories of a run: every execution of its chain that the server still has.
+
+The chain is walked back from the newest execution, by the execution that each one says it continues.
+So an execution that a reset took the place of is not in it, nor an earlier run of the same id. Where
+one execution is gone, the one before it still says that it was continued by that one, and the walk
+goes on there. Where two in a row are gone, nothing says what comes before: it is left out, and named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import WorkflowHistoryEventFilterType
+from temporalio.service import RPCError, RPCStatusCode
+
+from crewlog import wire
+from crewlog.client.extract import Ends, Extracted, Picked, Told, ends_of, extract, pick
+from crewlog.client.gateway import CALL_LIMIT, Gateway
+from crewlog.errors import RunNotFound
+from crewlog.ids import RunId
+
+Tell = Callable[[str], None]
+"""Told how far it is."""
+
+_PAGE = 1000
+_AT_ONCE = 16
+"""Payloads that are fetched at a time."""
+_NOT_THERE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One execution, read."""
+
+    id: str
+    """Temporal's run id of it."""
+    ends: Ends
+    extracted: Extracted
+
+
+@dataclass
+class Chain:
+    """The executions of a run."""
+
+    executions: list[Execution] = field(default_factory=list[Execution])
+    """Oldest first."""
+    absent: list[str] = field(default_factory=list[str])
+    """Executions that the chain names and the server does not have."""
+    apart: list[str] = field(default_factory=list[str])
+    """Executions of the same workflow id that are not in the chain, as far as is known."""
+
+
+class Histories:
+    """Reads the histories of one run."""
+
+    def __init__(self, gateway: Gateway, run: RunId, tell: Tell) -> None:
+        self._gateway = gateway
+        self._run = run
+        self._tell = tell
+
+    async def read(self) -> Chain:
+        """The whole chain, as it is now.
+
+        Raises:
+            RunNotFound: the server does not know the run, or it is no crew's.
+            TemporalUnavailable: the server is away.
+        """
+        description = await self._gateway.describe(self._run)
+        if description.workflow_type != wire.WORKFLOW_TYPE:
+            raise RunNotFound(
+                f"{self._run!r} is a workflow of the type {description.workflow_type!r}, not a "
+                "crew's run",
+                place=self._gateway.address,
+            )
+        newest = await self._execution(description.run_id or "", 1)
+        if newest is None:
+            raise await self._gateway.not_found(self._run)
+        chain = Chain([newest])
+        while (after := chain.executions[-1].ends.after) and (
+            found := await self._execution(after, len(chain.executions) + 1)
+        ):
+            chain.executions.append(found)  # it continued as new meanwhile
+        await self._walk_back(chain)
+        return chain
+
+    async def _walk_back(self, chain: Chain) -> None:
+        others: dict[str, str] | None = None
+        while before := chain.executions[0].ends.before:
+            count = len(chain.executions) + 1
+            found = await self._execution(before, count)
+            if found is None:
+                chain.absent.insert(0, before)
+                others = await self._others(chain) if others is None else others
+                bridge = next((id_ for id_, after in others.items() if after == before), None)
+                found = await self._execution(bridge, count) if bridge else None
+            if found is None:
+                break
+            chain.executions.insert(0, found)
+        read = {execution.id for execution in chain.executions}
+        chain.apart = [id_ for id_ in others or () if id_ not in read]
+
+    async def _others(self, chain: Chain) -> dict[str, str]:
+        """The workflow id's other executions, and by which each was continued."""
+        read = {execution.id for execution in chain.executions}
+        name = self._run.replace("\\", "\\\\").replace("'", "\\'")
+        found: dict[str, str] = {}
+        try:
+            async for listed in self._gateway.temporal.list_workflows(
+                f"WorkflowId = '{name}'", rpc_timeout=timedelta(seconds=CALL_LIMIT)
+            ):
+                if listed.run_id in read:
+                    continue
+                events = await self._events(
+                    listed.run_id, WorkflowHistoryEventFilterType.CLOSE_EVENT
+                )
+                if events:
+                    found[listed.run_id] = ends_of(events[0], events[-1]).after
+        except RPCError as error:
+            if error.status not in _NOT_THERE:
+                raise await self._gateway.failed(error, self._run) from error
+        return found
+
+    async def _execution(self, id_: str, number: int) -> Execution | None:
+        events = await self._events(id_, WorkflowHistoryEventFilterType.ALL_EVENT, number)
+        if not events:
+            return None
+        told, problems = await self._decoded(id_, list(pick(events)))
+        extracted = extract(told)
+        extracted.problems = [*problems, *(f"{id_}: {text}" for text in extracted.problems)]
+        return Execution(id_, ends_of(events[0], events[-1]), extracted)
+
+    async def _events(
+        self, id_: str, which: WorkflowHistoryEventFilterType, number: int = 0
+    ) -> list[HistoryEvent]:
+        """The events of an execution; none where the server does not have it."""
+        handle = self._gateway.temporal.get_workflow_handle(self._run, run_id=id_)
+        events: list[HistoryEvent] = []
+        try:
+            async for event in handle.fetch_history_events(
+                page_size=_PAGE,
+                event_filter_type=which,
+                rpc_timeout=timedelta(seconds=CALL_LIMIT),
+            ):
+                events.append(event)
+                if number and len(events) % _PAGE == 0:
+                    self._tell(f"reading execution {number}: {len(events):,} events")
+        except RPCError as error:
+            if error.status in _NOT_THERE:
+                return []
+            raise await self._gateway.failed(error, self._run) from error
+        if number:
+            self._tell(f"reading execution {number}: {len(events):,} events")
+        return events
+
+    async def _decoded(self, id_: str, picked: list[Picked]) -> tuple[list[Told], list[str]]:
+        """The values of payloads, and what is wrong with those that cannot be had."""
+        converter = self._gateway.temporal.data_converter
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def decode(item: Picked) -> Told | str:
+            try:
+                async with room:
+                    [value] = await converter.decode([item.payload])
+            except Exception as error:  # noqa: BLE001 - drivers and codecs are anybody's code
+                text = str(error).splitlines()[0] if str(error) else type(error).__name__
+                return f"{id_}: event {item.event} ({item.name} {item.way}): {text}"
+            return Told(item.name, item.way, item.event, value)
+
+        found = await asyncio.gather(*(decode(item) for item in picked))
+        told = [item for item in found if isinstance(item, Told)]
+        return told, [item for item in found if isinstance(item, str)]

@@ -1,0 +1,257 @@
+"""Makes a run's rows again from its histories.
+
+Everything in a store follows from histories: definitions from the result of `open_run`, journal
+batches from the inputs of activities, bodies from their results, snapshots from what is handed to
+the store and from what continue-as-new carries. What is made is the same, row by row, but for what
+no history has: registrations of crews, and bodies that an attempt left behind which never answered.
+
+What a run has recorded since its last activity is in no history yet; the run itself is asked for it.
+It may be going on while its rows are made: everything is insert-only and comes again, so that what
+its activities store meanwhile is the same or new. Rows are only ever removed to be replaced. Then the
+histories are read once more after that: whatever was stored before the removal is in them by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from crewlog.client.extract import Extracted, gaps, join, last, pieces
+from crewlog.client.gateway import Gateway
+from crewlog.client.histories import Chain, Histories, Tell
+from crewlog.errors import CrewlogError, StoreIncomplete, TemporalUnavailable, UsageError
+from crewlog.ids import ContentHash, LogName, RunId
+from crewlog.model import Json, Model
+from crewlog.state.calls import start_note
+from crewlog.state.hashing import hash_json
+from crewlog.state.journal import Batch, entry_from_json
+from crewlog.state.logs import entries_of, links_of
+from crewlog.state.model import CrewState
+from crewlog.store.protocol import Store
+from crewlog.wire import JournalPage, Page
+
+_ENTRIES = 500
+"""Journal entries that are stored, or asked for, at a time."""
+_BODIES = 200
+"""Bodies that are stored at a time."""
+_TRIES = 5
+"""How often the histories are read again because the run continued as new meanwhile."""
+_LAST = ("RunCompleted", "RunStopped", "RunFailed")
+"""After one of these entries there is no other."""
+
+Tail = Literal["stored", "told", "unknown"]
+
+
+class Missing(Model):
+    """Journal positions that nothing tells any more."""
+
+    first: int
+    last: int
+
+
+class RebuildReport(Model):
+    """What was made again, and what could not be."""
+
+    run: RunId
+    position: int
+    """The last journal position that is known of."""
+    positions: int
+    """How many journal entries were made again; rows that were there count as well."""
+    bodies: int
+    """How many bodies, in entries or not."""
+    snapshots: int
+    """How many states."""
+    definitions: int
+    """How many definitions."""
+    missing: tuple[Missing, ...] = ()
+    """The journal positions that were not made again."""
+    lacking: tuple[ContentHash, ...] = ()
+    """Bodies and definitions that entries name, and neither a history nor the store has."""
+    executions: tuple[str, ...] = ()
+    """The executions that were read, oldest first: Temporal's run ids."""
+    absent: tuple[str, ...] = ()
+    """Executions that the server does not have any more, as far as others name them."""
+    apart: tuple[str, ...] = ()
+    """Other executions of the same workflow id, which are not known to belong to this run."""
+    tail: Tail = "stored"
+    """What the run recorded last: an activity carried it, the run told it, or no worker answered.
+    In the last case it is stored when the run goes on; of a run that was ended from outside it may
+    be lost."""
+    replaced_after: int | None = None
+    """The position after which rows were removed first; none where nothing was to be replaced."""
+    problems: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything up to `position` is in the store."""
+        return not (self.missing or self.lacking)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the histories and the run tell."""
+
+    chain: Chain
+    batches: list[Batch]
+    """The journal, as the fewest batches."""
+    position: int
+    """The last position that is known of."""
+    tail: Tail
+
+    @property
+    def all(self) -> Iterator[Extracted]:
+        return (execution.extracted for execution in self.chain.executions)
+
+    @property
+    def positions(self) -> int:
+        return sum(len(batch.entries) for batch in self.batches)
+
+
+class Rebuild:
+    """Makes the rows of one run again."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        store: Callable[[], Awaitable[Store]],
+        run: RunId,
+        tell: Tell = lambda _: None,
+    ) -> None:
+        self._gateway = gateway
+        self._open = store
+        self._run = run
+        self._tell = tell
+
+    async def __call__(self, *, replace: bool = False) -> RebuildReport:
+        """See `crewlog.client.run.Run.rebuild`."""
+        store = await self._open()
+        found = await self._find()
+        differs = await self._first_difference(store, found)
+        if differs is not None and not replace:
+            raise UsageError(
+                f"from position {differs} on, the store has another journal of the run "
+                f"{self._run!r} than its history",
+                remedy="It was reset, or its id was used again. "
+                f"`crewlog rebuild {self._run} --replace` removes those rows first.",
+            )
+        replaced = None
+        if differs is not None:
+            replaced = differs - 1
+            self._tell(f"removing rows after position {replaced}")
+            await store.forget(self._run, replaced)
+            found = await self._find()
+        return await self._make(store, found, replaced)
+
+    # -- finding -----------------------------------------------------------------------------
+
+    async def _find(self) -> _Found:
+        """The histories, and the tail that the run itself tells."""
+        for left in reversed(range(_TRIES)):
+            chain = await Histories(self._gateway, self._run, self._tell).read()
+            batches = join(b for e in chain.executions for b in e.extracted.batches)
+            position = max(execution.extracted.end for execution in chain.executions)
+            found = _Found(chain, batches, position, "stored")
+            if batches and batches[-1].entries[-1].get("kind") in _LAST:
+                return found
+            try:
+                tail, position = await self._tail(position)
+            except TemporalUnavailable:
+                raise
+            except CrewlogError:  # no worker, or none that can go on
+                return replace_tail(found, "unknown")
+            if tail is None and left:
+                continue  # it continued as new since its histories were read
+            return self._with_tail(found, tail, position)
+        raise AssertionError
+
+    def _with_tail(self, found: _Found, tail: Batch | None, position: int) -> _Found:
+        carried = found.chain.executions[-1].extracted.carried
+        heads = heads_after(self._run, found.batches, carried)
+        if tail is None or heads is None:
+            return replace(found, position=position, tail="unknown")
+        if not tail.entries:
+            return found
+        batches = join([*found.batches, tail.model_copy(update={"heads": heads})])
+        return _Found(found.chain, batches, position, "told")
+
+    async def _tail(self, after: int) -> tuple[Batch | None, int]:
+        """What the run has recorded after a position; none where it has continued as new since."""
+        entries: list[dict[str, Json]] = []
+        while True:
+            argument = Page(after=after + len(entries), limit=_ENTRIES).to_json()
+            answer = await self._gateway.query(self._run, "journal", argument)
+            page = JournalPage.model_validate(answer, extra="ignore")
+            if page.first > after + len(entries) + 1:
+                return None, page.position
+            entries += [item.entry for item in page.entries]
+            if not page.entries or after + len(entries) >= page.position:
+                return Batch(first=after + 1, entries=tuple(entries)), after + len(entries)
+
+    async def _first_difference(self, store: Store, found: _Found) -> int | None:
+        """The first position that the store has otherwise, or has and the run does not."""
+        for batch in found.batches:
+            at = batch.first
+            while rows := await store.read_journal(self._run, at - 1, _ENTRIES):
+                for row in rows:
+                    if row.position > last(batch):
+                        break
+                    if hash_json(row.entry) != hash_json(batch.entries[row.position - batch.first]):
+                        return row.position
+                at = rows[-1].position + 1
+                if at > last(batch):
+                    break
+        return await self._first_beyond(store, found)
+
+    async def _first_beyond(self, store: Store, found: _Found) -> int | None:
+        if found.tail == "unknown":
+            return None
+        rows = await store.read_journal(self._run, found.position, _ENTRIES)
+        # A run that is at work stores more while we look: then it knows of it itself by now.
+        if rows and (now := await self._find()).position < rows[-1].position:
+            return None if now.tail == "unknown" else now.position + 1
+        return None
+
+    # -- making ------------------------------------------------------------------------------
+
+    async def _make(self, store: Store, found: _Found, replaced: int | None) -> RebuildReport:
+        """Stores everything; what names something else comes after it."""
+        definitions = {h: d for each in found.all for h, d in each.definitions.items()}
+        for definition in definitions.values():
+            await store.put_definition(definition)
+        bodies = _bodies(found)
+        for number, part in enumerate(_parts(bodies, _BODIES)):
+            self._tell(f"storing bodies: {number * _BODIES + len(part):,} of {len(bodies):,}")
+            await store.put_bodies(part)
+        for batch in found.batches:
+            for piece in pieces(self._run, batch, _ENTRIES):
+                self._tell(f"storing the journal: {last(piece):,} of {found.position:,}")
+                await store.append(self._run, piece)
+        snapshots = {snap.position: snap for each in found.all for snap in each.snapshots}
+        for snapshot in snapshots.values():
+            await store.put_snapshot(self._run, snapshot)
+        named, inline, wanted = _references(found.batches)
+        lacking = await _lacking(named - bodies.keys() - inline, store)
+        lacking += [
+            hash_ for hash_ in sorted(wanted) if not await _has_definition(store, hash_, found)
+        ]
+        chain = found.chain
+        return RebuildReport(
+            run=self._run,
+            position=found.position,
+            positions=found.positions,
+            bodies=len(bodies.keys() | inline),
+            snapshots=len(snapshots),
+            definitions=len(definitions),
+            missing=tuple(
+                Missing(first=first, last=end) for first, end in gaps(found.batches, found.position)
+            ),
+            lacking=tuple(lacking),
+            executions=tuple(execution.id for execution in chain.executions),
+            absent=tuple(chain.absent),
+            apart=tuple(chain.apart),
+            tail=found.tail,
+            replaced_after=replaced,
+            problems=tuple(problem for each in found.all for problem in each.problems),
+        )

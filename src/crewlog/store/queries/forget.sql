@@ -1,0 +1,11 @@
+-- name: forget
+-- What a run's journal says after position $2 goes, and what is kept of it is returned. Rows that
+-- follow from several entries go whole: the caller makes them again from what is kept. The rows are
+-- those of the statement's start, so that nothing here depends on the order of the parts.
+WITH journal_rows AS (DELETE FROM crewlog.journal WHERE run = $1::text AND position > $2::bigint),
+step_rows AS (DELETE FROM crewlog.steps WHERE run = $1),
+checkpoint_rows AS (DELETE FROM crewlog.checkpoints WHERE run = $1 AND position > $2),
+interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = $1),
+snapshot_rows AS (DELETE FROM crewlog.snapshots WHERE run = $1 AND position > $2),
+run_rows AS (DELETE FROM crewlog.runs WHERE run = $1)
+SELECT position, entry FROM crewlog.journal WHERE run = $1 AND position <= $2 ORDER BY position
