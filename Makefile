@@ -33,6 +33,7 @@ check: setup  ## Format, lint, types, layers
 	$(RUN)lint-imports
 
 test: check  ## Everything: the static checks, then every test
+	@$(RUN)python -m crewlog.dev
 	$(RUN)coverage erase
 	$(RUN)coverage run -m pytest
 	@$(RUN)coverage combine --quiet && $(RUN)coverage report
