@@ -26,12 +26,14 @@ def to_application_error(exc: CrewlogError, *, started: bool = False) -> Applica
     """
     kind = next(c for c in type(exc).__mro__ if c.__module__ == errors.__name__)
     wait = exc.retry_after if isinstance(exc, ModelUnavailable) else None
-    # All diagnostics: the author of a definition should not mend it fault by fault.
-    message = str(exc) if isinstance(exc, InvalidDefinition) else exc.message
+    message, place, remedy = exc.message, exc.place, exc.remedy
+    if isinstance(exc, InvalidDefinition):
+        # All diagnostics, with their places: nobody should mend a definition fault by fault.
+        message, place, remedy = str(exc), "", ""
     return ApplicationError(
         message,
-        exc.place,
-        exc.remedy,
+        place,
+        remedy,
         started,
         type=kind.__name__,
         non_retryable=not exc.retryable,

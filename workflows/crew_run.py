@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import views
 from crewlog.workflows.activity_options import LOCAL
-from crewlog.workflows.execution import Ended, Execution
+from crewlog.workflows.execution import CANCEL, Ended, Execution
 from crewlog.workflows.inbox import Incoming, Unreadable, now, parse, read_args
 
 WHOLE = RawValue(Payload())
@@ -54,7 +54,6 @@ class CrewRun:
     async def run(self, raw: RawValue) -> dict[str, Any]:
         """Runs a crew to its end; see `StartRun` and `RunResult`."""
         loop = asyncio.create_task(self._drive(raw))
-        cancelled = False
         while True:
             try:
                 ended = await asyncio.shield(loop)
@@ -63,14 +62,13 @@ class CrewRun:
                 if loop.done():  # the worker evicts this execution: not a command of anybody's
                     raise
                 # Temporal's cancel is a graceful stop: the loop goes on until everything landed.
-                cancelled = True
-                command = {"id": "temporal-cancel", "by": "temporal", "reason": "cancelled"}
+                command = {"id": CANCEL, "by": "temporal", "reason": "cancelled"}
                 self._inbox.append(Incoming("stop", command, now()))
         if ended.carry is not None:
             workflow.continue_as_new({CARRY: ended.carry.to_json()})
         if ended.result is None:
             raise ApplicationError(ended.error, type="RunFailed", non_retryable=True)
-        if cancelled:
+        if ended.cancelled:
             raise asyncio.CancelledError
         return ended.result.model_dump(mode="json")
 

@@ -28,7 +28,7 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import InternalError, StoreUnavailable
     from crewlog.graph.engine import Engine, Order
-    from crewlog.ids import StepId
+    from crewlog.ids import CommandId, StepId
     from crewlog.state import journal as j
     from crewlog.state.calls import (
         CALL_MODEL,
@@ -56,6 +56,9 @@ FLUSH_BYTES = 64 * 1024
 
 POSITION_MEMO = "position"
 """The memo field that tells the journal position, where nothing else left an event."""
+
+CANCEL = "temporal-cancel"
+"""The id of the `stop` that Temporal's cancel becomes."""
 
 AGAIN = "Again"
 """The error type of a call that has not begun because the store is away: it is made once more."""
@@ -88,6 +91,8 @@ class Ended:
     result: RunResult | None = None
     carry: Carry | None = None
     error: str = ""
+    cancelled: bool = False
+    """Whether Temporal's cancel stopped the run, in this execution or an earlier one."""
 
 
 class Execution:
@@ -343,7 +348,9 @@ class Execution:
         def value(output: Output) -> Any:
             return fetched.outputs.get(output.body) if output.body else output.value
 
+        cancel = state.commands.get(CommandId(CANCEL))
         return Ended(
+            cancelled=state.status == "stopped" and cancel is not None and cancel.ok,
             result=RunResult(
                 run=state.run,
                 status=state.status,
@@ -358,7 +365,7 @@ class Execution:
                 total=state.total_usage,
                 position=state.position,
                 ms=self.engine.at - state.started,
-            )
+            ),
         )
 
     async def _leave(self) -> Ended:

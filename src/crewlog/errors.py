@@ -23,6 +23,7 @@
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
     ├── RunFailed                  how a run ended, as its client sees it
     └── InternalError              a bug of ours; carries what to report
+        └── HistoryConflict        two histories claim one run's rows
 
 An error carries `message` (what and which), `remedy` (what to do) and `place` (file:line:column,
 a node, a tool, an address). The command line prints the three and an exit code, never a traceback.
@@ -219,3 +220,15 @@ class InternalError(CrewlogError):
     """A bug in Crewlog. Please report it with the message and the run's journal."""
 
     exit_code = 70
+
+
+class HistoryConflict(InternalError):
+    """A journal position already holds a different entry: a run was reset, or its id used again."""
+
+    def __init__(self, run: str, position: int) -> None:
+        super().__init__(
+            f"journal position {position} of run {run!r} already holds a different entry",
+            remedy="Two histories claim one run: was it reset, or started again under the same id? "
+            f"`crewlog rebuild {run} --replace` makes the rows again from the history that counts.",
+        )
+        self.position = position

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,12 @@ class CommandLine:
         )
         assert done.returncode == 0, f"{words}: {done.stderr}{done.stdout}"
         return json.loads(done.stdout) if done.stdout.strip() else None
+
+    async def as_written(self, line: str) -> None:
+        """Runs a command of the documents, at this server."""
+        program, kind, *words = shlex.split(line)
+        assert (program, kind) == ("temporal", "workflow")
+        await self(*words)
 
     async def query(self, run: str, name: str, argument: Any = None) -> Any:
         more = () if argument is None else ("--input", json.dumps(argument))
@@ -131,3 +138,60 @@ async def test_a_bad_start_says_what_is_wrong(crews: Site, temporal: CommandLine
     )
     with pytest.raises(AssertionError, match="agents"):
         await temporal("result", "-w", "bad-wire")
+
+
+def documented() -> list[str]:
+    """The commands in docs/wire.md, each in one line."""
+    text = (Path(__file__).parents[2] / "docs" / "wire.md").read_text().replace("\\\n", " ")
+    found = [line for line in text.splitlines() if line.startswith("temporal workflow ")]
+    # The run stands on the tests' task queue; everything else is as it is written.
+    return [line.replace("--task-queue crewlog", f"--task-queue {SHARED}") for line in found]
+
+
+async def test_the_commands_of_the_documents(crews: Site, temporal: CommandLine) -> None:
+    definition = crews.crew(
+        {"collector": [calls(("gate", {"name": "g"})), {"text": "C"}], "writer": [{"text": "W"}]},
+        tools={"gate": tool("gate")},
+        flow=[
+            "collector",
+            "writer",
+            {"ask": "Publish?", "options": ["yes", "later", "no"], "sets": "approved"},
+        ],
+    )
+    await crews.client().register({**definition, "crew": "release-notes"})
+    lines = documented()
+    used: list[str] = []
+
+    async def say(*words: str) -> None:
+        for line in lines:
+            if all(word in line for word in words) and line not in used:
+                used.append(line)
+                await temporal.as_written(line)
+
+    await say("start", "notes-42")
+    run = crews.client().run("notes-42")
+    crews.runs.append(run)
+    await until(lambda: crews.ledger(run, "start"), "the gate")
+    for name in ("pause", "resume", "interrupt", "message"):
+        await say("signal", f"--name {name}")
+    crews.open_gate(run, "g")
+    await _interrupted(run)
+    await say("query")
+    await say("update", "r1")
+    await run.wait_until(lambda view: view.interrupts == ("i2",), LIMIT)
+    await say("update", "r2")
+    await say("result")
+    result = await run.result(LIMIT)
+    assert (result.status, result.flags["approved"]) == ("completed", "later")
+    assert not await crews.entries(run, "CommandRejected")
+    assert len(await crews.entries(run, "MessageAdded")) == 2  # the input, and what was said
+    rest = [line for line in lines if line not in used]
+    assert len(rest) == 2
+    stopped, inline = sorted(rest, key=lambda line: "hello-1" in line)
+    other = await crews.start(definition)
+    await until(lambda: crews.ledger(other, "start"), "the gate")
+    await temporal.as_written(stopped.replace("notes-42", other.id))
+    assert (await other.result(LIMIT)).status == "stopped"
+    # Its model needs a key: that it starts is enough.
+    await temporal.as_written(inline.replace(f"--task-queue {SHARED}", "--task-queue nobody"))
+    await crews.client().run("hello-1").terminate()

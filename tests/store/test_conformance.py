@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.errors import InternalError, StoreIncomplete
+from crewlog.errors import HistoryConflict, InternalError, StoreIncomplete
 from crewlog.ids import (
     PUBLIC,
     ContentHash,
@@ -271,7 +271,7 @@ async def test_another_entry_at_a_position(store: Store, run: RunId) -> None:
     await store.append(run, journal.batch())
     other = Journal(run, [started(run), j.Paused(), j.RunCompleted(), j.Paused()])
     position = other.say("fork")
-    with pytest.raises(InternalError, match=f"position 3 of run '{run}'.*different entry"):
+    with pytest.raises(HistoryConflict, match=f"position 3 of run '{run}'.*different entry"):
         await store.append(run, other.batch(2), other.bodies)
     row = await store.get_run(run)
     assert row is not None
@@ -289,7 +289,7 @@ async def test_conflicts_at_once(store: Store, run: RunId) -> None:
     results = await asyncio.gather(
         *(store.append(run, one.batch()) for one in journals), return_exceptions=True
     )
-    assert {type(result) for result in results} == {InternalError, type(None)}
+    assert {type(result) for result in results} == {HistoryConflict, type(None)}
     assert len([result for result in results if result is None]) == 1
 
 

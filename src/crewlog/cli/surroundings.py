@@ -1,4 +1,4 @@
-"""`dev`, `worker`, `doctor`: the servers and workers that runs stand on."""
+"""`dev`, `worker`, `doctor`, `rebuild`: the servers, workers and rows that runs stand on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, Debug, Queue
+from crewlog.cli.options import AsJson, Debug, Queue, RunArgument
 from crewlog.errors import UsageError
 
 SURROUNDINGS = "Surroundings"
@@ -109,3 +109,24 @@ async def _doctor(*, as_json: bool) -> int:
             " What is missing starts with the next command that needs it.",
         )
     return exits.AWAY if failed else exits.OK
+
+
+@app.command(rich_help_panel=SURROUNDINGS)
+def rebuild(
+    run: RunArgument,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Remove rows of another history first: the run was reset, say."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Make a run's rows in the store again, from the histories that Temporal has.
+
+    The run may be under way. Exit code 5 where a part cannot be made again; it is named.
+    """
+    from crewlog.cli.rebuilding import rebuild_run  # noqa: PLC0415
+
+    return go(rebuild_run(run, replace=replace, as_json=as_json), debug=debug)

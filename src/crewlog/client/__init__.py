@@ -12,6 +12,7 @@ It speaks `crewlog.wire` to any worker and never imports a workflow.
 from crewlog.client.client import Client, RunSummary
 from crewlog.client.connection import Endpoints, connect
 from crewlog.client.events import Event
+from crewlog.client.rebuild import RebuildReport
 from crewlog.client.run import Run
 
-__all__ = ["Client", "Endpoints", "Event", "Run", "RunSummary", "connect"]
+__all__ = ["Client", "Endpoints", "Event", "RebuildReport", "Run", "RunSummary", "connect"]

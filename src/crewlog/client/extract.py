@@ -259,7 +259,7 @@ def join(batches: Iterable[Batch]) -> list[Batch]:
         elif last(batch) >= current.next:
             for log, head in batch.heads.items():
                 current.heads.setdefault(log, head)
-            current.entries += batch.entries[current.next - batch.first :]
+            current.entries.extend(batch.entries[current.next - batch.first :])
     return [
         each.start.model_copy(update={"heads": each.heads, "entries": tuple(each.entries)})
         for each in out

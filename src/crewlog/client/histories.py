@@ -1,9 +1,10 @@
 """The histories of a run: every execution of its chain that the server still has.
 
-The chain is walked back from the newest execution, by the execution that each one says it continues.
-So an execution that a reset took the place of is not in it, nor an earlier run of the same id. Where
+The chain is walked back from the newest execution, each of which says which one it continues. So an
+execution that a reset took the place of is not in it, nor is an earlier run of the same id. Where
 one execution is gone, the one before it still says that it was continued by that one, and the walk
-goes on there. Where two in a row are gone, nothing says what comes before: it is left out, and named.
+goes on there. Where two in a row are gone, nothing says what comes before: that is left out and
+named.
 """
 
 from __future__ import annotations

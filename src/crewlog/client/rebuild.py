@@ -3,29 +3,35 @@
 Everything in a store follows from histories: definitions from the result of `open_run`, journal
 batches from the inputs of activities, bodies from their results, snapshots from what is handed to
 the store and from what continue-as-new carries. What is made is the same, row by row, but for what
-no history has: registrations of crews, and bodies that an attempt left behind which never answered.
+no history has: registrations of crews, and bodies of attempts that never answered.
 
-What a run has recorded since its last activity is in no history yet; the run itself is asked for it.
-It may be going on while its rows are made: everything is insert-only and comes again, so that what
-its activities store meanwhile is the same or new. Rows are only ever removed to be replaced. Then the
-histories are read once more after that: whatever was stored before the removal is in them by then.
+What a run has recorded since its last activity is in no history yet: the run itself is asked. It
+may go on while its rows are made: everything is insert-only and comes again, so that what its
+activities store meanwhile is the same or new. Rows are only removed to be replaced, and then the
+histories are read once more: whatever was stored before the removal is in them by then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from crewlog.client.extract import Extracted, gaps, join, last, pieces
 from crewlog.client.gateway import Gateway
 from crewlog.client.histories import Chain, Histories, Tell
-from crewlog.errors import CrewlogError, StoreIncomplete, TemporalUnavailable, UsageError
+from crewlog.errors import (
+    CrewlogError,
+    HistoryConflict,
+    StoreIncomplete,
+    TemporalUnavailable,
+    UsageError,
+)
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
 from crewlog.state.calls import start_note
 from crewlog.state.hashing import hash_json
-from crewlog.state.journal import Batch, entry_from_json
+from crewlog.state.journal import Batch, OutputSet
 from crewlog.state.logs import entries_of, links_of
 from crewlog.state.model import CrewState
 from crewlog.store.protocol import Store
@@ -117,32 +123,39 @@ class Rebuild:
         gateway: Gateway,
         store: Callable[[], Awaitable[Store]],
         run: RunId,
-        tell: Tell = lambda _: None,
+        tell: Tell | None = None,
     ) -> None:
         self._gateway = gateway
         self._open = store
         self._run = run
-        self._tell = tell
+        self._tell: Tell = tell or (lambda _: None)
 
     async def __call__(self, *, replace: bool = False) -> RebuildReport:
         """See `crewlog.client.run.Run.rebuild`."""
         store = await self._open()
-        found = await self._find()
-        differs = await self._first_difference(store, found)
-        if differs is not None and not replace:
-            raise UsageError(
-                f"from position {differs} on, the store has another journal of the run "
-                f"{self._run!r} than its history",
-                remedy="It was reset, or its id was used again. "
-                f"`crewlog rebuild {self._run} --replace` removes those rows first.",
-            )
-        replaced = None
-        if differs is not None:
-            replaced = differs - 1
-            self._tell(f"removing rows after position {replaced}")
-            await store.forget(self._run, replaced)
+        kept: int | None = None
+        for _ in range(_TRIES):
             found = await self._find()
-        return await self._make(store, found, replaced)
+            differs = await self._first_beyond(store, found, replace=replace)
+            if differs is None:
+                try:
+                    return await self._make(store, found, kept)
+                except HistoryConflict as conflict:
+                    differs = conflict.position
+            if not replace:
+                raise UsageError(
+                    f"from position {differs} on, the store has another journal of the run "
+                    f"{self._run!r} than its history",
+                    remedy="It was reset, or its id was used again. "
+                    f"`crewlog rebuild {self._run} --replace` removes those rows first.",
+                )
+            self._tell(f"removing what is stored from position {differs} on")
+            await store.forget(self._run, differs - 1)
+            kept = differs - 1 if kept is None else min(kept, differs - 1)
+        raise UsageError(
+            f"the rows of the run {self._run!r} change faster than they can be replaced",
+            remedy="Pause the run, and try again.",
+        )
 
     # -- finding -----------------------------------------------------------------------------
 
@@ -160,7 +173,7 @@ class Rebuild:
             except TemporalUnavailable:
                 raise
             except CrewlogError:  # no worker, or none that can go on
-                return replace_tail(found, "unknown")
+                return _Found(chain, batches, position, "unknown")
             if tail is None and left:
                 continue  # it continued as new since its histories were read
             return self._with_tail(found, tail, position)
@@ -170,7 +183,7 @@ class Rebuild:
         carried = found.chain.executions[-1].extracted.carried
         heads = heads_after(self._run, found.batches, carried)
         if tail is None or heads is None:
-            return replace(found, position=position, tail="unknown")
+            return _Found(found.chain, found.batches, position, "unknown")
         if not tail.entries:
             return found
         batches = join([*found.batches, tail.model_copy(update={"heads": heads})])
@@ -189,29 +202,18 @@ class Rebuild:
             if not page.entries or after + len(entries) >= page.position:
                 return Batch(first=after + 1, entries=tuple(entries)), after + len(entries)
 
-    async def _first_difference(self, store: Store, found: _Found) -> int | None:
-        """The first position that the store has otherwise, or has and the run does not."""
-        for batch in found.batches:
-            at = batch.first
-            while rows := await store.read_journal(self._run, at - 1, _ENTRIES):
-                for row in rows:
-                    if row.position > last(batch):
-                        break
-                    if hash_json(row.entry) != hash_json(batch.entries[row.position - batch.first]):
-                        return row.position
-                at = rows[-1].position + 1
-                if at > last(batch):
-                    break
-        return await self._first_beyond(store, found)
-
-    async def _first_beyond(self, store: Store, found: _Found) -> int | None:
-        if found.tail == "unknown":
-            return None
+    async def _first_beyond(self, store: Store, found: _Found, *, replace: bool) -> int | None:
+        """The first position that the store has and the run does not."""
         rows = await store.read_journal(self._run, found.position, _ENTRIES)
-        # A run that is at work stores more while we look: then it knows of it itself by now.
-        if rows and (now := await self._find()).position < rows[-1].position:
-            return None if now.tail == "unknown" else now.position + 1
-        return None
+        if not rows:
+            return None
+        # A run that is at work stores more while we look: it knows of that itself by now.
+        now = await self._find()
+        if now.position >= rows[-1].position:
+            return None
+        # Where no worker answers, an earlier rebuild may have stored what the run still holds. That
+        # may go: the run stores it again.
+        return now.position + 1 if replace or now.tail != "unknown" else None
 
     # -- making ------------------------------------------------------------------------------
 
@@ -220,7 +222,7 @@ class Rebuild:
         definitions = {h: d for each in found.all for h, d in each.definitions.items()}
         for definition in definitions.values():
             await store.put_definition(definition)
-        bodies = _bodies(found)
+        bodies = {h: b for each in found.all for h, b in each.bodies.items()} | _notes(found)
         for number, part in enumerate(_parts(bodies, _BODIES)):
             self._tell(f"storing bodies: {number * _BODIES + len(part):,} of {len(bodies):,}")
             await store.put_bodies(part)
@@ -231,11 +233,11 @@ class Rebuild:
         snapshots = {snap.position: snap for each in found.all for snap in each.snapshots}
         for snapshot in snapshots.values():
             await store.put_snapshot(self._run, snapshot)
-        named, inline, wanted = _references(found.batches)
-        lacking = await _lacking(named - bodies.keys() - inline, store)
-        lacking += [
-            hash_ for hash_ in sorted(wanted) if not await _has_definition(store, hash_, found)
-        ]
+        named, inline = _bodies_of(found.batches)
+        lacking = await _lacking(store, sorted(named - bodies.keys() - inline))
+        for plan in {each.plan.definition for each in found.all if each.plan}:
+            if not await _has_definition(store, plan):
+                lacking.append(plan)
         chain = found.chain
         return RebuildReport(
             run=self._run,
@@ -255,3 +257,86 @@ class Rebuild:
             replaced_after=replaced,
             problems=tuple(problem for each in found.all for problem in each.problems),
         )
+
+
+def heads_after(
+    run: RunId, batches: Iterable[Batch], carried: CrewState | None
+) -> dict[LogName, ContentHash] | None:
+    """The logs' heads after joined batches; none where entries that may have moved them are gone.
+
+    Args:
+        run: The run.
+        batches: The journal.
+        carried: The state that the newest execution began with; none for the first execution.
+    """
+    at = carried.position if carried else 0
+    heads = {log: head.head for log, head in carried.messages.items()} if carried else {}
+    for batch in batches:
+        if last(batch) <= at:
+            continue
+        if batch.first > at + 1:
+            return None
+        rest = Batch(first=at + 1, heads=heads, entries=batch.entries[at + 1 - batch.first :])
+        heads = heads | {link.log: link.head for link in links_of(run, rest)}
+        at = last(batch)
+    return heads
+
+
+def _notes(found: _Found) -> dict[ContentHash, Json]:
+    """The notes that calls which must not be repeated have begun.
+
+    Whether a call had begun is in no history. A note that is too many asks people a question; one
+    that is missing lets a tool do twice what it must do once. So every such call gets its note.
+    """
+    notes: dict[ContentHash, Json] = {}
+    plans = [each.plan for each in found.all if each.plan]
+    for each in found.all:
+        for call in each.calls:
+            rules = [plan.tools[call.tool] for plan in plans if call.tool in plan.tools]
+            if any(rule.repeat == "never" for rule in rules):
+                note = start_note(call)
+                notes[hash_json(note)] = note
+    return notes
+
+
+def _bodies_of(batches: Iterable[Batch]) -> tuple[set[ContentHash], set[ContentHash]]:
+    """The bodies that entries name, and those that they carry themselves."""
+    named: set[ContentHash] = set()
+    inline: set[ContentHash] = set()
+    for batch in batches:
+        for _, entry in entries_of(batch):
+            if isinstance(entry, OutputSet) and entry.body is not None:
+                named.add(entry.body)
+            if entry.message is not None:
+                named.add(entry.message.body)
+                if entry.message.inline is not None:
+                    inline.add(entry.message.body)
+    return named, inline
+
+
+async def _lacking(store: Store, hashes: list[ContentHash]) -> list[ContentHash]:
+    """Those of `hashes` that the store has no body for."""
+    if not hashes:
+        return []
+    try:
+        await store.get_bodies(hashes)
+    except StoreIncomplete:
+        if len(hashes) == 1:
+            return hashes
+        half = len(hashes) // 2
+        return [*await _lacking(store, hashes[:half]), *await _lacking(store, hashes[half:])]
+    return []
+
+
+async def _has_definition(store: Store, hash_: ContentHash) -> bool:
+    try:
+        await store.get_definition(hash_)
+    except StoreIncomplete:
+        return False
+    return True
+
+
+def _parts(bodies: Mapping[ContentHash, Json], size: int) -> Iterator[dict[ContentHash, Json]]:
+    items = list(bodies.items())
+    for start in range(0, len(items), size):
+        yield dict(items[start : start + size])

@@ -18,6 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from crewlog.client.events import PATIENCE, Event, follow
 from crewlog.client.gateway import CALL_LIMIT, pauses
 from crewlog.client.journal import JournalReader
+from crewlog.client.rebuild import Rebuild, RebuildReport
 from crewlog.errors import RunFailed, TemporalUnavailable, UsageError, WorkerMissing
 from crewlog.ids import CommandId, InterruptId, LogName, NodeName, RunId
 from crewlog.model import Json, Model
@@ -97,6 +98,22 @@ class Run:
     async def checkpoints(self, after: int = 0, limit: int = 200) -> CheckpointPage:
         """Places to look at: one after each step."""
         return await self._reader.checkpoints(after, _limit(limit))
+
+    async def rebuild(
+        self, *, replace: bool = False, tell: Callable[[str], None] | None = None
+    ) -> RebuildReport:
+        """Makes the run's rows in the store again from its histories; it may be under way.
+
+        Args:
+            replace: Whether rows of another history (the run was reset, or its id was used again)
+                are removed first.
+            tell: Told how far it is, in words.
+
+        Raises:
+            UsageError: the store has rows of another history, and they are not to be replaced.
+            StoreUnavailable: the store is away.
+        """
+        return await Rebuild(self._gateway, self._client.store, self.id, tell)(replace=replace)
 
     async def _view(self, name: str, model: type[M]) -> M:
         # Unknown fields are a newer worker's: they may be added, never renamed.

@@ -12,7 +12,6 @@ import time
 from crewlog.dev.temporal_cli import find_cli
 from crewlog.errors import CrewlogError
 
-
 LINE_EVERY = 30.0
 
 

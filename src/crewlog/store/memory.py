@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from crewlog.errors import StoreIncomplete
+from crewlog.errors import HistoryConflict, StoreIncomplete
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId, StepId
 from crewlog.model import Json
 from crewlog.state.hashing import hash_json
@@ -26,7 +26,6 @@ from crewlog.store.projection import (
     Rows,
     RunFacts,
     chain_of,
-    different_entry,
     interrupt_row,
     missing,
     project,
@@ -73,7 +72,7 @@ class _Run:
         for row in rows.journal:
             stored = self.journal.get(row.position)
             if stored is not None and stored[0] != row.digest:
-                raise different_entry(rows.run, row.position)
+                raise HistoryConflict(rows.run, row.position)
         for row in rows.journal:
             self.journal.setdefault(row.position, (row.digest, dump_json(row.entry)))
         if rows.state is not None:

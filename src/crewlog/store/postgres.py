@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 import asyncpg
 
-from crewlog.errors import StoreIncomplete
+from crewlog.errors import HistoryConflict, StoreIncomplete
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state.hashing import hash_json
@@ -26,7 +26,6 @@ from crewlog.store.projection import (
     Rows,
     RunFacts,
     chain_of,
-    different_entry,
     interrupt_row,
     missing,
     project,
@@ -144,7 +143,7 @@ class PostgresStore:
         try:
             await self._fetch("append", *_append_args(rows, all_bodies))
         except EntryRefusedError as refused:
-            raise different_entry(run, refused.position) from None
+            raise HistoryConflict(run, refused.position) from None
 
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()

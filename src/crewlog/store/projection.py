@@ -326,17 +326,6 @@ REBUILD = "`crewlog rebuild RUN` makes the rows of a run again from its history.
 """What to do about rows that are gone."""
 
 
-def different_entry(run: str, position: int) -> InternalError:
-    """The error for a position that already holds another entry."""
-    return InternalError(
-        f"journal position {position} of run {run!r} already holds a different entry",
-        remedy=(
-            "Two histories claim one run: was it reset, or started again under the same id? "
-            f"`crewlog rebuild {run} --replace` makes the rows again from the history that counts."
-        ),
-    )
-
-
 def chain_of(
     head: ContentHash, walk: list[LogLink], known: Collection[ContentHash], *, whole: bool
 ) -> list[LogLink]:

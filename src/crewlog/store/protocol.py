@@ -165,7 +165,7 @@ class Store(Protocol):
         Batches may come again, overlap, and come in another order than their positions.
 
         Raises:
-            InternalError: where a position already holds a different entry.
+            HistoryConflict: where a position already holds a different entry.
         """
         ...
 

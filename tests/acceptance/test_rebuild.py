@@ -1,0 +1,345 @@
+"""`Run.rebuild`: all rows are lost, and are the same again.
+
+Each test begins with empty tables, so that a dump is what its run made. Equal means: every row of
+every table, but for `crews`, the registrations, which are in no history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import (
+    DeleteWorkflowExecutionRequest,
+    ResetWorkflowExecutionRequest,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from crewlog.client import RebuildReport, Run
+from crewlog.errors import StoreIncomplete, UsageError
+
+from .harness import LIMIT, Site, calls, tool, until
+
+TABLES = {
+    "definitions": "hash",
+    "bodies": "hash",
+    "links": "head",
+    "journal": "position",
+    "runs": "run",
+    "interrupts": "id",
+    "steps": "step",
+    "checkpoints": "position",
+    "snapshots": "position",
+}
+QUEUE = "rebuild"
+LARGE = "0123456789" * 60
+pytestmark = pytest.mark.timeout(180)
+Dump = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture
+async def db(site: Site) -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(site.services.endpoints.database_url)
+    await lose(connection)
+    yield connection
+    await connection.close()
+    site.end_workers(QUEUE)
+
+
+async def lose(db: Any) -> None:
+    await db.execute(f"TRUNCATE {', '.join(f'crewlog.{table}' for table in TABLES)}, crewlog.crews")
+
+
+async def dump(db: Any) -> Dump:
+    found: Dump = {}
+    for table, key in TABLES.items():
+        rows = await db.fetch(f"SELECT * FROM crewlog.{table} ORDER BY {key}")  # noqa: S608
+        found[table] = [dict(row) for row in rows]
+    return found
+
+
+def assert_same(found: Dump, expected: Dump) -> None:
+    for table in TABLES:
+        lost = [row for row in expected[table] if row not in found[table]]
+        more = [row for row in found[table] if row not in expected[table]]
+        assert (lost, more) == ([], []), table
+        assert found[table] == expected[table]
+
+
+async def worker(site: Site) -> None:
+    """A worker that has no row in memory; most payloads are stored outside of the history."""
+    site.end_workers(QUEUE)
+    await site.start_worker(QUEUE, CREWLOG_PAYLOAD_THRESHOLD="1024")
+
+
+def busy(site: Site, events: int = 50) -> dict[str, Any]:
+    """Turns with parallel tools, large and small outputs, a payment, a refusal and questions."""
+    batch = calls(("nap", {"seconds": 0.02}), ("echo", {"text": "x"}), ("large", {"size": 1600}))
+    outputs = calls(
+        ("set_output", {"key": "large", "value": {"text": LARGE}}),
+        ("set_output", {"key": "small", "value": 1.0}),
+        ("pay", {"amount": 5, "name": "g"}),
+    )
+    crew = site.crew(
+        {
+            "one": [batch, outputs, batch, batch, {"text": "one é😀 \x00"}],
+            "two": [batch, batch, calls(("pay", {"amount": 1, "name": "g"})), batch, {"text": "2"}],
+            "last": [batch, {"text": "end"}],
+        },
+        rules={"one": {"outputs": ["large", "small"]}},
+        tools={
+            "nap": tool("nap"),
+            "echo": tool("echo"),
+            "large": tool("large"),
+            "pay": tool("pay", "never", effects="external", heartbeat=30),
+        },
+        permissions={"pay": ["one"]},
+        limits={"events": events},
+    )
+    crew["flow"] = [["one", "two"], {"ask": "Go on?", "sets": "go"}, "last", {"ask": "Publish?"}]
+    return crew
+
+
+async def at_the_question(site: Site, number: int) -> None:
+    run = site.runs[-1]
+    await run.wait_until(lambda view: view.interrupts == (f"i{number}",), LIMIT)
+
+
+async def started(site: Site, events: int = 50) -> Run:
+    """A run that waits at its first question."""
+    run = await site.start(busy(site, events), queue=QUEUE)
+    site.open_gate(run, "g")
+    await at_the_question(site, 1)
+    return run
+
+
+async def finished(site: Site, events: int = 50) -> Run:
+    run = await started(site, events)
+    await run.message("hurry")
+    await run.respond("i1", "approve", by="ana")
+    await at_the_question(site, 2)
+    await run.respond("i2", "reject")
+    await run.result(LIMIT)
+    return run
+
+
+def is_whole(report: RebuildReport) -> bool:
+    return report.whole and not (report.absent or report.apart or report.problems)
+
+
+async def test_all_rows_are_the_same_again(site: Site, db: Any) -> None:
+    await worker(site)
+    run = await finished(site)
+    before = await dump(db)
+    assert all(before[table] for table in TABLES)
+    await lose(db)
+    site.end_workers(QUEUE)  # nothing but histories and payloads is needed
+    report = await run.rebuild()
+    assert_same(await dump(db), before)
+    assert is_whole(report)
+    assert len(report.executions) >= 4
+    assert report.tail == "stored"
+    assert report.positions == report.position == before["journal"][-1]["position"]
+    # Once more: nothing changes, and nothing is refused.
+    assert await run.rebuild() == report
+    assert await run.rebuild(replace=True) == report
+    assert_same(await dump(db), before)
+
+
+async def test_rows_that_are_lost_in_mid_run(site: Site, db: Any) -> None:
+    await worker(site)
+    run = await started(site)
+    before = await dump(db)
+    await lose(db)
+    with pytest.raises(StoreIncomplete, match="lacks the journal"):
+        await run.journal()
+    report = await run.rebuild()
+    assert is_whole(report)
+    assert_same(await dump(db), before)
+    await worker(site)
+    await run.respond("i1", "approve")
+    await at_the_question(site, 2)
+    await run.respond("i2", "approve")
+    await run.result(LIMIT)
+    after = await dump(db)
+    await lose(db)
+    assert is_whole(await run.rebuild())
+    assert_same(await dump(db), after)
+
+
+async def test_the_run_tells_what_no_activity_has_carried(site: Site, db: Any) -> None:
+    await worker(site)
+    run = await site.start(busy(site, 2000), queue=QUEUE)
+    await until(lambda: site.ledger(run, "start", gate="g"), "the gate")
+    await run.wait_until(lambda view: "two" in view.done, LIMIT)
+    at = (await run.status()).position
+    await run.message("while it pays", id="m1")
+    await run.wait_until(lambda view: view.position > at, LIMIT)
+    await lose(db)
+    report = await run.rebuild()
+    assert report.tail == "told"
+    assert is_whole(report)
+    entries = await site.entries(run)
+    assert len(entries) == report.position == at + 1
+    assert entries[-1].command == "m1"
+    site.end_workers(QUEUE)
+    await lose(db)
+    report = await run.rebuild()
+    assert report.tail == "unknown"
+    assert 0 < report.position <= at
+    # The payment had begun and must not be repeated: the note of it is there again, and people
+    # are asked, by a worker that knows nothing.
+    site.open_gate(run, "g")
+    await worker(site)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    assert len(site.ledger(run, "start", tool="pay")) == 1
+    [question] = await run.interrupts()
+    assert question.kind == "outcome_unknown"
+    await run.respond(question.id, "it happened")
+    await run.wait_until(lambda view: len(view.interrupts) == 1, LIMIT)
+    journal = await site.entries(run, "MessageAdded")
+    assert any(entry.command == "m1" for entry in journal)
+
+
+async def test_executions_that_are_gone_are_named(site: Site, db: Any) -> None:
+    await worker(site)
+    first, middle = await finished(site), await finished(site)
+    wholes = {run.id: await run.rebuild() for run in (first, middle)}
+    ids = {id_: whole.executions for id_, whole in wholes.items()}
+    before = await dump(db)
+    gone = (first, ids[first.id][0]), (middle, ids[middle.id][1])
+    await asyncio.gather(*(delete(site, run, execution) for run, execution in gone))
+    await lose(db)
+
+    report = await first.rebuild()
+    assert report.executions == ids[first.id][1:]
+    assert report.absent == ids[first.id][:1]
+    [gap] = report.missing
+    assert gap.first == 1
+    # Prompts are in no carry. What continue-as-new carried is a snapshot to go on from.
+    assert report.lacking == (before["definitions"][0]["hash"],)
+    assert (await site.store.get_snapshot(first.id, gap.last + 1)).position == gap.last
+    with pytest.raises(StoreIncomplete, match="gap|lacks"):
+        await first.journal()
+
+    report = await middle.rebuild()
+    assert report.executions == (ids[middle.id][0], *ids[middle.id][2:])
+    assert report.absent == ids[middle.id][1:2]
+    [hole] = report.missing
+    assert hole.first > 1
+    assert not report.lacking
+
+    found = await dump(db)
+    gaps = {first.id: gap, middle.id: hole}
+    for table in ("journal", "checkpoints", "snapshots"):
+        for row in before[table]:
+            lost = gaps[row["run"]]
+            inside = lost.first <= row["position"] <= lost.last - (table == "snapshots")
+            assert (row in found[table]) != inside, (table, row["position"])
+    assert all(row in before["links"] for row in found["links"])
+    assert all(row in before["bodies"] for row in found["bodies"])
+    site.runs.clear()  # their journals cannot be folded any more
+
+
+async def delete(site: Site, run: Run, execution: str) -> None:
+    which = WorkflowExecution(workflow_id=run.id, run_id=execution)
+    namespace = site.temporal.namespace
+    await site.temporal.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(namespace=namespace, workflow_execution=which)
+    )
+    handle = site.temporal.get_workflow_handle(run.id, run_id=execution)
+    for _ in range(1200):  # the server takes half a minute over it
+        try:
+            await handle.fetch_history()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return
+        await asyncio.sleep(0.05)
+    raise TimeoutError("the execution is still there")
+
+
+async def test_a_payload_that_is_gone_is_named(site: Site, db: Any) -> None:
+    await worker(site)
+    run = await finished(site, 2000)
+    before = await dump(db)
+    [body] = [
+        row for row in before["bodies"] if LARGE in row["body"] and '"text"' in row["body"][:9]
+    ]
+    gone = [
+        file
+        for file in site.payloads.rglob("*")
+        if file.is_file() and f'"body":"{body["hash"]}"'.encode() in file.read_bytes()
+    ]
+    # Those of other tests' runs, too.
+    results = [file for file in gone if b'"content"' in file.read_bytes()]
+    for file in results:
+        file.rename(f"{file}.away")
+    await lose(db)
+    report = await run.rebuild()
+    assert body["hash"] in report.lacking
+    assert not report.missing
+    [problem] = report.problems
+    assert "call_tool result" in problem
+    assert any(str(file) in problem for file in results)
+    assert (await dump(db))["journal"] == before["journal"]
+    for file in results:
+        Path(f"{file}.away").rename(file)
+    assert is_whole(await run.rebuild())
+    assert_same(await dump(db), before)
+
+
+async def test_a_run_that_was_reset(site: Site, db: Any) -> None:
+    await worker(site)
+    crew = site.crew(
+        {"a": [calls(("echo", {"text": "x"})), {"text": "A"}], "b": [{"text": "B"}]},
+        tools={"echo": tool("echo")},
+    )
+    run, _ = await site.finish(crew, queue=QUEUE)
+    old = await dump(db)
+    site.end_workers(QUEUE)
+    history = await site.temporal.get_workflow_handle(run.id).fetch_history()
+    tasks = [
+        event.event_id
+        for event in history.events
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    ]
+    await site.temporal.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=site.temporal.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=run.id, run_id=history.run_id),
+            reason="a test",
+            workflow_task_finish_event_id=tasks[1],
+            request_id="reset",
+        )
+    )
+    report = await run.rebuild(replace=True)
+    assert report.tail == "unknown"
+    assert report.replaced_after == report.position < old["journal"][-1]["position"]
+    row = await site.store.get_run(run.id)
+    assert row is not None
+    assert (row.status, row.ended) == ("running", None)
+    await worker(site)
+    await run.result(LIMIT)
+    new = await dump(db)
+    assert new["journal"] != old["journal"]
+    # The rows of the history before the reset are put over it, as if the reset had not been seen.
+    await lose(db)
+    for table in ("journal", "runs", "steps", "checkpoints", "snapshots", "definitions"):
+        rows = [tuple(row.values()) for row in old[table]]
+        await db.copy_records_to_table(table, schema_name="crewlog", records=rows)
+    with pytest.raises(UsageError, match="has another journal") as caught:
+        await run.rebuild()
+    assert "--replace" in caught.value.remedy
+    report = await run.rebuild(replace=True)
+    assert is_whole(report)
+    assert report.replaced_after is not None
+    assert (await dump(db))["journal"] == new["journal"]
+    assert (await dump(db))["runs"] == new["runs"]
+    assert (await dump(db))["snapshots"] == new["snapshots"]
