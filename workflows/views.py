@@ -112,6 +112,7 @@ def interrupt_view(interrupt: Interrupt) -> InterruptView:
         question=interrupt.question,
         detail=interrupt.detail,
         options=interrupt.options,
+        words=interrupt.words,
         action_requests=(
             {
                 "name": name,

@@ -178,6 +178,8 @@ class InterruptView(Model):
     detail: str = ""
     options: tuple[str, ...]
     """What `respond` may take as `message`; `approve` is the first, `reject` the last."""
+    words: bool = False
+    """Whether any other words are an answer too."""
     action_requests: tuple[dict[str, Json], ...]
     """`[{"name", "args", "description"}]`."""
     review_configs: tuple[dict[str, Json], ...]

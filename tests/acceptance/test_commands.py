@@ -19,6 +19,9 @@ from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
 NOT_JSON = RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b'{"id": '))
 
 
+OPTIONS = {"options": ["yes", "later", "no"]}
+
+
 async def asked(run: Run) -> Any:
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     (question,) = await run.interrupts()
@@ -90,7 +93,7 @@ async def test_interrupt_asks_before_a_step(crews: Site, node: str, before: str)
 async def test_answers_to_a_question(crews: Site, decision: str, flag: Any, status: str) -> None:
     crew = crews.crew(
         {"a": [{"text": "A"}], "b": [{"text": "B"}]},
-        flow=["a", {"ask": "Publish?", "options": ["yes", "later", "no"], "sets": "ok"}, "b"],
+        flow=["a", {"ask": "Publish?", **OPTIONS, "sets": "ok", "words": True}, "b"],
     )
     run = await crews.start(crew)
     question = await asked(run)

@@ -114,7 +114,7 @@ def asking_crew(site: Site) -> dict[str, Any]:
     )
     crew["flow"] = [
         {"agent": "worker", "after": []},
-        {"ask": "More?", "phase": "question", "sets": "answer", "after": []},
+        {"ask": "More?", "phase": "question", "sets": "answer", "words": True, "after": []},
         {"if": "not enough", "go": "question", "at_most": QUESTIONS - 1, "else": "next"},
         # The run stays open until everybody has said everything.
         {"ask": "Close?", "phase": "last"},

@@ -156,6 +156,21 @@ def test_a_failed_run(crewlog: Cli) -> None:
     assert "✗ first" in crewlog("show", run).out
 
 
+def test_rebuild_tells_what_it_made(crewlog: Cli) -> None:
+    run = fresh("again")
+    assert crewlog("run", "two.yaml", "--id", run).code == 0
+    rows = crewlog("log", run, "--json").records
+    done = crewlog("rebuild", run)
+    assert done.code == 0, done.err
+    assert f"✓ {run}: {len(rows)} journal positions, " in done.out
+    assert "from 1 execution" in done.out
+    [report] = crewlog("rebuild", run, "--replace", "--json").records
+    assert (report["whole"], report["position"]) == (True, len(rows))
+    assert (report["missing"], report["tail"], report["replaced_after"]) == ([], "stored", None)
+    assert crewlog("log", run, "--json").records == rows
+    assert crewlog("rebuild", "nope").code == 4
+
+
 def test_no_such_run(crewlog: Cli) -> None:
     for command in ("watch", "pause"):
         done = crewlog(command, "nope", "--json")

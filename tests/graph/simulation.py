@@ -166,7 +166,10 @@ def _attempt(rng: random.Random) -> GraphPlan:
             asks: dict[str, Any] = {"ask": "Well?", "phase": here[0]}
             if earlier and rng.random() < 0.3:
                 asks["options"] = ["yes", earlier[0], "no"]
-            flow.append(asks | ({"sets": "ready"} if rng.random() < 0.6 else {}))
+            flow.append(
+                asks
+                | ({"sets": "ready", "words": rng.random() < 0.5} if rng.random() < 0.6 else {})
+            )
         elif kind == "end" and names:
             here = [f"d{i}"]
             flow.append({"if": "ok", "go": "end", "phase": here[0]})
@@ -389,7 +392,7 @@ class Simulation:
             await self.command("resume")
         elif state.interrupts and (must or rng.random() < 0.5):
             question = state.interrupts[rng.choice(list(state.interrupts))]
-            words = ["so it is"] if question.kind == "outcome_unknown" or question.flag else []
+            words = ["so it is"] if question.words else []
             options = [o for o in question.options if o != "stop"] * 8 + ["stop", *words]
             tired = state.asked > 25 and "stop" in question.options
             await self.respond("stop" if tired else rng.choice(options), question.id)

@@ -51,7 +51,7 @@ async def question(kind: str) -> Simulation:
         back = {"if": "not ok", "go": "a", "at_most": 1, "else": "ask_human"}
         return await waiting(plan_of(["a", back, "b"]))
     if kind == "flag":
-        return await waiting(plan_of(["a", {"ask": "Ok?", "sets": "ok"}, "b"]))
+        return await waiting(plan_of(["a", {"ask": "Ok?", "sets": "ok", "words": True}, "b"]))
     options = {"options": ["yes", "a", "no"]} if kind == "ask with a node" else {}
     return await waiting(plan_of(["a", {"ask": "Ok?"} | options, "b"]))
 

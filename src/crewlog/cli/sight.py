@@ -134,7 +134,8 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
     if not items:
         raise StoreIncomplete(
             f"the store knows nothing of the run {run.id!r} yet, and no worker answers for it",
-            remedy=f"`crewlog watch {run.id}` brings a worker where it can.",
+            remedy=f"`crewlog watch {run.id}` brings a worker where it can; if the store was lost, "
+            f"`crewlog rebuild {run.id}` makes its rows again.",
         )
     state = fold(RunId(run.id), [entry_from_json(row.entry) for row in items])
     definition = CrewDefinition.from_json(await store.get_definition(state.definition))

@@ -129,6 +129,8 @@ class Rebuild:
         self._open = store
         self._run = run
         self._tell: Tell = tell or (lambda _: None)
+        self._silent = False
+        """Whether the run was asked for its tail, and no worker answered: it is not asked again."""
 
     async def __call__(self, *, replace: bool = False) -> RebuildReport:
         """See `crewlog.client.run.Run.rebuild`."""
@@ -168,11 +170,15 @@ class Rebuild:
             found = _Found(chain, batches, position, "stored")
             if batches and batches[-1].entries[-1].get("kind") in _LAST:
                 return found
+            if self._silent:
+                return _Found(chain, batches, position, "unknown")
+            self._tell("asking the run for what it recorded last")
             try:
                 tail, position = await self._tail(position)
             except TemporalUnavailable:
                 raise
             except CrewlogError:  # no worker, or none that can go on
+                self._silent = True
                 return _Found(chain, batches, position, "unknown")
             if tail is None and left:
                 continue  # it continued as new since its histories were read

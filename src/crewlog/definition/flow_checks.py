@@ -69,6 +69,11 @@ def _targets(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
     for phase in found:
         item = phase.item
         if isinstance(item, AskPhase):
+            if item.words and item.sets is None:
+                say = "a question that takes words needs a flag that takes them"
+                yield Finding(
+                    (*phase.path, "words"), say, "Add 'sets: NAME', or leave 'words' out."
+                )
             if not item.options:
                 yield Finding(
                     (*phase.path, "options"), "a question needs at least one answer to choose"

@@ -222,7 +222,9 @@ class AskPhase(Model):
     """The answers; the first means yes. A phase's name goes there, `stop` ends the run, any other
     goes on; but where no flag takes it, the last of several ends the run: a no is not a yes."""
     sets: Name | None = None
-    """A flag that takes the answer: true for the first option, false for the last, else words."""
+    """A flag that takes the answer: true for the first option, false for the last, else text."""
+    words: bool = False
+    """Whether any other words are an answer too, for `sets` to take."""
     phase: Name | None = None
     """The phase's name; by default `ask` and a number."""
     after: After | None = None

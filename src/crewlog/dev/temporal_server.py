@@ -68,6 +68,10 @@ DYNAMIC_CONFIG = (
     "system.enableActivityEagerExecution=true",
     "history.workflowIdReuseMinimalInterval=0",
     'history.timerProcessorMaxTimeShift="20ms"',
+    # One server needs no partitions: with four, a task that was matched to one whose pollers are
+    # gone waits for a poll of theirs to end, which takes up to a minute.
+    "matching.numTaskqueueReadPartitions=1",
+    "matching.numTaskqueueWritePartitions=1",
 )
 
 OnSpawn = Callable[[ProcessRecord], None]

@@ -1,8 +1,7 @@
 """What people's answers do: one small function for each kind of interrupt.
 
-A decision names one of the interrupt's options, or says something in words where that makes
-sense: words answer a question whose flag takes them, and tell what became of a call whose outcome
-nobody knew.
+A decision names one of the interrupt's options, or says something in words where the interrupt
+takes them: a question that asks for words, or a call whose outcome nobody knew.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ def check_option(interrupt: Interrupt, decision: str) -> None:
     Raises:
         CommandRejected: where it is not; the message lists the options.
     """
-    words_welcome = interrupt.flag is not None or interrupt.kind == "outcome_unknown"
-    if decision in interrupt.options or (words_welcome and decision.strip()):
+    if decision in interrupt.options or (interrupt.words and decision.strip()):
         return
     close = difflib.get_close_matches(decision, interrupt.options, 1)
     hint = f"Did you mean {close[0]!r}? " if close else ""

@@ -137,6 +137,7 @@ class Engine(RunFacts):
                 call=number,
                 options=("done", "retry", "stop"),
                 detail=error,
+                words=True,
             )
             return
         await self.fail_step(step, number, error, error_type)
@@ -219,6 +220,7 @@ class Engine(RunFacts):
                 step=step,
                 options=node.ask.options,
                 flag=node.ask.sets,
+                words=node.ask.words,
             )
         else:
             self.record(j.StepStarted, step=step, agent=node.agent)

@@ -55,6 +55,7 @@ class RunFacts:
         options: Sequence[str] = ("approve", "reject"),
         detail: str = "",
         flag: FlagName | None = None,
+        words: bool = False,
     ) -> None:
         """Raises an interrupt."""
         self.record(
@@ -69,6 +70,7 @@ class RunFacts:
                     "options": tuple(options),
                     "detail": detail,
                     "flag": flag,
+                    "words": words,
                 }
             ),
         )

@@ -101,7 +101,7 @@ def _node(phase: Phase) -> PlanNode:
             return PlanNode(kind="decide", join=join, entry=phase.entry, decide=decide)
         case AskPhase() as item:
             sets = FlagName(item.sets) if item.sets else None
-            ask = Ask(question=item.ask, options=item.options, sets=sets)
+            ask = Ask(question=item.ask, options=item.options, sets=sets, words=item.words)
             return PlanNode(kind="ask", join=join, entry=phase.entry, ask=ask)
 
 

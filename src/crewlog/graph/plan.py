@@ -59,6 +59,8 @@ class Ask(Model):
     """The first means yes. A node's name goes there; `stop` ends the run; any other goes on."""
     sets: FlagName | None = None
     """The flag that takes the answer."""
+    words: bool = False
+    """Whether other words are an answer too."""
 
 
 class PlanNode(Model):

@@ -149,6 +149,8 @@ class Interrupt(Model):
     """The error or the requirement in full."""
     flag: FlagName | None = None
     """The flag that the answer sets."""
+    words: bool = False
+    """Whether other words than the options are an answer too."""
     position: int = 0
     """The journal position that raised it."""
 

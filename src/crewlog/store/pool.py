@@ -63,7 +63,8 @@ _REMEDIES = {
     "28": "Check the user and the password in the URL.",
     "3D": "Create the database first: CREATE DATABASE …",
     "42501": "The user needs the right to use, and at first to create, the schema `crewlog`.",
-    "42P01": "A table is gone: restore the database, or drop the schema `crewlog` and rebuild.",
+    "42P01": "A table is gone: restore the database, or drop the schema `crewlog` and let "
+    "`crewlog rebuild RUN` make each run's rows again.",
     "53300": "Too many connections: raise `max_connections`, or run fewer workers.",
     "25006": "The server is a read-only replica: use the address of the primary.",
 }

@@ -1,0 +1,200 @@
+"""What histories tell, on recorded ones: without a server."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import WorkflowHistory
+
+from crewlog.client.extract import (
+    Extracted,
+    Told,
+    ends_of,
+    extract,
+    gaps,
+    join,
+    last,
+    pick,
+    pieces,
+)
+from crewlog.client.rebuild import heads_after
+from crewlog.ids import ContentHash, LogName, RunId
+from crewlog.state import calls
+from crewlog.state.hashing import hash_json
+from crewlog.state.journal import Batch, entry_from_json
+from crewlog.state.logs import links_of
+from crewlog.state.model import CrewState
+from crewlog.state.reduce import fold
+from crewlog.store import InMemoryStore
+
+HISTORIES = Path(__file__).parents[1] / "replay" / "histories"
+ENDED = ("join_quorum", "interrupt_answered", "denied_tool", "parallel_tools", "loop", "stop")
+
+
+def events(name: str) -> list[HistoryEvent]:
+    data = json.loads((HISTORIES / f"{name}.json").read_text())
+    return list(WorkflowHistory.from_json(data.pop("workflow_id"), data).events)
+
+
+def told(found: list[HistoryEvent]) -> list[Told]:
+    return [Told(p.name, p.way, p.event, json.loads(p.payload.data)) for p in pick(found)]
+
+
+def extracted(name: str) -> Extracted:
+    return extract(told(events(name)))
+
+
+def run_of(found: Extracted) -> RunId:
+    return RunId(found.batches[0].entries[0]["run"])
+
+
+@pytest.mark.parametrize("name", ENDED)
+async def test_a_history_tells_everything(name: str) -> None:
+    found = extracted(name)
+    assert found.problems == []
+    [batch] = found.batches
+    assert batch.first == 1
+    run = run_of(found)
+    [snapshot] = found.snapshots
+    assert snapshot.position == found.end == len(batch.entries)
+    # The entries are the whole journal: they give the state that the run itself stored.
+    state = fold(run, [entry_from_json(data) for data in batch.entries])
+    assert state == CrewState.from_json(snapshot.state)
+    assert list(found.definitions) == [state.definition]
+    # And the bodies are all that they name.
+    store = InMemoryStore()
+    await store.put_bodies(found.bodies)
+    for piece in pieces(run, batch, 3):
+        await store.append(run, piece)
+    for log in state.messages.values():
+        links = await store.read_log(log.head)
+        assert len(links) == log.length
+        await store.get_bodies([link.body for link in links])
+
+
+def test_executions_join() -> None:
+    parts = [extracted(f"continue_as_new_{n}") for n in (1, 2, 3)]
+    assert [part.problems for part in parts] == [[], [], []]
+    for before, after in itertools.pairwise(parts):
+        assert after.carried is not None
+        assert after.carried.position == before.end == after.batches[0].first - 1
+        # What one execution stored at its end is what the next one was handed.
+        assert before.snapshots[-1] == after.snapshots[0]
+    assert not any(part.definitions for part in parts[1:])
+    [whole] = join(batch for part in parts for batch in part.batches)
+    run = run_of(parts[0])
+    state = fold(run, [entry_from_json(data) for data in whole.entries])
+    assert state == CrewState.from_json(parts[-1].snapshots[-1].state)
+    assert gaps([whole], last(whole)) == []
+    assert gaps(parts[1].batches, last(whole)) == [
+        (1, parts[0].end),
+        (parts[1].end + 1, last(whole)),
+    ]
+    # Heads from the roots, or from what was carried; not where what moved them is gone.
+    heads = {log: head.head for log, head in state.messages.items()}
+    assert heads_after(run, [whole], None) == heads
+    assert heads_after(run, parts[2].batches, parts[2].carried) == heads
+    assert heads_after(run, [whole], parts[2].carried) == heads
+    assert heads_after(run, parts[2].batches, None) is None
+    assert heads_after(run, parts[2].batches, parts[1].carried) is None
+
+
+def test_the_ends_of_executions() -> None:
+    firsts = [ends_of(found[0], found[-1]) for found in map(events, chain())]
+    assert firsts[0].before == ""
+    assert firsts[-1].after == ""
+    assert firsts[0].after
+    assert firsts[1].before
+
+
+def chain() -> list[str]:
+    return [f"continue_as_new_{n}" for n in (1, 2, 3)]
+
+
+def test_an_input_counts_although_its_activity_never_ended() -> None:
+    whole = events("parallel_tools")
+    number = next(
+        at
+        for at, event in enumerate(whole)
+        if event.activity_task_scheduled_event_attributes.activity_type.name == calls.CALL_TOOL
+    )
+    found = extract(told(whole[: number + 1]))
+    assert found.batches[0].first == 1
+    assert [call.tool for call in found.calls]
+    assert found.snapshots == []
+
+
+def test_what_is_not_understood_is_named_and_the_rest_is_kept() -> None:
+    body = {"type": "ai", "content": "x"}
+    good = calls.ModelResult(body=body, hash=hash_json(body)).to_json()
+    bad = {**good, "hash": "another"}
+    found = extract(
+        [
+            Told(calls.CALL_MODEL, "result", 7, {**good, "of_a_newer_build": 1}),
+            Told(calls.CALL_MODEL, "result", 8, bad),
+            Told(calls.CALL_TOOL, "input", 9, {"nothing": 1}),
+            Told("start", "input", 1, {"carry": {"schema_version": 99}}),
+            Told("start", "input", 1, None),
+        ]
+    )
+    assert found.bodies == {hash_json(body): body}
+    assert len(found.problems) == 4
+    assert "event 8 (call_model) has a body of another hash" in found.problems[0]
+    assert "event 9 (call_tool) is not understood" in found.problems[1]
+    assert "newer build" in found.problems[2]
+
+
+def test_large_outputs_are_bodies() -> None:
+    value = {"text": "x" * 500}
+    body = {"type": "tool", "content": "done"}
+    outputs = (
+        calls.OutputValue(key="large", body=hash_json(value), content=value),
+        calls.OutputValue(key="small", value=1.0),
+    )
+    result = calls.ToolResult(body=body, hash=hash_json(body), outputs=outputs)
+    found = extract([Told(calls.CALL_TOOL, "result", 1, result.to_json())])
+    assert found.bodies == {hash_json(body): body, hash_json(value): value}
+
+
+def entries(first: int, count: int) -> tuple[dict[str, Any], ...]:
+    """Messages in turns to two logs."""
+    return tuple(
+        {
+            "kind": "MessageAdded",
+            "ref": {"body": f"b{at}", "logs": ["public" if at % 2 else "private:a"]},
+        }
+        for at in range(first, first + count)
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100])
+def test_batches_join_and_are_cut_with_the_right_heads(size: int) -> None:
+    run = RunId("r")
+    whole = Batch(first=1, entries=entries(1, 20))
+    links = list(links_of(run, whole))
+
+    def heads(before: int) -> dict[LogName, ContentHash]:
+        return {link.log: link.head for link in links if link.position < before}
+
+    def part(first: int, end: int) -> Batch:
+        own = entries(first, end - first + 1)
+        logs = {log for entry in own for log in entry["ref"]["logs"]}
+        before = {log: head for log, head in heads(first).items() if log in logs}
+        return Batch(first=first, heads=before, entries=own)
+
+    batches = [part(9, 9), part(5, 5), part(6, 8), part(5, 8), part(7, 12), part(16, 20)]
+    joined = join(reversed(batches))
+    assert [(batch.first, last(batch)) for batch in joined] == [(5, 12), (16, 20)]
+    found = [
+        link
+        for batch in joined
+        for piece in pieces(run, batch, size)
+        for link in links_of(run, piece)
+    ]
+    assert found == [link for link in links if 5 <= link.position <= 12 or link.position >= 16]
+    assert gaps(joined, 22) == [(1, 4), (13, 15), (21, 22)]
