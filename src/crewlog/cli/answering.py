@@ -17,7 +17,6 @@ from crewlog.cli.services import connected
 from crewlog.cli.sight import see
 from crewlog.client import Run
 from crewlog.errors import InterruptNotOpen, UsageError, WorkerMissing
-from crewlog.state.model import CLOSED
 from crewlog.wire import InterruptView
 
 WORKER_LIMIT = 40.0
@@ -40,7 +39,7 @@ async def answer_run(
     async with connected(screen, both=True) as client:
         sight = await see(client, run_id)
         question, decision = _which(
-            run_id, sight.questions, first, second, ended=sight.status in CLOSED
+            run_id, sight.questions, first, second, ended=sight.over
         )
         if decision is None:
             if not screen.asks:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from crewlog.cli import exits
 from crewlog.cli.ending import look, show_end, summary
 from crewlog.cli.questions import Prompt, answer_line, show_question
-from crewlog.cli.screen import Part, Screen, text_of
+from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.timeline import Row, Timeline
 from crewlog.client import Event, Run
+from crewlog.client.client import no_worker
 from crewlog.errors import CommandRejected, InterruptNotOpen, RunFailed, WorkerMissing
 from crewlog.state import journal as j
 from crewlog.state.journal import entry_to_json
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 TICK = 0.15
 """Seconds of silence after which the status line moves."""
-QUIET = 2.0
-"""Seconds without a first event after which a missing worker is mentioned."""
+QUIET = 5.0
+"""Seconds between two looks, in silence, at whether anybody polls the run's task queue."""
 LOOK = 0.5
 """Seconds between two looks at whether the run waits for people."""
 
@@ -62,8 +63,11 @@ class Follower:
         *,
         nodes: Iterable[str] = (),
         manner: Manner,
+        over: bool = False,
         hand: Hand | None = None,
         directory: Path | None = None,
+        polled: Callable[[], Awaitable[bool]] | None = None,
+        queue: str = "",
     ) -> None:
         self.screen = screen
         self.run = run
@@ -71,9 +75,16 @@ class Follower:
         self.position = 0
         """The last position that was shown."""
         self._manner = manner
+        self._over = over
         self._answers = deque(manner.answers)
         self._hand = hand
         self._directory = directory
+        self._polled = polled
+        self._queue = queue
+        self._asked_polled = float("-inf")
+        self._mentioned = False
+        self.alone = False
+        """Whether nobody polled the run's task queue when it was last looked at."""
         self._live: Live | None = None
         self._spinner: Spinner | None = None
         self._prompt: Prompt | None = None
@@ -98,6 +109,7 @@ class Follower:
             # Times are told since the run's start, which is not among the entries to come.
             first = (await self.run.journal(0, 1)).entries
             self.timeline.started = int(first[0].entry.get("at", 0)) if first else 0
+        await self._look_for_worker()
         inbox: asyncio.Queue[Event | None] = asyncio.Queue()
         reading = asyncio.ensure_future(self._read(inbox, after))
         try:
@@ -129,8 +141,13 @@ class Follower:
         except TimeoutError:
             return await self._silence()
         if event is None:
-            reading.result()
-            return await self._end()
+            try:
+                reading.result()
+                return await self._end()
+            except RunFailed as error:
+                if self.screen.as_json and not isinstance(self._last, j.RunFailed):
+                    self._failed_record(error.message)
+                raise
         self._take(event)
         return None
 
@@ -159,14 +176,27 @@ class Follower:
 
     # -- silence ------------------------------------------------------------------------------
 
+    async def _look_for_worker(self) -> None:
+        """Mention, once, that nobody polls the task queue of a run that is under way."""
+        if self._polled is None or time.monotonic() - self._asked_polled < QUIET:
+            return
+        self._asked_polled = time.monotonic()
+        self.alone = not await self._polled()
+        if self.alone and not self._mentioned and self._prompt is None:
+            self._mentioned = True
+            self._still()
+            self.screen.note(("▸ ", "yellow"), no_worker(plain(self._queue)))
+
     async def _silence(self) -> int | None:
         self._show(self.timeline.settle())
         if self._hand is not None:
-            self._hand.check()
+            await self._hand.keep(self.run.id, self.screen)
+        else:
+            await self._look_for_worker()
         if self._prompt is not None:
             await self._hear()
             return None
-        if self.timeline.interrupts and time.monotonic() - self._looked > LOOK:
+        if not self._over and self.timeline.interrupts and time.monotonic() - self._looked > LOOK:
             self._looked = time.monotonic()
             left = await self._questions()
             if left is not None:
@@ -278,8 +308,8 @@ class Follower:
             self._spinner.update(text=text)
 
     def _status_parts(self) -> list[Part]:
-        if not self.timeline.started:
-            return ["waiting for the worker"]
+        if self.alone or not self.timeline.started:
+            return ["waiting for a worker" if self.alone else "waiting for the worker"]
         found = self.timeline.now(int((time.time() - min(self._behind, 1.0)) * 1000))
         if self.timeline.interrupts and not found:
             open_now = ", ".join(self.timeline.interrupts)
@@ -291,21 +321,24 @@ class Follower:
             self._live.stop()
             self._live = None
 
+    def _failed_record(self, error: str) -> None:
+        self.screen.record(
+            {
+                "event": "result",
+                "run": self.run.id,
+                "status": "failed",
+                "error": error,
+                "exit_code": exits.FAILED,
+            }
+        )
+
     async def _end(self) -> int:
         self._still()
         self._show(self.timeline.settle())
         if isinstance(self._last, j.RunFailed):
             error = self._last.error
             if self.screen.as_json:
-                self.screen.record(
-                    {
-                        "event": "result",
-                        "run": self.run.id,
-                        "status": "failed",
-                        "error": error,
-                        "exit_code": exits.FAILED,
-                    }
-                )
+                self._failed_record(error)
             else:
                 self.screen.line("")
                 look(self.screen, self.run)

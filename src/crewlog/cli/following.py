@@ -9,15 +9,18 @@ from pathlib import Path
 from crewlog.cli import exits
 from crewlog.cli.follow import Follower, Manner
 from crewlog.cli.hands import Assignment, Hand, assigned, hand
+from crewlog.cli.preflight import check_worker_can, scripted_note
 from crewlog.cli.screen import Screen, plain
 from crewlog.cli.services import connected
 from crewlog.client import Client, Run
+from crewlog.client.client import no_worker
 from crewlog.client.gateway import STATUS_NAMES
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import RunNotFound
+from crewlog.errors import CrewlogError, RunNotFound
 from crewlog.graph.draw import picture
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
 
 
@@ -35,6 +38,8 @@ class Start:
     queue: str | None = None
     note: str = ""
     """A line about it, after the services."""
+    file: Path | None = None
+    """The crew's file, for the places of faults."""
 
 
 def header(screen: Screen, run: str, plan: GraphPlan, version: int = 1) -> None:
@@ -61,21 +66,44 @@ async def start_and_follow(
         connected(screen, queue=assignment.queue, both=True, tell=tell) as client,
         hand(assignment) as lent,
     ):
-        if start.note:
-            screen.line(start.note)
+        definition = await _definition(client, start.crew)
+        note = start.note or (scripted_note(definition) if definition else "")
+        if note:
+            screen.line(note)
         run = await client.start(start.crew, start.input, id=start.id, by=start.by)
-        await _begun(screen, client, run, start, assignment)
-        plan = lower(start.crew) if isinstance(start.crew, CrewDefinition) else None
+        _begun(screen, run, start, assignment)
+        plan = lower(definition) if definition else None
         if plan:
             header(screen, run.id, plan)
-        return await _follow(screen, run, assignment, lent, manner, plan=plan)
+        return await _follow(screen, client, run, assignment, lent, manner, plan=plan)
+
+
+async def _definition(client: Client, crew: CrewDefinition | str) -> CrewDefinition | None:
+    """The definition that is started; of a registered name, what the store has."""
+    if isinstance(crew, CrewDefinition):
+        return crew
+    try:
+        store = await client.store()
+        row = await store.get_crew(CrewName(crew))
+        if row is None:
+            return None
+        return CrewDefinition.from_json(await store.get_definition(row.definition))
+    except CrewlogError:
+        return None
 
 
 def assign_for(start: Start) -> Assignment:
-    """Where the steps of a run that is to be started are done."""
+    """Where the steps of a run that is to be started are done.
+
+    Raises:
+        InvalidDefinition: the command's own worker could not do them.
+    """
     from crewlog.cli.hands import assign  # noqa: PLC0415
 
-    return assign(start.directory, start.queue)
+    assignment = assign(start.directory, start.queue)
+    if assignment.own and isinstance(start.crew, CrewDefinition):
+        check_worker_can(start.crew, assignment.directory, start.file)
+    return assignment
 
 
 async def start_and_leave(screen: Screen, start: Start) -> int:
@@ -94,7 +122,8 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
                 ("     crewlog dev --stop ends it", "dim"),
             )
         run = await client.start(start.crew, start.input, id=start.id, by=start.by)
-        await _begun(screen, client, run, start, assignment)
+        _begun(screen, run, start, assignment)
+        await _mention(screen, client, assignment)
         crew = start.crew if isinstance(start.crew, str) else start.crew.crew
         screen.line(("  crew ", "dim"), plain(crew), (" · run ", "dim"), (run.id, "bold"))
         screen.line(
@@ -103,9 +132,7 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
     return exits.OK
 
 
-async def _begun(
-    screen: Screen, client: Client, run: Run, start: Start, assignment: Assignment
-) -> None:
+def _begun(screen: Screen, run: Run, start: Start, assignment: Assignment) -> None:
     if screen.as_json:
         crew = start.crew if isinstance(start.crew, str) else start.crew.crew
         screen.record(
@@ -118,19 +145,19 @@ async def _begun(
                 "url": run.url,
             }
         )
-    if not assignment.own and assignment.worker is None:
-        from crewlog.cli.background import polled  # noqa: PLC0415
 
-        if not await polled(client, assignment.queue):
-            screen.note(
-                ("▸ nobody polls ", "yellow"),
-                f"the task queue '{plain(assignment.queue)}': the run waits for ",
-                f"`crewlog worker --task-queue {plain(assignment.queue)}`",
-            )
+
+async def _mention(screen: Screen, client: Client, assignment: Assignment) -> None:
+    """Mention that nobody polls the task queue of a run that is left to others."""
+    from crewlog.cli.background import polled  # noqa: PLC0415
+
+    if not assignment.own and not await polled(client, assignment.queue):
+        screen.note(("▸ ", "yellow"), no_worker(plain(assignment.queue)))
 
 
 async def _follow(
     screen: Screen,
+    client: Client,
     run: Run,
     assignment: Assignment,
     lent: Hand | None,
@@ -138,7 +165,13 @@ async def _follow(
     *,
     plan: GraphPlan | None,
     after: int = 0,
+    over: bool = False,
 ) -> int:
+    from crewlog.cli.background import polled  # noqa: PLC0415
+
+    async def look() -> bool:
+        return await polled(client, assignment.queue)
+
     follower = Follower(
         screen,
         run,
@@ -146,11 +179,14 @@ async def _follow(
         manner=manner,
         hand=lent,
         directory=assignment.directory,
+        polled=None if over or lent is not None else look,
+        queue=assignment.queue,
+        over=over,
     )
     try:
         code = await follower.follow(after)
     except asyncio.CancelledError:
-        left(screen, run, assignment, lent)
+        left(screen, run, assignment, lent, alone=follower.alone)
         raise
     if code == exits.WAITS:
         if screen.as_json:
@@ -164,7 +200,9 @@ async def _follow(
     return code
 
 
-def left(screen: Screen, run: Run, assignment: Assignment, lent: Hand | None) -> None:
+def left(
+    screen: Screen, run: Run, assignment: Assignment, lent: Hand | None, *, alone: bool = False
+) -> None:
     """What goes on after Ctrl-C, and how to return."""
     if screen.as_json:
         screen.record(
@@ -172,7 +210,7 @@ def left(screen: Screen, run: Run, assignment: Assignment, lent: Hand | None) ->
                 "event": "left",
                 "run": run.id,
                 "why": "interrupted",
-                "waits_for_worker": lent is not None,
+                "waits_for_worker": lent is not None or alone,
                 "exit_code": exits.INTERRUPTED,
             }
         )
@@ -183,6 +221,10 @@ def left(screen: Screen, run: Run, assignment: Assignment, lent: Hand | None) ->
             "  ",
             (run.id, "bold"),
             " waits for a worker: this command was the only one. Nothing is lost.",
+        )
+    elif alone:
+        screen.line(
+            "  ", (run.id, "bold"), f" waits: {no_worker(plain(assignment.queue))}. Nothing is lost."
         )
     elif assignment.worker is not None:
         pid = assignment.worker.process.pid
@@ -247,14 +289,21 @@ async def follow_known(
         plan = await _plan_of(client, run, live=is_open)
         if plan and not after:
             header(screen, run.id, plan)
-        return await _follow(screen, run, assignment, lent, manner, plan=plan, after=after)
+        return await _follow(
+            screen,
+            client,
+            run,
+            assignment,
+            lent,
+            manner,
+            plan=plan,
+            after=after,
+            over=not is_open,
+        )
 
 
 async def _plan_of(client: Client, run: Run, *, live: bool) -> GraphPlan | None:
     """The run's graph, for the header: from the store, else from the run."""
-    from crewlog.errors import CrewlogError  # noqa: PLC0415
-    from crewlog.ids import RunId  # noqa: PLC0415
-
     try:
         store = await client.store()
         row = await store.get_run(RunId(run.id))

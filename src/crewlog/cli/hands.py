@@ -28,6 +28,7 @@ from pathlib import Path
 
 import psutil
 
+from crewlog.cli.screen import Screen
 from crewlog.cli.services import is_local
 from crewlog.dev.paths import Home
 from crewlog.dev.processes import Guard, ProcessRecord, end, size_of, spawn, tail
@@ -37,6 +38,8 @@ from crewlog.errors import UsageError, WorkerMissing
 from crewlog.wire import TASK_QUEUE
 
 PREFIX = "crewlog-"
+RESTARTS = 3
+"""How often a command's own worker is started again where it ends by itself."""
 GRACE = 20.0
 """Seconds for a worker to finish its activities."""
 COMMAND = [sys.executable, "-m", "crewlog.workers"]
@@ -141,13 +144,46 @@ def _memory() -> Path:
 class Hand:
     """The worker process of one command."""
 
-    def __init__(self, process: ProcessRecord, log: Path, start: int, guard: Guard) -> None:
+    def __init__(
+        self,
+        process: ProcessRecord,
+        log: Path,
+        start: int,
+        guard: Guard,
+        assignment: Assignment | None = None,
+    ) -> None:
         self.process = process
         self.log = log
         self._start = start
         self._guard = guard
+        self._assignment = assignment
+        """What to start another one for; none where nobody is to."""
+        self._restarts = 0
 
-    def check(self) -> None:
+    async def keep(self, run: str, screen: Screen) -> None:
+        """See whether it still works, and start another one if it does not, a few times.
+
+        Raises:
+            WorkerMissing: they all ended by themselves.
+        """
+        if self.process.alive:
+            return
+        if self._assignment is None or self._restarts >= RESTARTS:
+            self.check(run)
+        elif self._restarts < RESTARTS:
+            self._restarts += 1
+            screen.note(
+                ("▸ ", "yellow"),
+                f"the worker (pid {self.process.pid}) ended by itself: another one is started",
+                (f"     {self.log}", "dim"),
+            )
+            assigned = self._assignment
+            self.process, self.log, self._start = await start_worker(
+                assigned.queue, assigned.directory
+            )
+            self._guard.watch(self.process)
+
+    def check(self, run: str = "RUN") -> None:
         """See whether it still works.
 
         Raises:
@@ -156,10 +192,11 @@ class Hand:
         if self.process.alive:
             return
         words = tail(self.log, start=self._start, lines=6)
-        said = "\n" + "\n".join(f"    | {line}" for line in words.splitlines()) if words else ""
+        lines = [log_words(line) for line in words.splitlines()]
+        said = "\n" + "\n".join(f"    | {line}" for line in lines) if words else ""
         raise WorkerMissing(
             f"the worker of this command ended by itself; the run is safe and waits{said}",
-            remedy=f"Its whole log is {self.log}. `crewlog watch RUN` brings another worker.",
+            remedy=f"Its whole log is {self.log}. `crewlog watch {run}` brings another worker.",
             place=f"worker (pid {self.process.pid})",
         )
 
@@ -167,6 +204,22 @@ class Hand:
         """Let it finish what it has, and end it."""
         await asyncio.to_thread(end, self.process, grace=GRACE)
         await asyncio.to_thread(self._guard.close)
+
+
+def log_words(line: str) -> str:
+    """A line of a worker's log: its JSON in words."""
+    try:
+        data: object = json.loads(line)
+    except ValueError:
+        return line
+    if not isinstance(data, dict) or "event" not in data:
+        return line
+    found: dict[str, object] = {**data}  # pyright: ignore[reportUnknownArgumentType]
+    at = str(found.pop("timestamp", ""))[11:19]
+    level = str(found.pop("level", ""))
+    event = str(found.pop("event"))
+    rest = "  ".join(f"{key}={value}" for key, value in found.items())
+    return "  ".join(filter(None, [at, level, event, rest]))
 
 
 def environment(endpoints: Endpoints, queue: str, directory: Path) -> dict[str, str]:
@@ -205,7 +258,7 @@ async def hand(assignment: Assignment) -> AsyncGenerator[Hand | None]:
     process, log, start = await start_worker(assignment.queue, assignment.directory)
     # Should we be killed, it ends all the same.
     guard.watch(process)
-    lent = Hand(process, log, start, guard)
+    lent = Hand(process, log, start, guard, assignment)
     try:
         yield lent
     finally:

@@ -109,8 +109,10 @@ def run(
         )
     found: CrewDefinition | str = crew
     directory = Path.cwd()
+    file: Path | None = None
     if is_file(crew):
         found = _loaded(crew, model)
+        file = None if model else Path(crew)
         directory = Path(crew).resolve().parent
     elif model:
         raise UsageError(
@@ -123,6 +125,7 @@ def run(
     return _go(
         found,
         directory,
+        file=file,
         input=input,
         id=id,
         by=by,
@@ -139,6 +142,7 @@ def _go(
     crew: CrewDefinition | str,
     directory: Path,
     *,
+    file: Path | None = None,
     input: str = "",
     id: str | None = None,
     by: str | None = None,
@@ -156,7 +160,16 @@ def _go(
     from crewlog.cli.screen import Screen  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    start = Start(crew=crew, directory=directory, input=input, id=id, by=by, queue=queue, note=note)
+    start = Start(
+        crew=crew,
+        directory=directory,
+        input=input,
+        id=id,
+        by=by,
+        queue=queue,
+        note=note,
+        file=file,
+    )
     if detach:
         return go(start_and_leave(screen, start), debug=debug)
     manner = Manner(ask=screen.asks, leave=not wait, answers=answers)

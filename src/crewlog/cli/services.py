@@ -134,6 +134,7 @@ async def connected(
         client = await connect(task_queue=queue, progress=progress)
     finally:
         progress.close()
+    client.mentions = False
     if progress.eventful or tell:
         for line in progress.lines(client.endpoints.ui_url):
             screen.line(*line)

@@ -14,7 +14,7 @@ from crewlog.client import Client
 from crewlog.errors import CrewlogError
 from crewlog.graph.draw import picture
 from crewlog.model import Json
-from crewlog.state.model import CLOSED, Output
+from crewlog.state.model import Output
 from crewlog.wire import JournalItem
 
 STYLES = {"completed": "bold green", "running": "bold cyan", "failed": "bold red"}
@@ -75,12 +75,14 @@ def _facts(screen: Screen, sight: Sight) -> None:
         rows.append([("execution", "dim"), str(state.execution)])
     if not sight.live:
         note = "no worker answers; this is what the store has"
+        if sight.over:
+            note = "ended from outside; more was not recorded"
         rows.append([("as of", "dim"), (f"position {state.position}: {note}", "dim")])
     screen.rows(("", ""), rows)
 
 
 def _frontier(screen: Screen, sight: Sight) -> None:
-    if sight.status in CLOSED:
+    if sight.over:
         return
     asked = {question.step for question in sight.questions}
     rows: list[list[Part]] = []

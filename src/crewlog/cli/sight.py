@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlog.client import Client, Run
+from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import RunNotFound, StoreIncomplete, WorkerMissing
+from crewlog.errors import RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
 from crewlog.graph.draw import mermaid
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
@@ -47,6 +48,11 @@ class Sight:
     """Calls in flight, by step."""
 
     @property
+    def over(self) -> bool:
+        """Whether it has ended, by itself or from outside."""
+        return self.status in CLOSED or self.status in OUTSIDE
+
+    @property
     def statuses(self) -> dict[NodeName, str]:
         """What each node is, as `crewlog.graph.draw` takes it."""
         return statuses_of(self.state)
@@ -71,6 +77,7 @@ async def see(client: Client, run_id: str) -> Sight:
 
     Raises:
         RunNotFound: neither the server nor the store knows it.
+        RunFailed: it ended before its first entry.
         StoreUnavailable: only the store could tell, and it is away.
     """
     run = client.run(run_id)
@@ -94,7 +101,21 @@ async def see(client: Client, run_id: str) -> Sight:
     except (StoreIncomplete, RunNotFound, WorkerMissing):
         if missing is not None:
             raise missing from None
+        if status == "failed":
+            raise await _failed_early(client, run) from None
+        if status in OUTSIDE:
+            raise outside(run.id, status, 0) from None
         raise
+
+
+async def _failed_early(client: Client, run: Run) -> RunFailed:
+    """Why a run failed of which nothing was recorded: its crew is unknown or faulty, say."""
+    message, _, remedy = (await client.gateway.failure(run.id)).partition("\n")
+    return RunFailed(
+        f"failed before its first step: {message}",
+        remedy="\n".join(line.strip() for line in remedy.splitlines()),
+        place=f"run {run.id!r}",
+    )
 
 
 async def _live(client: Client, run: Run, queue: str) -> Sight:
@@ -140,11 +161,12 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
     state = fold(RunId(run.id), [entry_from_json(row.entry) for row in items])
     definition = CrewDefinition.from_json(await store.get_definition(state.definition))
     closed = state.status in CLOSED
+    open_ = not closed and status == "running"
     if closed and ended is None:
         ended = items[-1].entry.get("at")
     shown = state.status if closed or status in {"", "running", "completed"} else status
     waiting = ""
-    if not closed and status == "running":
+    if open_:
         waiting = "a worker: nobody works on it now"
         if state.interrupts:
             shown, first = "waiting", next(iter(state.interrupts.values()))
@@ -157,7 +179,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         live=closed,
         waiting_for=waiting,
         ended=ended,
-        questions=[] if closed else [question_of(i) for i in state.interrupts.values()],
+        questions=[question_of(i) for i in state.interrupts.values()] if open_ else [],
         queue=queue,
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import getpass
 import json
+import logging
+import math
 import re
 import secrets
 import time
@@ -43,8 +45,14 @@ _FILES = (".yaml", ".yml", ".json")
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 _CREW_MEMO = "crew"
+_MOST_NAMES = 20
+_POLLED_PAUSE = 5.0
+"""Seconds between two looks at whether a task queue is polled."""
 _STATUS = SearchAttributeKey.for_keyword("CrewlogStatus")
 _CREW = SearchAttributeKey.for_keyword("CrewlogCrew")
+
+
+_LOG = logging.getLogger("crewlog.client")
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,8 @@ class RunSummary:
     """Milliseconds since the epoch; none while it is open."""
     url: str | None
     """The run in Temporal's web interface."""
+    task_queue: str = ""
+    """Where it finds its workers; empty where only the store knows the run."""
 
 
 class Client:
@@ -81,6 +91,10 @@ class Client:
         self.task_queue = task_queue
         self.gateway = Gateway(temporal, endpoints.address)
         self._store = store
+        self.mentions = True
+        """Whether it is logged, once, that a run has no worker; the command line tells it itself."""
+        self._look_again: dict[str, float] = {}
+        """When to look again whether somebody polls a queue."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,6 +130,21 @@ class Client:
     def run(self, id: str) -> Run:
         """The run of that id; nothing is asked yet."""
         return Run(self, RunId(id))
+
+    async def mention_no_worker(self, queue: str) -> None:
+        """Logs a warning, once per task queue, where no worker polls it: runs wait until one does.
+        """
+        now = time.monotonic()
+        if not self.mentions or now < self._look_again.get(queue, 0.0):
+            return
+        self._look_again[queue] = now + _POLLED_PAUSE
+        try:
+            polled = await self.gateway.polled(queue)
+        except RPCError:
+            return
+        if not polled:
+            self._look_again[queue] = math.inf
+            _LOG.warning(no_worker(queue))
 
     def url(self, run_id: str) -> str | None:
         """The run in Temporal's web interface, where we know that there is one."""
@@ -197,6 +226,7 @@ class Client:
             ) from error
         except RPCError as error:
             raise await self.gateway.failed(error, run) from error
+        await self.mention_no_worker(self.task_queue)
         return Run(self, run)
 
     async def _resolve(self, crew: Crew) -> tuple[str, str | dict[str, Json]]:
@@ -218,9 +248,11 @@ class Client:
             return
         close = difflib.get_close_matches(name, known, n=3)
         hint = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
+        shown = ", ".join(known[:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
+        there = f"Registered: {shown}. " if known else "None is registered yet. "
         raise UsageError(
             f"there is no crew {name!r}",
-            remedy=f"{hint}Register it with `crewlog register FILE`, or give the file's path.",
+            remedy=f"{hint}{there}Register it with `crewlog register FILE`, or give the file's path.",
         )
 
     async def register(self, crew: CrewDefinition | Mapping[str, Json] | str | Path) -> CrewRow:
@@ -291,6 +323,7 @@ class Client:
             started=_ms(execution.start_time),
             ended=_ms(execution.close_time) if execution.close_time else None,
             url=self.url(execution.id),
+            task_queue=execution.task_queue,
         )
 
     def _merged(self, seen: RunSummary | None, row: RunRow) -> RunSummary:
@@ -309,10 +342,19 @@ class Client:
             started=row.started or seen.started,
             ended=seen.ended,
             url=seen.url,
+            task_queue=seen.task_queue,
         )
 
 
 _OPEN = frozenset({"running", "paused", "waiting", "stopping"})
+
+
+def no_worker(queue: str) -> str:
+    """`no worker polls 'crewlog': run …`."""
+    worker = "crewlog worker"
+    if queue != wire.TASK_QUEUE:
+        worker += f" --task-queue {queue}"
+    return f"no worker polls {queue!r}: run `crewlog dev` (or `{worker}`) in the crew's directory"
 
 
 def definition_of(crew: Crew) -> CrewDefinition:

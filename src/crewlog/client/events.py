@@ -3,16 +3,18 @@
 The position is the whole memory of the cursor, so a consumer that keeps the last position it
 handled can go on in another process. The run is asked (a query) every 20 ms while something
 happens, ever more rarely down to every 250 ms while nothing does. Whether it was ended from
-outside (terminated, timed out), which no entry tells, is asked of the server about once a second
-of silence; after that answer the journal is read once more, since entries may have come between.
+outside (terminated, timed out), which no entry tells, is asked of the server at the beginning and
+about once a second of silence; after that answer the journal is read once more, since entries may
+have come between. Of a run that has ended and has no worker, the store tells at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from pydantic import ValidationError
 
@@ -75,41 +77,91 @@ def event_of(run: RunId, item: JournalItem) -> Event:
     return Event(item.position, entry.at, entry, run)
 
 
+class Server(Protocol):
+    """What the server tells of the run."""
+
+    async def ended(self) -> str | None:
+        """How it ended: `completed`, `terminated`, …; none while it is open."""
+        ...
+
+    async def polled(self) -> bool:
+        """Whether a worker polls its task queue."""
+        ...
+
+    async def silent(self) -> None:
+        """Told when an open run does not answer; may be told often."""
+        ...
+
+
+def outside(run: RunId, ended: str, position: int, why: str = "") -> RunEnded:
+    """The error for a run that somebody ended from outside: what came last, nobody recorded."""
+    how = "forgotten by the server"
+    if ended != FORGOTTEN:
+        how = ended.replace("_", " ") + (f" from outside: {why}" if why else " from outside")
+    known = f"known up to position {position}" if position else "nothing is known of it"
+    return RunEnded(
+        f"{how}; {known}",
+        remedy=f"`crewlog show {run}` shows how far it came.",
+        place=f"run {run!r}",
+    )
+
+
+FORGOTTEN = "forgotten"
+"""An end: the server does not know the run any more."""
+OUTSIDE = frozenset({"terminated", "timed_out", "canceled", FORGOTTEN})
+"""Ends that no entry tells."""
+
+
 async def follow(
-    reader: JournalReader, run: RunId, after: int, is_closed: Callable[[], Awaitable[bool]]
+    reader: JournalReader, run: RunId, after: int, server: Server
 ) -> AsyncIterator[Event]:
     """The events after a position, until the run's last one; see the module's docstring."""
     position = after
-    closed = False
     waits = pauses(FAST, SLOW)
-    asked = time.monotonic()
     patience = _Patience()
+    closed = await patience.ask(server)
+    ask = closed is None or await server.polled()
+    asked = time.monotonic()
     while True:
         try:
-            part = await patience.read(reader, position, give_up=closed)
+            part = await patience.read(reader, position, give_up=closed is not None, ask=ask)
         except RunEnded:
             # It failed before its first entry; `result` tells why.
             return
+        except WorkerMissing:
+            if closed in OUTSIDE:
+                raise outside(run, closed, position) from None
+            if closed == "failed" and not position:
+                return  # likewise
+            raise
         for item in part.page.entries if part else ():
             event = event_of(run, item)
             position = event.position
             yield event
             if isinstance(event.entry, LAST):
                 return
+        if closed is not None and part is not None and not part.live:
+            ask = False
         if part is not None and part.page.entries:
             waits, asked = pauses(FAST, SLOW), time.monotonic()
-        elif closed:
-            _check_end(run, part, position)
+        elif closed is not None:
+            _check_end(run, part, position, closed)
             return
         elif time.monotonic() - asked > SILENCE:
             asked = time.monotonic()
-            closed = await patience.ask(is_closed)
+            closed = await patience.ask(server)
+            if closed is not None:
+                ask = await server.polled()
+            elif part is None or not part.live:
+                await server.silent()
         else:
             await asyncio.sleep(next(waits))
 
 
-def _check_end(run: RunId, part: JournalPart | None, position: int) -> None:
+def _check_end(run: RunId, part: JournalPart | None, position: int, closed: str) -> None:
     if part is None or not part.live:
+        if closed in OUTSIDE:
+            raise outside(run, closed, position)
         raise WorkerMissing(
             f"the run {run!r} has ended, but only a worker can tell what happened after "
             f"position {position}",
@@ -123,10 +175,12 @@ class _Patience:
     def __init__(self) -> None:
         self._since: float | None = None
 
-    async def read(self, reader: JournalReader, after: int, *, give_up: bool) -> JournalPart | None:
+    async def read(
+        self, reader: JournalReader, after: int, *, give_up: bool, ask: bool
+    ) -> JournalPart | None:
         """A part of the journal, or none while a service is away."""
         try:
-            part = await reader.read(after, PAGE)
+            part = await reader.read(after, PAGE, ask=ask)
         except WorkerMissing:
             # A run without workers is safe and may wait for days; so may who watches it.
             if give_up:
@@ -139,13 +193,13 @@ class _Patience:
         self._since = None
         return part
 
-    async def ask(self, is_closed: Callable[[], Awaitable[bool]]) -> bool:
-        """Whether the run is closed; not, as long as the server is away."""
+    async def ask(self, server: Server) -> str | None:
+        """How the run ended; none while it is open, or the server is away."""
         try:
-            return await is_closed()
+            return await server.ended()
         except TemporalUnavailable as error:
             self._spend(error)
-            return False
+            return None
 
     def _spend(self, error: TemporalUnavailable | StoreUnavailable) -> None:
         now = time.monotonic()

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import platform
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import psutil
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
@@ -280,20 +282,36 @@ class Gateway:
 
     async def _polled(self, run: RunId) -> bool:
         """Whether a worker asked lately for the work of the run's task queue."""
-        queue = (await self.describe(run)).task_queue
+        try:
+            return await self.polled((await self.describe(run)).task_queue)
+        except RPCError as error:
+            raise await self.failed(error, run) from error
+
+    async def polled(self, queue: str, pid: int | None = None) -> bool:
+        """Whether a worker asked lately for the work of a task queue.
+
+        Args:
+            queue: The task queue.
+            pid: Only a worker with this process id on any machine; the SDK names itself `pid@host`.
+
+        Raises:
+            RPCError: the server does not say.
+        """
         request = DescribeTaskQueueRequest(
             namespace=self.temporal.namespace,
             task_queue=TaskQueue(name=queue),
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
         )
-        try:
-            found = await self.temporal.workflow_service.describe_task_queue(
-                request, timeout=timedelta(seconds=CALL_LIMIT)
-            )
-        except RPCError as error:
-            raise await self.failed(error, run) from error
+        found = await self.temporal.workflow_service.describe_task_queue(
+            request, timeout=timedelta(seconds=CALL_LIMIT)
+        )
         since = time.time() - POLLER_LIFE
-        return any(poller.last_access_time.ToSeconds() > since for poller in found.pollers)
+        return any(
+            poller.last_access_time.ToSeconds() > since
+            and (pid is None or poller.identity.startswith(f"{pid}@"))
+            and not _gone(poller.identity)
+            for poller in found.pollers
+        )
 
     async def _no_answer(self, run: RunId, command: CommandId | None = None) -> CrewlogError:
         """Nobody answered: is it the server, or is there no worker?"""
@@ -372,6 +390,15 @@ class Gateway:
             "position": outcome.get("position", 0),
             "detail": outcome.get("detail", ""),
         }
+
+
+def _gone(identity: str) -> bool:
+    """Whether a worker's `pid@host` is of this machine and its process is not there any more.
+
+    The server remembers a worker for a while after its end.
+    """
+    pid, _, host = identity.partition("@")
+    return host == platform.node() and pid.isdigit() and not psutil.pid_exists(int(pid))
 
 
 def _at_the_seam(error: WorkflowUpdateFailedError) -> bool:

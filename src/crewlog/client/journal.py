@@ -36,8 +36,13 @@ class JournalReader:
         self._store = store
         self._run = run
 
-    async def read(self, after: int, limit: int) -> JournalPart:
+    async def read(self, after: int, limit: int, *, ask: bool = True) -> JournalPart:
         """Up to `limit` entries after a position, in order and without a gap.
+
+        Args:
+            after: The position.
+            limit: At most so many.
+            ask: Whether the run is asked; if not, the store is, at once.
 
         Raises:
             RunNotFound: neither the server nor the store knows the run.
@@ -45,6 +50,12 @@ class JournalReader:
             StoreUnavailable: older entries are needed, and the store is away.
             StoreIncomplete: older entries are needed, and the store lacks them.
         """
+        if not ask:
+            nobody = WorkerMissing(
+                f"no worker answers for the run {self._run!r}, and the store cannot tell",
+                remedy="Start one: `crewlog worker`.",
+            )
+            return JournalPart(await self._stored(after, limit, nobody), live=False)
         try:
             page = await self._ask(after, limit)
         except (WorkerMissing, RunNotFound) as error:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,11 +16,18 @@ from temporalio.exceptions import TerminatedError
 from temporalio.exceptions import TimeoutError as TemporalTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
 
-from crewlog.client.events import PATIENCE, Event, follow
-from crewlog.client.gateway import CALL_LIMIT, pauses
+from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
+from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
 from crewlog.client.journal import JournalReader
 from crewlog.client.rebuild import Rebuild, RebuildReport
-from crewlog.errors import RunFailed, TemporalUnavailable, UsageError, WorkerMissing
+from crewlog.errors import (
+    CrewlogError,
+    RunFailed,
+    RunNotFound,
+    TemporalUnavailable,
+    UsageError,
+    WorkerMissing,
+)
 from crewlog.ids import CommandId, InterruptId, LogName, NodeName, RunId
 from crewlog.model import Json, Model
 from crewlog.state.model import CLOSED, CrewState
@@ -133,9 +141,10 @@ class Run:
         Raises:
             RunNotFound: there is no such run.
             TemporalUnavailable: the server has been away for five minutes.
+            RunFailed: it was ended from outside, and no worker can tell its last entries.
             WorkerMissing: the run has ended, but nobody can tell its last entries.
         """
-        async for event in follow(self._reader, self.id, after, self._is_closed):
+        async for event in follow(self._reader, self.id, after, _Server(self._client, self.id)):
             yield event
 
     async def result(self, timeout: float | None = None) -> RunResult:
@@ -179,15 +188,23 @@ class Run:
         raise AssertionError
 
     async def _failed(self, error: WorkflowFailureError) -> RunFailed:
-        cause, place = error.cause, f"run {self.id!r}"
-        remedy = f"`crewlog show {self.id}` shows how far it came."
+        cause = error.cause
         if isinstance(cause, TerminatedError):
-            return RunFailed(f"terminated: {cause.message}", remedy=remedy, place=place)
+            return outside(self.id, "terminated", await self._known(), cause.message)
         if isinstance(cause, TemporalCancelledError):
-            return RunFailed("canceled", remedy=remedy, place=place)
+            return outside(self.id, "canceled", await self._known())
         if isinstance(cause, TemporalTimeoutError):
-            return RunFailed("its execution timeout is over", remedy=remedy, place=place)
-        return RunFailed(await self._gateway.failure(self.id), place=place)
+            why = "its execution timeout is over"
+            return outside(self.id, "timed_out", await self._known(), why)
+        return RunFailed(await self._gateway.failure(self.id), place=f"run {self.id!r}")
+
+    async def _known(self) -> int:
+        """The last position that the run or the store tells; 0 where neither does."""
+        try:
+            polled = await _Server(self._client, self.id).polled()
+            return (await self._reader.read(0, 1, ask=polled)).page.position
+        except CrewlogError:
+            return 0
 
     async def wait_until(
         self, predicate: Callable[[RunView], bool], timeout: float = 60.0
@@ -330,6 +347,34 @@ class Run:
             "id": id or f"c-{secrets.token_hex(8)}",
             "by": self._client.user if by is None else by,
         }
+
+
+class _Server:
+    """What a run's server tells to those who follow the run."""
+
+    def __init__(self, client: Client, run: RunId) -> None:
+        self._client = client
+        self._run = run
+
+    async def ended(self) -> str | None:
+        try:
+            description = await self._client.gateway.describe(self._run)
+        except RunNotFound:
+            return FORGOTTEN  # the store may have the journal still
+        status = STATUS_NAMES.get(description.status, "") if description.status else ""
+        return None if status == "running" else status
+
+    async def polled(self) -> bool:
+        try:
+            description = await self._client.gateway.describe(self._run)
+            return await self._client.gateway.polled(description.task_queue)
+        except (CrewlogError, RPCError):
+            return True
+
+    async def silent(self) -> None:
+        with suppress(CrewlogError):
+            description = await self._client.gateway.describe(self._run)
+            await self._client.mention_no_worker(description.task_queue)
 
 
 SLOW_LOOK = 0.2

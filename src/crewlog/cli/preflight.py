@@ -1,0 +1,156 @@
+"""What a command's own worker will need, looked at before anything starts.
+
+Only where `crewlog run FILE` brings the worker itself: then the worker has this interpreter, this
+environment and the crew's directory. Nothing of the crew's is imported here: modules are found,
+and never run.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from crewlog.definition.findings import did_you_mean
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.text import Document, read_document
+from crewlog.errors import CrewlogError, Diagnostic, InvalidDefinition
+
+_OPENAI = "openai:"
+_SCRIPTED = "scripted:"
+Place = tuple[str | int, ...]
+
+
+def check_worker_can(crew: CrewDefinition, directory: Path, file: Path | None = None) -> None:
+    """Look for the modules of tools, the scripts of models, and a key where one is needed.
+
+    Args:
+        crew: The crew.
+        directory: Where its worker runs.
+        file: Its file, for the places of faults.
+
+    Raises:
+        InvalidDefinition: with everything that is missing.
+    """
+    document = _document(file)
+    found = [
+        _located(document, file, path, message, remedy)
+        for path, message, remedy in [*_tools(crew, directory), *_models(crew, directory)]
+    ]
+    if found:
+        raise InvalidDefinition(found)
+
+
+def scripted_note(crew: CrewDefinition) -> str:
+    """A line that says that a script stands in for a model; empty where none does."""
+    scripts = {model.removeprefix(_SCRIPTED) for _, model in _used(crew) if _is_scripted(model)}
+    if not scripts:
+        return ""
+    return f"▸ model: scripted ({', '.join(sorted(scripts))})"
+
+
+def modules_in(directory: Path) -> list[str]:
+    """The modules and packages of a directory, by name."""
+    try:
+        inside = sorted(directory.iterdir())
+    except OSError:
+        return []
+    files = [each.stem for each in inside if each.suffix == ".py"]
+    return files + [each.name for each in inside if (each / "__init__.py").is_file()]
+
+
+def _is_scripted(model: str) -> bool:
+    return model.startswith(_SCRIPTED)
+
+
+def _used(crew: CrewDefinition) -> Iterator[tuple[Place, str]]:
+    """The models that agents use, each once, and where they are named."""
+    seen: set[str] = set()
+    for name, agent in crew.agents.items():
+        model = agent.model or crew.model
+        if model and model not in seen:
+            seen.add(model)
+            yield (("agents", name, "model") if agent.model else ("model",)), model
+
+
+def _models(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
+    for path, model in _used(crew):
+        if _is_scripted(model):
+            script = directory / model.removeprefix(_SCRIPTED)
+            if not script.is_file():
+                yield (
+                    path,
+                    f"there is no script {str(script)!r}",
+                    "Correct its path: it is taken from the crew's directory.",
+                )
+        elif model.startswith(_OPENAI) and not os.environ.get("OPENAI_API_KEY"):
+            yield (
+                path,
+                f"the model {model!r} needs a key, and OPENAI_API_KEY is not set",
+                "Set OPENAI_API_KEY, or use a scripted model: --model scripted:FILE.",
+            )
+
+
+def _tools(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, str]]:
+    paths = [str(directory), *os.environ.get("PYTHONPATH", "").split(os.pathsep), *sys.path]
+    known = modules_in(directory)
+    looked: dict[str, bool] = {}
+    for name, tool in crew.tools.items():
+        module = tool.run.partition(":")[0]
+        if tool.queue is not None:
+            continue  # its workers are elsewhere
+        if module not in looked:
+            looked[module] = findable(module, paths)
+        if not looked[module]:
+            else_say = f"Correct it, or write the module in {directory}."
+            yield (
+                ("tools", name, "run"),
+                f"the tool {name!r} names the module {module!r}, which is not there",
+                did_you_mean(module, known, else_say),
+            )
+
+
+def findable(module: str, paths: Sequence[str]) -> bool:
+    """Whether a module can be found, parents and all, without running any of them."""
+    where: list[str] | None = None
+    name = ""
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        spec = importlib.machinery.PathFinder.find_spec(name, where or [p for p in paths if p])
+        for finder in sys.meta_path if spec is None else ():
+            try:
+                spec = finder.find_spec(name, where)
+            except (ImportError, AttributeError):
+                continue
+            if spec is not None:
+                break
+        if spec is None:
+            return False
+        inside = spec.submodule_search_locations
+        if inside is None:
+            # A module: what it holds under a dot, only running it could tell (`os.path`).
+            return name == module or name in sys.stdlib_module_names
+        where = list(inside)
+    return True
+
+
+def _document(file: Path | None) -> Document | None:
+    if file is None:
+        return None
+    try:
+        return read_document(file.read_text(encoding="utf-8-sig"), str(file))
+    except (OSError, ValueError, CrewlogError):
+        return None
+
+
+def _located(
+    document: Document | None, file: Path | None, path: Place, message: str, remedy: str
+) -> Diagnostic:
+    place = path
+    while place and document is not None and place not in document.values:
+        place = place[:-1]
+    if document is None or not place:
+        return Diagnostic(message, path=path, remedy=remedy, file=str(file or ""))
+    return document.source.diagnostic(message, document.values[place].span, remedy, path)
