@@ -37,7 +37,7 @@ from crewlog.errors import CrewlogError, InternalError, ToolFailed
 from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
 from crewlog.state.brief import brief
-from crewlog.state.calls import CallTool, OutputValue, ToolResult
+from crewlog.state.calls import CallTool, OutputValue, ToolResult, owner_of
 from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
@@ -164,7 +164,9 @@ class ToolCalls:
             )
         call = self._call(context, pulse)
         if context.definition.repeat == "never":
-            await begin_once(self._store, task, activity.info().attempt)
+            info = activity.info()
+            owner = owner_of(info.workflow_run_id or "", info.activity_id, info.attempt)
+            await begin_once(self._store, task, owner)
         effect.started = True
         try:
             with calling(call):

@@ -106,7 +106,7 @@ class CrewActivities:
     @activity.defn(name=FLUSH)
     async def flush(self, task: Flush) -> None:
         """Stores what no activity has stored, and a snapshot where one is given."""
-        with as_failures():
+        with as_failures(final=False):
             async with heartbeats():
                 batch = task.batch
                 if batch.entries:
@@ -120,6 +120,6 @@ class CrewActivities:
     @activity.defn(name=CLOSE_RUN)
     async def close_run(self, input: CloseRun) -> CloseRunResult:
         """Stores the last of a run and fetches what its result shows."""
-        with as_failures():
+        with as_failures(final=False):
             async with heartbeats():
                 return await close_run(input, self._store)

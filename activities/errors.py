@@ -17,12 +17,15 @@ from crewlog import errors
 from crewlog.errors import CrewlogError, InternalError, InvalidDefinition, ModelUnavailable
 
 
-def to_application_error(exc: CrewlogError, *, started: bool = False) -> ApplicationError:
+def to_application_error(
+    exc: CrewlogError, *, started: bool = False, final: bool = True
+) -> ApplicationError:
     """The failure that tells the workflow of `exc`.
 
     Args:
         exc: The error. A user's subclass travels under the name of the Crewlog class above it.
         started: Whether the effect may have happened.
+        final: Whether an error that no retry helps ends the activity.
     """
     kind = next(c for c in type(exc).__mro__ if c.__module__ == errors.__name__)
     wait = exc.retry_after if isinstance(exc, ModelUnavailable) else None
@@ -36,7 +39,7 @@ def to_application_error(exc: CrewlogError, *, started: bool = False) -> Applica
         remedy,
         started,
         type=kind.__name__,
-        non_retryable=not exc.retryable,
+        non_retryable=final and not exc.retryable,
         next_retry_delay=None if wait is None else timedelta(seconds=wait),
     )
 
@@ -48,18 +51,23 @@ class Effect:
 
 
 @contextmanager
-def as_failures() -> Generator[Effect, None, None]:
-    """Turns errors that leave the block into failures; cancellation passes as it is."""
+def as_failures(*, final: bool = True) -> Generator[Effect, None, None]:
+    """Turns errors that leave the block into failures; cancellation passes as it is.
+
+    Args:
+        final: Whether an error that no retry helps ends the activity. It does not where a run
+            stores what it knows: the run stands still until people have mended the store.
+    """
     effect = Effect()
     try:
         yield effect
     except ApplicationError:
         raise
     except CrewlogError as exc:
-        raise to_application_error(exc, started=effect.started) from exc
+        raise to_application_error(exc, started=effect.started, final=final) from exc
     except Exception as exc:
         bug = InternalError(
             f"{type(exc).__name__}: {exc}",
             remedy="This is a bug in Crewlog: please report it with the worker's log.",
         )
-        raise to_application_error(bug, started=effect.started) from exc
+        raise to_application_error(bug, started=effect.started, final=final) from exc

@@ -8,11 +8,13 @@ import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from temporalio import activity
 
 from crewlog.activities.tool_results import checked
 from crewlog.definition.findings import did_you_mean
@@ -122,9 +124,29 @@ def _find(name: ToolName, run: str) -> object:
         public = [n for n in dir(module) if not n.startswith("_")]
         raise ToolMissing(
             f"the module {module_name!r} has no {attribute!r}",
-            remedy=did_you_mean(attribute, public, f"Define {attribute!r} in {module.__file__}."),
+            remedy=did_you_mean(attribute, public, f"Define {attribute!r} in {module.__file__}.")
+            + _if_misnamed(),
             place=f"tool {name!r}",
         ) from None
+
+
+def _modules_here() -> list[str]:
+    """The modules and packages of the worker's directory."""
+    try:
+        inside = sorted(Path.cwd().iterdir())
+    except OSError:
+        return []
+    files = [each.stem for each in inside if each.suffix == ".py"]
+    return files + [each.name for each in inside if (each / "__init__.py").is_file()]
+
+
+def _if_misnamed() -> str:
+    """What to do where the definition is wrong: a run keeps the one that it was started with."""
+    run = activity.info().workflow_id if activity.in_activity() else "RUN"
+    return (
+        f" If the name in crew.yaml is wrong: `crewlog stop {run}`, correct it, start anew: a run "
+        "keeps the definition that it began with."
+    )
 
 
 def _import(name: ToolName, module_name: str) -> ModuleType:
@@ -136,7 +158,12 @@ def _import(name: ToolName, module_name: str) -> ModuleType:
         if exc.name and (module_name == exc.name or module_name.startswith(f"{exc.name}.")):
             raise ToolMissing(
                 f"there is no module {exc.name!r} on this worker",
-                remedy="Start the worker in the crew's directory, or install the module there.",
+                remedy=did_you_mean(
+                    exc.name,
+                    _modules_here(),
+                    "Start the worker in the crew's directory, or install the module there.",
+                )
+                + _if_misnamed(),
                 place=place,
             ) from exc
         raise ToolMissing(

@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
 from crewlog.workflows import views
 from crewlog.workflows.activity_options import LOCAL
 from crewlog.workflows.execution import CANCEL, Ended, Execution
-from crewlog.workflows.inbox import Incoming, Unreadable, now, parse, read_args
+from crewlog.workflows.inbox import Incoming, Unreadable, from_outside, now, parse, read_args
 
 WHOLE = RawValue(Payload())
 """What a query gets that is sent without an argument. A default, since an optional parameter would
@@ -115,12 +115,12 @@ class CrewRun:
     @workflow.signal(dynamic=True)
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """Takes every signal, known or not: what it says, or why it was refused, is journaled."""
-        self._inbox.append(Incoming(name, read_args(args), now()))
+        self._inbox.append(Incoming(name, from_outside(args), now()))
 
     @workflow.update(name="respond")
     async def respond(self, raw: RawValue) -> dict[str, Any]:
         """Answers an interrupt; see `Respond` and `Accepted`."""
-        incoming = Incoming("respond", read_args([raw]), now())
+        incoming = Incoming("respond", from_outside([raw]), now())
         self._inbox.append(incoming)
         await workflow.wait_condition(lambda: incoming.done)
         if incoming.error is not None or incoming.result is None:
@@ -136,7 +136,7 @@ class CrewRun:
         if self._execution is not None and self._execution.closing:
             raise ApplicationError("the run continues as new; send it again", type=CLOSING)
         try:
-            parse("respond", read_args([raw]))
+            parse("respond", from_outside([raw]))
         except CrewlogError as error:
             raise ApplicationError(
                 error.message, error.remedy, type=type(error).__name__, non_retryable=True

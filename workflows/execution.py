@@ -13,6 +13,7 @@ execution end. Signals that still arrive are carried in the inbox.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,7 +50,7 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import views
 from crewlog.workflows.activity_options import STORING, model_options, tool_options, tool_rules
-from crewlog.workflows.inbox import Incoming, now, take
+from crewlog.workflows.inbox import RESERVED, Incoming, now, take
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
@@ -57,8 +58,11 @@ FLUSH_BYTES = 64 * 1024
 POSITION_MEMO = "position"
 """The memo field that tells the journal position, where nothing else left an event."""
 
-CANCEL = "temporal-cancel"
+CANCEL = f"{RESERVED}cancel"
 """The id of the `stop` that Temporal's cancel becomes."""
+
+LAST_CALLS = 10
+"""How often what arrives while the run ends is refused and stored before it ends anyway."""
 
 AGAIN = "Again"
 """The error type of a call that has not begun because the store is away: it is made once more."""
@@ -107,6 +111,7 @@ class Execution:
         self._queue = queue
         self._search_attributes = search_attributes
         self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
+        self._cancelled: set[tuple[StepId, int]] = set()
         self._landed: list[Landed] = []
         self._shown: dict[str, Any] = {}
         self._shown_at = 0
@@ -128,8 +133,7 @@ class Execution:
                 await self.engine.settle(self._flights)
                 await self._launch()
                 self.closing = self._must_continue() and not self.engine.state.closed
-            if self.engine.state.status in ("stopping", "stopped", "failed"):
-                self._cancel_flights()
+            self._cancel_flights()
             if not self._flights and not self._landed:
                 if self.engine.state.status == "stopping":
                     self._stop()
@@ -171,7 +175,9 @@ class Execution:
             landed = self._landed.pop(0)
             self._tick(landed.at)
             order, result = landed.order, landed.result
-            del self._flights[order.step, order.call.call]
+            key = (order.step, order.call.call)
+            del self._flights[key]
+            self._cancelled.discard(key)
             if result is not None:
                 self.engine.ledger.stored(landed.stored)
             if self.engine.state.closed:
@@ -211,10 +217,11 @@ class Execution:
             landed = Landed(order, position, now(), result)
         except ActivityError as error:
             landed = replace(self._failed(order, position, error), at=now())
-            if landed.error_type == AGAIN:
-                await asyncio.sleep(STORE_PAUSE)
         except asyncio.CancelledError:
             landed = Landed(order, position, error_type="Cancelled")
+        if landed.error_type == AGAIN:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(STORE_PAUSE)
         self._landed.append(landed)
 
     def _model_call(self, order: Order) -> Any:
@@ -285,8 +292,13 @@ class Execution:
         return Landed(order, position, error=str(cause or error), error_type="ActivityError")
 
     def _cancel_flights(self) -> None:
-        for task in self._flights.values():
-            task.cancel()
+        """Cancels, once each, the calls of an ending run, or of a step that is gone."""
+        state = self.engine.state
+        ending = state.status in ("stopping", "stopped", "failed")
+        for key, task in self._flights.items():
+            if key not in self._cancelled and (ending or key[0] not in state.frontier):
+                self._cancelled.add(key)
+                task.cancel()
 
     # -- storing and ending ------------------------------------------------------------------
 
@@ -317,31 +329,18 @@ class Execution:
         self.engine.record(j.RunStopped, because=because)
 
     async def _close(self) -> Ended:
-        """Stores the last of the journal, answers who still asks, and makes the result."""
+        """Stores the last of the journal, refuses what comes too late, and makes the result."""
+        fetched = await self._store_the_end()
+        for _ in range(LAST_CALLS):
+            # Handlers wait for what they brought to be taken, so that comes first.
+            await workflow.wait_condition(
+                lambda: bool(self._inbox) or workflow.all_handlers_finished()
+            )
+            if not self._inbox:
+                break
+            await self._take_inbox()
+            fetched = await self._store_the_end()
         state = self.engine.state
-        wanted = {
-            output.body
-            for found in state.agent_outputs.values()
-            for output in found.values()
-            if output.body is not None
-        }
-        fetched: CloseRunResult = await workflow.execute_activity(
-            CLOSE_RUN,
-            CloseRun(
-                run=state.run,
-                batch=self.engine.ledger.batch(),
-                state=state.to_json(),
-                outputs=tuple(sorted(wanted)),
-            ),
-            result_type=CloseRunResult,
-            summary="stores the end",
-            **STORING,
-        )
-        self._show()
-        for incoming in self._inbox:
-            incoming.error = InternalError("the run has ended")
-            incoming.done = True
-        await workflow.wait_condition(workflow.all_handlers_finished)
         if state.status == "failed":
             return Ended(error=state.error)
 
@@ -367,6 +366,30 @@ class Execution:
                 ms=self.engine.at - state.started,
             ),
         )
+
+    async def _store_the_end(self) -> CloseRunResult:
+        state = self.engine.state
+        wanted = {
+            output.body
+            for found in state.agent_outputs.values()
+            for output in found.values()
+            if output.body is not None
+        }
+        fetched: CloseRunResult = await workflow.execute_activity(
+            CLOSE_RUN,
+            CloseRun(
+                run=state.run,
+                batch=self.engine.ledger.batch(),
+                state=state.to_json(),
+                outputs=tuple(sorted(wanted)),
+            ),
+            result_type=CloseRunResult,
+            summary="stores the end",
+            **STORING,
+        )
+        self.engine.ledger.stored(state.position)
+        self._show()
+        return fetched
 
     async def _leave(self) -> Ended:
         """Stores what is left and hands everything to the next execution."""

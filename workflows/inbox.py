@@ -30,6 +30,9 @@ with workflow.unsafe.imports_passed_through():
         Respond,
     )
 
+RESERVED = "crewlog:"
+"""How the ids of commands begin that the run gives itself."""
+
 COMMAND_MODELS: dict[str, type[Command]] = {
     "pause": Command,
     "resume": Command,
@@ -78,6 +81,15 @@ def read_args(args: Sequence[RawValue]) -> Any:
         return workflow.payload_converter().from_payload(args[0].payload)
     except Exception as error:  # noqa: BLE001 - whatever a stranger sends must not fail the task
         return Unreadable(f"the content is not JSON: {error}")
+
+
+def from_outside(args: Sequence[RawValue]) -> Any:
+    """`read_args` of what a client sent, who may not use the run's own command ids."""
+    data = read_args(args)
+    command = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if isinstance(command, str) and command.startswith(RESERVED):
+        return Unreadable(f"ids that begin with {RESERVED!r} are the run's own")
+    return data  # pyright: ignore[reportUnknownVariableType]
 
 
 def parse(name: str, data: Any) -> Command:

@@ -1,6 +1,6 @@
 """How values become payloads: JSON that keeps message types, and large ones out of the history.
 
-Workers and clients use the same converter. A LangChain message anywhere in a value crosses as a
+Workers and clients use the same converter. A LangChain message, alone or in a list, crosses as a
 tagged body and comes back as the same type; only the known message types are ever constructed.
 Payloads over a threshold go through Temporal's `ExternalStorage`: a directory here, S3 or GCS by
 the SDK's drivers elsewhere; never the store, so that losing Postgres loses no payload.
@@ -13,7 +13,7 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, ToJsonOptions
@@ -49,13 +49,22 @@ class CrewPayloadConverter(CompositePayloadConverter):
 
 
 class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):
-    """Pydantic's JSON, with LangChain messages tagged on the way out and rebuilt on the way in."""
+    """Pydantic's JSON, with LangChain messages tagged on the way out.
+
+    A tag is read only where the receiver asks for a message, or a list of messages: anywhere else
+    it is data like any other, since models and users write data that may look like it.
+    """
 
     def to_payload(self, value: Any) -> Payload | None:
         return super().to_payload(_tag(value))
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
-        return _untag(super().from_payload(payload, type_hint))
+        if type_hint is not None and _is_message_type(type_hint):
+            return _untag(super().from_payload(payload))
+        (item,) = get_args(type_hint)[:1] or (None,)
+        if get_origin(type_hint) is list and item is not None and _is_message_type(item):
+            return [_untag(tagged) for tagged in super().from_payload(payload)]
+        return super().from_payload(payload, type_hint)
 
 
 def _tag(value: Any) -> Any:
@@ -63,12 +72,16 @@ def _tag(value: Any) -> Any:
         from crewlog.state.messages import message_to_json  # noqa: PLC0415 - see _is_message
 
         return {MESSAGE_TAG: message_to_json(value)}
-    if isinstance(value, dict):
-        return {key: _tag(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list | tuple):
         return [_tag(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     dump = getattr(value, "to_json", None)
     return dump() if callable(dump) else value
+
+
+def _untag(value: Any) -> Any:
+    from crewlog.state.messages import message_from_json  # noqa: PLC0415 - see _is_message
+
+    return message_from_json(value[MESSAGE_TAG])
 
 
 def _is_message(value: Any) -> bool:
@@ -81,16 +94,9 @@ def _is_message(value: Any) -> bool:
     return module is not None and isinstance(value, module.BaseMessage)
 
 
-def _untag(value: Any) -> Any:
-    if isinstance(value, dict):
-        if len(value) == 1 and MESSAGE_TAG in value:  # pyright: ignore[reportUnknownArgumentType]
-            from crewlog.state.messages import message_from_json  # noqa: PLC0415 - see _is_message
-
-            return message_from_json(value[MESSAGE_TAG])  # pyright: ignore[reportUnknownArgumentType]
-        return {key: _untag(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, list):
-        return [_untag(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
+def _is_message_type(hint: Any) -> bool:
+    module = sys.modules.get("langchain_core.messages")
+    return module is not None and isinstance(hint, type) and issubclass(hint, module.BaseMessage)
 
 
 class DirectoryDriver(StorageDriver):

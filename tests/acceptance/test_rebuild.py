@@ -28,6 +28,7 @@ from .harness import LIMIT, Site, calls, tool, until
 TABLES = {
     "definitions": "hash",
     "bodies": "hash",
+    "claims": "key",
     "links": "head",
     "journal": "position",
     "runs": "run",
@@ -211,7 +212,7 @@ async def test_the_run_tells_what_no_activity_has_carried(site: Site, db: Any) -
     report = await run.rebuild()
     assert report.tail == "unknown"
     assert 0 < report.position <= at
-    # The payment had begun and must not be repeated: the note of it is there again, and people
+    # The payment had begun and must not be repeated: the claim on it is there again, and people
     # are asked, by a worker that knows nothing.
     site.open_gate(run, "g")
     await worker(site)

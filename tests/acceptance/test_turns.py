@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from crewlog.payloads import data_converter
 from crewlog.state.journal import ToolReturned
@@ -78,11 +85,17 @@ async def test_message_types_pass_the_payload_converter(tmp_path: Path) -> None:
         ),
         ToolMessage("é", tool_call_id="c1", name="echo", status="error"),
     ]
-    value = {"messages": messages, "nested": [{"last": messages[-1]}]}
-    (payload,) = await converter.encode([value])
-    (back,) = await converter.decode([payload])
-    assert back == value
-    assert [type(m) for m in back["messages"]] == [type(m) for m in messages]
+    many, one = await converter.encode([messages, messages[-1]])
+    back, last = await converter.decode([many, one], [list[BaseMessage], ToolMessage])
+    assert (back, last) == (messages, messages[-1])
+    assert [type(m) for m in back] == [type(m) for m in messages]
+
+
+async def test_what_looks_like_a_message_stays_data(tmp_path: Path) -> None:
+    converter = data_converter(tmp_path)
+    value = {"lc_message": 1, "flags": [{"lc_message": {"type": "human", "content": "x"}}]}
+    for hint in (None, [dict[str, Any]]):
+        assert await converter.decode(await converter.encode([value]), hint) == [value]
 
 
 async def test_large_results_stay_out_of_the_history(crews: Site) -> None:

@@ -233,8 +233,7 @@ async def test_a_result_outlives_a_store_that_is_away(tool_call, store, monkeypa
     async def first_then_away(bodies: Any) -> None:
         nonlocal calls
         calls += 1
-        # The reply and the start note are kept; what comes after the effect is not.
-        await (put if calls <= 2 else away)(bodies)
+        await (put if calls == 1 else away)(bodies)
 
     monkeypatch.setattr(store, "put_bodies", first_then_away)
     result = await call()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
+
 import pytest
 
 from crewlog.activities.start_notes import begin_once
 from crewlog.errors import OutcomeUnknown, StoreUnavailable
 from crewlog.state.calls import CallTool, View
+from crewlog.store import Store
 from crewlog.store.memory import InMemoryStore
 
 
@@ -27,35 +31,43 @@ def call(**changes: object) -> CallTool:
 
 async def test_a_second_try_that_finds_a_start_asks_people():
     store = InMemoryStore()
-    await begin_once(store, call(), attempt=1)
-    with pytest.raises(OutcomeUnknown, match="'pay' began and never answered"):
-        await begin_once(store, call(), attempt=2)
+    await begin_once(store, call(), "e/1/1")
+    for other in ("e/1/2", "e/9/1", "f/1/1"):
+        with pytest.raises(OutcomeUnknown, match="'pay' began and never answered"):
+            await begin_once(store, call(), other)
 
 
-async def test_a_second_try_begins_where_the_first_one_never_did():
+async def test_of_tries_that_begin_at_once_one_begins(store: Store):
+    run = secrets.token_hex(4)
+    tries = [begin_once(store, call(run=run), f"e/1/{n}") for n in range(8)]
+    ended = await asyncio.gather(*tries, return_exceptions=True)
+    assert sum(one is None for one in ended) == 1
+    assert sum(isinstance(one, OutcomeUnknown) for one in ended) == 7
+
+
+async def test_a_claim_that_was_stored_twice_by_one_try_is_its_own():
     store = InMemoryStore()
-    await begin_once(store, call(), attempt=2)
-    with pytest.raises(OutcomeUnknown):
-        await begin_once(store, call(), attempt=3)
+    await begin_once(store, call(), "e/1/1")
+    await begin_once(store, call(), "e/1/1")
 
 
 async def test_another_call_and_a_try_that_people_asked_for_begin():
     store = InMemoryStore()
-    await begin_once(store, call(), attempt=1)
-    await begin_once(store, call(call=3), attempt=2)
-    await begin_once(store, call(attempt=2), attempt=1)
+    await begin_once(store, call(), "e/1/1")
+    await begin_once(store, call(call=3), "e/2/1")
+    await begin_once(store, call(attempt=2), "e/3/1")
     with pytest.raises(OutcomeUnknown):
-        await begin_once(store, call(attempt=2), attempt=2)
+        await begin_once(store, call(attempt=2), "e/3/2")
 
 
 async def test_nothing_begins_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch):
     store = InMemoryStore()
 
-    async def away(*_: object) -> None:
+    async def away(*_: object) -> str:
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "put_bodies", away)
+        patch.setattr(store, "claim", away)
         with pytest.raises(StoreUnavailable):
-            await begin_once(store, call(), attempt=1)
-    await begin_once(store, call(), attempt=2)
+            await begin_once(store, call(), "e/1/1")
+    await begin_once(store, call(), "e/1/2")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psutil
 import pytest
 
 from .conftest import ROOT, Cli
@@ -169,6 +172,87 @@ def test_rebuild_tells_what_it_made(crewlog: Cli) -> None:
     assert (report["missing"], report["tail"], report["replaced_after"]) == ([], "stored", None)
     assert crewlog("log", run, "--json").records == rows
     assert crewlog("rebuild", "nope").code == 4
+
+
+def test_a_run_that_failed_before_its_first_step(crewlog: Cli) -> None:
+    run = fresh("early")
+    program = (
+        "import asyncio, crewlog\n"
+        "async def main():\n"
+        "    async with await crewlog.connect() as c:\n"
+        "        h = await c.temporal.start_workflow('CrewRun', {'crew': 'nope'},"
+        f" id='{run}', task_queue='crewlog')\n"
+        "        try: await h.result()\n"
+        "        except Exception: pass\n"
+        "asyncio.run(main())\n"
+    )
+    subprocess.run([sys.executable, "-c", program], env=crewlog.env, check=True, timeout=60)
+    shown = crewlog("show", run)
+    assert shown.code == 1
+    assert "failed before its first step" in shown.err
+    assert "no crew is registered as 'nope'" in shown.err
+    assert shown.err.count(run) == 1
+
+
+def test_a_run_that_was_terminated_asks_nothing(home: Path, alone: Path) -> None:
+    crewlog = Cli(home, alone)
+    run = fresh("ended")
+    (alone / "ask.yaml").write_text(
+        "crew: asker\nmodel: scripted:slow.script.yaml\n"
+        "agents:\n  first: {prompt: P., tools: []}\n"
+        "flow:\n  - {ask: 'Publish?', options: [publish, discard], phase: gate}\n  - first\n"
+    )
+    done = crewlog("run", "ask.yaml", "--id", run)
+    assert done.code == 3, done.err
+    assert "▸ model: scripted (slow.script.yaml)" in done.out
+    assert f"{run}   waiting, no worker" in crewlog("ps").out
+    program = (
+        "import asyncio, crewlog\n"
+        "async def main():\n"
+        "    async with await crewlog.connect() as c:\n"
+        f"        await c.run('{run}').terminate('enough')\n"
+        "asyncio.run(main())\n"
+    )
+    subprocess.run([sys.executable, "-c", program], env=crewlog.env, check=True, timeout=60)
+    page = crewlog("show", run)
+    assert (page.code, "crewlog answer" in page.out) == (0, False)
+    assert "ended from outside" in page.out
+    watched = crewlog("watch", run)
+    assert watched.code == 1
+    assert "terminated from outside; known up to position" in watched.err
+    assert run not in crewlog("ps", "--json").out
+
+
+def test_stop_brings_a_worker_where_there_is_none(home: Path, alone: Path) -> None:
+    crewlog = Cli(home, alone)
+    run = fresh("left")
+    process = crewlog.start("run", "slow.yaml", "--id", run)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "thinking" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    done = crewlog("stop", run)
+    assert done.code == 0, done.err
+    assert f"{run} has ended: stopped" in done.out
+
+
+def test_a_worker_that_was_killed_is_started_again(home: Path, alone: Path) -> None:
+    crewlog = Cli(home, alone)
+    run = fresh("kill")
+    process = crewlog.start("run", "slow.yaml", "--id", run)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "thinking" in line:
+            break
+    children = psutil.Process(process.pid).children(recursive=True)
+    [worker] = [each for each in children if "crewlog.workers" in each.cmdline()]
+    worker.kill()
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 0, err
+    assert "another one is started" in err
+    assert "first  ✓ slept" in out
 
 
 def test_no_such_run(crewlog: Cli) -> None:

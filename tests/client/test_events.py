@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from client import crews
 from conftest import LIMIT, Lab, make_lab
 from crewlog.client import Endpoints, Event, Run
-from crewlog.errors import RunNotFound, StoreUnavailable, WorkerMissing
+from crewlog.errors import RunFailed, RunNotFound, StoreUnavailable, WorkerMissing
 from crewlog.state.model import CLOSED
 from crewlog.store import InMemoryStore, Store
 
@@ -102,6 +103,27 @@ async def test_a_terminated_run_ends_the_events(lab: Lab) -> None:
     events = await reading
     assert events[-1].entry.kind not in {"RunCompleted", "RunStopped", "RunFailed"}
     assert [e.position for e in events] == list(range(1, len(events) + 1))
+
+
+async def test_a_terminated_run_without_a_worker_is_told_at_once(lab: Lab) -> None:
+    async with lab.worker():
+        run = await lab.start(crews.asking())
+        await run.wait_until(lambda view: bool(view.interrupts), timeout=LIMIT)
+    await run.terminate("enough")
+    began = time.monotonic()
+    with pytest.raises(RunFailed, match=r"terminated from outside; known up to position \d"):
+        await events_of(run)
+    with pytest.raises(RunFailed, match=r"terminated from outside: enough; known up to position"):
+        await run.result(LIMIT)
+    assert time.monotonic() - began < 8
+
+
+async def test_a_missing_worker_is_logged_once(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    await lab.start(crews.asking())
+    await lab.start(crews.asking())
+    told = [r.message for r in caplog.records if r.name == "crewlog.client"]
+    assert len(told) == 1
+    assert "no worker polls" in told[0]
 
 
 @pytest.mark.usefixtures("worker")

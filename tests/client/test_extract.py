@@ -13,6 +13,7 @@ from temporalio.client import WorkflowHistory
 
 from crewlog.client.extract import (
     Extracted,
+    Place,
     Told,
     ends_of,
     extract,
@@ -42,7 +43,7 @@ def events(name: str) -> list[HistoryEvent]:
 
 
 def told(found: list[HistoryEvent]) -> list[Told]:
-    return [Told(p.name, p.way, p.event, json.loads(p.payload.data)) for p in pick(found)]
+    return [Told(p.place, json.loads(p.payload.data)) for p in pick(found)]
 
 
 def extracted(name: str) -> Extracted:
@@ -125,7 +126,9 @@ def test_an_input_counts_although_its_activity_never_ended() -> None:
     )
     found = extract(told(whole[: number + 1]))
     assert found.batches[0].first == 1
-    assert [call.tool for call in found.calls]
+    assert [call.tool for call in found.calls.values()]
+    assert found.attempts == {}
+    assert len(extract(told(whole)).attempts) > 1
     assert found.snapshots == []
 
 
@@ -135,17 +138,17 @@ def test_what_is_not_understood_is_named_and_the_rest_is_kept() -> None:
     bad = {**good, "hash": "another"}
     found = extract(
         [
-            Told(calls.CALL_MODEL, "result", 7, {**good, "of_a_newer_build": 1}),
-            Told(calls.CALL_MODEL, "result", 8, bad),
-            Told(calls.CALL_TOOL, "input", 9, {"nothing": 1}),
-            Told("start", "input", 1, {"carry": {"schema_version": 99}}),
-            Told("start", "input", 1, None),
+            Told(Place(calls.CALL_MODEL, "result", 7), {**good, "of_a_newer_build": 1}),
+            Told(Place(calls.CALL_MODEL, "result", 8), bad),
+            Told(Place(calls.CALL_TOOL, "input", 9), {"nothing": 1}),
+            Told(Place("start", "input", 1), {"carry": {"schema_version": 99}}),
+            Told(Place("start", "input", 1), None),
         ]
     )
     assert found.bodies == {hash_json(body): body}
     assert len(found.problems) == 4
-    assert "event 8 (call_model) has a body of another hash" in found.problems[0]
-    assert "event 9 (call_tool) is not understood" in found.problems[1]
+    assert "event 8 (call_model result) has a body of another hash" in found.problems[0]
+    assert "event 9 (call_tool input) is not understood" in found.problems[1]
     assert "newer build" in found.problems[2]
 
 
@@ -157,7 +160,7 @@ def test_large_outputs_are_bodies() -> None:
         calls.OutputValue(key="small", value=1.0),
     )
     result = calls.ToolResult(body=body, hash=hash_json(body), outputs=outputs)
-    found = extract([Told(calls.CALL_TOOL, "result", 1, result.to_json())])
+    found = extract([Told(Place(calls.CALL_TOOL, "result", 1), result.to_json())])
     assert found.bodies == {hash_json(body): body, hash_json(value): value}
 
 

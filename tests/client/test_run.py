@@ -133,7 +133,9 @@ async def test_result_of_a_terminated_run(lab: Lab) -> None:
     run = await asked(lab)
     waiting = asyncio.create_task(run.result(LIMIT))
     await run.terminate("no budget")
-    with pytest.raises(RunFailed, match="terminated: no budget"):
+    with pytest.raises(
+        RunFailed, match=r"terminated from outside: no budget; known up to position \d"
+    ):
         await waiting
     with pytest.raises(CommandRejected, match=r"ended \(terminated\)"):
         await run.respond("i1", "yes")

@@ -38,9 +38,7 @@ async def answer_run(
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         sight = await see(client, run_id)
-        question, decision = _which(
-            run_id, sight.questions, first, second, ended=sight.over
-        )
+        question, decision = _which(run_id, sight.questions, first, second, ended=sight.over)
         if decision is None:
             if not screen.asks:
                 raise UsageError(

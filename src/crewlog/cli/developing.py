@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ from crewlog.client import Client
 from crewlog.definition.load import load_file
 from crewlog.dev.processes import Guard, end, identify
 from crewlog.dev.services import Services
+from crewlog.dev.temporal_cli import look_up
 from crewlog.errors import CrewlogError, InvalidDefinition, WorkerMissing
 
 READY_LIMIT = 60.0
@@ -70,6 +72,8 @@ async def develop(*, detach: bool, worker: bool, queue: str | None, as_json: boo
             if made is not None:
                 await _ready(client, made, chosen)
             pid = made.process.pid if made else found
+            if not as_json:
+                await _tell_cli(screen)
             if as_json:
                 screen.record(await _document(client, chosen, pid, crew))
             elif pid is not None:
@@ -100,6 +104,17 @@ async def develop(*, detach: bool, worker: bool, queue: str | None, as_json: boo
             if made is not None:
                 await asyncio.shield(asyncio.to_thread(end, made.process))
             raise
+
+
+async def _tell_cli(screen: Screen) -> None:
+    """Tell where the `temporal` command line is, if nobody finds it by its name."""
+    if shutil.which("temporal"):
+        return
+    found, _ = await look_up()
+    if found is not None:
+        screen.line(
+            ("▸ ", "green"), "temporal command line ", ("…… ", "dim"), short_path(found.path)
+        )
 
 
 def _running(queue: str, directory: Path) -> int | None:

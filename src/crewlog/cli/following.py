@@ -224,7 +224,9 @@ def left(
         )
     elif alone:
         screen.line(
-            "  ", (run.id, "bold"), f" waits: {no_worker(plain(assignment.queue))}. Nothing is lost."
+            "  ",
+            (run.id, "bold"),
+            f" waits: {no_worker(plain(assignment.queue))}. Nothing is lost.",
         )
     elif assignment.worker is not None:
         pid = assignment.worker.process.pid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,7 @@ from crewlog.cli.options import AsJson, Debug, RunArgument
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
     from crewlog.cli.sight import Sight
-    from crewlog.client import RunSummary
+    from crewlog.client import Client, RunSummary
 
 LOOK = "Look"
 _STYLES = {
@@ -62,17 +63,30 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
                 return exits.OK
             screen.line("Nothing is under way. ", ("The last runs:", "dim"))
             found = ended
-        _table(screen, found)
+        _table(screen, found, await _unpolled(client, found))
     return exits.OK
 
 
-def _table(screen: Screen, runs: list[RunSummary]) -> None:
+async def _unpolled(client: Client, runs: list[RunSummary]) -> set[str]:
+    """The task queues of runs under way that no worker polls."""
+    from crewlog.cli.background import polled  # noqa: PLC0415
+
+    queues = sorted({each.task_queue for each in runs if each.ended is None and each.task_queue})
+    answers = await asyncio.gather(*(polled(client, queue) for queue in queues))
+    return {queue for queue, answer in zip(queues, answers, strict=True) if not answer}
+
+
+def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
     from crewlog.cli.screen import lasted, plain  # noqa: PLC0415
+
+    def status(each: RunSummary) -> str:
+        alone = each.ended is None and each.task_queue in unpolled
+        return plain(each.status) + (", no worker" if alone else "")
 
     rows: list[list[Part]] = [
         [
             plain(each.run),
-            (plain(each.status), _STYLES.get(each.status, "red")),
+            (status(each), _STYLES.get(each.status, "red")),
             plain(each.crew) or "?",
             (_ago(each.started), "dim"),
             (lasted(each.started, each.ended), "dim"),

@@ -114,7 +114,10 @@ def _show(error: BaseException, described: Described) -> None:
                 screen.complain([], "")
             _show_diagnostic(screen, found)
         return
-    head = f"{plain(described['place'])}  " if described["place"] else ""
+    place = plain(described["place"])
+    named = place.removeprefix("run ") in described["message"]
+    # A run's name once is enough.
+    head = f"{place}  " if place and not (named and place.startswith("run ")) else ""
     first, *others = plain_lines(described["message"]).splitlines() or [""]
     screen.complain([(head, "bold")], first, style="red", indent=4)
     for line in others:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -76,7 +77,8 @@ def init(
     screen.line("")
     screen.rows(("", ""), [[path, (_ABOUT.get(path, ""), "dim")] for path in files])
     screen.line("")
-    enter = f"cd {where} && " if where != "." else ""
+    quoted = f"~/{shlex.quote(where[2:])}" if where.startswith("~/") else shlex.quote(where)
+    enter = f"cd {quoted} && " if where != "." else ""
     screen.line(("  Next     ", "dim"), f'{enter}crewlog run crew.yaml --input "v2.1..HEAD"')
     screen.line(("           ", "dim"), "pytest")
     return exits.OK

@@ -17,9 +17,10 @@ _LONGEST_LINE = 65_536
 
 def show_question(screen: Screen, question: InterruptView, *, numbered: bool = False) -> None:
     """The question, its detail and its options."""
-    where = f" ({plain(question.step)})" if question.step else ""
     screen.line("")
     text = shortly(question.question, question.detail)
+    named = not question.step or question.step in text
+    where = "" if named else f" ({plain(question.step)})"
     screen.line(("  ? ", "bold yellow"), (text, "bold"), (where, "dim"))
     if question.detail and plain(question.detail) != plain(question.question):
         screen.paragraph(question.detail, style="dim", indent=4)

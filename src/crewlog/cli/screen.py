@@ -130,7 +130,8 @@ class Screen:
         if self.as_json:
             return
         body = Text(plain_lines(text), style)
-        lines = body.wrap(self.out, max(20, min(self.width, 100) - indent)) if self.tty else [body]
+        room = max(20, min(self.width, 100) - indent)
+        lines = body.wrap(self.out, room, overflow="ignore") if self.tty else [body]
         for line in lines:
             for each in line.split("\n"):
                 self.out.print(text_of(" " * indent).append_text(each), soft_wrap=True)
@@ -195,7 +196,9 @@ def _wrapped(console: Console, head: Iterable[Part], text: str, indent: int, sty
         console.print(whole.append(text, style), soft_wrap=True)
         return
     room = max(20, console.width - indent)
-    lines = text_of(" " * max(start - indent, 0)).append(text, style).wrap(console, room)
+    body = text_of(" " * max(start - indent, 0)).append(text, style)
+    # Words are never broken: addresses and paths are there to be copied.
+    lines = body.wrap(console, room, overflow="ignore")
     for number, line in enumerate(lines):
         if number == 0:
             line = whole.append_text(line[max(start - indent, 0) :])
@@ -228,7 +231,7 @@ def _console(*, stderr: bool) -> Console:
 def short_path(path: Path) -> str:
     """A path as people would type it: relative to here, or to the home directory."""
     here, home = os.path.relpath(path), os.path.expanduser("~")  # noqa: PTH111
-    if not here.startswith(".."):
+    if not here.startswith("..") and os.getcwd() != os.sep:  # noqa: PTH109
         return here
     full = str(path)
     return "~" + full[len(home) :] if full.startswith(home + os.sep) else full

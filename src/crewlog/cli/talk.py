@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 TALK = "Talk"
 OUTCOME_LIMIT = 2.0
 """Seconds for which a signal's outcome is waited for; it is not lost if it takes longer."""
+
+STOP_LIMIT = 60.0
+"""Seconds for a worker of our own to end a run that is stopped."""
 
 Reason = Annotated[
     str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; it is kept in the journal.")
@@ -195,10 +199,20 @@ async def _sent(
     from crewlog.errors import CommandRejected  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    async with connected(screen) as client:
+    async with connected(screen) as client, AsyncExitStack() as helping:
         run = client.run(run_id)
         command = await send(run)
         outcome = await _outcome(client, run, command)
+        ended = None
+        if name == "stop" and outcome is None:
+            ended = await _stopped(client, run, helping)
+        if ended is not None:
+            if as_json:
+                found = {"run": run_id, "command": name, "id": command, "applied": True}
+                screen.document({**found, "position": None, "status": ended})
+            else:
+                screen.line("  ", (plain(run_id), "bold"), f" has ended: {ended}")
+            return exits.OK
         if outcome is not None and not outcome.ok:
             detail, _, remedy = outcome.detail.partition("\n")
             raise CommandRejected(
@@ -217,7 +231,7 @@ async def _sent(
                 }
             )
             return exits.OK
-        done = _DONE[name]
+        done = _DONE[name].format(run=plain(run_id))
         if outcome is not None:
             screen.line(
                 "  ",
@@ -243,12 +257,37 @@ _LATER = {
     "message": "reads the message",
 }
 _DONE = {
-    "pause": "is paused: what runs finishes. Go on: crewlog resume",
+    "pause": "is paused: what runs finishes. Go on: crewlog resume {run}",
     "resume": "goes on",
     "stop": "is stopping",
     "interrupt": "will ask before that step",
     "message": "has the message",
 }
+
+
+async def _stopped(client: Client, run: Run, helping: AsyncExitStack) -> str | None:
+    """Bring a worker, where we may, until the run has ended; its status, if it has."""
+    from crewlog.cli.background import polled  # noqa: PLC0415
+    from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
+    from crewlog.errors import RunFailed, ServiceError  # noqa: PLC0415
+
+    queue = (await client.gateway.describe(run.id)).task_queue
+    assignment = assigned(queue)
+    if not assignment.own or await polled(client, queue):
+        return None
+    lent = await helping.enter_async_context(hand(assignment))
+    ending = asyncio.ensure_future(run.result(STOP_LIMIT))
+    try:
+        while not (await asyncio.wait({ending}, timeout=0.2))[0]:
+            if lent is not None:
+                lent.check(run.id)
+        return ending.result().status
+    except RunFailed:
+        return "failed"
+    except (TimeoutError, ServiceError):
+        return None
+    finally:
+        ending.cancel()
 
 
 async def _outcome(client: Client, run: Run, command: str) -> CommandOutcome | None:

@@ -143,7 +143,10 @@ class Timeline:
                 said = self._said.pop(entry.step, "")
                 node = node_of(entry.step)
                 if entry.skipped:
-                    return self._row(entry, node, "∅", f"skipped: {entry.because}", "dim")
+                    why = entry.because.removeprefix("skipped ").removeprefix("skipped")
+                    joint = " " if why != entry.because else ": "
+                    text = f"skipped{joint}{why}" if why else "skipped"
+                    return self._row(entry, node, "∅", text, "dim")
                 # Decisions say what they decided where they route.
                 return self._row(entry, node, "✓", said or "done", "green") if said else []
             case j.StepFailed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import getpass
 import json
@@ -92,7 +93,7 @@ class Client:
         self.gateway = Gateway(temporal, endpoints.address)
         self._store = store
         self.mentions = True
-        """Whether it is logged, once, that a run has no worker; the command line tells it itself."""
+        """Whether a missing worker is logged, once; the command line tells it itself."""
         self._look_again: dict[str, float] = {}
         """When to look again whether somebody polls a queue."""
 
@@ -132,8 +133,7 @@ class Client:
         return Run(self, RunId(id))
 
     async def mention_no_worker(self, queue: str) -> None:
-        """Logs a warning, once per task queue, where no worker polls it: runs wait until one does.
-        """
+        """Logs a warning, once per task queue, where no worker polls it."""
         now = time.monotonic()
         if not self.mentions or now < self._look_again.get(queue, 0.0):
             return
@@ -252,7 +252,8 @@ class Client:
         there = f"Registered: {shown}. " if known else "None is registered yet. "
         raise UsageError(
             f"there is no crew {name!r}",
-            remedy=f"{hint}{there}Register it with `crewlog register FILE`, or give the file's path.",
+            remedy=f"{hint}{there}Register it with `crewlog register FILE`, or give the file's "
+            "path.",
         )
 
     async def register(self, crew: CrewDefinition | Mapping[str, Json] | str | Path) -> CrewRow:
@@ -291,11 +292,24 @@ class Client:
                     found[run] = await self._summary(execution)
         except RPCError as error:
             raise await self.gateway.failed(error, RunId("")) from error
-        for row in await self._rows(fetch):
-            found[row.run] = self._merged(found.get(row.run), row)
+        rows = await self._rows(fetch)
+        # Open in the store, and not among the server's: ended from outside, or not yet listed.
+        unsure = [row for row in rows if row.run not in found and row.status in _OPEN]
+        asked = await asyncio.gather(*map(self._now, unsure))
+        told = {each.run: each for each in asked if each is not None}
+        for row in rows:
+            found[row.run] = told.get(row.run) or self._merged(found.get(row.run), row)
         wanted = set(statuses)
         chosen = [s for s in found.values() if not wanted or s.status in wanted]
         return sorted(chosen, key=lambda s: s.started, reverse=True)[:limit]
+
+    async def _now(self, row: RunRow) -> RunSummary | None:
+        """A run as the server sees it now; none where it does not know it."""
+        try:
+            described = await self.gateway.describe(row.run)
+        except CrewlogError:
+            return None
+        return self._merged(await self._summary(described), row)
 
     async def _rows(self, limit: int) -> Sequence[RunRow]:
         try:

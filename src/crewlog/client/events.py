@@ -128,20 +128,17 @@ async def follow(
         except RunEnded:
             # It failed before its first entry; `result` tells why.
             return
-        except WorkerMissing:
-            if closed in OUTSIDE:
-                raise outside(run, closed, position) from None
+        except WorkerMissing as error:
             if closed == "failed" and not position:
                 return  # likewise
-            raise
+            raise _untold(run, closed, position, error) from None
         for item in part.page.entries if part else ():
             event = event_of(run, item)
             position = event.position
             yield event
             if isinstance(event.entry, LAST):
                 return
-        if closed is not None and part is not None and not part.live:
-            ask = False
+        ask = ask and (closed is None or part is None or part.live)
         if part is not None and part.page.entries:
             waits, asked = pauses(FAST, SLOW), time.monotonic()
         elif closed is not None:
@@ -156,6 +153,12 @@ async def follow(
                 await server.silent()
         else:
             await asyncio.sleep(next(waits))
+
+
+def _untold(
+    run: RunId, closed: str | None, position: int, error: WorkerMissing
+) -> RunEnded | WorkerMissing:
+    return outside(run, closed, position) if closed in OUTSIDE else error
 
 
 def _check_end(run: RunId, part: JournalPart | None, position: int, closed: str) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
-from temporalio.api.common.v1 import Payload
+from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
@@ -42,23 +42,37 @@ _LOCAL = "core_local_activity"
 """The marker of a local activity; Temporal's name."""
 
 
-class Told(NamedTuple):
-    """A value in a history."""
+Way = Literal["input", "result"]
+
+
+class Place(NamedTuple):
+    """Where a history has a value."""
 
     name: str
     """The activity's type, or `START`."""
-    way: Literal["input", "result"]
+    way: Way
     event: int
     """The event's number."""
+    activity: str = ""
+    """The activity's id."""
+    attempt: int = 1
+    """Which try gave a result, by Temporal's count."""
+
+    def __str__(self) -> str:
+        return f"event {self.event} ({self.name} {self.way})"
+
+
+class Told(NamedTuple):
+    """A value in a history."""
+
+    place: Place
     value: Json
 
 
 class Picked(NamedTuple):
     """A value in a history that is not decoded yet."""
 
-    name: str
-    way: Literal["input", "result"]
-    event: int
+    place: Place
     payload: Payload
 
 
@@ -88,8 +102,10 @@ class Extracted:
     """States by position."""
     carried: CrewState | None = None
     """The state that the execution began with; none for the first one."""
-    calls: list[calls.CallTool] = field(default_factory=list[calls.CallTool])
-    """The tool calls that were scheduled."""
+    calls: dict[str, calls.CallTool] = field(default_factory=dict[str, calls.CallTool])
+    """The tool calls that were scheduled, by the activity's id."""
+    attempts: dict[str, int] = field(default_factory=dict[str, int])
+    """Which try gave a tool's result, by the activity's id."""
     plan: GraphPlan | None = None
     """The plan that the execution followed."""
     problems: list[str] = field(default_factory=list[str])
@@ -107,26 +123,32 @@ class Extracted:
 
 def pick(events: Iterable[HistoryEvent]) -> Iterator[Picked]:
     """The payloads of an execution's events that tell facts, in order."""
-    types: dict[int, str] = {}
+    places: dict[int, Place] = {}
     for event in events:
+        number = event.event_id
         match event.event_type:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
                 started = event.workflow_execution_started_event_attributes
                 if started.continued_execution_run_id:
-                    yield from _picked(START, "input", event, started.input.payloads)
+                    yield from _picked(Place(START, "input", number), started.input)
             case EventType.EVENT_TYPE_MARKER_RECORDED:
                 marker = event.marker_recorded_event_attributes
                 if marker.marker_name == _LOCAL and "result" in marker.details:
                     name = _local_type(marker.details["data"].payloads)
-                    yield from _picked(name, "result", event, marker.details["result"].payloads)
+                    yield from _picked(Place(name, "result", number), marker.details["result"])
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
                 scheduled = event.activity_task_scheduled_event_attributes
-                name = types[event.event_id] = scheduled.activity_type.name
-                yield from _picked(name, "input", event, scheduled.input.payloads)
+                name = scheduled.activity_type.name
+                place = places[number] = Place(name, "input", number, scheduled.activity_id)
+                yield from _picked(place, scheduled.input)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+                begun = event.activity_task_started_event_attributes
+                if place := places.get(begun.scheduled_event_id):
+                    places[place.event] = place._replace(attempt=begun.attempt)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
                 completed = event.activity_task_completed_event_attributes
-                name = types.get(completed.scheduled_event_id, "")
-                yield from _picked(name, "result", event, completed.result.payloads)
+                if place := places.get(completed.scheduled_event_id):
+                    yield from _picked(place._replace(way="result", event=number), completed.result)
             case _:
                 pass
 
@@ -143,13 +165,10 @@ _TELLING = {
 }
 
 
-def _picked(
-    name: str, way: Literal["input", "result"], event: HistoryEvent, payloads: Iterable[Payload]
-) -> Iterator[Picked]:
-    if (name, way) in _TELLING:
-        for payload in payloads:
-            yield Picked(name, way, event.event_id, payload)
-            return  # every call has one argument
+def _picked(place: Place, payloads: Payloads) -> Iterator[Picked]:
+    if (place.name, place.way) in _TELLING:
+        for payload in payloads.payloads[:1]:  # every call has one argument
+            yield Picked(place, payload)
 
 
 def _local_type(payloads: Iterable[Payload]) -> str:
@@ -181,25 +200,26 @@ def extract(told: Iterable[Told]) -> Extracted:
             batches += _take(item, out)
         except (ValidationError, CrewlogError, TypeError, KeyError) as error:
             text = str(error).splitlines()[0]
-            out.problems.append(f"event {item.event} ({item.name}) is not understood: {text}")
+            out.problems.append(f"{item.place} is not understood: {text}")
     out.batches = join(batch for batch in batches if batch.entries)
     return out
 
 
 def _take(item: Told, out: Extracted) -> Iterable[Batch]:
     value: Json = item.value
-    match item.name, item.way:
+    match item.place.name, item.place.way:
         case calls.CALL_MODEL, "input":
             return [calls.CallModel.model_validate(value, extra="ignore").batch]
         case calls.CALL_TOOL, "input":
             call = calls.CallTool.model_validate(value, extra="ignore")
-            out.calls.append(call)
+            out.calls[item.place.activity] = call
             return [call.batch]
         case calls.CALL_MODEL, "result":
             reply = calls.ModelResult.model_validate(value, extra="ignore")
             _keep(out, item, reply.hash, reply.body)
         case calls.CALL_TOOL, "result":
             answer = calls.ToolResult.model_validate(value, extra="ignore")
+            out.attempts[item.place.activity] = item.place.attempt
             _keep(out, item, answer.hash, answer.body)
             for output in answer.outputs:
                 if output.body is not None:
@@ -228,7 +248,7 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
 
 def _keep(out: Extracted, item: Told, hash_: ContentHash, body: Json) -> None:
     if hash_json(body) != hash_:
-        out.problems.append(f"event {item.event} ({item.name}) has a body of another hash")
+        out.problems.append(f"{item.place} has a body of another hash")
         return
     out.bodies[hash_] = body
 

@@ -168,8 +168,8 @@ class Histories:
                     [value] = await converter.decode([item.payload])
             except Exception as error:  # noqa: BLE001 - drivers and codecs are anybody's code
                 text = str(error).splitlines()[0] if str(error) else type(error).__name__
-                return f"{id_}: event {item.event} ({item.name} {item.way}): {text}"
-            return Told(item.name, item.way, item.event, value)
+                return f"{id_}: {item.place}: {text}"
+            return Told(item.place, value)
 
         found = await asyncio.gather(*(decode(item) for item in picked))
         told = [item for item in found if isinstance(item, Told)]

@@ -29,8 +29,7 @@ from crewlog.errors import (
 )
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
-from crewlog.state.calls import start_note
-from crewlog.state.hashing import hash_json
+from crewlog.state.calls import claim_key, owner_of
 from crewlog.state.journal import Batch, OutputSet
 from crewlog.state.logs import entries_of, links_of
 from crewlog.state.model import CrewState
@@ -228,10 +227,12 @@ class Rebuild:
         definitions = {h: d for each in found.all for h, d in each.definitions.items()}
         for definition in definitions.values():
             await store.put_definition(definition)
-        bodies = {h: b for each in found.all for h, b in each.bodies.items()} | _notes(found)
+        bodies = {h: b for each in found.all for h, b in each.bodies.items()}
         for number, part in enumerate(_parts(bodies, _BODIES)):
             self._tell(f"storing bodies: {number * _BODIES + len(part):,} of {len(bodies):,}")
             await store.put_bodies(part)
+        for key, owner in _claims(found.chain):
+            await store.claim(key, owner)
         for batch in found.batches:
             for piece in pieces(self._run, batch, _ENTRIES):
                 self._tell(f"storing the journal: {last(piece):,} of {found.position:,}")
@@ -288,21 +289,21 @@ def heads_after(
     return heads
 
 
-def _notes(found: _Found) -> dict[ContentHash, Json]:
-    """The notes that calls which must not be repeated have begun.
+def _claims(chain: Chain) -> Iterator[tuple[str, str]]:
+    """The claims of calls that must not be repeated, as keys and owners.
 
-    Whether a call had begun is in no history. A note that is too many asks people a question; one
-    that is missing lets a tool do twice what it must do once. So every such call gets its note.
+    Whether a call that has not answered had begun is in no history. A claim that is too many asks
+    people a question; one that is missing lets a tool do twice what it must do once. So every such
+    call is claimed: for the try that answered, or else for the first one.
     """
-    notes: dict[ContentHash, Json] = {}
-    plans = [each.plan for each in found.all if each.plan]
-    for each in found.all:
-        for call in each.calls:
+    plans = [each.extracted.plan for each in chain.executions if each.extracted.plan]
+    for execution in chain.executions:
+        told = execution.extracted
+        for activity, call in told.calls.items():
             rules = [plan.tools[call.tool] for plan in plans if call.tool in plan.tools]
             if any(rule.repeat == "never" for rule in rules):
-                note = start_note(call)
-                notes[hash_json(note)] = note
-    return notes
+                attempt = told.attempts.get(activity, 1)
+                yield claim_key(call), owner_of(execution.id, activity, attempt)
 
 
 def _bodies_of(batches: Iterable[Batch]) -> tuple[set[ContentHash], set[ContentHash]]:

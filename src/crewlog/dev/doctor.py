@@ -287,5 +287,13 @@ def _model_key(env: Mapping[str, str]) -> Check:
     return Check("Model key", "warn", "OPENAI_API_KEY is not set", remedy)
 
 
+_KNOWN = ("connection refused", "dns error", "certificate", "timed out", "not authorized")
+
+
 def _first_line(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    known = next((each for each in _KNOWN if each in str(error).lower()), None)
+    if known is not None:  # what the SDK says beside it is for its authors
+        return known
     return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -284,8 +284,8 @@ async def _run(
     tick: Callable[[], None] | None = None,
 ) -> tuple[int, str]:
     """Run a command to its end; its exit code and output. It does not outlive a cancellation."""
-    try:
-        process = await asyncio.create_subprocess_exec(
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -293,8 +293,16 @@ async def _run(
             env=None if env is None else dict(env),
             start_new_session=True,
         )
+    )
+    try:
+        process = await asyncio.shield(starting)
     except OSError as error:
         return 126, str(error.strerror)
+    except asyncio.CancelledError:
+        # asyncio would end the command alone; it may have children already.
+        with suppress(ProcessLookupError, OSError):
+            os.killpg((await starting).pid, signal.SIGKILL)
+        raise
     reading = asyncio.ensure_future(process.communicate())
     deadline = time.monotonic() + timeout
     try:

@@ -122,9 +122,14 @@ class CallTool(Model):
     """Which try, counting those that people asked for. The idempotency key is the same for all."""
 
 
-def start_note(task: CallTool) -> dict[str, Json]:
-    """The note in the store that a call has begun, for tools that must not be repeated."""
-    return {"begun": call_key(task.run, task.step, task.call), "asked": task.attempt}
+def claim_key(task: CallTool) -> str:
+    """What a try claims in the store before it begins a call that must not be repeated."""
+    return f"{call_key(task.run, task.step, task.call)}/{task.attempt}"
+
+
+def owner_of(execution: str, activity: str, attempt: int) -> str:
+    """The name of one try: of an activity, in an execution."""
+    return f"{execution}/{activity}/{attempt}"
 
 
 class OutputValue(Model):

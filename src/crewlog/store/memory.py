@@ -95,6 +95,7 @@ class InMemoryStore:
         self._definitions: dict[ContentHash, str] = {}
         self._crews: dict[CrewName, list[CrewRow]] = {}
         self._bodies: dict[ContentHash, str] = {}
+        self._claims: dict[str, str] = {}
         self._links: dict[ContentHash, LinkFacts] = {}
         self._runs: dict[RunId, _Run] = {}
 
@@ -145,6 +146,10 @@ class InMemoryStore:
         if lacking:
             raise StoreIncomplete(missing("body", lacking), remedy=REBUILD)
         return {hash_: load_json(self._bodies[hash_]) for hash_ in hashes}
+
+    async def claim(self, key: str, owner: str) -> str:
+        """See `Store`."""
+        return self._claims.setdefault(key, owner)
 
     async def append(
         self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None

@@ -132,6 +132,11 @@ class PostgresStore:
             raise StoreIncomplete(missing("body", lacking), remedy=REBUILD, place=self._pool.place)
         return {hash_: found[hash_] for hash_ in hashes}
 
+    async def claim(self, key: str, owner: str) -> str:
+        """See `Store`."""
+        rows = await self._fetch("claim", key, owner)
+        return str(rows[0]["owner"])
+
     async def append(
         self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
     ) -> None:

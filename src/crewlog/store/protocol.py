@@ -157,6 +157,13 @@ class Store(Protocol):
         """The bodies of those hashes. Raises `StoreIncomplete` where one is missing."""
         ...
 
+    async def claim(self, key: str, owner: str) -> str:
+        """Makes `owner` the owner of `key` unless it has one; returns who owns it.
+
+        Atomic over all workers. A claim is kept for ever: it says that something was begun.
+        """
+        ...
+
     async def append(
         self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
     ) -> None:

@@ -126,9 +126,11 @@ def read_script(path: Path) -> Script:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
+        where = path.absolute()
         fault = Diagnostic(
-            f"the script {str(path)!r} cannot be read: {exc}",
-            file=str(path),
+            f"the script cannot be read: {reason or type(exc).__name__}",
+            file=str(where),
             remedy="Give the path of a script, as seen from where the worker runs.",
         )
         raise InvalidDefinition([fault]) from exc

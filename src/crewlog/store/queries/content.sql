@@ -7,6 +7,12 @@ ON CONFLICT DO NOTHING
 -- name: get_bodies
 SELECT hash, body FROM crewlog.bodies WHERE hash = ANY($1::text[])
 
+-- name: claim
+-- The update changes nothing: it makes RETURNING tell the owner of a key that is taken.
+INSERT INTO crewlog.claims (key, owner) VALUES ($1, $2)
+ON CONFLICT (key) DO UPDATE SET owner = claims.owner
+RETURNING owner
+
 -- name: put_definition
 INSERT INTO crewlog.definitions (hash, definition) VALUES ($1, $2) ON CONFLICT DO NOTHING
 
