@@ -31,6 +31,7 @@ from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
 from crewlog.activities.tools import Tool, ToolRegistry
 from crewlog.activities.views import Hydrator
+from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
 from crewlog.errors import CrewlogError, InternalError, ToolFailed
@@ -226,7 +227,8 @@ class ToolCalls:
         hash_ = hash_json(body)
         bodies: dict[ContentHash, Json] = {hash_: body}
         outputs: list[OutputValue] = []
-        for key, value in outcome.outputs.items():
+        for name, given in outcome.outputs.items():
+            key, value = scrubbed_text(name), scrubbed(given)
             if len(canonical(value)) <= INLINE_BYTES:
                 outputs.append(OutputValue(key=key, value=value))
                 continue
@@ -240,7 +242,7 @@ class ToolCalls:
             hash=hash_,
             ok=message.status == "success",
             ms=ms,
-            flags=outcome.flags,
+            flags={scrubbed_text(k): scrubbed(v) for k, v in outcome.flags.items()},
             outputs=tuple(outputs),
             goto=tuple(outcome.goto),
             stored=stored,
@@ -285,6 +287,7 @@ def _told(exc: Exception) -> str:
     else:
         cause: Exception = exc.cause if isinstance(exc, OwnError) else exc
         text = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+    text = scrubbed_text(text)  # a file's name may be in it, and a failure must be told
     return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
 
 

@@ -98,9 +98,10 @@ class ModelFactory:
         prefix, colon, name = model.partition(":")
         builder = _BUILDERS.get(prefix)
         if not colon or not name or builder is None:
+            known = ", ".join(f"{p}:NAME" for p in sorted(_BUILDERS))
             raise ModelRefused(
-                f"there is no model {model!r}",
-                remedy=f"Write it as one of: {', '.join(f'{p}:NAME' for p in sorted(_BUILDERS))}.",
+                f"there is no model {model!r}: this worker knows {known}",
+                remedy="Name one of those, or start a worker that registers the prefix.",
             )
         try:
             return _resolved(builder)(name, settings, timeout)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall
 
+from crewlog.content import hash_json, scrubbed, scrubbed_text
 from crewlog.ids import AgentName, StepId
 from crewlog.state.brief import brief
 from crewlog.state.calls import AskedTool
@@ -15,50 +16,57 @@ from crewlog.state.calls import AskedTool
 NAMELESS = "unknown"
 """What a tool call without a name is called."""
 _KEPT_METADATA = ("model_name", "finish_reason")
-_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_ID = 40
-"""OpenAI refuses longer ids of tool calls."""
+_CALL_BLOCKS = frozenset({"tool_call", "tool_use", "function_call", "invalid_tool_call"})
+"""Types of content blocks that spell a tool call once more."""
 _BRIEF_ARGUMENTS = 80
 
 
 def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int) -> AIMessage:
     """The message to keep of a reply: named, numbered, and without what differs by chance.
 
+    Ids of tool calls are made anew: unique in the run, the same for the same reply, and no longer
+    than the 40 characters that OpenAI takes.
+
     A call whose arguments could not be parsed stays among `invalid_tool_calls`: the tool activity
     finds it there and answers it, so that the model may repair it.
     """
-    taken: set[str] = set()
-    calls: list[ToolCall] = []
-    invalid: list[InvalidToolCall] = []
     source = reply if isinstance(reply, AIMessage) else AIMessage(reply.content)
+    number = itertools.count(1)
+    renamed: dict[str, list[str]] = {}
 
     def fresh(id_: str | None) -> str:
-        number = len(calls) + len(invalid) + 1
-        if not id_ or id_ in taken:
-            tail = f"_{call}_{number}"
-            id_ = _NOT_IN_IDS.sub("_", step)[: _LONGEST_ID - len(tail)] + tail
-        taken.add(id_)
-        return id_
+        # Services may number `call_0` in every reply, and a transcript is one space of ids.
+        new = f"c_{hash_json([step, call, next(number)])[:24]}"
+        if id_:
+            renamed.setdefault(id_, []).append(new)
+        return new
 
-    # One by one: an id is fresh with regard to those before it.
-    for c in source.tool_calls:
-        calls += [ToolCall(name=c["name"] or NAMELESS, args=c["args"], id=fresh(c["id"]))]
-    for i in source.invalid_tool_calls:
-        invalid += [
-            InvalidToolCall(
-                type="invalid_tool_call",
-                name=i["name"] or NAMELESS,
-                args=i["args"] or "",
-                id=fresh(i["id"]),
-                error=None,
-            )
-        ]
+    calls = [
+        ToolCall(
+            name=scrubbed_text(c["name"] or NAMELESS),
+            args=_scrubbed_args(c["args"]),
+            id=fresh(c["id"]),
+        )
+        for c in source.tool_calls
+    ]
+    invalid = [
+        InvalidToolCall(
+            type="invalid_tool_call",
+            name=scrubbed_text(i["name"] or NAMELESS),
+            args=scrubbed_text(i["args"] or ""),
+            id=fresh(i["id"]),
+            error=None,
+        )
+        for i in source.invalid_tool_calls
+    ]
     kept_metadata = {
-        k: source.response_metadata[k] for k in _KEPT_METADATA if source.response_metadata.get(k)
+        k: scrubbed(source.response_metadata[k])
+        for k in _KEPT_METADATA
+        if source.response_metadata.get(k)
     }
     usage = source.usage_metadata
     return AIMessage(
-        content=_content(source),
+        content=_content(source, renamed),
         id=f"{step}/{call}",
         name=agent,
         tool_calls=calls,
@@ -74,10 +82,34 @@ def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int) -> AIMes
     )
 
 
-def _content(reply: AIMessage) -> Any:
+def _content(reply: AIMessage, renamed: Mapping[str, list[str]]) -> Any:
     refusal: Any = reply.additional_kwargs.get("refusal")
     # A refusal is what the model said: the agent's text, like any other.
-    return refusal if refusal and not reply.content else reply.content
+    content: Any = refusal if refusal and not reply.content else reply.content
+    if not isinstance(content, list):
+        return content
+    left = {old: list(new) for old, new in renamed.items()}
+    blocks: list[Any] = content  # pyright: ignore[reportUnknownVariableType]
+    return [_renamed(block, left) for block in blocks]
+
+
+def _renamed(block: Any, left: Mapping[str, list[str]]) -> Any:
+    """A block of content; one that is a tool call has the call's new id."""
+    if not isinstance(block, dict):
+        return block
+    found: dict[str, Any] = dict(block)  # pyright: ignore[reportUnknownArgumentType]
+    if found.get("type") not in _CALL_BLOCKS:
+        return found
+    for key in ("call_id", "id"):  # where there are both, `id` is the block's own
+        old = found.get(key)
+        if isinstance(old, str) and old in left:
+            new = left[old]
+            return {**found, key: new.pop(0) if len(new) > 1 else new[0]}
+    return found
+
+
+def _scrubbed_args(args: dict[str, Any]) -> dict[str, Any]:
+    return {scrubbed_text(key): scrubbed(value) for key, value in args.items()}
 
 
 def asked_tools(message: AIMessage) -> tuple[AskedTool, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass, replace
 from typing import Any
 
@@ -14,7 +14,10 @@ from langchain_core.tools import BaseTool, ToolException
 from langgraph.types import Command
 from pydantic import BaseModel, ValidationError
 
+from crewlog.content import canonical
 from crewlog.errors import ToolFailed
+from crewlog.model import Json
+from crewlog.state.messages import message_to_json
 from crewlog.tool_call import current_call
 
 
@@ -76,13 +79,17 @@ def _plain_value(tool: BaseTool, value: Any) -> Any:
     if _is(value, Command):
         command: Command[Any] = value
         return _answered(tool, command)
-    if value is None or isinstance(value, str | ToolMessage) or _are_answers(value):
+    if isinstance(value, ToolMessage):
+        return _keepable(tool, value)
+    if _are_answers(value):
+        answers: list[Any] = value
+        return [
+            _keepable(tool, each) if isinstance(each, ToolMessage) else _told(tool, each)
+            for each in answers
+        ]
+    if value is None or isinstance(value, str):
         return value
-    plain: Any = value
-    if isinstance(value, BaseModel):
-        plain = value.model_dump(mode="json")
-    elif is_dataclass(value) and not isinstance(value, type):
-        plain = asdict(value)
+    plain = _data(value)
     try:
         json.dumps(plain, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
@@ -93,6 +100,31 @@ def _plain_value(tool: BaseTool, value: Any) -> Any:
             remedy="Return text, numbers, lists or dicts.",
         ) from exc
     return plain
+
+
+def _data(value: Any) -> Any:
+    """The plain data of a model or a dataclass; anything else as it is."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value
+
+
+def _keepable(tool: BaseTool, message: ToolMessage) -> ToolMessage:
+    """The message, which a store can keep.
+
+    Raises:
+        NotJson: where its content or artifact holds what is not JSON.
+    """
+    try:
+        message_to_json(message)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise NotJson(
+            f"the tool {tool.name!r} ran, but its ToolMessage holds what is not JSON ({exc})",
+            remedy="Give it text, numbers, lists or dicts.",
+        ) from exc
+    return message
 
 
 def _are_answers(value: Any) -> bool:
@@ -112,6 +144,21 @@ def _answered(tool: BaseTool, command: Command[Any]) -> Command[Any]:
     In a tool, the graph around is the agent's turn and its parent the run's. A run has one place
     where steps go on, so both mean that.
     """
+    command = _told(tool, command)
+    update: Any = command.update
+    told = convert_to_messages(update.get("messages") or [])
+    id_ = current_call().id
+    if not any(isinstance(m, ToolMessage) and m.tool_call_id == id_ for m in told):
+        told = [*told, ToolMessage("Done.", tool_call_id=id_, name=tool.name)]
+    return replace(command, graph=None, update={**update, "messages": told})
+
+
+def _told(tool: BaseTool, command: Command[Any]) -> Command[Any]:
+    """The command with an update that a run can take.
+
+    Raises:
+        NotJson: for an update that is no dict, and for flags and outputs that are not JSON.
+    """
     given: Any = command.update or {}
     try:
         update: dict[str, Any] = dict(given)
@@ -120,8 +167,32 @@ def _answered(tool: BaseTool, command: Command[Any]) -> Command[Any]:
             f"the tool {tool.name!r} returned a Command whose update is a {type(given).__name__}",
             remedy="Give the update as a dict of flags, outputs and messages.",
         ) from exc
-    told = convert_to_messages(update.get("messages") or [])
-    id_ = current_call().id
-    if not any(isinstance(m, ToolMessage) and m.tool_call_id == id_ for m in told):
-        told = [*told, ToolMessage("Done.", tool_call_id=id_, name=tool.name)]
-    return replace(command, graph=None, update={**update, "messages": told})
+    for what in ("flags", "outputs"):
+        if update.get(what) is not None:
+            update[what] = _values(tool, what, update[what])
+    for message in convert_to_messages(update.get("messages") or []):
+        if isinstance(message, ToolMessage):
+            _keepable(tool, message)
+    return replace(command, update=update)
+
+
+def _values(tool: BaseTool, what: str, given: Any) -> dict[str, Json]:
+    if not isinstance(given, Mapping):
+        raise NotJson(
+            f"the tool {tool.name!r} ran, but its Command's {what} are a {type(given).__name__}",
+            remedy=f"Give {what} as a dict.",
+        )
+    values: Mapping[Any, Any] = given  # pyright: ignore[reportUnknownVariableType]
+    out: dict[str, Json] = {}
+    for key, value in values.items():
+        try:
+            # There and back: a tuple becomes the list that it will be anyhow.
+            out[str(key)] = json.loads(canonical(_data(value)))
+        except (TypeError, ValueError, RecursionError) as exc:
+            why = f" ({exc})" if isinstance(value, float | list | dict | tuple) else ""
+            raise NotJson(
+                f"the tool {tool.name!r} ran, but its Command sets {key!r} of its {what} to a "
+                f"{type(value).__name__}, which is not JSON{why}",
+                remedy="Give text, numbers, lists or dicts.",
+            ) from exc
+    return out

@@ -15,7 +15,7 @@ from temporalio.api.operatorservice.v1 import (
     ListSearchAttributesRequest,
 )
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from crewlog.activities.crew import CrewActivities
@@ -31,34 +31,49 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 
 HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
 """Heartbeats travel at most this often; it is also how soon a running activity hears of a stop."""
+_KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
 
 
 async def register_search_attributes(client: Client) -> bool:
-    """Registers Crewlog's search attributes, where the server lets us; true where it has them all.
+    """Registers Crewlog's search attributes, where the server lets us; true where it has them all, as
+    keywords.
 
     A workflow that sets an attribute the server does not know fails its task for ever, so workers
     ask before the first run.
     """
-    try:
-        known = await client.operator_service.list_search_attributes(
-            ListSearchAttributesRequest(namespace=client.namespace)
-        )
-        missing = [name for name in SEARCH_ATTRIBUTES if name not in known.custom_attributes]
-        if missing:
-            keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-            await client.operator_service.add_search_attributes(
-                AddSearchAttributesRequest(
-                    namespace=client.namespace,
-                    search_attributes=dict.fromkeys(missing, keyword),
-                )
+    reason = ""
+    for _ in SEARCH_ATTRIBUTES:  # each round that another worker was first, there is one less
+        try:
+            known = await client.operator_service.list_search_attributes(
+                ListSearchAttributesRequest(namespace=client.namespace)
             )
-    except RPCError as error:
-        await log.awarning(
-            "search attributes are left out: the server does not let us register them",
-            reason=error.message,
-        )
-        return False
-    return True
+            types = {name: known.custom_attributes.get(name) for name in SEARCH_ATTRIBUTES}
+            wrong = [name for name, type_ in types.items() if type_ not in (None, _KEYWORD)]
+            if wrong:
+                await log.awarning(
+                    "search attributes are left out: the namespace has some that are no Keyword",
+                    names=wrong,
+                )
+                return False
+            missing = [name for name, type_ in types.items() if type_ is None]
+            if missing:
+                await client.operator_service.add_search_attributes(
+                    AddSearchAttributesRequest(
+                        namespace=client.namespace,
+                        search_attributes=dict.fromkeys(missing, _KEYWORD),
+                    )
+                )
+        except RPCError as error:
+            reason = error.message
+            if error.status != RPCStatusCode.ALREADY_EXISTS:
+                break
+        else:
+            return True
+    await log.awarning(
+        "search attributes are left out: the server does not let us register them",
+        reason=reason,
+    )
+    return False
 
 
 @asynccontextmanager

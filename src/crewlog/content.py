@@ -29,6 +29,30 @@ def canonical(value: Json) -> bytes:
     ).encode()
 
 
+def scrubbed_text(text: str) -> str:
+    """The text as UTF-8 can have it: surrogate pairs joined, lone ones replaced by U+FFFD.
+
+    Models and tools give such texts (a JSON escape that was cut, a file's name), and no payload
+    can carry them.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def scrubbed(value: Json) -> Json:
+    """A JSON value with every text in it `scrubbed_text`, keys included."""
+    if isinstance(value, str):
+        return scrubbed_text(value)
+    if isinstance(value, list):
+        return [scrubbed(item) for item in value]
+    if isinstance(value, dict):
+        return {scrubbed_text(key): scrubbed(item) for key, item in value.items()}
+    return value
+
+
 def hash_bytes(*parts: bytes) -> ContentHash:
     """The address of some byte strings in order; their borders count."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)

@@ -44,7 +44,7 @@ class ToolCall:
     key: CallKey
     """The idempotency key, the same for every try: pass it on to services that take one."""
     id: str = ""
-    """The model's own id of the call, which a `ToolMessage` must carry."""
+    """The call's id in the transcript, which a `ToolMessage` must carry."""
     agent: AgentName
     """The agent that called."""
     tool: ToolName
@@ -104,13 +104,17 @@ class ToolCall:
 
 
 def workspace_of(root: Path, run: RunId) -> Path:
-    """A run's folder under `root`. A workflow id may be any text; a folder's name may not."""
-    name = _NOT_IN_FOLDERS.sub("_", run)
-    if name != run or name.startswith("."):
-        name = f"{name.lstrip('.')}-{hash_bytes(run.encode())[:8]}"
-    return root / name
+    """A run's folder under `root`. A workflow id may be any text; a folder's name may not.
+
+    What is not plain gets a hash after a `~`, which no plain name has: two runs never share one.
+    """
+    if _PLAIN.fullmatch(run):
+        return root / run
+    start = _NOT_IN_FOLDERS.sub("_", run).lstrip(".-")[:60]
+    return root / f"{start}~{hash_bytes(run.encode('utf-8', 'surrogatepass'))}"
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _NOT_IN_FOLDERS = re.compile(r"[^A-Za-z0-9._-]")
 _CURRENT: ContextVar[ToolCall] = ContextVar("crewlog_tool_call")
 

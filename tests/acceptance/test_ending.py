@@ -62,12 +62,32 @@ async def test_running_activities_hear_of_it_within_two_seconds(crews: Site, how
     assert not state.frontier
 
 
-async def test_stop_while_people_are_asked(crews: Site) -> None:
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+async def test_an_end_while_people_are_asked(crews: Site, how: str) -> None:
     crew = crews.crew({"a": [{"text": "A"}], "b": [{"text": "B"}]}, flow=["a", {"ask": "On?"}, "b"])
     run = await crews.start(crew)
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
-    await asyncio.gather(run.stop(id="s1"), run.stop(id="s1"), run.cancel())
-    with pytest.raises(RunFailed, match="canceled"):
-        await run.result(LIMIT)
+    if how == "stop":
+        await asyncio.gather(run.stop(id="s1"), run.stop(id="s1"))
+        assert (await run.result(LIMIT)).status == "stopped"
+    else:
+        await run.cancel()
+        with pytest.raises(RunFailed, match="canceled"):
+            await run.result(LIMIT)
     state = await run.state()
     assert (state.status, state.interrupts, state.visits) == ("stopped", {}, {"a": 1, "ask_1": 1})
+    assert len(await crews.entries(run, "StopRequested")) == 1
+
+
+async def test_a_command_while_the_run_ends_is_refused_on_record(crews: Site) -> None:
+    crew = crews.crew({"a": [{"text": "A"}]}, flow=["a", {"ask": "On?"}])
+    run = await crews.start(crew)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    await run.stop(id="s1")
+    # All of these are sent before the run has ended, or are refused by the server.
+    late = [run.message(f"late {n}", id=f"late-{n}") for n in range(20)]
+    sent = await asyncio.gather(*late, return_exceptions=True)
+    assert (await run.result(LIMIT)).status == "stopped"
+    state = await run.state()
+    taken = [f"late-{n}" for n, outcome in enumerate(sent) if not isinstance(outcome, Exception)]
+    assert set(taken) <= set(state.commands)

@@ -106,6 +106,7 @@ def crew(script: Mapping[str, Any] | str | None = None, **more: Any) -> CrewDefi
             "boom",
             "gives",
             "hand_off",
+            "listed",
             "with_message",
             "count_messages",
             "decorated",

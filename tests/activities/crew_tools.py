@@ -55,6 +55,8 @@ def boom(kind: str) -> str:
     if kind == "tool_failed":
         raise ToolFailed("the disk is full", remedy="Delete something")
     kinds = {"connection": ConnectionError, "timeout": TimeoutError, "value": ValueError}
+    if kind == "surrogate":
+        raise FileNotFoundError("no file a\udcff")
     raise kinds[kind]("it broke")
 
 
@@ -79,6 +81,7 @@ def gives(kind: str) -> Any:
         "none": None,
         "large": "x" * 5_000_000,
         "list": [1, {"a": 2}],
+        "surrogate": "a\ud800b",
     }[kind]
 
 
@@ -90,7 +93,28 @@ def hand_off(to: str, how: str = "plain") -> Command:
         return Command(update={"colour": "red"})
     if how == "large":
         return Command(update={"outputs": {"spec": "x" * 1000, "small": 1}})
+    if how in BAD_UPDATES:
+        return Command(update=BAD_UPDATES[how])
     return Command(goto=to)
+
+
+BAD_UPDATES: dict[str, Any] = {
+    "flag": {"flags": {"ready": object()}},
+    "output": {"outputs": {"spec": float("nan"), "x": 1}},
+    "deep": {"outputs": {"spec": [{"a": {1, 2}}]}},
+    "no_dict": {"flags": ["ready"]},
+    "artifact": {"messages": [ToolMessage("x", tool_call_id="y", artifact=object())]},
+    "tuple": {"outputs": {"spec": (1, {2: "x"})}},
+    "surrogates": {"flags": {"f\ud800": "\ud800"}, "outputs": {"spec": ["\udc00" * 200]}},
+}
+
+
+def listed(how: str) -> list[Any]:
+    """Answers, and gives a command besides."""
+    return [
+        ToolMessage("said", tool_call_id=current_call().id),
+        Command(update=BAD_UPDATES[how]),
+    ]
 
 
 def with_message(id_: Annotated[str, InjectedToolCallId]) -> Command:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from activity_kit import HEARTBEAT, RUN, crew, with_info
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.models import register
@@ -129,7 +131,7 @@ async def test_a_stalled_model_beats_and_can_be_cancelled(model_call, log, env):
         ("openai:gpt-5-mini", "OPENAI_API_KEY is not set"),
         ("gpt-5-mini", "there is no model 'gpt-5-mini'"),
         ("nobody:x", "there is no model 'nobody:x'"),
-        ("scripted:/nowhere.yaml", "the script '/nowhere.yaml' cannot be read"),
+        ("scripted:/nowhere.yaml", "the script cannot be read: No such file"),
     ],
 )
 async def test_a_model_that_cannot_be_made(model_call, log, monkeypatch, model, message):
@@ -141,13 +143,11 @@ async def test_a_model_that_cannot_be_made(model_call, log, monkeypatch, model, 
 
 
 async def test_other_models_can_be_registered(model_call, log):
-    from langchain_core.language_models import FakeListChatModel
-
     register("fake", lambda name, _settings, _timeout: FakeListChatModel(responses=[name]))
     assert brief_of((await model_call(crew("fake:hello"), log)).body) == "hello"
 
 
-def test_ids_are_made_for_calls_that_have_none_or_the_same():
+def test_ids_of_calls_are_made_anew():
     reply = AIMessage(
         "",
         tool_calls=[{"name": "a", "args": {}, "id": i} for i in ("x", "x", None, "")],
@@ -158,8 +158,12 @@ def test_ids_are_made_for_calls_that_have_none_or_the_same():
     step = StepId("a_rather_long_name_of_a_node_that_goes_on#12")
     message = kept(reply, AgentName("backend"), step, 3)
     ids = [c["id"] or "" for c in message.tool_calls]
-    assert ids[0] == "x"
     assert len(set(ids)) == 4
+    assert not {"x", ""} & set(ids)
+    again = kept(reply, AgentName("backend"), step, 3)
+    assert again == message, "the same for the same reply"
+    others = [kept(reply, AgentName("backend"), s, n) for s, n in ((step, 4), (StepId("b#1"), 3))]
+    assert len({c["id"] for m in (message, *others) for c in m.tool_calls}) == 12
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,40}", i) for i in ids)
     assert [a.id for a in asked_tools(message)] == ids
     body = message_to_json(message)
@@ -199,7 +203,7 @@ async def test_open_run_resolves_registered_and_inline_crews(activities, store, 
     with pytest.raises(ApplicationError, match="no crew is registered as 'musik'") as failed:
         await env.run(activities.open_run, OpenRun(run=RUN, crew="musik"))
     assert failed.value.type == "InvalidDefinition"
-    assert failed.value.details[1] == "Did you mean 'music'?"
+    assert "Did you mean 'music'?" in failed.value.message
     wrong: Any = {"crew": "c", "agents": {"a": {"prompt": "p", "tools": ["t"]}}, "flow": ["b"]}
     with pytest.raises(ApplicationError) as failed:
         await env.run(activities.open_run, OpenRun(run=RUN, crew=wrong))
@@ -226,3 +230,94 @@ async def test_a_tool_on_other_workers_is_offered_without_its_arguments(model_ca
     here = crew({"agents": {"*": [{"text": "ok"}]}}, tools={"render": {"run": "elsewhere:f"}})
     with pytest.raises(ApplicationError, match="no module 'elsewhere'"):
         await model_call(here, log, tools=("render",))
+
+
+def test_content_that_spells_calls_once_more_has_the_new_ids():
+    content: Any = [
+        "text",
+        {"type": "text", "text": "Hm", "id": "x"},
+        {"type": "tool_use", "id": "x", "name": "a", "input": {}},
+        {"type": "function_call", "id": "fc_1", "call_id": "y", "name": "b"},
+        {"type": "tool_call", "id": "x", "name": "c", "args": {}},
+        {"type": "tool_use", "id": "unknown", "name": "d", "input": {}},
+    ]
+    calls: Any = [{"name": n, "args": {}, "id": i} for n, i in (("a", "x"), ("b", "y"), ("c", "x"))]
+    bad: Any = [{"name": "e", "args": "{", "id": "z", "error": None}]
+    reply = AIMessage(content, tool_calls=calls, invalid_tool_calls=bad)
+    message = kept(reply, AgentName("backend"), StepId("backend#1"), 1)
+    a, b, c = (call["id"] for call in message.tool_calls)
+    assert message.content == [
+        *content[:2],
+        {**content[2], "id": a},
+        {**content[3], "call_id": b},
+        {**content[4], "id": c},
+        content[5],
+    ]
+    assert message.invalid_tool_calls[0]["id"] not in (None, "z", a, b, c)
+    assert content[2]["id"] == "x", "the reply is not changed"
+
+
+async def test_parallel_phases_of_one_agent_see_their_own_results(model_call, tool_call, log):
+    """A model that always numbers its calls alike."""
+    same = {"tool": "undocumented", "args": {"x": "saw"}, "id": "call_0"}
+    replies = [{"tool_calls": [{**same, "args": {"x": x}}]} for x in ("first", "second")]
+    definition = crew({"agents": {"*": [*replies, {"text": "done"}]}})
+    one = await model_call(definition, log, step=StepId("one#1"))
+    # The other phase is asked when the first reply is in the log, and not yet answered.
+    log.replied(one, "backend", "private:backend")
+    two = await model_call(definition, log, step=StepId("two#1"))
+    log.replied(two, "backend", "private:backend")
+    for reply, step in ((two, "two#1"), (one, "one#1")):
+        (asked,) = reply.tools
+        result = await tool_call(
+            asked.tool, body=reply.body, id=asked.id, step=StepId(step), crew=definition
+        )
+        log.returned(result, "backend")
+    for step in ("one#1", "two#1"):
+        await model_call(
+            definition,
+            log,
+            batch=log.batch(),
+            step=StepId(step),
+            call=3,
+            view=log.view("private:backend"),
+        )
+        shown = recorded_prompts(definition.model or "")[-1].messages[1:]
+        assert [m.get("tool_calls") or m["content"] for m in shown] == [
+            [{"tool": "undocumented", "args": {"x": "first"}}], "first",
+            [{"tool": "undocumented", "args": {"x": "second"}}], "second",
+        ]  # fmt: skip
+
+
+async def test_texts_that_no_payload_can_carry_are_mended(model_call, log):
+    register("broken", lambda *_: _Broken(responses=[""]))
+    result = await model_call(crew("broken:x"), log)
+    result.model_dump_json().encode()
+    json.dumps(result.body, ensure_ascii=False).encode()
+    assert result.body["content"] == "a\ufffdb \U0001f600"
+    assert result.body["tool_calls"][0]["args"] == {"k\ufffd": ["\ufffd"]}
+    well, ill = result.tools
+    assert (well.tool, well.brief) == ("t\ufffd", "['\ufffd']")
+    assert (ill.tool, ill.brief) == ("u\ufffd", '{"\ufffd')
+    assert result.hash == hash_json(result.body)
+
+
+class _Broken(FakeListChatModel):
+    async def _agenerate(self, *_args: Any, **_kwargs: Any) -> ChatResult:
+        low = "\ud800"
+        message = AIMessage(
+            f"a{low}b \ud83d\ude00",
+            tool_calls=[{"name": f"t{low}", "args": {f"k{low}": [low]}, "id": low}],
+            invalid_tool_calls=[
+                {"name": f"u{low}", "args": f'{{"{low}', "id": "", "error": None,
+                 "type": "invalid_tool_call"},
+            ],
+        )  # fmt: skip
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+async def test_an_unknown_prefix_is_told_with_those_that_are_known(model_call, log):
+    with pytest.raises(ApplicationError, match=r"openai:NAME.*scripted:NAME") as failed:
+        await model_call(crew("elsewhere:x"), log)
+    assert failed.value.type == "ModelRefused"
+    assert "registers the prefix" in failed.value.details[1]

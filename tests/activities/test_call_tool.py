@@ -71,6 +71,13 @@ async def test_json_results(tool_call, kind, content):
         ("boom", {"kind": "connection"}, "^ConnectionError: it broke$"),
         ("boom", {"kind": "tool_failed"}, "^the disk is full. Delete something$"),
         ("write_file", {"path": "../x", "content": ""}, "'../x' is not inside the workspace"),
+        ("boom", {"kind": "surrogate"}, "^FileNotFoundError: no file a\ufffd$"),
+        ("hand_off", {"to": "", "how": "flag"}, "sets 'ready' of its flags to a object, which is"),
+        ("hand_off", {"to": "", "how": "output"}, "'spec' of its outputs to a float, .* not JSON"),
+        ("hand_off", {"to": "", "how": "deep"}, "'spec' of its outputs to a list, .*type set"),
+        ("hand_off", {"to": "", "how": "no_dict"}, "its Command's flags are a list. Give flags as"),
+        ("hand_off", {"to": "", "how": "artifact"}, "its ToolMessage holds what is not JSON"),
+        ("listed", {"how": "output"}, "'spec' of its outputs to a float, .* not JSON"),
         ("hand_off", {"to": "x", "how": "unknown"}, r"updates \['colour'\]"),
         ("wirte_file", {}, "There is no tool 'wirte_file'. Did you mean 'write_file'?"),
         ("set_flag", {"flag": "other"}, "flag: Input should be 'ready'"),
@@ -116,6 +123,20 @@ async def test_commands_cross_as_plain_data(tool_call, store):
         OutputValue(key="small", value=1),
     )
     assert await store.get_bodies([body]) == {body: "x" * 1000}
+
+
+async def test_a_command_gives_json_and_texts_that_payloads_can_carry(tool_call, store):
+    plain = await tool_call("hand_off", {"to": "", "how": "tuple"})
+    assert plain.outputs == (OutputValue(key="spec", value=[1, {"2": "x"}]),)
+    mended = await tool_call("hand_off", {"to": "", "how": "surrogates"})
+    mended.model_dump_json().encode()
+    assert mended.flags == {"f\ufffd": "\ufffd"}
+    (large,) = mended.outputs
+    assert large.content == ["\ufffd" * 200]
+    assert await store.get_bodies([large.body]) == {large.body: large.content}
+    said = await tool_call("gives", {"kind": "surrogate"})
+    assert said.body["content"] == "a\ufffdb"
+    assert said.hash == hash_json(said.body)
 
 
 async def test_the_built_in_tools(tool_call):

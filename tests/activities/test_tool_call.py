@@ -67,9 +67,41 @@ def test_a_tool_can_be_tested_by_itself(workspace):
         assert not made.cancelled
 
 
-@pytest.mark.parametrize("run", ["..", ".", "a/b", "../x", "/", "ü", ".hidden", "a b"])
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "..",
+        ".",
+        "a/b",
+        "../x",
+        "/",
+        "ü",
+        ".hidden",
+        "a b",
+        "-rf",
+        "_x",
+        "a~b",
+        "a\n",
+        LONG,
+        "\ud800",
+    ],
+)
 def test_a_run_has_a_folder_whatever_its_id(tmp_path, run):
     folder = workspace_of(tmp_path, RunId(run))
     assert folder.parent == tmp_path
     folder.mkdir()
     assert workspace_of(tmp_path, RunId("music-7f3a")) == tmp_path / "music-7f3a"
+
+
+def test_no_two_runs_share_a_folder(tmp_path):
+    runs = ["a/b", "a_b", "a b", LONG, LONG + "x", "x" * 100, "x" * 101, "..", ".", "/", "A", "a"]
+    folders = [workspace_of(tmp_path, RunId(run)) for run in runs]
+    assert len(set(folders)) == len(runs)
+    # Nobody can name a run so that it gets another run's folder.
+    for run, folder in zip(runs, folders, strict=True):
+        assert folder.name == run or workspace_of(tmp_path, RunId(folder.name)) != folder
+    assert folders[5].name == "x" * 100
+    assert all(len(folder.name) <= 100 for folder in folders)

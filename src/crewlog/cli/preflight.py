@@ -11,6 +11,7 @@ import importlib.machinery
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from crewlog.definition.findings import did_you_mean
@@ -20,6 +21,7 @@ from crewlog.errors import CrewlogError, Diagnostic, InvalidDefinition
 
 _OPENAI = "openai:"
 _SCRIPTED = "scripted:"
+_MODULE_ENDINGS = importlib.machinery.all_suffixes()
 Place = tuple[str | int, ...]
 
 
@@ -114,25 +116,22 @@ def _tools(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, 
 
 def findable(module: str, paths: Sequence[str]) -> bool:
     """Whether a module can be found, parents and all, without running any of them."""
-    where: list[str] | None = None
-    name = ""
-    for part in module.split("."):
-        name = f"{name}.{part}" if name else part
-        spec = importlib.machinery.PathFinder.find_spec(name, where or [p for p in paths if p])
-        for finder in sys.meta_path if spec is None else ():
-            try:
-                spec = finder.find_spec(name, where)
-            except (ImportError, AttributeError):
-                continue
-            if spec is not None:
-                break
-        if spec is None:
+    top, *rest = module.split(".")
+    spec = importlib.machinery.PathFinder.find_spec(top, [p for p in paths if p])
+    for finder in sys.meta_path if spec is None else ():
+        with suppress(ImportError, AttributeError):
+            spec = spec or finder.find_spec(top, None)
+    if spec is None:
+        return False
+    if top in sys.stdlib_module_names:
+        return True  # what a module holds under a dot, only running it could tell (`os.path`)
+    folders = [Path(each) for each in spec.submodule_search_locations or ()]
+    for part in rest:
+        files = [folder / f"{part}{end}" for folder in folders for end in _MODULE_ENDINGS]
+        inside = [folder / part for folder in folders if (folder / part).is_dir()]
+        if not inside and not any(file.is_file() for file in files):
             return False
-        inside = spec.submodule_search_locations
-        if inside is None:
-            # A module: what it holds under a dot, only running it could tell (`os.path`).
-            return name == module or name in sys.stdlib_module_names
-        where = list(inside)
+        folders = inside
     return True
 
 

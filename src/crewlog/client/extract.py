@@ -143,12 +143,13 @@ def pick(events: Iterable[HistoryEvent]) -> Iterator[Picked]:
                 yield from _picked(place, scheduled.input)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
                 begun = event.activity_task_started_event_attributes
-                if place := places.get(begun.scheduled_event_id):
-                    places[place.event] = place._replace(attempt=begun.attempt)
+                if known := places.get(begun.scheduled_event_id):
+                    places[known.event] = known._replace(attempt=begun.attempt)
             case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
                 completed = event.activity_task_completed_event_attributes
-                if place := places.get(completed.scheduled_event_id):
-                    yield from _picked(place._replace(way="result", event=number), completed.result)
+                if known := places.get(completed.scheduled_event_id):
+                    known = known._replace(way="result", event=number)
+                    yield from _picked(known, completed.result)
             case _:
                 pass
 

@@ -6,6 +6,7 @@ small generator of findings, so that all faults are shown at once.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 
@@ -23,7 +24,11 @@ RESERVED = frozenset(
     | {"__end__", "__interrupt__", "__root__"}
 )
 """What a flow or LangGraph means something else by."""
-_MODEL = re.compile(r"(openai|scripted):\S.*", re.DOTALL)
+_MODEL = re.compile(r"([a-z][a-z0-9_-]*):\S.*", re.DOTALL)
+_PREFIXES = ("openai", "scripted")
+"""Prefixes of models that every worker knows; workers may register others."""
+_TYPO = 0.75
+"""How alike a prefix is to one of those, to be taken for a slip: `azure_openai` is another."""
 _WHERE_TOOLS = "Tools are defined under 'tools:'."
 _LOG = re.compile(r"public|(group|channel|private):" + NAME_PATTERN.strip("^$"))
 
@@ -73,7 +78,12 @@ def _models(definition: CrewDefinition) -> Iterator[Finding]:
     if definition.model is not None:
         named.append((("model",), definition.model))
     for path, model in named:
-        if not _MODEL.fullmatch(model):
+        prefix, colon, name = model.partition(":")
+        meant = difflib.get_close_matches(prefix.lower(), _PREFIXES, 1, _TYPO) if colon else []
+        if meant and prefix != meant[0] and name.strip():
+            say = f"the model {model!r} has the prefix {prefix!r}."
+            yield Finding(path, say, f"Did you mean {f'{meant[0]}:{name}'!r}?")
+        elif not _MODEL.fullmatch(model):
             say = f"the model {model!r} is neither openai:NAME nor scripted:FILE"
             near = f"openai:{model}" if ":" not in model and model else "openai:gpt-5-mini"
             yield Finding(path, say, f"For example: model: {near}")

@@ -168,6 +168,7 @@ class Turns:
                     key=output.key,
                     value=output.value,
                     body=output.body,
+                    inline=None if result.stored else output.content,
                 )
             else:
                 denied.append(decision.reason)

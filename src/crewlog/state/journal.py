@@ -226,6 +226,8 @@ class OutputSet(Fact):
     """The value, where it is small."""
     body: ContentHash | None = None
     """The body that holds it, where it is not."""
+    inline: Json = None
+    """The large value itself, where the store was away when it was made."""
 
 
 class StepCompleted(Fact):

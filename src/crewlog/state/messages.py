@@ -17,6 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from crewlog.content import scrubbed
 from crewlog.errors import InternalError
 from crewlog.model import Json
 
@@ -43,18 +44,18 @@ _DEFAULTS: Mapping[str, Json] = {"status": "success"}
 
 
 def message_to_json(message: BaseMessage) -> dict[str, Json]:
-    """A message as a body: its type and the fields that say something."""
+    """A message as a body: its type and the fields that say something, in texts that can be kept."""
     kind = "ai" if isinstance(message, AIMessage) else message.type
     if kind not in MESSAGE_TYPES:
         raise InternalError(f"a message of the type {message.type!r} cannot be kept")
     # `model_dump` makes plain data of nested models, which `content` and metadata may hold.
     data = message.model_dump(mode="json", include=set(_FIELDS))
     found = {
-        key: data[key]
+        key: scrubbed(data[key])
         for key in _FIELDS
         if data.get(key) not in (None, "", [], {}, _DEFAULTS.get(key, ""))
     }
-    return {"type": kind, "content": data["content"], **found}
+    return {"type": kind, "content": scrubbed(data["content"]), **found}
 
 
 def message_from_json(body: Mapping[str, Json]) -> BaseMessage:

@@ -190,6 +190,8 @@ class _Collector:
         ref = entry.message
         if ref is not None and ref.inline is not None:
             self.bodies[ref.body] = ref.inline
+        if isinstance(entry, j.OutputSet) and entry.body is not None and entry.inline is not None:
+            self.bodies[entry.body] = entry.inline
         status = _status_after(entry)
         if status is not None:
             self.run(_run_facts(position, entry, status))
