@@ -35,8 +35,9 @@ _KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
 
 
 async def register_search_attributes(client: Client) -> bool:
-    """Registers Crewlog's search attributes, where the server lets us; true where it has them all, as
-    keywords.
+    """Registers Crewlog's search attributes where it may; true where the server has them all.
+
+    One of another type is as bad as none. All are left out, or none: a run sets them together.
 
     A workflow that sets an attribute the server does not know fails its task for ever, so workers
     ask before the first run.

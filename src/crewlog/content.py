@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from typing import Any
 
 from crewlog.ids import ContentHash
 from crewlog.model import Json
@@ -47,9 +48,15 @@ def scrubbed(value: Json) -> Json:
     if isinstance(value, str):
         return scrubbed_text(value)
     if isinstance(value, list):
-        return [scrubbed(item) for item in value]
+        items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+        return [scrubbed(item) for item in items]
     if isinstance(value, dict):
-        return {scrubbed_text(key): scrubbed(item) for key, item in value.items()}
+        # Tools' data may have keys that only become texts in JSON.
+        pairs: dict[Any, Json] = value  # pyright: ignore[reportUnknownVariableType]
+        return {
+            scrubbed_text(key) if isinstance(key, str) else key: scrubbed(item)
+            for key, item in pairs.items()
+        }
     return value
 
 

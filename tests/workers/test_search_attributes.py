@@ -36,7 +36,7 @@ class Server:
             raise RPCError("no", self.fails, b"")
         if self.rivals:
             self.rivals -= 1
-            self.has[sorted(wanted)[0]] = KEYWORD
+            self.has[min(wanted)] = KEYWORD
         if wanted.keys() & self.has.keys():
             raise RPCError("some exist already", RPCStatusCode.ALREADY_EXISTS, b"")
         self.has |= wanted

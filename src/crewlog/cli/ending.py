@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from crewlog import tool_call
 from crewlog.cli.screen import Part, Screen, clock, counted, money, plain, plain_lines, short_path
 from crewlog.client import Run
+from crewlog.ids import RunId
 from crewlog.state.model import Usage
 from crewlog.wire import RunResult
 
@@ -34,7 +36,8 @@ def summary(result: RunResult, at: int) -> list[Part]:
 
 def workspace_of(run: str, directory: Path) -> tuple[Path, int] | None:
     """The run's folder and how many files it has, where there is one on this machine."""
-    folder = directory / os.environ.get("CREWLOG_WORKSPACE", "workspace") / run
+    root = directory / os.environ.get("CREWLOG_WORKSPACE", "workspace")
+    folder = tool_call.workspace_of(root, RunId(run))
     try:
         files = sum(1 for file in folder.rglob("*") if file.is_file())
     except OSError:

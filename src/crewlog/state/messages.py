@@ -44,12 +44,16 @@ _DEFAULTS: Mapping[str, Json] = {"status": "success"}
 
 
 def message_to_json(message: BaseMessage) -> dict[str, Json]:
-    """A message as a body: its type and the fields that say something, in texts that can be kept."""
+    """A message as a body: its type and the fields that say something, scrubbed."""
     kind = "ai" if isinstance(message, AIMessage) else message.type
     if kind not in MESSAGE_TYPES:
         raise InternalError(f"a message of the type {message.type!r} cannot be kept")
     # `model_dump` makes plain data of nested models, which `content` and metadata may hold.
-    data = message.model_dump(mode="json", include=set(_FIELDS))
+    try:
+        data = message.model_dump(mode="json", include=set(_FIELDS))
+    except UnicodeEncodeError:  # a key of a dict has a lone surrogate: pydantic makes UTF-8 of keys
+        given = {key: scrubbed(getattr(message, key)) for key in _FIELDS if hasattr(message, key)}
+        data = message.model_copy(update=given).model_dump(mode="json", include=set(_FIELDS))
     found = {
         key: scrubbed(data[key])
         for key in _FIELDS
