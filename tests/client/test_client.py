@@ -14,7 +14,6 @@ from temporalio.client import WorkflowExecutionStatus
 
 import crewlog
 from client import crews
-from conftest import LIMIT, Lab
 from crewlog import connect
 from crewlog.client import Endpoints
 from crewlog.definition.load import load_data
@@ -26,6 +25,7 @@ from crewlog.errors import (
     UsageError,
 )
 from crewlog.store import InMemoryStore
+from shared import LIMIT, Lab
 
 
 @pytest.mark.usefixtures("worker")

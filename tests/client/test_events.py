@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack
 import pytest
 
 from client import crews
-from conftest import LIMIT, Lab, make_lab
 from crewlog.client import Endpoints, Event, Run
 from crewlog.errors import RunFailed, RunNotFound, StoreUnavailable, WorkerMissing
 from crewlog.state.model import CLOSED
 from crewlog.store import InMemoryStore, Store
+from shared import LIMIT, Lab, make_lab
 
 
 async def events_of(run: Run, after: int = 0) -> list[Event]:

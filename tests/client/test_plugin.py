@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import LIMIT
 from crewlog.client import Endpoints
 from crewlog.errors import RunFailed, UsageError
 from crewlog.testing import CrewlogLocal, scripted
 from crewlog.testing.local import SHARED
+from shared import LIMIT
 
 CREW = """\
 crew: release-notes

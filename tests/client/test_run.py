@@ -8,7 +8,6 @@ import time
 import pytest
 
 from client import crews
-from conftest import LIMIT, Lab
 from crewlog.client import Run
 from crewlog.errors import (
     CommandRejected,
@@ -19,6 +18,7 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
+from shared import LIMIT, Lab
 
 pytestmark = pytest.mark.usefixtures("worker")
 

@@ -11,10 +11,10 @@ import pytest
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from client.stub_run import StubRun
-from conftest import LIMIT, Lab
 from crewlog.client import Run
 from crewlog.errors import UsageError
 from crewlog.wire import WORKFLOW_TYPE
+from shared import LIMIT, Lab
 
 
 @pytest.fixture(autouse=True)

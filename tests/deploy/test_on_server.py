@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Lab
 from crewlog.client import Endpoints
 from crewlog.dev import temporal_server
 from crewlog.dev.temporal_cli import find_cli
+from shared import Lab
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 LIMIT = 60.0
