@@ -6,7 +6,7 @@ RUN := .venv/bin/
 # uv's own cache and links: a copy works on every file system.
 export UV_LINK_MODE := copy
 
-.PHONY: help setup demo test check format clean
+.PHONY: help setup demo test coverage check format clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,10 @@ check: setup  ## Format, lint, types, layers
 	$(RUN)lint-imports
 
 test: check  ## Everything: the static checks, then every test
+	@$(RUN)python -m crewlog.dev
+	$(RUN)python -m pytest
+
+coverage: setup  ## Every test, with the lines and branches that none of them enters
 	@$(RUN)python -m crewlog.dev
 	$(RUN)coverage erase
 	$(RUN)coverage run -m pytest

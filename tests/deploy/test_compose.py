@@ -168,7 +168,9 @@ def test_the_server_is_tuned_as_the_local_one() -> None:
     local = {}
     for setting in DYNAMIC_CONFIG:
         key, _, value = setting.partition("=")
-        local[key] = json.loads(value)
+        # One partition suits one server; a deployment spreads its workers over the usual four.
+        if not key.startswith("matching.numTaskqueue"):
+            local[key] = json.loads(value)
     # A duration of zero is a number on the command line, and a text in the file.
     assert {key: values[0]["value"] for key, values in tuned.items()} == local | {
         "history.workflowIdReuseMinimalInterval": "0s"
