@@ -1,8 +1,22 @@
-"""Temporal's sandbox for the workflow modules, and what passes through it, each with its reason."""
+"""Temporal's sandbox for the workflow modules, and what passes through it, each with its reason.
+
+Every payload of an activation asks the workflow's instance for a serialization context, and the
+sandbox answers by entering itself: nine times a step, a third of what a step costs here. Crewlog's
+converter knows no such context, so these questions are answered outside.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+from temporalio.api.enums.v1 import CommandType
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.converter import StorageDriverStoreContext, StorageDriverWorkflowInfo
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.workflow import Info
+from typing_extensions import override
 
 PASSED_THROUGH: dict[str, str] = {
     "langgraph": "large, and pure as it is driven here: no Pregel loop, no I/O, async routers",
@@ -28,8 +42,62 @@ PASSED_THROUGH: dict[str, str] = {
 """Never the root package: then the workflow modules would pass through too."""
 
 
-def sandbox() -> SandboxedWorkflowRunner:
+class _Instance(WorkflowInstance):
+    """A sandboxed instance that is entered for activations only."""
+
+    def __init__(self, inner: WorkflowInstance) -> None:
+        self._inner = inner
+        info = inner.get_info()
+        self._here = StorageDriverStoreContext(
+            target=StorageDriverWorkflowInfo(
+                id=info.workflow_id,
+                run_id=info.run_id,
+                type=info.workflow_type,
+                namespace=info.namespace,
+            )
+        )
+
+    @override
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        return self._inner.activate(act)
+
+    @override
+    def get_serialization_context(self, command_info: Any) -> None:
+        """None: no converter of Crewlog's asks for one."""
+
+    @override
+    def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
+        """What a run, its activities included, stores outside belongs to the run."""
+        activity = CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK
+        if command_info is None or command_info.command_type == activity:
+            return self._here
+        return self._inner.get_external_store_context(command_info)
+
+    @override
+    def get_info(self) -> Info:
+        return self._inner.get_info()
+
+    @override
+    def get_thread_id(self) -> int | None:
+        return self._inner.get_thread_id()
+
+
+class _Runner(WorkflowRunner):
+    """Temporal's sandboxed runner, with instances that are entered for activations only."""
+
+    def __init__(self, inner: WorkflowRunner) -> None:
+        self._inner = inner
+
+    @override
+    def prepare_workflow(self, defn: Any) -> None:
+        self._inner.prepare_workflow(defn)
+
+    @override
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        return _Instance(self._inner.create_instance(det))
+
+
+def sandbox() -> WorkflowRunner:
     """The runner of workflow code."""
-    return SandboxedWorkflowRunner(
-        restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-    )
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+    return _Runner(SandboxedWorkflowRunner(restrictions=restrictions))

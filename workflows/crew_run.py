@@ -75,7 +75,7 @@ class CrewRun:
     async def _drive(self, raw: RawValue) -> Ended:
         data = read_args([raw])
         if workflow.info().continued_run_id is not None:
-            self._execution = await self._continue(data[CARRY])
+            self._execution = self._continue(data[CARRY])
         else:
             self._execution = await self._begin(data)
         return await self._execution.drive()
@@ -97,10 +97,10 @@ class CrewRun:
             search_attributes=opened.search_attributes,
         )
 
-    async def _continue(self, data: Any) -> Execution:
+    def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
         ledger = Ledger(CrewState.from_json(carry.state))
-        engine = await Engine.restore(GraphPlan.from_json(carry.plan), ledger)
+        engine = Engine(GraphPlan.from_json(carry.plan), ledger)
         engine.at = at = _started()
         self._inbox[:0] = [Incoming(name, content, at) for name, content in carry.inbox]
         return Execution(

@@ -364,7 +364,7 @@ class Simulation:
         self.restored.append(self.state)
         ledger = type(self.engine.ledger)(CrewState.from_json(state))
         at = self.engine.at
-        self.engine = await Engine.restore(GraphPlan.from_json(plan), ledger)
+        self.engine = Engine(GraphPlan.from_json(plan), ledger)
         self.engine.at = at
 
     def _keys(self) -> Any:

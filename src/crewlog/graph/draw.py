@@ -50,29 +50,41 @@ def _short(text: str, longest: int) -> str:
 
 
 def mermaid(plan: GraphPlan, statuses: Mapping[NodeName, str] | None = None) -> str:
-    """The plan as a Mermaid flowchart.
+    """The plan as a Mermaid flowchart; see `Flowchart`."""
+    return Flowchart(plan).text(statuses or {})
+
+
+class Flowchart:
+    """A plan as a Mermaid flowchart, to be coloured again and again.
 
     Agents are rounded, decisions diamonds, questions hexagons; ways of decisions, answers and
     `else` are dotted.
-
-    Args:
-        plan: The plan.
-        statuses: `done`, `running`, `waiting`, `ready` or `failed`, by node.
     """
-    ids = {name: f"n{i}" for i, name in enumerate(plan.nodes)}
-    lines = ["flowchart LR", "    start((start))"]
-    lines += [f"    {ids[name]}{_shape(name, node)}" for name, node in plan.nodes.items()]
-    lines.append("    done([done])")
-    for name, node in plan.nodes.items():
-        lines += [f"    {way}" for way in _mermaid_ways(name, node, ids)]
-    lines += [f"    {ids[name]} --> done" for name in _last(plan)]
-    used = [status for status in _CLASSES if statuses and status in statuses.values()]
-    lines += [f"    classDef {status} {_CLASSES[status]}" for status in used]
-    for status in used:
-        of = [ids[n] for n in plan.nodes if statuses and statuses.get(n) == status]
-        if of:
-            lines.append(f"    class {','.join(of)} {status}")
-    return "\n".join(lines) + "\n"
+
+    def __init__(self, plan: GraphPlan) -> None:
+        self._ids = ids = {name: f"n{i}" for i, name in enumerate(plan.nodes)}
+        lines = ["flowchart LR", "    start((start))"]
+        lines += [f"    {ids[name]}{_shape(name, node)}" for name, node in plan.nodes.items()]
+        lines.append("    done([done])")
+        for name, node in plan.nodes.items():
+            lines += [f"    {way}" for way in _mermaid_ways(name, node, ids)]
+        lines += [f"    {ids[name]} --> done" for name in _last(plan)]
+        self._plain = "\n".join(lines) + "\n"
+
+    def text(self, statuses: Mapping[NodeName, str]) -> str:
+        """The flowchart in colours.
+
+        Args:
+            statuses: `done`, `running`, `waiting`, `ready` or `failed`, by node.
+        """
+        nodes: dict[str, list[str]] = {status: [] for status in _CLASSES}
+        for name, id_ in self._ids.items():
+            if (status := statuses.get(name, "")) in nodes:
+                nodes[status].append(id_)
+        used = [status for status, of in nodes.items() if of]
+        lines = [f"    classDef {status} {_CLASSES[status]}\n" for status in used]
+        lines += [f"    class {','.join(nodes[status])} {status}\n" for status in used]
+        return "".join([self._plain, *lines])
 
 
 def _escaped(text: str) -> str:

@@ -30,9 +30,6 @@ from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, FrontierEntry
 from crewlog.state.reduce import route_facts
 
-THREAD = "run"
-"""LangGraph's thread of the plan's graph."""
-
 
 class Order(NamedTuple):
     """A call that is to be made."""
@@ -44,7 +41,12 @@ class Order(NamedTuple):
 
 
 class Engine(RunFacts):
-    """A run between two completions."""
+    """A run between two completions.
+
+    Args:
+        plan: The run's plan.
+        ledger: Its state: empty, or carried here from another execution.
+    """
 
     def __init__(self, plan: GraphPlan, ledger: Ledger) -> None:
         super().__init__(plan, ledger)
@@ -74,18 +76,10 @@ class Engine(RunFacts):
         )
         if input_text:
             engine.say(input_text, by=by, to=LogName("public"), message_id="input")
-        targets = await engine._driver.apply(THREAD, "__start__", {"outcome": (NEXT,)})
+        targets = await engine._driver.apply(
+            "__start__", {"routing": engine.state.routing, "outcome": (NEXT,)}
+        )
         engine.record(j.Routed, to=engine._reached(targets))
-        return engine
-
-    @classmethod
-    async def restore(cls, plan: GraphPlan, ledger: Ledger) -> Engine:
-        """A run whose state was carried here: the graphs are put where the frontier says."""
-        engine = cls(plan, ledger)
-        await engine._driver.restore(THREAD, {"routing": ledger.state.routing})
-        for step, entry in ledger.state.frontier.items():
-            if entry.turn is not None:
-                await engine.turns.restore(step, entry.turn)
         return engine
 
     # -- what is to be done -------------------------------------------------------------------
@@ -292,7 +286,6 @@ class Engine(RunFacts):
         node = self.state.frontier[step].node
         self._withdraw(step)
         self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
-        await self.turns.forget(step)
         await self._route(node, (outcome,) if not handoff else (), handoff=handoff)
 
     def _withdraw(self, step: StepId) -> None:
@@ -320,7 +313,7 @@ class Engine(RunFacts):
             self.state.routing, node, arrived, loop=loop, reset=reset, late=late, rearmed=rearmed
         )
         targets = await self._driver.apply(
-            THREAD, node, {"routing": routing, "outcome": outcome}, goto=handoff
+            node, {"routing": routing, "outcome": outcome}, goto=handoff
         )
         self.record(
             j.Routed,

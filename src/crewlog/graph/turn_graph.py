@@ -3,9 +3,9 @@
     model ──(tool calls)──► tool * n ──(all applied)──► model
       └──(none)──► end        └──(a tool handed off)──► end
 
-One compiled graph serves every turn of a worker; the thread is the step. The position inside a
-turn is a `Turn` in the frontier, from which `restore` puts the graph back. Every turn begins
-with its model, so beginning one needs no apply: the first is the model's reply.
+The position inside a turn is a `Turn` in the frontier, and each apply is given all of it. So one
+graph serves every turn. Every turn begins with its model, so beginning one needs no apply: the
+first is the model's reply.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from typing import Any, TypedDict, cast
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from crewlog.graph.driver import RESTORE, Driver, SendRecorder
+from crewlog.graph.driver import Answers, Driver
 from crewlog.graph.saver import LatestSaver
-from crewlog.ids import StepId
 from crewlog.state.model import Turn
 
 MODEL = "model"
 TOOL = "tool"
 
 
-class Position(TypedDict, total=False):
+class Position(TypedDict):
     """The channels of a turn."""
 
     calls: tuple[int, ...]
@@ -36,54 +35,51 @@ class Position(TypedDict, total=False):
     """Whether a tool sent the run elsewhere, which ends the turn."""
 
 
+_ANSWERS: Answers = {}
+"""What LangGraph has answered in this process: the graph is always the same."""
+
+
 async def _placeholder(state: Position) -> Position:
     return state
+
+
+async def _after_model(state: Position) -> list[str | Send]:
+    return [Send(TOOL, number) for number in state["calls"]] or [END]
+
+
+async def _after_tool(state: Position) -> list[str | Send]:
+    if state["returned"] < len(state["calls"]):
+        return []
+    return [END if state["handed_off"] else MODEL]
+
+
+def _compiled(saver: LatestSaver) -> Any:
+    graph: StateGraph[Position, None, Position, Position] = StateGraph(Position)
+    graph.add_node(MODEL, _placeholder)
+    graph.add_node(TOOL, _placeholder)
+    graph.add_edge(START, MODEL)
+    graph.add_conditional_edges(MODEL, _after_model, [TOOL, END])
+    graph.add_conditional_edges(TOOL, _after_tool, [MODEL, END])
+    return graph.compile(checkpointer=saver, name="turn")
 
 
 class TurnGraph:
     """Drives turns: which calls follow a reply, and whether a result ends the batch."""
 
     def __init__(self) -> None:
-        sends = SendRecorder()
+        routers = {MODEL: _after_model, TOOL: _after_tool}
+        self._driver = Driver(_compiled, routers, [MODEL, TOOL], _ANSWERS)
 
-        async def after_model(state: Position) -> list[str | Send]:
-            return sends.record([Send(TOOL, number) for number in state.get("calls", ())] or [END])
+    async def replied(self, calls: Sequence[int]) -> list[int]:
+        """Applies a model's reply; returns the tool calls to make, empty where the turn is over."""
+        values: Position = {"calls": tuple(calls), "returned": 0, "handed_off": False}
+        return [cast("int", t.item) for t in await self._driver.apply(MODEL, values)]
 
-        async def after_tool(state: Position) -> list[str]:
-            if state.get("returned", 0) < len(state.get("calls", ())):
-                return []
-            return [END if state.get("handed_off") else MODEL]
-
-        graph: StateGraph[Position, None, Position, Position] = StateGraph(Position)
-        for name in (MODEL, TOOL, RESTORE):
-            graph.add_node(name, _placeholder)
-        graph.add_edge(START, MODEL)
-        graph.add_conditional_edges(MODEL, after_model, [TOOL, END])
-        graph.add_conditional_edges(TOOL, after_tool, [MODEL, END])
-        saver = LatestSaver()
-        compiled = graph.compile(checkpointer=saver, name="turn")
-        self._driver = Driver(cast("Any", compiled), saver, [MODEL, TOOL], sends)
-
-    async def restore(self, step: StepId, turn: Turn) -> None:
-        """Puts a turn back where it was; nothing becomes ready by it."""
-        batch = tuple(range(turn.next_call - turn.expected, turn.next_call))
-        position: Position = {
-            "calls": batch,
+    async def returned(self, turn: Turn) -> bool:
+        """Applies a tool's result, counted in `turn` already; true where the model is next."""
+        values: Position = {
+            "calls": tuple(range(turn.next_call - turn.expected, turn.next_call)),
             "returned": turn.returned,
             "handed_off": bool(turn.goto),
         }
-        await self._driver.restore(step, position)
-
-    async def replied(self, step: StepId, calls: Sequence[int]) -> list[int]:
-        """Applies a model's reply; returns the tool calls to make, empty where the turn is over."""
-        values: Position = {"calls": tuple(calls), "returned": 0, "handed_off": False}
-        return [cast("int", t.item) for t in await self._driver.apply(step, MODEL, values)]
-
-    async def returned(self, step: StepId, turn: Turn) -> bool:
-        """Applies a tool's result, counted in `turn` already; true where the model is next."""
-        values: Position = {"returned": turn.returned, "handed_off": bool(turn.goto)}
-        return bool(await self._driver.apply(step, TOOL, values))
-
-    async def end(self, step: StepId) -> None:
-        """Forgets a turn."""
-        await self._driver.forget(step)
+        return bool(await self._driver.apply(TOOL, values))

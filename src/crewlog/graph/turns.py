@@ -18,7 +18,7 @@ from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
 from crewlog.state.calls import ModelResult, ToolResult
 from crewlog.state.hashing import hash_json
-from crewlog.state.model import Call, FrontierEntry, Turn
+from crewlog.state.model import Call, FrontierEntry
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
 """Called when a turn is over, with the nodes that its tools hand off to."""
@@ -35,14 +35,6 @@ class Turns:
         self._failed = failed
         self._graph = TurnGraph()
 
-    async def restore(self, step: StepId, turn: Turn) -> None:
-        """Puts a carried turn back where it was."""
-        await self._graph.restore(step, turn)
-
-    async def forget(self, step: StepId) -> None:
-        """Lets go of a turn that is over."""
-        await self._graph.end(step)
-
     async def model_replied(self, step: StepId, number: int, result: ModelResult) -> None:
         """Applies a model's reply: its tool calls follow, or the step is done."""
         entry = self._run.state.frontier.get(step)
@@ -50,8 +42,10 @@ class Turns:
         asking = {c.call for c in calls_of(entry) if c.tool is None}
         if entry is None or entry.turn is None or agent is None or number not in asking:
             return
+        if result.stored:
+            self._run.ledger.learn(result.hash, result.body)
         first = entry.turn.next_call
-        follow = await self._graph.replied(step, range(first, first + len(result.tools)))
+        follow = await self._graph.replied(range(first, first + len(result.tools)))
         calls = tuple(
             Call(call=n, tool=asked.tool, id=asked.id, message=result.hash, brief=asked.brief)
             for n, asked in zip(follow, result.tools, strict=True)
@@ -80,6 +74,8 @@ class Turns:
         call = next((c for c in calls_of(entry) if c.call == number), None)
         if entry is None or agent is None or call is None or call.tool is None:
             return
+        if result.stored:
+            self._run.ledger.learn(result.hash, result.body)
         goto = tuple(node for node in result.goto if node in self._run.plan.nodes)
         facts: list[j.JournalEntry] = [
             j.ToolReturned(
@@ -197,7 +193,7 @@ class Turns:
             return
         goto = entry.turn.goto + returned.goto
         turn = entry.turn.model_copy(update={"returned": entry.turn.returned + 1, "goto": goto})
-        model_next = await self._graph.returned(step, turn)
+        model_next = await self._graph.returned(turn)
         self._run.ledger.record(returned.model_copy(update={"model_next": model_next}))
         for fact in rest:
             self._run.ledger.record(fact)
