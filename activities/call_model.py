@@ -17,11 +17,11 @@ from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import usage_of
 from crewlog.activities.render import prompt
-from crewlog.activities.replies import asked_tools, kept
+from crewlog.activities.replies import kept
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.definition.model import AgentDefinition, CrewDefinition
-from crewlog.errors import ModelError, ModelRefused
+from crewlog.errors import ModelError, ModelRefused, StoreUnavailable
 from crewlog.model import Json
 from crewlog.state.calls import CallModel, ModelResult
 from crewlog.state.hashing import hash_json
@@ -59,9 +59,25 @@ class ModelCalls:
 
     async def run(self, task: CallModel, effect: Effect) -> ModelResult:
         """Makes the call and stores its reply."""
-        # First: what led to a call is durable before the call has an effect.
-        if task.batch.entries:
-            await self._store.append(task.run, task.batch)
+        # The history has the batch; for those who watch the store it comes while the model thinks.
+        storing = asyncio.create_task(self._append(task))
+        try:
+            result = await self._reply(task, effect)
+        except BaseException:
+            await _ended(storing)
+            raise
+        return result if await storing else result.model_copy(update={"journaled": False})
+
+    async def _append(self, task: CallModel) -> bool:
+        """Stores what led to the call; false where the store is away: the run sends it again."""
+        try:
+            if task.batch.entries:
+                await self._store.append(task.run, task.batch)
+        except StoreUnavailable:
+            return False
+        return True
+
+    async def _reply(self, task: CallModel, effect: Effect) -> ModelResult:
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
         transcript = await self._hydrator.hydrate(task.run, task.agent, task.view, task.batch)
@@ -75,21 +91,13 @@ class ModelCalls:
         effect.started = True
         said = prompt(task.agent, agent, task.tools, transcript)
         reply = await _ask(model, said, name, agent, task)
-        message = kept(reply, task.agent, task.step, task.call)
+        message = kept(reply, task.agent, task.step, task.call, model=name)
         body = message_to_json(message)
         hash_ = hash_json(body)
         stored = await keep(self._store, {hash_: body})
         self._hydrator.remember(task.run, hash_, body)
         # The reply still has the details that prices depend on.
-        usage = await asyncio.to_thread(usage_of, reply, name)  # prices load at the first use
-        return ModelResult(
-            body=body,
-            hash=hash_,
-            tools=asked_tools(message),
-            model=message.response_metadata.get("model_name") or name,
-            usage=usage,
-            stored=stored,
-        )
+        return ModelResult(body=body, hash=hash_, usage=await usage_of(reply, name), stored=stored)
 
     async def _schemas(
         self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition
@@ -102,6 +110,12 @@ class ModelCalls:
             elif built_in := self._built_in.tool(name, agent):
                 out.append(built_in.schema)
         return out
+
+
+async def _ended(task: asyncio.Task[bool]) -> None:
+    """Waits for the end of a task whose outcome does not matter any more."""
+    task.cancel()
+    await asyncio.wait({task})
 
 
 async def _ask(

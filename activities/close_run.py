@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from crewlog.model import Json
 from crewlog.state.calls import CloseRun, CloseRunResult
+from crewlog.state.journal import Batch
 from crewlog.state.messages import MESSAGE_TYPES, message_from_json
 from crewlog.store.protocol import Snapshot, Store
 
@@ -11,9 +12,8 @@ LONGEST_OUTPUT = 64 * 1024
 """Characters of an output in a run's result; the store and the journal have the whole."""
 
 
-async def close_run(input: CloseRun, store: Store) -> CloseRunResult:
-    """Stores the batch and the last state, and returns the outputs' texts and values."""
-    batch = input.batch
+async def close_run(input: CloseRun, batch: Batch, store: Store) -> CloseRunResult:
+    """Stores the input's batch, given whole, and the state; returns the outputs that it names."""
     if batch.entries:
         await store.append(input.run, batch)
         position = batch.first + len(batch.entries) - 1

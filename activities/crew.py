@@ -12,6 +12,7 @@ from typing import Any
 
 from temporalio import activity
 
+from crewlog.activities.batches import Batches
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.call_model import ModelCalls
 from crewlog.activities.call_tool import ToolCalls
@@ -71,6 +72,7 @@ class CrewActivities:
         self._store = store
         self._search_attributes = search_attributes
         self._definitions = Definitions(store)
+        self._batches = Batches(store)
         registry = tools or ToolRegistry()
         built_in = BuiltIn()
         hydrator = Hydrator(store, max_entries)
@@ -94,21 +96,25 @@ class CrewActivities:
         """Calls an agent's model on its view."""
         with as_failures() as effect:
             async with heartbeats():
-                return await self._models.run(task, effect)
+                result = await self._models.run(await self._batches.filled(task), effect)
+                self._batches.remember(result.hash, result.body)
+                return result
 
     @activity.defn(name=CALL_TOOL)
     async def call_tool(self, task: CallTool) -> ToolResult:
         """Executes one tool call of a reply."""
         with as_failures() as effect:
             async with heartbeats() as pulse:
-                return await self._tools.run(task, pulse, effect)
+                result = await self._tools.run(await self._batches.filled(task), pulse, effect)
+                self._batches.remember(result.hash, result.body)
+                return result
 
     @activity.defn(name=FLUSH)
     async def flush(self, task: Flush) -> None:
         """Stores what no activity has stored, and a snapshot where one is given."""
         with as_failures(final=False):
             async with heartbeats():
-                batch = task.batch
+                batch = await self._batches.whole(task.batch)
                 if batch.entries:
                     await self._store.append(task.run, batch)
                 if task.state is not None:
@@ -122,4 +128,4 @@ class CrewActivities:
         """Stores the last of a run and fetches what its result shows."""
         with as_failures(final=False):
             async with heartbeats():
-                return await close_run(input, self._store)
+                return await close_run(input, await self._batches.whole(input.batch), self._store)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from genai_prices import Usage as Priced
 from genai_prices import calc_price
 from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
 
 from crewlog.state.model import Usage
 
 
-def usage_of(reply: AIMessage, model: str) -> Usage:
+async def usage_of(reply: AIMessage, model: str) -> Usage:
     """The usage of one call.
 
     Args:
@@ -19,26 +22,25 @@ def usage_of(reply: AIMessage, model: str) -> Usage:
     said = reply.usage_metadata
     if said is None:
         return Usage(calls=1)
+    cost = 0.0
+    if not model.startswith("scripted:"):
+        cost = await asyncio.to_thread(_cost, reply, said, model)  # the first loads the prices
+    return Usage(
+        calls=1, input_tokens=said["input_tokens"], output_tokens=said["output_tokens"], cost=cost
+    )
+
+
+def _cost(reply: AIMessage, said: UsageMetadata, model: str) -> float:
     details = said.get("input_token_details") or {}
-    read = details.get("cache_read") or 0
-    prefix, _, name = model.partition(":")
-    answered: str = reply.response_metadata.get("model_name") or name
     priced = Priced(
         input_tokens=said["input_tokens"],
         output_tokens=said["output_tokens"],
-        cache_read_tokens=read or None,
+        cache_read_tokens=details.get("cache_read") or None,
     )
-    return Usage(
-        calls=1,
-        input_tokens=said["input_tokens"],
-        output_tokens=said["output_tokens"],
-        cost=0.0 if prefix == "scripted" else _cost(priced, answered, prefix),
-    )
-
-
-def _cost(usage: Priced, model: str, provider: str) -> float:
+    prefix, _, name = model.partition(":")
+    answered: str = reply.response_metadata.get("model_name") or name
     try:
-        price = calc_price(usage, model, provider_id=provider)
+        price = calc_price(priced, answered, provider_id=prefix)
     except (LookupError, ValueError):
         return 0.0
     return round(float(price.total_price), 9)

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall
 
 from crewlog.content import hash_json, scrubbed, scrubbed_text
 from crewlog.ids import AgentName, StepId
-from crewlog.state.brief import brief
-from crewlog.state.calls import AskedTool
 
 NAMELESS = "unknown"
 """What a tool call without a name is called."""
-_KEPT_METADATA = ("model_name", "finish_reason")
+_USUAL_ENDS = ("stop", "tool_calls")
 _CALL_BLOCKS = frozenset({"tool_call", "tool_use", "function_call", "invalid_tool_call"})
 """Types of content blocks that spell a tool call once more."""
-_BRIEF_ARGUMENTS = 80
 
 
-def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int) -> AIMessage:
+def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int, *, model: str) -> AIMessage:
     """The message to keep of a reply: named, numbered, and without what differs by chance.
 
     Ids of tool calls are made anew: unique in the run, the same for the same reply, and no longer
@@ -29,6 +26,13 @@ def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int) -> AIMes
 
     A call whose arguments could not be parsed stays among `invalid_tool_calls`: the tool activity
     finds it there and answers it, so that the model may repair it.
+
+    Args:
+        reply: The reply.
+        agent: Whose model it is.
+        step: The step.
+        call: The call's number in the step.
+        model: What the model is called where it does not say so itself.
     """
     source = reply if isinstance(reply, AIMessage) else AIMessage(reply.content)
     number = itertools.count(1)
@@ -59,11 +63,7 @@ def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int) -> AIMes
         )
         for i in source.invalid_tool_calls
     ]
-    kept_metadata = {
-        k: scrubbed(source.response_metadata[k])
-        for k in _KEPT_METADATA
-        if source.response_metadata.get(k)
-    }
+    kept_metadata = _metadata(source, model)
     usage = source.usage_metadata
     return AIMessage(
         content=_content(source, renamed),
@@ -80,6 +80,15 @@ def kept(reply: BaseMessage, agent: AgentName, step: StepId, call: int) -> AIMes
             "total_tokens": usage["total_tokens"],
         },
     )
+
+
+def _metadata(reply: AIMessage, model: str) -> dict[str, Any]:
+    """The model that answered, and why it stopped where that is worth a word."""
+    found = {"model_name": scrubbed(reply.response_metadata.get("model_name")) or model}
+    reason: Any = scrubbed(reply.response_metadata.get("finish_reason"))
+    if reason and reason not in _USUAL_ENDS:
+        found["finish_reason"] = reason
+    return found
 
 
 def _content(reply: AIMessage, renamed: Mapping[str, list[str]]) -> Any:
@@ -110,28 +119,3 @@ def _renamed(block: Any, left: Mapping[str, list[str]]) -> Any:
 
 def _scrubbed_args(args: dict[str, Any]) -> dict[str, Any]:
     return {scrubbed_text(key): scrubbed(value) for key, value in args.items()}
-
-
-def asked_tools(message: AIMessage) -> tuple[AskedTool, ...]:
-    """The tool calls of a kept reply, well-formed ones first."""
-    well = [
-        AskedTool(id=c["id"] or "", tool=c["name"], brief=_arguments(c["args"]))
-        for c in message.tool_calls
-    ]
-    ill = [
-        AskedTool(
-            id=c["id"] or "", tool=c["name"] or "", brief=brief(c["args"] or "", _BRIEF_ARGUMENTS)
-        )
-        for c in message.invalid_tool_calls
-    ]
-    return (*well, *ill)
-
-
-def _arguments(args: dict[str, Any]) -> str:
-    # Arguments may be megabytes: each is cut before it is made one line.
-    parts: Sequence[str] = [_value(v) for v in args.values()]
-    return brief(" ".join(parts), _BRIEF_ARGUMENTS)
-
-
-def _value(value: Any) -> str:
-    return value[: _BRIEF_ARGUMENTS + 1] if isinstance(value, str) else str(value)[:81]

@@ -25,7 +25,7 @@ async def begin_once(store: Store, task: CallTool, owner: str) -> None:
         OutcomeUnknown: where another try has begun.
         StoreUnavailable: where the store is away; nothing has begun.
     """
-    if await store.claim(claim_key(task), owner) != owner:
+    if await store.claim(claim_key(task.run, task), owner) != owner:
         raise OutcomeUnknown(
             f"the tool {task.tool!r} began and never answered, and it must not be repeated",
             remedy="Find out whether it happened, then answer the run's question.",

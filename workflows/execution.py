@@ -28,8 +28,9 @@ from temporalio.exceptions import (
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import InternalError, StoreUnavailable
+    from crewlog.graph.draw import Flowchart
     from crewlog.graph.engine import Engine, Order
-    from crewlog.ids import CommandId, StepId
+    from crewlog.ids import CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
     from crewlog.state.calls import (
         CALL_MODEL,
@@ -46,6 +47,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from crewlog.state.carry import Carry
     from crewlog.state.model import Output
+    from crewlog.state.packing import pack_view
     from crewlog.wire import RunResult
 
 from crewlog.workflows import views
@@ -108,6 +110,7 @@ class Execution:
         self.engine = engine
         self.closing = False
         self._inbox = inbox
+        self._chart = Flowchart(engine.plan)
         self._queue = queue
         self._search_attributes = search_attributes
         self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
@@ -178,7 +181,7 @@ class Execution:
             key = (order.step, order.call.call)
             del self._flights[key]
             self._cancelled.discard(key)
-            if result is not None:
+            if result is not None and getattr(result, "journaled", True):
                 self.engine.ledger.stored(landed.stored)
             if self.engine.state.closed:
                 continue
@@ -228,45 +231,40 @@ class Execution:
         engine = self.engine
         return workflow.execute_activity(
             CALL_MODEL,
-            CallModel(
-                run=engine.state.run,
-                step=order.step,
-                call=order.call.call,
-                agent=order.agent,
-                definition=engine.plan.definition,
-                view=engine.view(order.agent),
-                tools=engine.tools_of(order.agent),
-                batch=engine.ledger.batch(),
-                attempt=order.call.attempt,
-            ),
+            CallModel(tools=engine.tools_of(order.agent), **self._step_call(order)),
             result_type=ModelResult,
             **model_options(engine.plan, order, self._queue or None),
         )
 
     def _tool_call(self, order: Order) -> Any:
-        engine, call = self.engine, order.call
+        call = order.call
         if call.message is None or call.tool is None:
             raise InternalError(f"the call {order.step}/{call.call} names no message")
         return workflow.execute_activity(
             CALL_TOOL,
-            CallTool.model_validate(
-                {
-                    "run": engine.state.run,
-                    "step": order.step,
-                    "call": call.call,
-                    "agent": order.agent,
-                    "definition": engine.plan.definition,
-                    "tool": call.tool,
-                    "id": call.id,
-                    "message": call.message,
-                    "view": engine.view(order.agent),
-                    "batch": engine.ledger.batch(),
-                    "attempt": call.attempt,
-                }
+            CallTool(
+                tool=ToolName(call.tool),
+                id=call.id,
+                message=call.message,
+                **self._step_call(order),
             ),
             result_type=ToolResult,
-            **tool_options(engine.plan, order, self._queue or None),
+            **tool_options(self.engine.plan, order, self._queue or None),
         )
+
+    def _step_call(self, order: Order) -> dict[str, Any]:
+        """What every call's input says; small, since the history keeps each of them."""
+        engine, batch = self.engine, self.engine.ledger.batch()
+        same = str(node_of(order.step)) == order.agent
+        return {
+            "step": order.step,
+            "call": order.call.call,
+            "agent": "" if same else order.agent,
+            "definition": engine.plan.definition,
+            "view": pack_view(engine.view(order.agent), batch),
+            "batch": batch,
+            "attempt": order.call.attempt,
+        }
 
     def _failed(self, order: Order, position: int, error: ActivityError) -> Landed:
         cause = error.cause
@@ -414,10 +412,11 @@ class Execution:
     def _show(self) -> None:
         """Updates what the web UI and searches show, where it changed."""
         if not workflow.unsafe.is_replaying():
-            workflow.set_current_details(views.details(self.engine, self.flights))
+            text = views.details(self.engine, self._flights, self._chart)
+            workflow.set_current_details(text)
         if not self._search_attributes:
             return
-        new = views.attributes(self.engine.plan, self.engine.state, self.flights)
+        new = views.attributes(self.engine.plan, self.engine.state, self._flights)
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
         recent = self.engine.at - self._shown_at < PHASE_INTERVAL_MS
         if not changed or (set(changed) == {"CrewlogPhase"} and recent):

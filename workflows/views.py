@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.graph.draw import mermaid
+    from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import NodeName, StepId, node_of
-    from crewlog.state.model import CrewState, Interrupt
+    from crewlog.state.model import CrewState, FrontierEntry, Interrupt
     from crewlog.wire import (
         CheckpointPage,
         CheckpointView,
@@ -41,20 +41,15 @@ def run_view(engine: Engine, flights: Flights) -> RunView:
             node=entry.node,
             status=entry.status,
             waits_for=entry.requirement,
-            doing=tuple(
-                f"{call.tool} {call.brief}".strip() if call.tool else "model"
-                for call in (entry.turn.calls if entry.turn else ())
-                if (entry.step, call.call) in flights
-            ),
+            doing=tuple(_doing(entry, flights)),
         )
         for entry in state.frontier.values()
     )
     waiting = waiting_for(state, flights)
-    status = "waiting" if waiting and state.status == "running" else state.status
     return RunView(
         run=state.run,
         crew=state.crew,
-        status=status,
+        status=_status(state, waiting),
         graph_version=state.graph_version,
         execution=state.execution,
         position=state.position,
@@ -161,22 +156,36 @@ def checkpoint_page(engine: Engine, page: Page) -> CheckpointPage:
     )
 
 
-def details(engine: Engine, flights: Flights) -> str:
-    """The run in Markdown, for the web UI."""
-    view = run_view(engine, flights)
+def details(engine: Engine, flights: Flights, chart: Flowchart) -> str:
+    """The run in Markdown, for the web UI. Made at every task, so it makes no models."""
+    state = engine.state
+    waiting = waiting_for(state, flights)
+    version = f"graph v{state.graph_version} · {state.steps} steps"
     lines = [
-        f"**{view.crew}** · {view.status} · graph v{view.graph_version} · {view.steps} steps",
+        f"**{state.crew}** · {_status(state, waiting)} · {version}",
         "",
-        *(_step_line(step) for step in view.frontier),
+        *(_step_line(entry, flights) for entry in state.frontier.values()),
     ]
-    if view.waiting_for:
-        lines += ["", f"Waiting: {view.waiting_for}"]
-    return "\n".join([*lines, "", "```mermaid", graph_view(engine).mermaid, "```"])
+    if waiting:
+        lines += ["", f"Waiting: {waiting}"]
+    return "\n".join([*lines, "", "```mermaid", chart.text(statuses(state)), "```"])
 
 
-def _step_line(step: StepView) -> str:
-    what = ", ".join(step.doing) or (f"waits for {step.waits_for}" if step.waits_for else "")
-    return f"- `{step.step}` {step.status}{f': {what}' if what else ''}"
+def _step_line(entry: FrontierEntry, flights: Flights) -> str:
+    what = ", ".join(_doing(entry, flights))
+    if not what and entry.requirement:
+        what = f"waits for {entry.requirement}"
+    return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}"
+
+
+def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:
+    for call in entry.turn.calls if entry.turn else ():
+        if (entry.step, call.call) in flights:
+            yield f"{call.tool} {call.brief}".strip() if call.tool else "model"
+
+
+def _status(state: CrewState, waiting: str) -> str:
+    return "waiting" if waiting and state.status == "running" else state.status
 
 
 def phase(state: CrewState) -> str:
@@ -190,6 +199,6 @@ def attributes(plan: GraphPlan, state: CrewState, flights: Flights) -> dict[str,
     return {
         "CrewlogCrew": plan.crew,
         "CrewlogPhase": phase(state),
-        "CrewlogStatus": "waiting" if waiting and state.status == "running" else state.status,
+        "CrewlogStatus": _status(state, waiting),
         "CrewlogWaiting": waiting[:200],
     }

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -21,6 +22,7 @@ from temporalio.converter import (
     CompositePayloadConverter,
     DataConverter,
     DefaultPayloadConverter,
+    EncodingPayloadConverter,
     ExternalStorage,
     JSONPlainPayloadConverter,
     StorageDriver,
@@ -39,13 +41,8 @@ class CrewPayloadConverter(CompositePayloadConverter):
     """Temporal's default converter, with pydantic models and tagged messages in its JSON part."""
 
     def __init__(self) -> None:
-        json_converter = _MessageJsonConverter(ToJsonOptions(exclude_unset=False))
-        super().__init__(
-            *(
-                json_converter if isinstance(c, JSONPlainPayloadConverter) else c
-                for c in DefaultPayloadConverter.default_encoding_payload_converters
-            )
-        )
+        # The SDK makes one for every few payloads.
+        super().__init__(*_encoding_converters())
 
 
 class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):
@@ -65,6 +62,15 @@ class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):
         if get_origin(type_hint) is list and item is not None and _is_message_type(item):
             return [_untag(tagged) for tagged in super().from_payload(payload)]
         return super().from_payload(payload, type_hint)
+
+
+@cache
+def _encoding_converters() -> tuple[EncodingPayloadConverter, ...]:
+    json_converter = _MessageJsonConverter(ToJsonOptions(exclude_unset=False))
+    return tuple(
+        json_converter if isinstance(c, JSONPlainPayloadConverter) else c
+        for c in DefaultPayloadConverter.default_encoding_payload_converters
+    )
 
 
 def _tag(value: Any) -> Any:

@@ -13,13 +13,14 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from temporalio.exceptions import ApplicationError
 
 from crewlog.activities.models import register
-from crewlog.activities.replies import asked_tools, kept
+from crewlog.activities.replies import kept
 from crewlog.errors import InvalidDefinition
 from crewlog.ids import AgentName, CrewName, StepId
 from crewlog.state.brief import brief_of
 from crewlog.state.calls import Flush, OpenRun
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
+from crewlog.state.told import asked_tools
 from crewlog.testing.scripted import RECORD, recorded_prompts, scripted
 
 CALLS = {"tool": "write_file", "args": {"path": "a", "content": "b" * 200}}
@@ -156,16 +157,19 @@ def test_ids_of_calls_are_made_anew():
         id="run-random",
     )
     step = StepId("a_rather_long_name_of_a_node_that_goes_on#12")
-    message = kept(reply, AgentName("backend"), step, 3)
+    message = kept(reply, AgentName("backend"), step, 3, model="m")
     ids = [c["id"] or "" for c in message.tool_calls]
     assert len(set(ids)) == 4
     assert not {"x", ""} & set(ids)
-    again = kept(reply, AgentName("backend"), step, 3)
+    again = kept(reply, AgentName("backend"), step, 3, model="m")
     assert again == message, "the same for the same reply"
-    others = [kept(reply, AgentName("backend"), s, n) for s, n in ((step, 4), (StepId("b#1"), 3))]
+    others = [
+        kept(reply, AgentName("backend"), s, n, model="m")
+        for s, n in ((step, 4), (StepId("b#1"), 3))
+    ]
     assert len({c["id"] for m in (message, *others) for c in m.tool_calls}) == 12
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,40}", i) for i in ids)
-    assert [a.id for a in asked_tools(message)] == ids
+    assert [a["id"] for a in asked_tools(message_to_json(message))] == ids
     body = message_to_json(message)
     assert (body["content"], body["response_metadata"]) == ("I will not.", {"model_name": "m"})
     assert "additional_kwargs" not in body
@@ -244,7 +248,7 @@ def test_content_that_spells_calls_once_more_has_the_new_ids():
     calls: Any = [{"name": n, "args": {}, "id": i} for n, i in (("a", "x"), ("b", "y"), ("c", "x"))]
     bad: Any = [{"name": "e", "args": "{", "id": "z", "error": None}]
     reply = AIMessage(content, tool_calls=calls, invalid_tool_calls=bad)
-    message = kept(reply, AgentName("backend"), StepId("backend#1"), 1)
+    message = kept(reply, AgentName("backend"), StepId("backend#1"), 1, model="m")
     a, b, c = (call["id"] for call in message.tool_calls)
     assert message.content == [
         *content[:2],

@@ -13,6 +13,7 @@ from crewlog.graph.engine import Engine
 from crewlog.graph.lower import lower
 from crewlog.ids import AgentName, LogName, RunId, StepId
 from crewlog.state.calls import CallModel
+from crewlog.state.packing import unpack
 from crewlog.store.memory import InMemoryStore
 from crewlog.testing.scripted import recorded_prompts, scripted
 from graph.crews import crew
@@ -72,7 +73,7 @@ async def test_a_prompt_has_no_text_of_a_log_that_the_agent_does_not_read(
     store = InMemoryStore()
     hash_ = await store.put_definition(definition.to_json())
     batch = engine.ledger.batch()
-    await store.append(RUN, batch)
+    await store.append(RUN, unpack(batch, {}))
     activities = CrewActivities(store, workspace=tmp_path)
     for agent in READS:
         if not hot:

@@ -32,6 +32,8 @@ from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.logs import links_of
 from crewlog.state.model import CrewState
+from crewlog.state.packing import unpack
+from crewlog.state.told import told as told_by
 from crewlog.store.protocol import Snapshot
 
 START = "start"
@@ -94,6 +96,10 @@ class Extracted:
     """The journal, joined."""
     bodies: dict[ContentHash, Json] = field(default_factory=dict[ContentHash, Json])
     """Bodies that are not in the journal's entries themselves, by hash."""
+    messages: dict[ContentHash, dict[str, Json]] = field(
+        default_factory=dict[ContentHash, dict[str, Json]]
+    )
+    """Those of them that calls answered with."""
     definitions: dict[ContentHash, dict[str, Json]] = field(
         default_factory=dict[ContentHash, dict[str, Json]]
     )
@@ -202,7 +208,16 @@ def extract(told: Iterable[Told]) -> Extracted:
         except (ValidationError, CrewlogError, TypeError, KeyError) as error:
             text = str(error).splitlines()[0]
             out.problems.append(f"{item.place} is not understood: {text}")
-    out.batches = join(batch for batch in batches if batch.entries)
+    facts = {hash_: told_by(body) for hash_, body in out.messages.items()}
+    whole: list[Batch] = []
+    for batch in batches:
+        if batch.entries:
+            try:
+                whole.append(unpack(batch, facts))
+            except KeyError as missing:
+                text = f"the entries from {batch.first} tell of a message that is gone: {missing}"
+                out.problems.append(text)
+    out.batches = join(whole)
     return out
 
 
@@ -217,10 +232,12 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             return [call.batch]
         case calls.CALL_MODEL, "result":
             reply = calls.ModelResult.model_validate(value, extra="ignore")
+            out.messages[reply.hash] = reply.body
             _keep(out, item, reply.hash, reply.body)
         case calls.CALL_TOOL, "result":
             answer = calls.ToolResult.model_validate(value, extra="ignore")
             out.attempts[item.place.activity] = item.place.attempt
+            out.messages[answer.hash] = answer.body
             _keep(out, item, answer.hash, answer.body)
             for output in answer.outputs:
                 if output.body is not None:

@@ -231,7 +231,7 @@ class Rebuild:
         for number, part in enumerate(_parts(bodies, _BODIES)):
             self._tell(f"storing bodies: {number * _BODIES + len(part):,} of {len(bodies):,}")
             await store.put_bodies(part)
-        for key, owner in _claims(found.chain):
+        for key, owner in _claims(self._run, found.chain):
             await store.claim(key, owner)
         for batch in found.batches:
             for piece in pieces(self._run, batch, _ENTRIES):
@@ -289,7 +289,7 @@ def heads_after(
     return heads
 
 
-def _claims(chain: Chain) -> Iterator[tuple[str, str]]:
+def _claims(run: RunId, chain: Chain) -> Iterator[tuple[str, str]]:
     """The claims of calls that must not be repeated, as keys and owners.
 
     Whether a call that has not answered had begun is in no history. A claim that is too many asks
@@ -303,7 +303,7 @@ def _claims(chain: Chain) -> Iterator[tuple[str, str]]:
             rules = [plan.tools[call.tool] for plan in plans if call.tool in plan.tools]
             if any(rule.repeat == "never" for rule in rules):
                 attempt = told.attempts.get(activity, 1)
-                yield claim_key(call), owner_of(execution.id, activity, attempt)
+                yield claim_key(run, call), owner_of(execution.id, activity, attempt)
 
 
 def _bodies_of(batches: Iterable[Batch]) -> tuple[set[ContentHash], set[ContentHash]]:

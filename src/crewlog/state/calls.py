@@ -5,8 +5,12 @@ These are durable data: histories hold them. A field may be added with a default
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Any
 
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from crewlog.content import hash_json
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -20,6 +24,7 @@ from crewlog.ids import (
 from crewlog.model import Json, Model
 from crewlog.state.journal import Batch
 from crewlog.state.model import Usage
+from crewlog.state.told import asked_tools, model_of, used
 
 OPEN_RUN = "open_run"
 CALL_MODEL = "call_model"
@@ -32,7 +37,8 @@ class View(Model):
     """The logs that an agent may read, each at a head. The activity hydrates it to messages."""
 
     heads: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
-    """The logs that have messages, by name."""
+    """The logs that have messages, by name. In activities' inputs, a head that follows from the
+    batch is left empty."""
 
 
 class OpenRun(Model):
@@ -54,22 +60,30 @@ class OpenRunResult(Model):
     """Whether the server knows Crewlog's search attributes; an unknown one stops a run for good."""
 
 
-class CallModel(Model):
-    """Call an agent's model on its view."""
+class StepCall(Model):
+    """What the inputs of both kinds of calls say."""
 
-    run: RunId
+    run: RunId = RunId("")
+    """The run; left out in activities' inputs, since it is the workflow's id."""
     step: StepId
-    call: int
+    call: int = 1
     """The call's number in the step; run, step and call are the idempotency key."""
-    agent: AgentName
+    agent: AgentName = AgentName("")
+    """The agent; left out in activities' inputs where the node has its name."""
     definition: ContentHash
-    view: View
-    tools: tuple[ToolName, ...] = ()
-    """The tools that the model is offered, as permitted now."""
+    view: View = View()
+    """The logs that the agent may read."""
     batch: Batch = Batch.EMPTY
     """What no finished activity has stored yet."""
     attempt: int = 1
-    """Which try, counting those that people asked for."""
+    """Which try, counting those that people asked for. The idempotency key is the same for all."""
+
+
+class CallModel(StepCall):
+    """Call an agent's model on its view."""
+
+    tools: tuple[ToolName, ...] = ()
+    """The tools that the model is offered, as permitted now."""
 
 
 class AskedTool(Model):
@@ -83,48 +97,77 @@ class AskedTool(Model):
     """The start of the arguments, for people: at most 80 characters."""
 
 
-class ModelResult(Model):
-    """A model's reply."""
+class _Answer(Model):
+    """A message that a call made. As JSON it leaves out what the body tells."""
 
     body: dict[str, Json]
-    """The AI message, as `crewlog.state.messages` spells it."""
+    """The message, as `crewlog.state.messages` spells it."""
     hash: ContentHash
     """Its content hash."""
+    stored: bool = True
+    """Whether the store has the body; where it was away, the journal entry carries it inline."""
+
+    @classmethod
+    def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:
+        raise NotImplementedError
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_told(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("body"), dict):  # pyright: ignore[reportUnknownMemberType]
+            given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
+            told: dict[str, Json] = {
+                "hash": hash_json(given["body"]),
+                **cls._told_by(given["body"]),
+            }
+            if isinstance(given.get("usage"), dict):
+                given = {**given, "usage": {**told.get("usage", {}), **given["usage"]}}
+            return {**told, **given}
+        return data  # pyright: ignore[reportUnknownVariableType]
+
+    @override
+    def to_json(self) -> dict[str, Json]:
+        data = super().to_json()
+        told: dict[str, Json] = {"hash": self.hash, **self._told_by(self.body)}
+        if (usage := data.get("usage")) and (known := told.get("usage")):
+            data["usage"] = {k: v for k, v in usage.items() if known.get(k) != v}
+            told["usage"] = {}
+        return {key: value for key, value in data.items() if told.get(key) != value}
+
+
+class ModelResult(_Answer):
+    """A model's reply."""
+
     tools: tuple[AskedTool, ...] = ()
     """The tool calls it asks for, in order; empty where the turn is over."""
     model: str = ""
     """The model that answered, as it names itself."""
     usage: Usage = Usage()
     """This call's usage; `calls` is 1."""
-    stored: bool = True
-    """Whether the store has the body; where it was away, the journal entry carries it inline."""
+    journaled: bool = True
+    """Whether the store has the batch, too."""
+
+    @classmethod
+    @override
+    def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:
+        return {"tools": asked_tools(body), "model": model_of(body), "usage": used(body)}
 
 
-class CallTool(Model):
-    """Execute one tool call of a reply."""
+class CallTool(StepCall):
+    """Execute one tool call of a reply; the view is for tools that ask for the state."""
 
-    run: RunId
-    step: StepId
-    call: int
-    agent: AgentName
-    definition: ContentHash
     tool: ToolName
     id: str
     """The model's id of the call: which of the reply's calls."""
     message: ContentHash
     """The AI message that has the arguments."""
-    view: View
-    """For tools that ask for the state."""
     permitted: bool = True
     """Whether the workflow's check allowed it; the activity checks again."""
-    batch: Batch = Batch.EMPTY
-    attempt: int = 1
-    """Which try, counting those that people asked for. The idempotency key is the same for all."""
 
 
-def claim_key(task: CallTool) -> str:
+def claim_key(run: RunId, task: CallTool) -> str:
     """What a try claims in the store before it begins a call that must not be repeated."""
-    return f"{call_key(task.run, task.step, task.call)}/{task.attempt}"
+    return f"{call_key(run, task.step, task.call)}/{task.attempt}"
 
 
 def owner_of(execution: str, activity: str, attempt: int) -> str:
@@ -142,13 +185,9 @@ class OutputValue(Model):
     """The large value itself, once, for the history."""
 
 
-class ToolResult(Model):
+class ToolResult(_Answer):
     """A tool's result, or an error that the model may see and repair."""
 
-    body: dict[str, Json]
-    """The tool message."""
-    hash: ContentHash
-    """Its content hash."""
     ok: bool = True
     ms: int = 0
     """How long the tool took, in milliseconds."""
@@ -158,8 +197,11 @@ class ToolResult(Model):
     """Outputs it set, by `set_output` or a `Command`; the workflow checks that the agent may."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that a `Command` goes to."""
-    stored: bool = True
-    """Whether the store has the body; where it was away, the journal entry carries it inline."""
+
+    @classmethod
+    @override
+    def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:
+        return {"ok": False} if body.get("status") == "error" else {}
 
 
 class Flush(Model):

@@ -413,14 +413,15 @@ class Batch(Model):
     """Consecutive journal entries on their way to the store, with where they join on.
 
     The chain links of the logs are not sent: they follow from the entries and the heads before.
+    In activities' inputs the entries are packed, see `crewlog.state.packing`.
     """
 
     EMPTY: ClassVar[Batch]
 
     first: int = 1
     """The position of the first entry."""
-    journal: ContentHash = ContentHash("")
-    """The journal's head before it."""
+    at: int | None = None
+    """The time of the first entry, where the entries are packed."""
     heads: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
     """The logs' heads before it: those that the entries extend."""
     entries: tuple[dict[str, Json], ...] = ()

@@ -6,15 +6,17 @@ stored; every activity's input carries them, so that storing costs no round trip
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json
-from crewlog.state.hashing import log_root
+from crewlog.state.hashing import canonical, hash_bytes, log_root
 from crewlog.state.journal import Batch, JournalEntry, entry_to_json
 from crewlog.state.model import CrewState
+from crewlog.state.packing import pack
 from crewlog.state.reduce import reduce
+from crewlog.state.told import told
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,6 @@ class _Unstored:
     position: int
     data: dict[str, Json]
     size: int
-    journal: ContentHash
     heads: dict[LogName, ContentHash]
 
 
@@ -38,6 +39,10 @@ class Ledger:
     first: int = 1
     """The position of `entries[0]`."""
     _unstored: list[_Unstored] = field(default_factory=list[_Unstored])
+    _told: dict[ContentHash, dict[str, Json]] = field(
+        default_factory=dict[ContentHash, dict[str, Json]]
+    )
+    _batch: Batch | None = None
 
     def __post_init__(self) -> None:
         self.first = self.state.position + 1
@@ -45,34 +50,37 @@ class Ledger:
     def record(self, entry: JournalEntry) -> JournalEntry:
         """Adds a fact: reduces it into the state, and keeps it until it is stored."""
         data = entry_to_json(entry)
+        encoded = canonical(data)
         before = self.state
-        self.state = reduce(before, entry, data)
+        self.state = reduce(before, entry, hash_bytes(encoded))
         heads: dict[LogName, ContentHash] = {}
         for log in entry.message.logs if entry.message else ():
             known = before.messages.get(log)
             heads[log] = known.head if known else log_root(before.run, log)
-        size = len(json.dumps(data, separators=(",", ":"), ensure_ascii=False))
         self.entries.append(data)
-        self._unstored.append(
-            _Unstored(self.state.position, data, size, before.execution_trace.head, heads)
-        )
+        self._unstored.append(_Unstored(self.state.position, data, len(encoded), heads))
+        self._batch = None
         return entry
 
+    def learn(self, hash_: ContentHash, body: Mapping[str, Json]) -> None:
+        """Notes what a body tells that an activity has stored: entries about it pack smaller."""
+        self._told[hash_] = told(body)
+
     def batch(self) -> Batch:
-        """What is not stored yet."""
+        """What is not stored yet, packed."""
+        if self._batch is None:
+            self._batch = pack(self._whole_batch(), self._told)
+        return self._batch
+
+    def _whole_batch(self) -> Batch:
         if not self._unstored:
             return Batch.EMPTY
         heads: dict[LogName, ContentHash] = {}
         for entry in self._unstored:
             for log, head in entry.heads.items():
                 heads.setdefault(log, head)
-        first = self._unstored[0]
-        return Batch(
-            first=first.position,
-            journal=first.journal,
-            heads=heads,
-            entries=tuple(entry.data for entry in self._unstored),
-        )
+        entries = tuple(entry.data for entry in self._unstored)
+        return Batch(first=self._unstored[0].position, heads=heads, entries=entries)
 
     @property
     def unstored_bytes(self) -> int:
@@ -82,6 +90,9 @@ class Ledger:
     def stored(self, position: int) -> None:
         """Notes that the entries up to `position` are stored."""
         self._unstored = [entry for entry in self._unstored if entry.position > position]
+        self._batch = None
+        if not self._unstored:
+            self._told.clear()
 
     def page(self, after: int, limit: int) -> list[tuple[int, dict[str, Json]]]:
         """Entries of this execution at positions above `after`, with their positions."""

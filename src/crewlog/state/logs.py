@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from crewlog.ids import ContentHash, LogName, RunId
-from crewlog.state.hashing import chain, hash_json, log_root
+from crewlog.state.hashing import chain, log_root
 from crewlog.state.journal import Batch, JournalEntry, entry_from_json
 
 
@@ -37,7 +37,3 @@ def links_of(run: RunId, batch: Batch) -> Iterator[Link]:
             heads[log] = head
             yield Link(log, head, previous, position, ref.body)  # type: ignore[union-attr]
 
-
-def journal_chain(previous: ContentHash, position: int, entry: dict[str, object]) -> ContentHash:
-    """The journal's head after one more entry."""
-    return chain(previous, position, hash_json(entry))

@@ -44,7 +44,10 @@ _DEFAULTS: Mapping[str, Json] = {"status": "success"}
 
 
 def message_to_json(message: BaseMessage) -> dict[str, Json]:
-    """A message as a body: its type and the fields that say something, scrubbed."""
+    """A message as a body: its type and the fields that say something, scrubbed.
+
+    The total of the tokens is left out where it is the sum.
+    """
     kind = "ai" if isinstance(message, AIMessage) else message.type
     if kind not in MESSAGE_TYPES:
         raise InternalError(f"a message of the type {message.type!r} cannot be kept")
@@ -59,7 +62,14 @@ def message_to_json(message: BaseMessage) -> dict[str, Json]:
         for key in _FIELDS
         if data.get(key) not in (None, "", [], {}, _DEFAULTS.get(key, ""))
     }
+    usage = found.get("usage_metadata")
+    if usage and usage.get("total_tokens") == _total(usage):
+        del usage["total_tokens"]
     return {"type": kind, "content": scrubbed(data["content"]), **found}
+
+
+def _total(usage: Mapping[str, Json]) -> int:
+    return (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0)
 
 
 def message_from_json(body: Mapping[str, Json]) -> BaseMessage:
@@ -72,4 +82,6 @@ def message_from_json(body: Mapping[str, Json]) -> BaseMessage:
     kind = data.pop("type", None)
     if not isinstance(kind, str) or kind not in MESSAGE_TYPES:
         raise InternalError(f"a stored message has the unknown type {kind!r}")
+    if usage := data.get("usage_metadata"):
+        data["usage_metadata"] = {"total_tokens": _total(usage), **usage}
     return MESSAGE_TYPES[kind](**data)

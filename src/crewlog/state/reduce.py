@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
-from crewlog.ids import AgentName, NodeName, RunId, StepId, step_id
-from crewlog.model import Json
+from crewlog.ids import AgentName, ContentHash, NodeName, RunId, StepId, step_id
 from crewlog.state import journal as j
 from crewlog.state.hashing import chain, hash_json, log_root
 from crewlog.state.model import (
@@ -34,15 +33,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def reduce(
-    state: CrewState, entry: j.JournalEntry, encoded: dict[str, Json] | None = None
-) -> CrewState:
+def reduce(state: CrewState, entry: j.JournalEntry, digest: ContentHash | None = None) -> CrewState:
     """The state after one more entry.
 
     Args:
         state: The state before; it is not changed.
         entry: The fact.
-        encoded: `entry_to_json(entry)`, where the caller has it already.
+        digest: The hash of `entry_to_json(entry)`, where the caller has it already.
     """
     position = state.position + 1
     changes: dict[str, Any] = {
@@ -51,7 +48,7 @@ def reduce(
             head=chain(
                 state.execution_trace.head,
                 position,
-                hash_json(encoded if encoded is not None else j.entry_to_json(entry)),
+                digest or hash_json(j.entry_to_json(entry)),
             ),
             length=position,
         ),

@@ -61,7 +61,8 @@ class Prompt:
     """Each message's type, name, content and calls."""
 
 
-_prompts: list[Prompt] = []
+_kept: dict[str, list[Prompt]] = {}
+"""The prompts to be asked for, by script."""
 _in_process: dict[str, Script] = {}
 _read: dict[tuple[str, int, int], Script] = {}
 
@@ -70,10 +71,10 @@ def recorded_prompts(model: str) -> list[Prompt]:
     """The prompts that a script's model was given in this process, in order.
 
     Args:
-        model: The script's file, or the name that `scripted` returned.
+        model: The name that `scripted` returned. Other scripts' prompts are not kept: a worker
+            would only collect them.
     """
-    file = model.removeprefix("scripted:")
-    return [p for p in _prompts if p.file == file]
+    return _kept.get(model.removeprefix("scripted:"), [])
 
 
 def scripted(script: Mapping[str, Json] | str | Path) -> str:
@@ -87,9 +88,11 @@ def scripted(script: Mapping[str, Json] | str | Path) -> str:
     """
     if isinstance(script, str | Path):
         read_script(Path(script))
+        _kept.setdefault(str(script), [])
         return f"scripted:{script}"
     name = f"#{len(_in_process) + 1}"
     _in_process[name] = script_of(dict(script))
+    _kept[name] = []
     return f"scripted:{name}"
 
 
@@ -259,9 +262,9 @@ def _message(entry: Entry, messages: list[BaseMessage], caller: _Caller) -> AIMe
         )
         invalid.append(broken)
     text = entry.text or ""
-    tokens_in = entry.usage.input if entry.usage else _tokens("".join(m.text for m in messages))
+    tokens_in = entry.usage.input if entry.usage else _tokens(sum(map(_length, messages)))
     said = text + "".join(json.dumps(c.args) for c in entry.tool_calls)
-    tokens_out = entry.usage.output if entry.usage else _tokens(said)
+    tokens_out = entry.usage.output if entry.usage else _tokens(len(said))
     return AIMessage(
         text,
         tool_calls=calls,
@@ -275,11 +278,19 @@ def _message(entry: Entry, messages: list[BaseMessage], caller: _Caller) -> AIMe
     )
 
 
-def _tokens(text: str) -> int:
-    return -(-len(text) // _CHARACTERS_PER_TOKEN)
+def _length(message: BaseMessage) -> int:
+    content: Any = message.content
+    return len(content if isinstance(content, str) else message.text)
+
+
+def _tokens(characters: int) -> int:
+    return -(-characters // _CHARACTERS_PER_TOKEN)
 
 
 def _record(file: str, caller: _Caller, messages: list[BaseMessage], tools: Sequence[str]) -> None:
+    path = os.environ.get(RECORD)
+    if not path and file not in _kept:
+        return
     prompt = Prompt(
         file=file,
         agent=caller.agent,
@@ -290,8 +301,8 @@ def _record(file: str, caller: _Caller, messages: list[BaseMessage], tools: Sequ
         tools=tuple(tools),
         messages=[_shown(m) for m in messages],
     )
-    _prompts.append(prompt)
-    path = os.environ.get(RECORD)
+    if file in _kept:
+        _kept[file].append(prompt)
     if path:
         line = json.dumps(asdict(prompt), ensure_ascii=False) + "\n"
         # One write of an appending file: lines of several processes do not mix.

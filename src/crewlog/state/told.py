@@ -1,0 +1,80 @@
+"""What a message's body tells by itself: who said it in which call, what it asks for and used.
+
+Journal entries and activities' results say these things, too. A history would hold each of them
+twice or three times, so they are left out there wherever the body tells the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from crewlog.model import Json
+from crewlog.state.brief import brief, brief_of
+
+Body = Mapping[str, Any]
+_BRIEF_ARGUMENTS = 80
+
+
+def asked_tools(body: Body) -> list[dict[str, Json]]:
+    """The tool calls that a reply asks for, well-formed ones first: id, tool and brief of each."""
+    well = [_asked(c, _arguments(c["args"])) for c in body.get("tool_calls") or ()]
+    ill = [_asked(c, c.get("args") or "") for c in body.get("invalid_tool_calls") or ()]
+    return [*well, *ill]
+
+
+def _asked(call: Body, arguments: str) -> dict[str, Json]:
+    found = {
+        "id": call.get("id") or "",
+        "tool": call.get("name") or "",
+        "brief": brief(arguments, _BRIEF_ARGUMENTS),
+    }
+    return {k: v for k, v in found.items() if v or k != "brief"}
+
+
+def _arguments(args: Mapping[str, Json]) -> str:
+    # Arguments may be megabytes: each is cut before it is made one line.
+    return " ".join(
+        v[: _BRIEF_ARGUMENTS + 1] if isinstance(v, str) else str(v)[: _BRIEF_ARGUMENTS + 1]
+        for v in args.values()
+    )
+
+
+def used(body: Body) -> dict[str, Json]:
+    """The usage of the call that made a reply, as `Usage` in JSON; what it cost is not told."""
+    said: Body = body.get("usage_metadata") or {}
+    tokens: dict[str, Json] = {key: said.get(key) for key in ("input_tokens", "output_tokens")}
+    return {"calls": 1, **{key: count for key, count in tokens.items() if count}}
+
+
+def model_of(body: Body) -> str:
+    """The model that replied, as it names itself; empty where it does not."""
+    said: Body = body.get("response_metadata") or {}
+    return str(said.get("model_name") or "")
+
+
+def told(body: Body) -> dict[str, Json]:
+    """The fields of the journal entry about a reply or a tool's result that its body tells.
+
+    A reply's `calls` are without numbers and the message: those come from the entry.
+    """
+    step, _, call = str(body.get("id") or "").rpartition("/")
+    if not step or not call.isdecimal():
+        return {}
+    return {"step": step, "call": int(call), **dict(_told(body))}
+
+
+def _told(body: Body) -> Iterator[tuple[str, Json]]:
+    if said := brief_of(body):
+        yield "brief", said
+    if body.get("type") == "tool":
+        yield "tool", body.get("name") or ""
+        if body.get("status") == "error":
+            yield "ok", False
+        return
+    yield "agent", body.get("name") or ""
+    yield "usage", used(body)
+    if name := model_of(body):
+        yield "model", name
+    if asked := asked_tools(body):
+        yield "calls", asked

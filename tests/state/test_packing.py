@@ -1,0 +1,198 @@
+"""Packing: what is left out of an activity's input comes back exactly as it was."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+
+from crewlog.activities.replies import kept
+from crewlog.content import hash_json
+from crewlog.ids import AgentName, ContentHash, LogName, StepId
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.brief import brief_of
+from crewlog.state.calls import ModelResult, ToolResult, View
+from crewlog.state.ledger import Ledger
+from crewlog.state.logs import links_of
+from crewlog.state.messages import message_to_json
+from crewlog.state.model import Call, CrewState, Usage
+from crewlog.state.packing import needed, pack, pack_view, unpack, unpack_view
+from crewlog.state.told import told
+from graph.simulation import RUN, crew_run, dice
+
+SEEDS = range(40)
+
+
+def through_json(batch: j.Batch) -> j.Batch:
+    return j.Batch.from_json(json.loads(json.dumps(batch.to_json())))
+
+
+def reply(rng: random.Random, step: str, call: int, cost: float = 0.0) -> ModelResult:
+    """A reply as a model activity makes it."""
+    agent = AgentName(rng.choice(["a", "b c", "ö"]))
+    tools = [
+        {
+            "name": rng.choice(["t", "u"]),
+            "args": {"x": "y" * rng.choice([0, 5, 200])},
+            "id": f"i{n}",
+        }
+        for n in range(rng.randrange(3))
+    ]
+    message = AIMessage(
+        rng.choice(["", "hello", "x" * 300, "two\nlines"]),
+        tool_calls=tools,
+        usage_metadata=rng.choice(
+            [None, {"input_tokens": 7, "output_tokens": 0, "total_tokens": 7}]
+        ),
+        response_metadata={"model_name": "m-2"} if rng.random() < 0.5 else {},
+    )
+    made = kept(message, agent, StepId(step), call, model="scripted:x")
+    body = message_to_json(made)
+    usage = Usage.model_validate({**told(body)["usage"], "cost": cost})
+    return ModelResult(body=body, hash=hash_json(body), usage=usage)
+
+
+def replied(result: ModelResult, step: str, call: int) -> j.ModelReplied:
+    asked = result.tools
+    return j.ModelReplied(
+        at=5,
+        step=StepId(step),
+        call=call,
+        agent=result.body["name"],
+        ref=j.MessageRef(body=result.hash, logs=(LogName("public"),)),
+        model=result.model,
+        usage=result.usage,
+        brief=brief_of(result.body),
+        calls=tuple(
+            Call(call=call + 1 + n, tool=a.tool, id=a.id, message=result.hash, brief=a.brief)
+            for n, a in enumerate(asked)
+        ),
+    )
+
+
+async def test_every_journal_survives_packing_cut_anywhere() -> None:
+    for seed in SEEDS:
+        sim, rng = await crew_run(seed), dice(seed)
+        at = 0
+        while at < len(sim.journal):
+            end = at + rng.randrange(1, 12)
+            batch = j.Batch(first=at + 1, entries=tuple(sim.journal[at:end]))
+            packed = through_json(pack(batch, {}))
+            assert unpack(packed, {}) == batch
+            assert unpack(batch, {}) == batch, "what is whole stays as it is"
+            at = end
+
+
+def test_replies_and_results_leave_out_what_their_bodies_tell() -> None:
+    rng = dice(1)
+    saved = 0
+    for n in range(300):
+        step = f"node {n % 3}#{n}"
+        result = reply(rng, step, 1, cost=rng.choice([0.0, 0.25]))
+        message = ToolMessage(
+            "done",
+            tool_call_id="i0",
+            name="t",
+            id=f"{step}/2",
+            status=rng.choice(["success", "error"]),
+        )
+        body = message_to_json(message)
+        answer = ToolResult(body=body, hash=hash_json(body))
+        entries: list[j.JournalEntry] = [
+            replied(result, step, 1),
+            j.ToolReturned(
+                at=6,
+                step=StepId(step),
+                call=2,
+                agent=AgentName(rng.choice(["a", f"node {n % 3}"])),
+                tool="t",
+                ref=j.MessageRef(body=answer.hash, logs=(LogName("private:a"),)),
+                ok=answer.ok,
+                brief=brief_of(body),
+                ms=n,
+            ),
+            j.StepCompleted(at=6, step=StepId(step)),
+        ]
+        ledger = Ledger(CrewState(run=RUN))
+        ledger.learn(result.hash, result.body)
+        ledger.learn(answer.hash, answer.body)
+        for entry in entries:
+            ledger.record(entry)
+        packed = through_json(ledger.batch())
+        assert set(needed(packed)) == {result.hash, answer.hash}
+        bodies = {each.hash: told(each.body) for each in (result, answer)}
+        whole = unpack(packed, bodies)
+        assert list(whole.entries) == ledger.entries
+        for short in packed.entries[:2]:
+            assert short.keys() <= {"kind", "at", "ref", "calls", "usage", "agent", "ms"}
+        saved += len(json.dumps(whole.entries)) - len(json.dumps(packed.entries))
+    assert saved / 300 > 250
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"brief": "other"},
+        {"model": ""},
+        {"agent": AgentName("somebody")},
+        {"usage": Usage(calls=2)},
+        {"calls": ()},
+        {"step": StepId("x#9")},
+        {"call": 7},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_an_entry_that_says_otherwise_than_its_body_survives(changed: dict[str, Any]) -> None:
+    rng = dice(3)
+    result = next(r for r in (reply(rng, "x#1", 1) for _ in range(50)) if r.tools)
+    entry = replied(result, "x#1", 1).model_copy(update=changed)
+    batch = j.Batch(entries=(j.entry_to_json(entry),))
+    facts = {result.hash: told(result.body)}
+    assert unpack(through_json(pack(batch, facts)), facts) == batch
+
+
+def test_a_message_that_travels_inline_is_not_looked_for() -> None:
+    result = reply(dice(5), "x#1", 1)
+    entry = replied(result, "x#1", 1)
+    inline = entry.model_copy(update={"ref": entry.ref.model_copy(update={"inline": result.body})})
+    batch = j.Batch(entries=(j.entry_to_json(inline),))
+    packed = pack(batch, {result.hash: told(result.body)})
+    assert not set(needed(packed))
+    assert unpack(packed, {}) == batch
+
+
+def test_what_the_store_lacks_is_a_clear_failure() -> None:
+    result = reply(dice(5), "x#1", 1)
+    batch = j.Batch(entries=(j.entry_to_json(replied(result, "x#1", 1)),))
+    packed = pack(batch, {result.hash: told(result.body)})
+    with pytest.raises(KeyError, match=result.hash):
+        unpack(packed, {})
+
+
+def test_heads_that_follow_from_the_batch_are_left_out_of_a_view() -> None:
+    result = reply(dice(5), "x#1", 1)
+    batch = j.Batch(
+        heads={LogName("public"): ContentHash("h0")},
+        entries=(j.entry_to_json(replied(result, "x#1", 1)),),
+    )
+    (link,) = links_of(RUN, batch)
+    view = View(heads={LogName("public"): link.head, LogName("private:a"): ContentHash("p")})
+    packed = pack_view(view, batch)
+    assert packed.heads == {"public": "", "private:a": "p"}
+    assert unpack_view(packed, RUN, batch) == view
+    assert unpack_view(view, RUN, batch) == view
+
+
+@pytest.mark.parametrize("cost", [0.0, 0.5])
+def test_results_cross_as_json_without_what_their_bodies_tell(cost: float) -> None:
+    rng = dice(9)
+    for _ in range(50):
+        result = reply(rng, "x#1", 1, cost)
+        data: dict[str, Json] = json.loads(json.dumps(result.to_json()))
+        assert data.keys() == ({"body", "usage"} if cost else {"body"})
+        assert data.get("usage", {"cost": cost}) == {"cost": cost}
+        assert ModelResult.from_json(data) == result
