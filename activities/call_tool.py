@@ -106,7 +106,12 @@ class ToolCalls:
 
     async def run(self, task: CallTool, pulse: Pulse, effect: Effect) -> ToolResult:
         """Makes the call and stores its answer."""
-        if task.batch.entries:
+        # A local activity runs before its workflow task is in the history, which may be done again
+        # with other facts: it stores what is named by its hash, and no journal.
+        local = activity.info().is_local
+        if local:
+            self._hydrator.learn(task.run, task.batch)
+        elif task.batch.entries:
             await self._store.append(task.run, task.batch)
         message = await self._hydrator.message(task.run, task.message)
         crew = await self._definitions.get(task.definition)
@@ -118,7 +123,8 @@ class ToolCalls:
         else:
             outcome = await self._execute(context, pulse, effect)
         ms = int((time.monotonic() - begun) * 1000)
-        return await self._result(task, outcome, ms)
+        result = await self._result(task, outcome, ms)
+        return result.model_copy(update={"journaled": False}) if local else result
 
     async def _prepare(self, task: CallTool, message: Any, crew: CrewDefinition) -> _Context:
         """Finds the call and the tool, and checks once more what the workflow checked."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -21,7 +22,7 @@ from langchain_core.messages import (
 )
 
 from crewlog.definition.model import AgentDefinition
-from crewlog.ids import AgentName
+from crewlog.ids import AgentName, ContentHash
 
 LONGEST = 200_000
 """Characters of a message that a model is shown; the log keeps all of them."""
@@ -30,19 +31,29 @@ UNANSWERED = "This call was ended before it had a result."
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
-class Transcript:
-    """The messages of an agent's view: a reply and the results of its calls are one group."""
+Quotes = dict[ContentHash, BaseMessage]
+"""Messages as all but their speaker are shown them, by the hash of the body."""
 
-    def __init__(self, agent: AgentName) -> None:
+
+class Transcript:
+    """The messages of an agent's view: a reply and the results of its calls are one group.
+
+    Args:
+        agent: Whose view it is.
+        quotes: Quoted messages that the run's transcripts share.
+    """
+
+    def __init__(self, agent: AgentName, quotes: Quotes | None = None) -> None:
         self._agent = agent
+        self._quotes: Quotes = {} if quotes is None else quotes
         self._groups: list[list[BaseMessage]] = []
         self._asked: dict[str, int] = {}
         """The group of every call of the agent's own, by the call's id."""
         self._open: dict[int, list[str]] = {}
         """Calls without a result, by group."""
 
-    def add(self, message: BaseMessage) -> None:
-        """Adds the next message by position."""
+    def add(self, message: BaseMessage, body: ContentHash) -> None:
+        """Adds the next message by position, whose body has that hash."""
         if isinstance(message, AIMessage) and message.name == self._agent:
             ids = call_ids(message)
             if ids:
@@ -52,7 +63,10 @@ class Transcript:
         elif isinstance(message, ToolMessage) and message.tool_call_id in self._asked:
             self._answer(message)
         else:
-            self._groups.append([quoted(message)])
+            quote = self._quotes.get(body) or quoted(message)
+            if quote is not message:
+                self._quotes[body] = quote
+            self._groups.append([quote])
 
     def _answer(self, message: ToolMessage) -> None:
         index = self._asked[message.tool_call_id]
@@ -138,7 +152,7 @@ def prompt(
     transcript: Sequence[BaseMessage],
 ) -> list[BaseMessage]:
     """What the agent's model is given: the system message, the transcript, and a turn to take."""
-    out: list[BaseMessage] = [SystemMessage(_system(definition, tools)), *transcript]
+    out: list[BaseMessage] = [_system_message(_system(definition, tools)), *transcript]
     last = out[-1]
     if isinstance(last, AIMessage):
         out.append(HumanMessage("It is your turn again."))
@@ -146,6 +160,11 @@ def prompt(
         # Some providers refuse a conversation in which nobody has spoken.
         out.append(HumanMessage("It is your turn."))
     return out
+
+
+@lru_cache(maxsize=1024)
+def _system_message(text: str) -> SystemMessage:
+    return SystemMessage(text)
 
 
 def _system(definition: AgentDefinition, tools: Sequence[str]) -> str:

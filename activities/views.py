@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from crewlog.activities.render import Transcript, shortened
+from crewlog.activities.render import Quotes, Transcript, shortened
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import AgentName, ContentHash, LogName, RunId
 from crewlog.model import Json
 from crewlog.state.calls import View
 from crewlog.state.hashing import log_root
 from crewlog.state.journal import Batch
-from crewlog.state.logs import entries_of, links_of
+from crewlog.state.logs import links_of, message_of
 from crewlog.state.messages import message_from_json
 from crewlog.store.protocol import Store
 
@@ -45,8 +45,8 @@ class _At(NamedTuple):
 class _Merged(Transcript):
     """An agent's transcript, and how far it has taken the logs of its view."""
 
-    def __init__(self, agent: AgentName) -> None:
-        super().__init__(agent)
+    def __init__(self, agent: AgentName, quotes: Quotes) -> None:
+        super().__init__(agent, quotes)
         self.taken: dict[LogName, _At] = {}
         self.position = 0
 
@@ -74,11 +74,12 @@ class _Run:
         self.tips: dict[LogName, ContentHash] = {}
         """The head that was wanted last, by log."""
         self.messages: dict[ContentHash, BaseMessage] = {}
+        self.quotes: Quotes = {}
         self.transcripts: dict[AgentName, _Merged] = {}
 
     @property
     def size(self) -> int:
-        return len(self.heads) + len(self.messages)
+        return len(self.heads) + len(self.messages) + len(self.quotes)
 
     def root(self, log: LogName) -> ContentHash:
         root = log_root(self.run, log)
@@ -108,7 +109,7 @@ class _Run:
         merged = self.transcripts.get(agent)
         fresh = None if merged is None else merged.fresh(view)
         if merged is None or fresh is None:
-            merged = _Merged(agent)
+            merged = _Merged(agent, self.quotes)
             fresh = merged.fresh(view) or []
         return merged, fresh
 
@@ -154,20 +155,21 @@ class Hydrator:
         known = self._remembered(run)
         self._learn(known, batch)
         known.parse(bodies or {})
-        ats = await asyncio.gather(
-            *(self._at(known, log, head) for log, head in view.heads.items())
-        )
-        logs = dict(zip(view.heads, ats, strict=True))
+        logs = await self._logs(known, view, batch)
         _, fresh = known.transcript(agent, logs)
         await self._read_bodies(known, (body for _, body in fresh))
         merged, fresh = known.transcript(agent, logs)
         for position, body in fresh:
-            merged.add(known.messages[body])
+            merged.add(known.messages[body], body)
             merged.position = position
         merged.taken = logs
         known.transcripts[agent] = merged
         self._forget_old()
         return merged.complete() if complete else merged.messages()
+
+    def learn(self, run: RunId, batch: Batch) -> None:
+        """Keeps what a batch that may never be stored tells: its links and its messages."""
+        self._learn(self._remembered(run), batch)
 
     async def message(self, run: RunId, hash_: ContentHash) -> BaseMessage:
         """One message by its body's hash."""
@@ -199,21 +201,29 @@ class Hydrator:
             known.learn(link.head, link.previous, link.position, link.body)
         known.parse(dict(_inline(batch)))
 
-    async def _at(self, known: _Run, log: LogName, head: ContentHash) -> _At:
+    async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, _At]:
+        # The batch is being stored at the same time: only what was before it can be relied on.
+        before = {log: batch.heads.get(log, head) for log, head in view.heads.items()}
+        unknown = {log: before[log] for log, head in view.heads.items() if head not in known.heads}
+        if unknown:
+            await asyncio.gather(*(self._read(known, log, h) for log, h in unknown.items()))
+            self._learn(known, batch)
+        known.tips |= view.heads
+        return {log: known.heads[head] for log, head in view.heads.items()}
+
+    async def _read(self, known: _Run, log: LogName, head: ContentHash) -> None:
         root = known.root(log)
+        if head in known.heads:
+            return
+        # The newest head is enough to stop at: a log that forked is read to its root, once.
+        tip = known.tips.get(log, root)
+        for link in await self._store.read_log(head, {tip, root}):
+            known.learn(link.head, link.previous, link.position, link.body)
         if head not in known.heads:
-            # The newest head is enough to stop at: a log that forked is read to its root, once.
-            tip = known.tips.get(log, root)
-            links = await self._store.read_log(head, {tip, root})
-            for link in links:
-                known.learn(link.head, link.previous, link.position, link.body)
-            if head not in known.heads:
-                raise StoreIncomplete(
-                    f"the log {log!r} of the run {known.run!r} has a gap before {head!r}",
-                    remedy=f"Make its rows again: crewlog rebuild {known.run}",
-                )
-        known.tips[log] = head
-        return known.heads[head]
+            raise StoreIncomplete(
+                f"the log {log!r} of the run {known.run!r} has a gap before {head!r}",
+                remedy=f"Make its rows again: crewlog rebuild {known.run}",
+            )
 
     async def _read_bodies(self, known: _Run, hashes: Iterable[ContentHash]) -> None:
         missing = {h for h in hashes if h not in known.messages}
@@ -226,7 +236,7 @@ class Hydrator:
 
 
 def _inline(batch: Batch) -> Iterator[tuple[ContentHash, Json]]:
-    for _, entry in entries_of(batch):
-        ref = entry.message
-        if ref is not None and ref.inline is not None:
-            yield ref.body, ref.inline
+    for entry in batch.entries:
+        ref = message_of(entry)
+        if "inline" in ref:
+            yield ref["body"], ref["inline"]

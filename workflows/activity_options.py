@@ -18,6 +18,9 @@ with workflow.unsafe.imports_passed_through():
 BUILT_IN_RULES = ToolRules(effects="read", repeat="safe", timeout=30)
 """`set_flag` and `set_output` change nothing outside the run."""
 
+LOCAL_SECONDS = 2.0
+"""What a tool that is placed `local` may take. Until it ended, no signal reaches its run."""
+
 LOCAL: dict[str, Any] = {
     "start_to_close_timeout": timedelta(seconds=30),
     # A store that is away comes back; until then the run stands still and loses nothing.
@@ -65,8 +68,26 @@ def tool_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str, 
         "heartbeat_timeout": timedelta(seconds=rules.heartbeat),
         "retry_policy": _policy(rules.retry),
         "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        "summary": f"{order.step} {order.call.tool} {order.call.brief}"[:200],
+        "summary": _summary(order),
     }
+
+
+def local_options(plan: GraphPlan, order: Order) -> dict[str, Any]:
+    """Options of a call of a tool that runs within the workflow's worker: one try, a short one.
+
+    Whatever goes wrong with it that may pass, an ordinary activity does better.
+    """
+    rules = tool_rules(plan, order.call.tool or "")
+    return {
+        "schedule_to_close_timeout": timedelta(seconds=min(rules.timeout, LOCAL_SECONDS)),
+        "retry_policy": RetryPolicy(maximum_attempts=1),
+        "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        "summary": _summary(order),
+    }
+
+
+def _summary(order: Order) -> str:
+    return f"{order.step} {order.call.tool} {order.call.brief}"[:200]
 
 
 def tool_rules(plan: GraphPlan, tool: str) -> ToolRules:

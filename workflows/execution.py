@@ -23,6 +23,7 @@ from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
     CancelledError,
+    FailureError,
     TimeoutError,  # noqa: A004 - Temporal's own name
 )
 
@@ -51,7 +52,13 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import RunResult
 
 from crewlog.workflows import views
-from crewlog.workflows.activity_options import STORING, model_options, tool_options, tool_rules
+from crewlog.workflows.activity_options import (
+    STORING,
+    local_options,
+    model_options,
+    tool_options,
+    tool_rules,
+)
 from crewlog.workflows.inbox import RESERVED, Incoming, now, take
 
 FLUSH_BYTES = 64 * 1024
@@ -68,6 +75,9 @@ LAST_CALLS = 10
 
 AGAIN = "Again"
 """The error type of a call that has not begun because the store is away: it is made once more."""
+
+MOVED = "Moved"
+"""The error type of a local call that is made once more as an ordinary activity."""
 
 STORE_PAUSE = 5.0
 """Seconds between such calls, on top of the waits of the call's own retry policy."""
@@ -115,6 +125,8 @@ class Execution:
         self._search_attributes = search_attributes
         self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
         self._cancelled: set[tuple[StepId, int]] = set()
+        self._moved: set[tuple[StepId, int]] = set()
+        self._bug: Exception | None = None
         self._landed: list[Landed] = []
         self._shown: dict[str, Any] = {}
         self._shown_at = 0
@@ -149,9 +161,11 @@ class Execution:
             self._show()
             self._seal()
             await workflow.wait_condition(self._stirred)
+            if self._bug is not None:
+                raise self._bug
 
     def _stirred(self) -> bool:
-        if self._inbox or self._landed:
+        if self._inbox or self._landed or self._bug:
             return True
         return self.closing and not self._flights and workflow.all_handlers_finished()
 
@@ -179,9 +193,10 @@ class Execution:
             self._tick(landed.at)
             order, result = landed.order, landed.result
             key = (order.step, order.call.call)
+            self._commands += self._is_local(order)  # its marker
             del self._flights[key]
             self._cancelled.discard(key)
-            if result is not None and getattr(result, "journaled", True):
+            if result is not None and result.journaled:
                 self.engine.ledger.stored(landed.stored)
             if self.engine.state.closed:
                 continue
@@ -189,6 +204,8 @@ class Execution:
                 await self.engine.turns.model_replied(order.step, order.call.call, result)
             elif isinstance(result, ToolResult):
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
+            elif landed.error_type == MOVED:
+                self._moved.add(key)
             elif landed.error_type not in ("Cancelled", AGAIN):
                 await self.engine.call_failed(
                     order.step, order.call.call, landed.error, landed.error_type
@@ -218,10 +235,15 @@ class Execution:
         try:
             result = await call
             landed = Landed(order, position, now(), result)
-        except ActivityError as error:
-            landed = replace(self._failed(order, position, error), at=now())
+        except FailureError as error:
+            # Only ordinary activities' failures are wrapped for certain.
+            cause = error.cause if isinstance(error, ActivityError) else error
+            landed = replace(self._failed(order, position, cause or error), at=now())
         except asyncio.CancelledError:
             landed = Landed(order, position, error_type="Cancelled")
+        except Exception as bug:  # it must fail the workflow task, and not only this coroutine
+            self._bug = bug
+            raise
         if landed.error_type == AGAIN:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(STORE_PAUSE)
@@ -240,16 +262,24 @@ class Execution:
         call = order.call
         if call.message is None or call.tool is None:
             raise InternalError(f"the call {order.step}/{call.call} names no message")
-        return workflow.execute_activity(
-            CALL_TOOL,
-            CallTool(
-                tool=ToolName(call.tool),
-                id=call.id,
-                message=call.message,
-                **self._step_call(order),
-            ),
-            result_type=ToolResult,
-            **tool_options(self.engine.plan, order, self._queue or None),
+        task = CallTool(
+            tool=ToolName(call.tool), id=call.id, message=call.message, **self._step_call(order)
+        )
+        plan = self.engine.plan
+        if self._is_local(order):
+            options = local_options(plan, order)
+            return workflow.execute_local_activity(
+                CALL_TOOL, task, result_type=ToolResult, **options
+            )
+        options = tool_options(plan, order, self._queue or None)
+        return workflow.execute_activity(CALL_TOOL, task, result_type=ToolResult, **options)
+
+    def _is_local(self, order: Order) -> bool:
+        tool = order.call.tool
+        return (
+            tool is not None
+            and tool_rules(self.engine.plan, tool).placed == "local"
+            and (order.step, order.call.call) not in self._moved
         )
 
     def _step_call(self, order: Order) -> dict[str, Any]:
@@ -266,10 +296,12 @@ class Execution:
             "attempt": order.call.attempt,
         }
 
-    def _failed(self, order: Order, position: int, error: ActivityError) -> Landed:
-        cause = error.cause
+    def _failed(self, order: Order, position: int, cause: BaseException) -> Landed:
         if isinstance(cause, CancelledError):
             return Landed(order, position, error_type="Cancelled")
+        final = isinstance(cause, ApplicationError) and cause.non_retryable
+        if self._is_local(order) and not final:
+            return Landed(order, position, error_type=MOVED)
         if isinstance(cause, TimeoutError):
             what = order.call.tool or f"the model of {order.agent!r}"
             which = cause.type.name.lower() if cause.type else str(cause)
@@ -287,7 +319,7 @@ class Execution:
             details = [str(part) for part in (place, remedy) if part]
             text = "\n".join([cause.message, *details])
             return Landed(order, position, error=text, error_type=cause.type or "ApplicationError")
-        return Landed(order, position, error=str(cause or error), error_type="ActivityError")
+        return Landed(order, position, error=str(cause), error_type="ActivityError")
 
     def _cancel_flights(self) -> None:
         """Cancels, once each, the calls of an ending run, or of a step that is gone."""

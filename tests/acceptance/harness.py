@@ -285,7 +285,7 @@ class Site:
         states = {0: state}
         for number, (position, entry) in enumerate(rows, 1):
             assert position == number, f"{run.id} has a gap before {position}"
-            state = states[position] = reduce(state, entry, _plain(entry))
+            state = states[position] = reduce(state, entry)
         snapshot = await self.store.get_snapshot(run.id, state.position)
         if snapshot is not None:
             assert_equal(CrewState.from_json(snapshot.state), states[snapshot.position])
@@ -308,7 +308,7 @@ class Site:
             for item in page.entries:
                 if item.position <= live.position:
                     entry = entry_from_json(item.entry)
-                    folded = reduce(folded, entry, _plain(entry))
+                    folded = reduce(folded, entry)
         if folded.position == live.position:
             assert_equal(live, folded)
 
@@ -319,10 +319,6 @@ def assert_equal(one: CrewState, other: CrewState) -> None:
     differing = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     if differing:
         raise AssertionError(f"{one.run}: the states differ in {differing}")
-
-
-def _plain(entry: JournalEntry) -> dict[str, Any]:
-    return {"kind": entry.kind, **entry.to_json()}
 
 
 @asynccontextmanager

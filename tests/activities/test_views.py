@@ -214,3 +214,16 @@ async def test_a_message_is_cut_for_the_model_only(store):
     (found,) = await Hydrator(store).hydrate(RUN, BACKEND, log.view(), batch)
     assert found.text.endswith("x\n[Cut here: 200,005 characters in all.]")
     assert len((await store.get_bodies([hash_]))[hash_]["content"]) == LONGEST + 5
+
+
+async def test_a_new_worker_needs_nothing_of_a_batch_that_is_still_being_stored(store):
+    log = Log()
+    log.says("one")
+    log.says("two", "private:backend")
+    await store.append(RUN, log.batch())
+    log.says("three")
+    log.says("four", "group:x")
+    batch = log.batch()
+    view = log.view("public", "private:backend", "group:x")
+    found = await Hydrator(store).hydrate(RUN, BACKEND, view, batch)
+    assert [message.text for message in found] == ["one", "two", "three", "four"]

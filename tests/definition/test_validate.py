@@ -206,3 +206,26 @@ def test_bad_crews_do_not(flow: list[Any]) -> None:
     with pytest.raises(InvalidDefinition):
         load_data(crew(flow))
     assert json.dumps(json_schema())
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        ({"effects": "write"}, "Only a tool with 'effects: read' may be placed local."),
+        ({}, "Only a tool with 'effects: read' may be placed local."),
+        ({"effects": "read", "queue": "gpu"}, "Remove one of the two"),
+        ({"effects": "read"}, None),
+    ],
+)
+def test_only_what_reads_where_the_run_is_may_be_local(tool, said) -> None:
+    definition = CrewDefinition.from_json(
+        {
+            "crew": "c",
+            "model": "scripted:x.yaml",
+            "agents": {"a": {"prompt": "P."}},
+            "tools": {"t": {"run": "m:t", "placed": "local", **tool}},
+            "flow": ["a"],
+        }
+    )
+    found = [fault for fault in check(definition) if "placed" in str(fault.place)]
+    assert [said in str(fault) for fault in found] == ([True] if said else [])

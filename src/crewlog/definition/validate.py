@@ -45,6 +45,7 @@ def findings(definition: CrewDefinition) -> list[Finding]:
         *_names(definition, found),
         *_models(definition),
         *_tools(definition),
+        *_placements(definition),
         *_permissions(definition),
         *_paths(definition),
         *_logs(definition),
@@ -96,6 +97,20 @@ def _models(definition: CrewDefinition) -> Iterator[Finding]:
             else f"the agents {listed(map(repr, without))} have no model, and the crew has none",
             "Add a line for the whole crew: model: openai:gpt-5-mini",
         )
+
+
+def _placements(definition: CrewDefinition) -> Iterator[Finding]:
+    """A local tool may run again with its workflow task, and runs where the workflow does."""
+    for name, tool in definition.tools.items():
+        if tool.placed != "local":
+            continue
+        path: Path = ("tools", name, "placed")
+        if tool.effects != "read":
+            say = f"the tool {name!r} is placed local, and its effects are {tool.effects!r}"
+            yield Finding(path, say, "Only a tool with 'effects: read' may be placed local.")
+        if tool.queue is not None:
+            say = f"the tool {name!r} is placed local, and on the queue {tool.queue!r}"
+            yield Finding(path, say, "Remove one of the two: local is where the run's worker is.")
 
 
 def _tools(definition: CrewDefinition) -> Iterator[Finding]:

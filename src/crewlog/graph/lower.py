@@ -140,6 +140,7 @@ def _tool_rules(tool: ToolDefinition) -> ToolRules:
         retry=tool.policy,
         on_error=tool.on_error,
         queue=tool.queue,
+        placed=tool.placed,
     )
 
 

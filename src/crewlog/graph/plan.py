@@ -119,6 +119,8 @@ class ToolRules(Model):
     on_error: Literal["model", "fail"] = "model"
     queue: str | None = None
     """The task queue of its workers; by default the run's."""
+    placed: Literal["activity", "local"] = "activity"
+    """Where it runs; `local` within the workflow's worker."""
 
 
 class GraphPlan(Model):

@@ -106,6 +106,8 @@ class _Answer(Model):
     """Its content hash."""
     stored: bool = True
     """Whether the store has the body; where it was away, the journal entry carries it inline."""
+    journaled: bool = True
+    """Whether the store has the input's batch."""
 
     @classmethod
     def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:
@@ -144,8 +146,6 @@ class ModelResult(_Answer):
     """The model that answered, as it names itself."""
     usage: Usage = Usage()
     """This call's usage; `calls` is 1."""
-    journaled: bool = True
-    """Whether the store has the batch, too."""
 
     @classmethod
     @override

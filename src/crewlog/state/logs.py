@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from crewlog.ids import ContentHash, LogName, RunId
+from crewlog.model import Json
 from crewlog.state.hashing import chain, log_root
 from crewlog.state.journal import Batch, JournalEntry, entry_from_json
 
@@ -27,13 +28,22 @@ def entries_of(batch: Batch) -> Iterator[tuple[int, JournalEntry]]:
 
 
 def links_of(run: RunId, batch: Batch) -> Iterator[Link]:
-    """The chain links that a batch's entries make, in order: the same in every process."""
+    """The chain links that a batch's whole entries make, in order: the same in every process."""
     heads = dict(batch.heads)
-    for position, entry in entries_of(batch):
-        ref = entry.message
-        for log in ref.logs if ref is not None else ():
+    for offset, entry in enumerate(batch.entries):
+        ref = message_of(entry)
+        position = batch.first + offset
+        for log in ref["logs"] if ref else ():
             previous = heads.get(log) or log_root(run, log)
-            head = chain(previous, position, ref.body)  # type: ignore[union-attr]
+            head = chain(previous, position, ref["body"])
             heads[log] = head
-            yield Link(log, head, previous, position, ref.body)  # type: ignore[union-attr]
+            yield Link(log, head, previous, position, ref["body"])
 
+
+def message_of(entry: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The message that an entry adds to logs, as a `MessageRef` in JSON; empty if it adds none.
+
+    Read from the JSON itself: links are made several times for an entry, models take long.
+    """
+    found: Mapping[str, Json] = entry.get("ref") or {}
+    return found

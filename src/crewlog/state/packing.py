@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from crewlog.ids import ContentHash, LogName, RunId, StepId, node_of
+from crewlog.ids import ContentHash, RunId, StepId, node_of
 from crewlog.model import Json
 from crewlog.state.calls import View
 from crewlog.state.journal import Batch
-from crewlog.state.logs import links_of
+from crewlog.state.logs import links_of, message_of
 
 Entry = dict[str, Json]
 Told = Mapping[ContentHash, Mapping[str, Json]]
@@ -66,7 +66,7 @@ def needed(batch: Batch) -> Iterator[ContentHash]:
 
 def pack_view(view: View, batch: Batch) -> View:
     """The view without the heads that follow from the batch."""
-    logs = {log for entry in batch.entries for log in _logs(entry)}
+    logs = {log for entry in batch.entries for log in message_of(entry).get("logs", ())}
     return View(heads={log: _AFTER if log in logs else h for log, h in view.heads.items()})
 
 
@@ -82,11 +82,6 @@ def unpack_view(view: View, run: RunId, batch: Batch) -> View:
         return view
     after = {link.log: link.head for link in links_of(run, batch)}
     return View(heads={log: head or after[log] for log, head in view.heads.items()})
-
-
-def _logs(entry: Entry) -> Iterable[LogName]:
-    ref: Mapping[str, list[LogName]] = entry.get("ref") or {}
-    return ref.get("logs", ())
 
 
 def _is_short(entry: Entry) -> bool:
