@@ -8,18 +8,17 @@ answers are LangGraph's routes, and LangGraph's own drawing and Studio show the 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, TypedDict, cast
 
 from langgraph.graph import END as GRAPH_END
 from langgraph.graph import START, StateGraph
 
 from crewlog.content import hash_json
-from crewlog.graph.driver import Answers, Driver, Router
+from crewlog.graph.driver import Driver, Router, answers_of
 from crewlog.graph.plan import NEXT, GraphPlan
 from crewlog.graph.routing import RESERVED, dependents, fires
 from crewlog.graph.saver import LatestSaver
-from crewlog.ids import ContentHash, NodeName
+from crewlog.ids import NodeName
 from crewlog.state.model import Routing
 
 
@@ -30,10 +29,6 @@ class Facts(TypedDict, total=False):
     """Who is done and who has arrived where, this completion included."""
     outcome: tuple[str, ...]
     """Where this completion goes: `next`, `end`, or nodes."""
-
-
-PLANS_KEPT = 256
-"""Plans whose graphs' answers a process remembers."""
 
 
 async def _placeholder(state: Facts) -> Facts:
@@ -64,13 +59,8 @@ def compile_plan(plan: GraphPlan) -> Driver:
             graph.add_conditional_edges(name, cast("Any", routers[name]), _path_map(targets))
         return graph.compile(checkpointer=saver, name=plan.crew)
 
-    known = _answers_of(hash_json(plan.to_json()))
+    known = answers_of(hash_json(plan.to_json()))
     return Driver(compiled, {START: entry, **routers}, list(plan.nodes), known)
-
-
-@lru_cache(maxsize=PLANS_KEPT)
-def _answers_of(plan: ContentHash) -> Answers:
-    return {}
 
 
 def _path_map(names: Any) -> dict[Hashable, str]:

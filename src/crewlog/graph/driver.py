@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -34,6 +35,25 @@ Answers = dict[Hashable, tuple[str, ...]]
 """LangGraph's answers: the nodes that follow, by the node, its routes, and where it was sent."""
 ANSWERS_KEPT = 10_000
 """A graph with more choices than this is asked again; a node with k targets has at most 2^k."""
+
+
+GRAPHS_KEPT = 256
+"""Graphs whose answers a process remembers."""
+
+
+@lru_cache(maxsize=GRAPHS_KEPT)
+def answers_of(graph: str) -> Answers:
+    """What a graph has answered in this process.
+
+    Args:
+        graph: What names it: equal graphs have equal names, and no others.
+    """
+    return {}
+
+
+def forget_answers() -> None:
+    """Lets LangGraph be asked anew, as in a new process."""
+    answers_of.cache_clear()
 
 
 class Target(NamedTuple):

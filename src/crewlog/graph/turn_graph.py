@@ -16,7 +16,7 @@ from typing import Any, TypedDict, cast
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from crewlog.graph.driver import Answers, Driver
+from crewlog.graph.driver import Driver, answers_of
 from crewlog.graph.saver import LatestSaver
 from crewlog.state.model import Turn
 
@@ -33,10 +33,6 @@ class Position(TypedDict):
     """How many of them are applied."""
     handed_off: bool
     """Whether a tool sent the run elsewhere, which ends the turn."""
-
-
-_ANSWERS: Answers = {}
-"""What LangGraph has answered in this process: the graph is always the same."""
 
 
 async def _placeholder(state: Position) -> Position:
@@ -68,7 +64,7 @@ class TurnGraph:
 
     def __init__(self) -> None:
         routers = {MODEL: _after_model, TOOL: _after_tool}
-        self._driver = Driver(_compiled, routers, [MODEL, TOOL], _ANSWERS)
+        self._driver = Driver(_compiled, routers, [MODEL, TOOL], answers_of("turn"))
 
     async def replied(self, calls: Sequence[int]) -> list[int]:
         """Applies a model's reply; returns the tool calls to make, empty where the turn is over."""
