@@ -38,7 +38,7 @@ TABLES = {
     "snapshots": "position",
 }
 QUEUE = "rebuild"
-LARGE = "0123456789" * 200
+LARGE = "0123456789" * 8000
 pytestmark = pytest.mark.timeout(180)
 Dump = dict[str, list[dict[str, Any]]]
 
@@ -73,14 +73,14 @@ def assert_same(found: Dump, expected: Dump) -> None:
 
 
 async def worker(site: Site) -> None:
-    """A worker that has no row in memory; most payloads are stored outside of the history."""
+    """A worker that has no row in memory; large payloads are stored outside of the history."""
     site.end_workers(QUEUE)
-    await site.start_worker(QUEUE, CREWLOG_PAYLOAD_THRESHOLD="1024")
+    await site.start_worker(QUEUE, CREWLOG_PAYLOAD_THRESHOLD="65536")
 
 
 def busy(site: Site, events: int = 50, nap: float = 0.02) -> dict[str, Any]:
     """Turns with parallel tools, large and small outputs, a payment, a refusal and questions."""
-    batch = calls(("nap", {"seconds": nap}), ("echo", {"text": "x"}), ("large", {"size": 1600}))
+    batch = calls(("nap", {"seconds": nap}), ("echo", {"text": "x"}), ("large", {"size": 70_000}))
     outputs = calls(
         ("set_output", {"key": "large", "value": {"text": LARGE}}),
         ("set_output", {"key": "small", "value": 1.0}),

@@ -15,7 +15,7 @@ from crewlog.ids import AgentName, ContentHash, LogName, StepId
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief_of
-from crewlog.state.calls import ModelResult, ToolResult, View
+from crewlog.state.calls import ModelResult, OutputValue, ToolResult, View
 from crewlog.state.ledger import Ledger
 from crewlog.state.logs import links_of
 from crewlog.state.messages import message_to_json
@@ -82,7 +82,7 @@ async def test_every_journal_survives_packing_cut_anywhere() -> None:
             end = at + rng.randrange(1, 12)
             batch = j.Batch(first=at + 1, entries=tuple(sim.journal[at:end]))
             packed = through_json(pack(batch, {}))
-            assert unpack(packed, {}) == batch
+            assert json.dumps(unpack(packed, {}).to_json()) == json.dumps(batch.to_json())
             assert unpack(batch, {}) == batch, "what is whole stays as it is"
             at = end
 
@@ -118,15 +118,15 @@ def test_replies_and_results_leave_out_what_their_bodies_tell() -> None:
             j.StepCompleted(at=6, step=StepId(step)),
         ]
         ledger = Ledger(CrewState(run=RUN))
-        ledger.learn(result.hash, result.body)
-        ledger.learn(answer.hash, answer.body)
+        ledger.learn(result)
+        ledger.learn(answer)
         for entry in entries:
             ledger.record(entry)
         packed = through_json(ledger.batch())
         assert set(needed(packed)) == {result.hash, answer.hash}
         bodies = {each.hash: told(each.body) for each in (result, answer)}
         whole = unpack(packed, bodies)
-        assert list(whole.entries) == ledger.entries
+        assert json.dumps(whole.entries) == json.dumps(ledger.entries), "in the same order, too"
         for short in packed.entries[:2]:
             assert short.keys() <= {"kind", "at", "ref", "calls", "usage", "agent", "ms"}
         saved += len(json.dumps(whole.entries)) - len(json.dumps(packed.entries))
@@ -196,3 +196,25 @@ def test_results_cross_as_json_without_what_their_bodies_tell(cost: float) -> No
         assert data.keys() == ({"body", "usage"} if cost else {"body"})
         assert data.get("usage", {"cost": cost}) == {"cost": cost}
         assert ModelResult.from_json(data) == result
+
+
+def test_large_answers_are_not_relied_on() -> None:
+    for size in (100, 40_000):
+        body = message_to_json(AIMessage("x" * size, id="x#1/1", name="x"))
+        result = ModelResult(body=body, hash=hash_json(body))
+        ledger = Ledger(CrewState(run=RUN))
+        ledger.learn(result)
+        ledger.record(replied(result, "x#1", 1))
+        assert bool(set(needed(ledger.batch()))) is (size == 100)
+
+
+def test_a_small_answer_in_a_large_result_is_not_relied_on() -> None:
+    body = message_to_json(ToolMessage("set", tool_call_id="i", name="t", id="x#1/2"))
+    large = OutputValue(key="k", body=hash_json("y" * 40_000), content="y" * 40_000)
+    answer = ToolResult(body=body, hash=hash_json(body), outputs=(large,))
+    ledger = Ledger(CrewState(run=RUN))
+    ledger.learn(answer)
+    ref = j.MessageRef(body=answer.hash, logs=(LogName("private:x"),))
+    returned = j.ToolReturned(step=StepId("x#1"), call=2, agent=AgentName("x"), tool="t", ref=ref)
+    ledger.record(returned)
+    assert not set(needed(ledger.batch()))

@@ -26,6 +26,7 @@ from crewlog.dev.progress import SILENT, Progress
 from crewlog.dev.services import Services, temporal_profile
 from crewlog.errors import CrewlogError, StoreUnavailable, TemporalUnavailable, UsageError
 from crewlog.payloads import data_converter
+from crewlog.state.ledger import LARGEST_TOLD
 from crewlog.store import open_store
 from crewlog.store.protocol import Store
 
@@ -165,8 +166,9 @@ class PayloadSettings(BaseSettings):
 
     payloads: Path = Field(default_factory=lambda: Home.default().payloads)
     """Where payloads that are too large for the history go; all workers and clients share it."""
-    payload_threshold: int = Field(default=256 * 1024, ge=1024)
-    """Bytes above which a payload goes there."""
+    payload_threshold: int = Field(default=256 * 1024, ge=2 * LARGEST_TOLD)
+    """Bytes above which a payload goes there. Not less than 64 KiB: what the journal is told by
+    must be in the history itself."""
 
 
 def _converter() -> DataConverter:

@@ -42,8 +42,7 @@ class Turns:
         asking = {c.call for c in calls_of(entry) if c.tool is None}
         if entry is None or entry.turn is None or agent is None or number not in asking:
             return
-        if result.stored:
-            self._run.ledger.learn(result.hash, result.body)
+        self._run.ledger.learn(result)
         first = entry.turn.next_call
         follow = await self._graph.replied(range(first, first + len(result.tools)))
         calls = tuple(
@@ -74,8 +73,7 @@ class Turns:
         call = next((c for c in calls_of(entry) if c.call == number), None)
         if entry is None or agent is None or call is None or call.tool is None:
             return
-        if result.stored:
-            self._run.ledger.learn(result.hash, result.body)
+        self._run.ledger.learn(result)
         goto = tuple(node for node in result.goto if node in self._run.plan.nodes)
         facts: list[j.JournalEntry] = [
             j.ToolReturned(

@@ -97,7 +97,7 @@ class AskedTool(Model):
     """The start of the arguments, for people: at most 80 characters."""
 
 
-class _Answer(Model):
+class Answer(Model):
     """A message that a call made. As JSON it leaves out what the body tells."""
 
     body: dict[str, Json]
@@ -137,7 +137,7 @@ class _Answer(Model):
         return {key: value for key, value in data.items() if told.get(key) != value}
 
 
-class ModelResult(_Answer):
+class ModelResult(Answer):
     """A model's reply."""
 
     tools: tuple[AskedTool, ...] = ()
@@ -185,7 +185,7 @@ class OutputValue(Model):
     """The large value itself, once, for the history."""
 
 
-class ToolResult(_Answer):
+class ToolResult(Answer):
     """A tool's result, or an error that the model may see and repair."""
 
     ok: bool = True

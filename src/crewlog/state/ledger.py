@@ -6,17 +6,20 @@ stored; every activity's input carries them, so that storing costs no round trip
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crewlog.ids import ContentHash, LogName
 from crewlog.model import Json
+from crewlog.state.calls import Answer
 from crewlog.state.hashing import canonical, hash_bytes, log_root
 from crewlog.state.journal import Batch, JournalEntry, entry_to_json
 from crewlog.state.model import CrewState
 from crewlog.state.packing import pack
 from crewlog.state.reduce import reduce
 from crewlog.state.told import told
+
+LARGEST_TOLD = 32 * 1024
+"""Bytes of an answer that entries are packed by; less than what is kept outside of histories."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,14 @@ class Ledger:
         self._batch = None
         return entry
 
-    def learn(self, hash_: ContentHash, body: Mapping[str, Json]) -> None:
-        """Notes what a body tells that an activity has stored: entries about it pack smaller."""
-        self._told[hash_] = told(body)
+    def learn(self, answer: Answer) -> None:
+        """Notes what an answer's body tells: entries about it pack smaller.
+
+        Not of a large one, which may be kept outside of the history: losing it must not lose
+        journal entries. And not of one that the store does not have.
+        """
+        if answer.stored and len(canonical(answer.to_json())) <= LARGEST_TOLD:
+            self._told[answer.hash] = told(answer.body)
 
     def batch(self) -> Batch:
         """What is not stored yet, packed."""

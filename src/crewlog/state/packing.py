@@ -11,19 +11,25 @@ Entries of the rare kinds travel whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from crewlog.ids import ContentHash, RunId, StepId, node_of
 from crewlog.model import Json
 from crewlog.state.calls import View
-from crewlog.state.journal import Batch
+from crewlog.state.journal import Batch, JournalEntry
 from crewlog.state.logs import links_of, message_of
+from crewlog.state.model import Call
 
 Entry = dict[str, Json]
 Told = Mapping[ContentHash, Mapping[str, Json]]
 """What bodies tell, by their hash; see `crewlog.state.told`."""
 _AFTER = ContentHash("")
 """In a view: the head that the log has after the batch."""
+_ORDER: Mapping[str, tuple[str, ...]] = {
+    model.__name__: ("kind", *(name for name in model.model_fields if name != "kind"))
+    for model in get_args(get_args(JournalEntry)[0])
+}
+"""The keys of each kind's entries as `entry_to_json` orders them: stored rows are compared."""
 _WITH_BODY = ("ModelReplied", "ToolReturned")
 
 
@@ -139,7 +145,7 @@ class _Context:
         self._remember(entry)
         if not entry["at"]:
             del entry["at"]
-        return entry
+        return {key: entry[key] for key in _ORDER[entry["kind"]] if key in entry}
 
     def _without_time(self, entry: Entry) -> Entry:
         short = dict(entry)
@@ -205,7 +211,11 @@ def _expected(entry: Entry, known: Mapping[str, Json]) -> Entry:
 
 def _numbered(asked: Iterable[Mapping[str, Json]], first: int, message: str) -> list[Entry]:
     """The calls of an entry: `asked` with their numbers and the message that has them."""
-    return [{"call": first + n, **one, "message": message} for n, one in enumerate(asked)]
+    calls: list[Entry] = []
+    for n, one in enumerate(asked, first):
+        call = {"call": n, **one, "message": message}
+        calls.append({key: call[key] for key in Call.model_fields if key in call})
+    return calls
 
 
 def _only_cost(usage: Entry, known: Mapping[str, Json]) -> Entry | None:
