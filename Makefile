@@ -6,7 +6,7 @@ RUN := .venv/bin/
 # uv's own cache and links: a copy works on every file system.
 export UV_LINK_MODE := copy
 
-.PHONY: help setup demo test coverage check format clean
+.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean
 
 help:  ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,9 +42,22 @@ coverage: setup  ## Every test, with the lines and branches that none of them en
 	$(RUN)coverage run -m pytest
 	@$(RUN)coverage combine --quiet && $(RUN)coverage report
 
+CLUSTER := $(RUN)python deploy/local-cluster/cluster.py
+
+cluster: setup  ## A real Temporal cluster on Postgres, checked; prints the two exports that lead to it
+	@$(CLUSTER) up
+
+cluster-stop: setup  ## End the cluster's processes and remove its data
+	@$(CLUSTER) down
+
+test-cluster: setup  ## The acceptance tests on that cluster, with two workers
+	@$(CLUSTER) up >/dev/null
+	eval "$$($(CLUSTER) env)" && $(RUN)python -m pytest tests/acceptance
+
 format: setup  ## Put the code in order
 	$(RUN)ruff format .
 	$(RUN)ruff check --fix .
 
 clean:  ## Remove what was built here; caches outside stay
+	@if [ -e .cluster/state.json ] && [ -e .venv/.ready ]; then $(CLUSTER) down; fi
 	rm -rf .venv .tools build dist .coverage* .pytest_cache .mypy_cache .ruff_cache

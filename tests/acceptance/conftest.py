@@ -1,4 +1,8 @@
-"""One site and one shared worker for all acceptance tests; every run is checked after its test."""
+"""One site and its shared workers for all acceptance tests; every run is checked after its test.
+
+With `TEMPORAL_ADDRESS` and `DATABASE_URL` the site is on those servers (`make test-cluster`), with
+two shared workers; without them it has servers of its own, and one.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +34,16 @@ async def site(whole_site: Site) -> AsyncIterator[Site]:
 
 
 @pytest.fixture(scope="session")
-async def shared_worker(whole_site: Site) -> WorkerProcess:
-    return await whole_site.start_worker(SHARED)
+async def shared_workers(whole_site: Site) -> list[WorkerProcess]:
+    workers = [whole_site.spawn(SHARED) for _ in range(whole_site.shared_workers)]
+    for worker in workers:
+        await worker.ready()
+    return workers
 
 
 @pytest.fixture
-async def crews(site: Site, shared_worker: WorkerProcess) -> Site:
-    """The site with its shared worker."""
-    assert shared_worker.process.poll() is None, shared_worker.said()[-2000:]
+async def crews(site: Site, shared_workers: list[WorkerProcess]) -> Site:
+    """The site with its shared workers."""
+    for worker in shared_workers:
+        assert worker.process.poll() is None, worker.said()[-2000:]
     return site

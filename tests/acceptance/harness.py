@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -21,14 +23,21 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
+import asyncpg
+from temporalio.api.operatorservice.v1 import DeleteNamespaceRequest
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
 
-from crewlog.client import Client, Endpoints, Run
+from crewlog.client import Client, Run
+from crewlog.client import Endpoints as ClientEndpoints
 from crewlog.client.connection import LazyStore
+from crewlog.dev import temporal_server
 from crewlog.dev.ephemeral import Ephemeral, ephemeral, own_environ
-from crewlog.errors import CrewlogError
+from crewlog.dev.services import Endpoints
+from crewlog.errors import CrewlogError, TemporalUnavailable
 from crewlog.ids import RunId
 from crewlog.payloads import data_converter
 from crewlog.state.journal import JournalEntry, entry_from_json
@@ -97,16 +106,49 @@ class WorkerProcess:
                 self.kill()
 
 
+@dataclass(frozen=True)
+class Given:
+    """Servers that were there before: of them the session has a namespace and a database."""
+
+    endpoints: Endpoints
+    root: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Variables with which a child process uses them."""
+        return {
+            "CREWLOG_HOME": str(self.root / "home"),
+            "TEMPORAL_ADDRESS": self.endpoints.temporal_address,
+            "TEMPORAL_NAMESPACE": self.endpoints.namespace,
+            "DATABASE_URL": self.endpoints.database_url,
+        }
+
+
 @dataclass(repr=False)
 class Site:
     """Services, a project, a client and a store, for many tests."""
 
-    services: Ephemeral
+    places: Ephemeral | Given
     root: Path
     temporal: TemporalClient
     store: Store
     runs: list[Run] = field(default_factory=list)
     workers: dict[str, list[WorkerProcess]] = field(default_factory=dict)
+
+    @property
+    def services(self) -> Ephemeral:
+        """The servers that the site itself started."""
+        assert isinstance(self.places, Ephemeral), "these servers are not the site's to stop"
+        return self.places
+
+    @property
+    def endpoints(self) -> Endpoints:
+        return self.places.endpoints
+
+    @property
+    def shared_workers(self) -> int:
+        """Workers that most tests share: two where the servers are real ones."""
+        return 2 if isinstance(self.places, Given) else 1
 
     @property
     def project(self) -> Path:
@@ -124,7 +166,7 @@ class Site:
         """A worker's environment."""
         return {
             **own_environ(),
-            **self.services.environ,
+            **self.places.environ,
             "CREWLOG_TASK_QUEUE": queue,
             "CREWLOG_PAYLOADS": str(self.payloads),
             "CREWLOG_WORKSPACE": str(self.root / "workspace"),
@@ -198,8 +240,8 @@ class Site:
         }
 
     def client(self, queue: str = SHARED) -> Client:
-        ends = self.services.endpoints
-        endpoints = Endpoints(ends.temporal_address, ends.namespace, ends.ui_url)
+        ends = self.endpoints
+        endpoints = ClientEndpoints(ends.temporal_address, ends.namespace, ends.ui_url)
         return Client(self.temporal, endpoints, LazyStore(self.store, self._open), queue)
 
     async def _open(self) -> Store:
@@ -322,23 +364,62 @@ def assert_equal(one: CrewState, other: CrewState) -> None:
 
 
 @asynccontextmanager
-async def make_site(root: Path) -> AsyncGenerator[Site]:
-    """A site in `root`, with all that it started ended at the end of the block."""
+async def make_site(root: Path, *, own_services: bool = False) -> AsyncGenerator[Site]:
+    """A site in `root`, with all that it started ended at the end of the block.
+
+    It uses the servers of `TEMPORAL_ADDRESS` and `DATABASE_URL` where both are set, and throwaway
+    ones otherwise, or where a test stops them.
+    """
     shutil.copytree(PROJECT, root / "project", ignore=shutil.ignore_patterns("__pycache__"))
     (root / "ledger").mkdir()
-    async with ephemeral(root / "home") as services:
+    address, url = os.environ.get("TEMPORAL_ADDRESS"), os.environ.get("DATABASE_URL")
+    given = address and url and not own_services
+    async with given_places(address, url, root) if given else ephemeral(root / "home") as places:
         temporal = await TemporalClient.connect(
-            services.endpoints.temporal_address,
+            places.endpoints.temporal_address,
+            namespace=places.endpoints.namespace,
             data_converter=data_converter(root / "payloads"),
         )
-        store = await open_store(services.endpoints.database_url)
+        store = await open_store(places.endpoints.database_url)
         assert isinstance(store, PostgresStore)
-        site = Site(services, root, temporal, store)
+        site = Site(places, root, temporal, store)
         try:
             yield site
         finally:
             await asyncio.to_thread(site.end_workers)
             await store.close()
+
+
+@asynccontextmanager
+async def given_places(address: str, url: str, root: Path) -> AsyncGenerator[Given]:
+    """A namespace and a database of the session's own, on servers that are there."""
+    name = f"acceptance_{secrets.token_hex(4)}"
+    client = await temporal_server.connect(address)
+    await make_namespace(client, name)
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(f'CREATE DATABASE "{name}"')
+        parts = urlsplit(url)
+        own = urlunsplit(parts._replace(path=f"/{name}"))
+        yield Given(Endpoints(address, name, None, own), root)
+        await connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    finally:
+        await connection.close()
+        await client.operator_service.delete_namespace(DeleteNamespaceRequest(namespace=name))
+
+
+async def make_namespace(client: TemporalClient, name: str) -> None:
+    """A namespace that knows our search attributes; it is usable some seconds after its making."""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        try:
+            await temporal_server.prepare(client, name)
+        except (TemporalUnavailable, RPCError):
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
+        await asyncio.sleep(0.1)
 
 
 def calls(*tools: tuple[str, dict[str, Any]], text: str = "") -> dict[str, Any]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +16,28 @@ from crewlog.dev import postgres, temporal_server
 from crewlog.dev.processes import end, spawn
 from crewlog.dev.registry import ServiceRecord
 
-from .harness import LIMIT, Site, calls, tool, until
+from .harness import LIMIT, SHARED, Given, Site, WorkerProcess, calls, make_site, tool, until
+
+
+@pytest.fixture(scope="module")
+async def whole_site(whole_site: Site) -> AsyncIterator[Site]:
+    """A site whose servers may be stopped: the session's, unless they are somebody else's."""
+    if not isinstance(whole_site.places, Given):
+        yield whole_site
+        return
+    root = Path(tempfile.mkdtemp(prefix="crewlog-outages-"))
+    try:
+        async with make_site(root, own_services=True) as site:
+            yield site
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+async def shared_workers(whole_site: Site) -> list[WorkerProcess]:
+    if not whole_site.has_worker(SHARED):
+        await whole_site.start_worker(SHARED)
+    return whole_site.workers[SHARED]
 
 
 def record(site: Site, name: str) -> ServiceRecord:

@@ -45,7 +45,7 @@ Dump = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture
 async def db(site: Site) -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(site.services.endpoints.database_url)
+    connection = await asyncpg.connect(site.endpoints.database_url)
     await lose(connection)
     yield connection
     await connection.close()
@@ -143,7 +143,7 @@ async def test_all_rows_are_the_same_again(site: Site, db: Any) -> None:
     report = await run.rebuild()
     assert_same(await dump(db), before)
     assert is_whole(report)
-    assert len(report.executions) >= 4
+    assert len(report.executions) >= 3
     assert report.tail == "stored"
     assert report.positions == report.position == before["journal"][-1]["position"]
     # Once more: nothing changes, and nothing is refused.
@@ -279,7 +279,8 @@ async def delete(site: Site, run: Run, execution: str) -> None:
         try:
             await handle.fetch_history()
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            # The second is what a server says that has removed the events already.
+            if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
                 raise
             return
         await asyncio.sleep(0.05)

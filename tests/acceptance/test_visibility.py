@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 
 from temporalio.api.enums.v1 import EventType, IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
@@ -64,7 +65,7 @@ async def test_the_web_interface_tells_what_runs_do(crews: Site) -> None:
 
 async def test_attributes_that_the_server_refuses_are_left_out(site: Site) -> None:
     """A namespace whose keyword attributes are all taken: the server itself says no."""
-    address, namespace = site.services.endpoints.temporal_address, "full"
+    address, namespace = site.endpoints.temporal_address, f"full-{secrets.token_hex(4)}"
     await temporal_server._register(site.temporal, namespace)
     client = await _usable(address, namespace, site)
     await client.operator_service.add_search_attributes(

@@ -21,12 +21,12 @@ from .harness import LIMIT, SHARED, Site, calls, tool, until
 class CommandLine:
     """Runs `temporal workflow …` against the site's server."""
 
-    def __init__(self, program: Path, address: str) -> None:
+    def __init__(self, program: Path, address: str, namespace: str) -> None:
         self._program = program
-        self._address = address
+        self._where = ("--address", address, "--namespace", namespace)
 
     async def __call__(self, *words: str) -> Any:
-        command = [str(self._program), "workflow", *words, "--address", self._address, "-o", "json"]
+        command = [str(self._program), "workflow", *words, *self._where, "-o", "json"]
         environ = {
             "PATH": os.environ["PATH"],
             "HOME": "/nonexistent",
@@ -61,7 +61,8 @@ class CommandLine:
 
 @pytest.fixture(scope="module")
 async def temporal(whole_site: Site) -> CommandLine:
-    return CommandLine((await find_cli()).path, whole_site.services.endpoints.temporal_address)
+    ends = whole_site.endpoints
+    return CommandLine((await find_cli()).path, ends.temporal_address, ends.namespace)
 
 
 async def test_a_run_from_start_to_result(crews: Site, temporal: CommandLine) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from cluster_config import PORT_NAMES, ROLES, State, server_environ
+from cluster_programs import VERSION
 
 from crewlog.dev.temporal_server import DYNAMIC_CONFIG, RETENTION
 from crewlog.workers.settings import WorkerSettings
@@ -168,13 +170,47 @@ def test_the_server_is_tuned_as_the_local_one() -> None:
     local = {}
     for setting in DYNAMIC_CONFIG:
         key, _, value = setting.partition("=")
-        # One partition suits one server; a deployment spreads its workers over the usual four.
-        if not key.startswith("matching.numTaskqueue"):
-            local[key] = json.loads(value)
+        local[key] = json.loads(value)
     # A duration of zero is a number on the command line, and a text in the file.
     assert {key: values[0]["value"] for key, values in tuned.items()} == local | {
         "history.workflowIdReuseMinimalInterval": "0s"
     }
+
+
+def test_it_is_the_cluster_that_runs_without_docker(services: dict[str, Any]) -> None:
+    """The same parts as deploy/local-cluster, with the same settings, but for what names places."""
+    state = State(
+        ports={name: number for number, name in enumerate(PORT_NAMES, 20_000)},
+        passwords={"temporal": "secret", "crewlog": "secret"},
+    )
+    places = {"DB_PORT", "POSTGRES_SEEDS", "POSTGRES_PWD", "BIND_ON_IP"}
+    places |= {"PUBLIC_FRONTEND_ADDRESS", "DYNAMIC_CONFIG_FILE_PATH"}
+    servers = {name: s for name, s in services.items() if "temporalio/server" in s.get("image", "")}
+    assert set(servers) == {f"temporal-{role}" for role in ROLES}
+    for role in ROLES:
+        ours, theirs = server_environ(state, role), servers[f"temporal-{role}"]["environment"]
+        assert theirs["TEMPORAL_SERVICES"] == role
+        assert set(theirs) <= set(ours)
+        for name in set(theirs) - places:
+            assert theirs[name] == ours[name], f"{role}: {name}"
+        # What compose leaves to the image: addresses within the network, and how much is logged.
+        rest = set(ours) - set(theirs)
+        assert {n for n in rest if not n.endswith("_PORT")} == {
+            "TEMPORAL_BROADCAST_ADDRESS",
+            "LOG_LEVEL",
+        }
+        assert servers[f"temporal-{role}"]["image"] == servers["temporal-frontend"]["image"]
+    minor = VERSION.removeprefix("v").rpartition(".")[0]
+    images = [s["image"] for s in services.values() if "TEMPORAL_VERSION" in s.get("image", "")]
+    assert len(images) == len(ROLES) + 2
+    assert all(VARIABLE.sub(_filled, image).partition(":")[2].startswith(minor) for image in images)
+
+
+def test_a_part_is_healthy_where_its_own_port_answers(services: dict[str, Any]) -> None:
+    ports = {"frontend": "7233", "history": "7234", "matching": "7235", "worker": "6939"}
+    for role, port in ports.items():
+        assert services[f"temporal-{role}"]["healthcheck"]["test"][-1] == port
+        assert f"temporal-{role}" in services["temporal-init"]["depends_on"]
 
 
 def test_the_scripts_are_shell_and_keep_what_the_local_server_keeps() -> None:

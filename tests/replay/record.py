@@ -60,9 +60,9 @@ async def record(site: Site, name: str) -> None:
 async def main(names: list[str]) -> None:
     HISTORIES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="crewlog-record-") as root:
-        async with make_site(Path(root)) as site:
+        async with make_site(Path(root), own_services=True) as site:
             site.temporal = await TemporalClient.connect(
-                site.services.endpoints.temporal_address,
+                site.endpoints.temporal_address,
                 data_converter=site.temporal.data_converter,
                 identity="client",
             )

@@ -158,7 +158,7 @@ async def _in_cache(cache: Path, attempts: list[Attempt]) -> TemporalCli | None:
 
 async def _server_version(path: Path) -> str:
     """The version of the server in the executable `path`, if it runs and is new enough."""
-    code, out = await _run([str(path), "--version"], timeout=30)
+    code, out = await run_command([str(path), "--version"], timeout=30)
     if code != 0:
         raise _NotUsableError(f"does not run: {_last_line(out) or f'exit code {code}'}")
     match = re.search(r"[Ss]erver (\d+)\.(\d+)(?:\.(\d+))?", out)
@@ -208,7 +208,7 @@ async def _go(env: Mapping[str, str]) -> tuple[str, str]:
     where = shutil.which("go", path=env.get("PATH", ""))
     if where is None:
         raise _NotUsableError("go is not on PATH")
-    code, out = await _run([where, "version"], timeout=60, env=env)
+    code, out = await run_command([where, "version"], timeout=60, env=env)
     match = re.search(r"\bgo(\d+)\.(\d+)(\.\d+)?", out)
     if code != 0 or match is None:
         raise _NotUsableError(f"{where} does not work: {_last_line(out) or f'exit code {code}'}")
@@ -229,7 +229,7 @@ async def _build(made: Path, env: Mapping[str, str], progress: Progress) -> str:
         progress.update(NAME, f"building the server once with go, some minutes … {spent()}")
 
     tick()
-    code, out = await _run(
+    code, out = await run_command(
         [go, "install", f"{CLI_MODULE}@{CLI_VERSION}"],
         timeout=BUILD_LIMIT,
         env={**env, "GOBIN": str(made)},
@@ -276,7 +276,7 @@ def _last_line(text: str) -> str:
     return lines[-1][:300] if lines else ""
 
 
-async def _run(
+async def run_command(
     command: list[str],
     *,
     timeout: float,

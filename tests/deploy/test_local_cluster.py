@@ -1,0 +1,147 @@
+"""The local cluster: what it is as data, and that its command refuses what makes no sense.
+
+That it starts, serves and stops is shown by `make test-cluster`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cluster import Cluster
+from cluster_config import PORT_NAMES, PORTS, ROLES, State, choose_ports, server_environ
+from cluster_postgres import command
+from cluster_programs import postgres_programs, temporal_programs
+
+from crewlog.dev.processes import ProcessRecord, spawn
+from crewlog.dev.progress import SILENT
+from crewlog.errors import ServiceError, StoreUnavailable, TemporalUnavailable
+
+SCRIPT = Path(__file__).parents[2] / "deploy" / "local-cluster" / "cluster.py"
+PASSWORDS = {"postgres": "p", "temporal": "t/@", "crewlog": "c"}
+
+
+def _state() -> State:
+    return State(ports=choose_ports(lambda _: True, 1), passwords=PASSWORDS)
+
+
+def test_ports_are_free_different_and_out_of_the_systems_way() -> None:
+    taken = set(range(20_000, 20_100)) | {31_999}
+    for seed in range(0, len(PORTS), 240):
+        ports = choose_ports(lambda port: port not in taken, seed)
+        assert set(ports) == set(PORT_NAMES)
+        assert len(set(ports.values())) == len(PORT_NAMES)
+        assert not taken & set(ports.values())
+        assert all(port in PORTS for port in ports.values())
+    with pytest.raises(OSError, match="no 10 free ports"):
+        choose_ports(lambda port: port < 20_009, 1)
+
+
+def test_every_process_has_its_role_and_knows_the_others_ports() -> None:
+    state = _state()
+    environs = {role: server_environ(state, role) for role in ROLES}
+    for role, environ in environs.items():
+        assert environ.pop("TEMPORAL_SERVICES") == role
+        assert environ["PUBLIC_FRONTEND_ADDRESS"] == state.address
+        assert Path(environ["DYNAMIC_CONFIG_FILE_PATH"]).is_file()
+    first = environs["frontend"]
+    assert all(environ == first for environ in environs.values())
+    ports = [int(v) for k, v in first.items() if k.endswith("_PORT")]
+    assert sorted(ports) == sorted(state.ports.values())
+
+
+def test_a_state_file_says_all_of_it_to_its_owner_alone(directory: Path) -> None:
+    cluster = Cluster(directory)
+    with pytest.raises(ServiceError, match="no cluster"):
+        _ = cluster.environ
+    process = ProcessRecord(pid=1, created=2.5, command=("a", "b"))
+    cluster._write(_state().model_copy(update={"processes": {"history": process}}))
+    assert cluster.state == _state().model_copy(update={"processes": {"history": process}})
+    assert stat.S_IMODE((directory / "state.json").stat().st_mode) == 0o600
+    assert cluster.environ == {
+        "TEMPORAL_ADDRESS": cluster.state.address,
+        "DATABASE_URL": f"postgresql://crewlog:c@127.0.0.1:{cluster.state.ports['postgres']}/crewlog",
+    }
+    assert "temporal:t%2F%40@" in cluster.state.url("temporal", "temporal")
+
+
+async def test_only_its_own_process_is_ended(directory: Path) -> None:
+    """A pid that is another program's by now is left alone, and a lost one is found."""
+    cluster = Cluster(directory)
+    stranger = spawn(["sleep", "60"], directory / "log")
+    program = cluster._program("history")
+    program.parent.mkdir()
+    program.symlink_to("/bin/sleep")
+    lost = spawn([str(program), "60"], directory / "log")
+    try:
+        said = stranger.model_copy(update={"created": stranger.created - 100})
+        cluster._write(_state().model_copy(update={"processes": {"frontend": said}}))
+        assert cluster.kill("frontend") is None
+        assert stranger.alive
+        assert (await cluster.start("history")).pid == lost.pid
+        assert cluster.kill("history") == lost
+        assert not lost.alive
+        assert await cluster.down() == []
+        with pytest.raises(ServiceError, match="no cluster"):
+            _ = cluster.state
+    finally:
+        for process in (stranger, lost):
+            if found := process.find():
+                found.kill()
+
+
+async def test_a_directory_of_something_else_is_not_removed(directory: Path) -> None:
+    (directory / "kept").touch()
+    assert await Cluster(directory).down() == []
+    assert (directory / "kept").exists()
+
+
+def test_debians_postgres_is_found_or_asked_for(directory: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"apt-get install .*postgresql-15"):
+        postgres_programs(directory)
+    for version, whole in (("13", True), ("17", True), ("15", False)):
+        (directory / version / "bin").mkdir(parents=True)
+        if whole:
+            (directory / version / "bin" / "initdb").touch()
+    assert postgres_programs(directory) == directory / "17" / "bin"
+    (directory / "15" / "bin" / "initdb").touch()
+    assert postgres_programs(directory) == directory / "15" / "bin"
+
+
+def test_postgres_keeps_what_was_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster_postgres.postgres_programs", lambda: Path("/usr/bin"))
+    words = command(Path("/data"), _state())
+    assert words[1:3] == ["-D", "/data"]
+    assert not [word for word in words if word.startswith(("fsync=", "synchronous_commit="))]
+    assert "listen_addresses=127.0.0.1" in words
+
+
+async def test_without_go_the_server_cannot_be_built(directory: Path) -> None:
+    environ = {"CREWLOG_CACHE": str(directory), "PATH": str(directory)}
+    with pytest.raises(TemporalUnavailable, match="go is not on PATH"):
+        await temporal_programs(SILENT, environ)
+    assert list((directory / "temporal-server").glob("making-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["kill"], "needs a service"),
+        (["up", "history"], "takes no service"),
+        (["env"], "there is no cluster"),
+    ],
+)
+async def test_the_command_says_what_is_wrong(
+    directory: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CREWLOG_CLUSTER_HOME", str(directory))
+    command_line = [sys.executable, str(SCRIPT), *words]
+    done = await asyncio.to_thread(
+        subprocess.run, command_line, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == ServiceError.exit_code
+    assert said in done.stderr
