@@ -15,11 +15,14 @@ from temporalio.api.operatorservice.v1 import (
     ListSearchAttributesRequest,
 )
 from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import ModelFactory
+from crewlog.dev.deployment import can_pin, current_build, make_current
+from crewlog.dev.temporal_server import server_version
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.sandbox import sandbox
@@ -77,6 +80,51 @@ async def register_search_attributes(client: Client) -> bool:
     return False
 
 
+async def deployment_config(
+    client: Client, settings: WorkerSettings
+) -> WorkerDeploymentConfig | None:
+    """How the worker takes part in versioning: pinned to its build, or not at all.
+
+    Without a build id it has no version. Neither has it on a server that would keep pinned runs on
+    their first build for ever; then it says so, and its runs are taken up by whatever build polls.
+    """
+    if not settings.build_id:
+        return None
+    version = await server_version(client)
+    if not can_pin(version):
+        await log.awarning(
+            "runs are not pinned to this build: the server cannot move pinned runs to a newer one",
+            build_id=settings.build_id,
+            server=version,
+            remedy="Use server 1.31 or newer; until then changes need patches (docs/upgrading.md).",
+        )
+        return None
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(settings.deployment, settings.build_id),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED,
+    )
+
+
+async def tell_current(client: Client, version: WorkerDeploymentVersion) -> None:
+    """Says what the server sends to this build, and how an operator makes it the current one."""
+    try:
+        current = await current_build(client, version.deployment_name)
+    except RPCError as error:
+        await log.awarning("which build is current could not be read", reason=error.message)
+        return
+    if current == version.build_id:
+        await log.ainfo("this build is current: runs go to it", build_id=version.build_id)
+        return
+    await log.awarning(
+        f"this build gets no new runs: build {current!r} is current"
+        if current
+        else "this build gets no runs: none is current, and runs wait until one is",
+        build_id=version.build_id,
+        command=make_current(client.namespace, version.deployment_name, version.build_id),
+    )
+
+
 @asynccontextmanager
 async def running_worker(
     client: Client,
@@ -88,6 +136,7 @@ async def running_worker(
     """A worker that polls for as long as the block runs; it finishes what it has before it ends."""
     settings = settings or WorkerSettings()
     has_attributes = await register_search_attributes(client)
+    deployment = await deployment_config(client, settings)
 
     async def search_attributes() -> bool:
         return has_attributes
@@ -106,6 +155,7 @@ async def running_worker(
         activities=activities.all(),
         workflow_runner=sandbox(),
         interceptors=[OneArgument()],
+        deployment_config=deployment,
         max_concurrent_activities=settings.max_activities,
         max_concurrent_local_activities=settings.max_activities,
         max_concurrent_workflow_tasks=settings.max_workflow_tasks,
@@ -120,6 +170,8 @@ async def running_worker(
     threads = ThreadPoolExecutor(settings.max_activities, thread_name_prefix="tool")
     asyncio.get_running_loop().set_default_executor(threads)
     async with worker:
+        if deployment is not None:
+            await tell_current(client, deployment.version)
         yield worker
 
 

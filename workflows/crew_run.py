@@ -65,7 +65,11 @@ class CrewRun:
                 command = {"id": CANCEL, "by": "temporal", "reason": "cancelled"}
                 self._inbox.append(Incoming("stop", command, now()))
         if ended.carry is not None:
-            workflow.continue_as_new({CARRY: ended.carry.to_json()})
+            # Pinned to its build until here; the next execution is of the build that is current.
+            workflow.continue_as_new(
+                {CARRY: ended.carry.to_json()},
+                initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE,
+            )
         if ended.result is None:
             raise ApplicationError(ended.error, type="RunFailed", non_retryable=True)
         if ended.cancelled:

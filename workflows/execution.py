@@ -176,6 +176,7 @@ class Execution:
         info = workflow.info()
         return (
             info.is_continue_as_new_suggested()
+            or info.is_target_worker_deployment_version_changed()
             or info.get_current_history_length() >= self.engine.plan.limits.events
         )
 
@@ -423,8 +424,13 @@ class Execution:
 
     async def _leave(self) -> Ended:
         """Stores what is left and hands everything to the next execution."""
-        suggested = workflow.info().is_continue_as_new_suggested()
-        because = "the server suggested it" if suggested else "its history was long enough"
+        info = workflow.info()
+        if info.is_continue_as_new_suggested():
+            because = "the server suggested it"
+        elif info.is_target_worker_deployment_version_changed():
+            because = "another build of its workers is current"
+        else:
+            because = "its history was long enough"
         self.engine.record(
             j.ContinuedAsNew, execution=self.engine.state.execution + 1, because=because
         )

@@ -1,0 +1,227 @@
+"""One run across two builds, each a worker process of its own; the second has a changed carry.
+
+It needs a server that moves pinned runs at continue-as-new (`make test-cluster`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import subprocess
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.history.v1 import HistoryEvent
+
+import crewlog
+from crewlog.client import Run
+from crewlog.dev.deployment import can_pin, current_build
+from crewlog.dev.temporal_cli import find_cli
+from crewlog.dev.temporal_server import server_version
+
+from .harness import LIMIT, Site, WorkerProcess, calls, tool, until
+
+QUEUE = "versions"
+CALLS = 12
+COMMAND = re.compile(r"temporal worker deployment set-current-version [^\"\n]+")
+
+UPCASTER = '''SCHEMA = 2
+
+
+def _renamed(data: dict[str, Json]) -> dict[str, Json]:
+    """Schema 1 to 2: a field has another name, and there is a new one."""
+    rest = {name: value for name, value in data.items() if name != "search_attributes"}
+    return {**rest, "knows_attributes": data["search_attributes"], "upcast_from": 1}
+'''
+CHANGES = {
+    "state/carry.py": (
+        ("SCHEMA = 1\n", UPCASTER),
+        ("Json]]] = {}", "Json]]] = {1: _renamed}"),
+        ("    search_attributes: bool = False", "    knows_attributes: bool = False"),
+        (
+            '    """Whether the server knows',
+            "    upcast_from: int = 2\n" + '    """Whether the server knows',
+        ),
+    ),
+    "workflows/crew_run.py": (
+        ("search_attributes=carry.search_attributes", "search_attributes=carry.knows_attributes"),
+    ),
+    "workflows/execution.py": (
+        (
+            "                search_attributes=self._search_attributes,",
+            "                knows_attributes=self._search_attributes,",
+        ),
+    ),
+}
+"""What the second build has changed: the carry's schema, as a maintainer would change it."""
+
+
+@dataclass
+class Deployment:
+    """The builds of one Worker Deployment, of this test alone."""
+
+    site: Site
+    name: str
+
+    async def build(self, build: str, **environ: str) -> WorkerProcess:
+        """A worker of a build that polls."""
+        return await self.site.start_worker(
+            QUEUE, CREWLOG_DEPLOYMENT=self.name, CREWLOG_BUILD_ID=build, **environ
+        )
+
+    async def make_current(self, worker: WorkerProcess, build: str) -> datetime:
+        """Runs the command that the worker itself told; when the server had done it."""
+        [line] = COMMAND.findall(worker.said())
+        command = [str((await find_cli()).path), *shlex.split(line)[1:]]
+        environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": "/nonexistent",
+            "TEMPORAL_ADDRESS": self.site.endpoints.temporal_address,
+            "TEMPORAL_CONFIG_FILE": os.devnull,
+        }
+
+        def run() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                command, capture_output=True, text=True, timeout=LIMIT, env=environ, check=False
+            )
+
+        deadline = asyncio.get_running_loop().time() + LIMIT
+        while (done := await asyncio.to_thread(run)).returncode:
+            # The server learns of a build's task queues a moment after its first poll.
+            assert asyncio.get_running_loop().time() < deadline, done.stderr
+        assert await current_build(self.site.temporal, self.name) == build
+        return datetime.now().astimezone()
+
+
+@pytest.fixture
+async def deployment(site: Site) -> Any:
+    version = await server_version(site.temporal)
+    if not can_pin(version):
+        pytest.skip(f"server {version} does not move pinned runs: `make test-cluster` has one")
+    yield Deployment(site, f"acceptance-{secrets.token_hex(4)}")
+    site.end_workers(QUEUE)
+
+
+def changed_build(root: Path) -> Path:
+    """This project's package with a changed carry; for `PYTHONPATH`."""
+    package = root / "build-b" / "crewlog"
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+    shutil.copytree(Path(crewlog.__file__).parent, package, ignore=ignored)
+    for name, changes in CHANGES.items():
+        file = package / name
+        text = file.read_text()
+        for old, new in changes:
+            assert text.count(old) == 1, f"{name} has changed: {old!r}"
+            text = text.replace(old, new)
+        file.write_text(text)
+    return package.parent
+
+
+def long_crew(site: Site) -> dict[str, Any]:
+    """A turn that stands at a gate, then calls tools for several executions; then another agent."""
+    steps = [calls(("echo", {"text": f"{number}"})) for number in range(CALLS)]
+    return site.crew(
+        {
+            "a": [calls(("gate", {"name": "g"})), *steps, {"text": "A"}],
+            "b": [calls(("echo", {"text": "b"})), {"text": "B"}],
+        },
+        tools={"gate": tool("gate", heartbeat=30), "echo": tool("echo")},
+        limits={"events": 50},
+    )
+
+
+async def executions(site: Site, run: Run) -> list[list[HistoryEvent]]:
+    """The events of each of the run's executions, from the first on."""
+    first = (await site.temporal.get_workflow_handle(run.id).describe()).raw_description
+    id_ = first.workflow_execution_info.first_run_id
+    found: list[list[HistoryEvent]] = []
+    while id_:
+        handle = site.temporal.get_workflow_handle(run.id, run_id=id_)
+        found.append([event async for event in handle.fetch_history_events()])
+        last = found[-1][-1]
+        id_ = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+    return found
+
+
+def builds(events: list[HistoryEvent]) -> set[str]:
+    """The builds that completed an execution's workflow tasks."""
+    return {
+        event.workflow_task_completed_event_attributes.deployment_version.build_id
+        for event in events
+        if event.HasField("workflow_task_completed_event_attributes")
+    }
+
+
+def carried(events: list[HistoryEvent]) -> dict[str, Any]:
+    """What an execution was continued with."""
+    [payload] = events[0].workflow_execution_started_event_attributes.input.payloads
+    found: dict[str, Any] = json.loads(payload.data)["carry"]
+    return found
+
+
+@pytest.mark.timeout(180)
+async def test_a_run_moves_to_the_second_build_with_its_state(
+    site: Site, deployment: Deployment
+) -> None:
+    first = await deployment.build("a")
+    run = await site.start(long_crew(site), queue=QUEUE)
+    # Nobody has made a build current: the run waits, and the worker says with which command to.
+    assert "this build gets no runs: none is current" in first.said()
+    await deployment.make_current(first, "a")
+    await until(lambda: site.ledger(run, "start", gate="g"), "the gate")
+
+    source = await asyncio.to_thread(changed_build, site.root)
+    second = await deployment.build("b", PYTHONPATH=str(source))
+    assert "build 'a' is current" in second.said()
+    moved = await deployment.make_current(second, "b")
+    assert (await run.status()).execution == 1
+    site.open_gate(run, "g")
+    result = await run.result(LIMIT)
+
+    # The first execution stayed on its build to its end, although the second was current by then.
+    histories = await executions(site, run)
+    assert len(histories) == result.executions >= 3
+    assert [builds(events) for events in histories] == [{"a"}, *[{"b"}] * (len(histories) - 1)]
+    assert histories[0][-1].event_time.ToDatetime(moved.tzinfo) > moved
+    seams = await site.entries(run, "ContinuedAsNew")
+    assert seams[0].because == "another build of its workers is current"
+    assert seams[1].because == "its history was long enough"
+
+    # The carry of the old schema was upcast, and the new build carries the new one.
+    old, new = carried(histories[1]), carried(histories[2])
+    assert (old["schema_version"], old["search_attributes"]) == (1, True)
+    assert "knows_attributes" not in old
+    assert (new["schema_version"], new["knows_attributes"]) == (2, True)
+    assert "search_attributes" not in new
+
+    # Nothing was lost, nothing was doubled.
+    assert {agent: o["text"] for agent, o in result.outputs.items()} == {"a": "A", "b": "B"}
+    echoed = [e["text"] for e in site.ledger(run, "start") if "text" in e]
+    assert echoed == [*map(str, range(CALLS)), "b"]
+    assert max(Counter(e["key"] for e in site.ledger(run, "start")).values()) == 1
+    kinds = Counter(entry.kind for entry in await site.entries(run))
+    assert kinds["StepStarted"] == kinds["StepCompleted"] == 2
+    assert kinds["ToolReturned"] == CALLS + 2
+    assert kinds["ModelReplied"] == CALLS + 4
+
+
+@pytest.mark.timeout(120)
+async def test_a_run_on_the_current_build_is_not_moved(site: Site, deployment: Deployment) -> None:
+    """No build has changed: it continues as new when its history is long enough, not before."""
+    await deployment.make_current(await deployment.build("a"), "a")
+    run = await site.start(long_crew(site), queue=QUEUE)
+    site.open_gate(run, "g")
+    await run.result(LIMIT)
+    seams = await site.entries(run, "ContinuedAsNew")
+    assert seams
+    assert {seam.because for seam in seams} == {"its history was long enough"}
+    assert all(builds(events) == {"a"} for events in await executions(site, run))

@@ -1,0 +1,117 @@
+"""A worker's build: which deployment options follow from it, and what the worker says."""
+
+from __future__ import annotations
+
+import shlex
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.service import RPCError, RPCStatusCode
+
+from crewlog.dev.deployment import can_pin, make_current
+from crewlog.testing import scripted
+from crewlog.workers.settings import WorkerSettings
+from crewlog.workers.worker import deployment_config, tell_current
+from shared import LIMIT, Lab
+
+
+class Service:
+    """A server of a version, with a current build, or none, or no answer."""
+
+    def __init__(self, version: str = "", current: str | RPCStatusCode = "") -> None:
+        self._version, self._current = version, current
+
+    async def get_system_info(self, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(server_version=self._version)
+
+    async def describe_worker_deployment(self, *_: Any, **__: Any) -> Any:
+        if isinstance(self._current, RPCStatusCode):
+            raise RPCError("no", self._current, b"")
+        current = SimpleNamespace(build_id=self._current)
+        routing = SimpleNamespace(current_deployment_version=current)
+        return SimpleNamespace(worker_deployment_info=SimpleNamespace(routing_config=routing))
+
+
+def client(service: Service) -> Client:
+    return cast("Client", SimpleNamespace(workflow_service=service, namespace="crews"))
+
+
+@pytest.mark.parametrize(
+    ("version", "can"),
+    [
+        ("1.31.2", True),
+        ("1.31.0-151.3", True),
+        ("2.0.0", True),
+        ("1.30.4", False),
+        ("1.29.1", False),
+        ("", False),
+        ("unknown", False),
+    ],
+)
+def test_which_servers_move_pinned_runs(version: str, can: bool) -> None:
+    assert can_pin(version) is can
+
+
+async def test_without_a_build_id_there_is_no_version() -> None:
+    assert await deployment_config(client(Service("1.31.2")), WorkerSettings(build_id="")) is None
+
+
+async def test_a_build_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CREWLOG_BUILD_ID", "2026-03")
+    monkeypatch.setenv("CREWLOG_DEPLOYMENT", "press")
+    config = await deployment_config(client(Service("1.31.2")), WorkerSettings())
+    assert config is not None
+    assert config.version == WorkerDeploymentVersion("press", "2026-03")
+    assert config.use_worker_versioning
+    assert config.default_versioning_behavior is VersioningBehavior.PINNED
+
+
+@pytest.mark.parametrize(
+    ("current", "said"),
+    [
+        ("a", "this build is current"),
+        ("b", "build 'b' is current"),
+        ("", "none is current"),
+        (RPCStatusCode.NOT_FOUND, "none is current"),
+        (RPCStatusCode.PERMISSION_DENIED, "could not be read"),
+    ],
+)
+async def test_it_says_which_build_is_current(current: str | RPCStatusCode, said: str) -> None:
+    with capture_logs() as logs:
+        await tell_current(client(Service(current=current)), WorkerDeploymentVersion("press", "a"))
+    assert said in logs[0]["event"]
+    command = logs[0].get("command", "")
+    assert bool(command) == (said.endswith("is current") and current != "a")
+    if command:
+        assert command == make_current("crews", "press", "a")
+
+
+def test_the_command_is_safe_to_paste() -> None:
+    words = shlex.split(make_current("a b", "press", "v1;rm"))
+    assert words[:4] == ["temporal", "worker", "deployment", "set-current-version"]
+    assert words[-4:] == ["--deployment-name", "press", "--build-id", "v1;rm"]
+    assert words[words.index("--namespace") + 1] == "a b"
+
+
+@pytest.mark.server
+async def test_on_a_server_that_cannot_move_pinned_runs_they_are_unpinned(lab: Lab) -> None:
+    """The dev server: the worker says so, and runs go on although no build is current."""
+    model = scripted({"agents": {"a": [{"text": "A"}]}})
+    crew = {"crew": "x", "model": model, "agents": {"a": {"prompt": "Say A."}}}
+    with capture_logs() as logs:
+        async with lab.worker(build_id="a"):
+            run = await lab.start(crew)
+            result = await run.result(LIMIT)
+    assert result.status == "completed"
+    [warning] = [each for each in logs if "not pinned" in each["event"]]
+    assert (warning["build_id"], warning["log_level"]) == ("a", "warning")
+    assert not can_pin(warning["server"])
+    events = [
+        e async for e in lab.client.temporal.get_workflow_handle(run.id).fetch_history_events()
+    ]
+    done = [e.workflow_task_completed_event_attributes for e in events]
+    assert not [e for e in done if e.deployment_version.build_id]
