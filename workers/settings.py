@@ -17,8 +17,8 @@ class WorkerSettings(PayloadSettings):
     """The task queue of runs and their activities."""
     deployment: str = Field(default="crewlog", min_length=1)
     """The Worker Deployment that the build is a version of."""
-    build_id: str = ""
-    """The build's name: runs are pinned to it until they continue as new. Empty: no versions."""
+    build_id: str | None = None
+    """The build's name: runs are pinned to it until they continue as new. Without, no versions."""
     activities_only: bool = False
     """Whether the worker takes activities alone: for a queue of tools."""
     max_activities: int = Field(default=128, ge=2)

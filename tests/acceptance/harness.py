@@ -50,6 +50,8 @@ T = TypeVar("T")
 
 LIMIT = 40.0
 """Seconds that a wait may take; the machine may be busy."""
+START_LIMIT = 90.0
+"""Seconds that a worker may take to start: it imports much, and several start side by side."""
 RUN_LIMIT = timedelta(seconds=90)
 """The execution timeout of every run."""
 PROJECT = Path(__file__).parent / "project"
@@ -90,7 +92,7 @@ class WorkerProcess:
                 raise AssertionError(f"the worker ended: {self.said()[-2000:]}")
             return "the worker polls" in self.said()
 
-        await until(look, "the worker")
+        await until(look, "the worker", START_LIMIT)
 
     def kill(self) -> None:
         """SIGKILL: nothing of it gets to say goodbye."""

@@ -7,15 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
 import secrets
-import shlex
 import shutil
-import subprocess
 from collections import Counter
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +17,13 @@ import pytest
 from temporalio.api.history.v1 import HistoryEvent
 
 import crewlog
-from crewlog.client import Run
-from crewlog.dev.deployment import can_pin, current_build
-from crewlog.dev.temporal_cli import find_cli
+from crewlog.dev.deployment import can_pin
 from crewlog.dev.temporal_server import server_version
 
-from .harness import LIMIT, Site, WorkerProcess, calls, tool, until
+from .builds import Deployment, builds, executions
+from .harness import LIMIT, Site, calls, tool, until
 
-QUEUE = "versions"
 CALLS = 12
-COMMAND = re.compile(r"temporal worker deployment set-current-version [^\"\n]+")
 
 UPCASTER = '''SCHEMA = 2
 
@@ -65,50 +56,14 @@ CHANGES = {
 """What the second build has changed: the carry's schema, as a maintainer would change it."""
 
 
-@dataclass
-class Deployment:
-    """The builds of one Worker Deployment, of this test alone."""
-
-    site: Site
-    name: str
-
-    async def build(self, build: str, **environ: str) -> WorkerProcess:
-        """A worker of a build that polls."""
-        return await self.site.start_worker(
-            QUEUE, CREWLOG_DEPLOYMENT=self.name, CREWLOG_BUILD_ID=build, **environ
-        )
-
-    async def make_current(self, worker: WorkerProcess, build: str) -> datetime:
-        """Runs the command that the worker itself told; when the server had done it."""
-        [line] = COMMAND.findall(worker.said())
-        command = [str((await find_cli()).path), *shlex.split(line)[1:]]
-        environ = {
-            "PATH": os.environ["PATH"],
-            "HOME": "/nonexistent",
-            "TEMPORAL_ADDRESS": self.site.endpoints.temporal_address,
-            "TEMPORAL_CONFIG_FILE": os.devnull,
-        }
-
-        def run() -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                command, capture_output=True, text=True, timeout=LIMIT, env=environ, check=False
-            )
-
-        deadline = asyncio.get_running_loop().time() + LIMIT
-        while (done := await asyncio.to_thread(run)).returncode:
-            # The server learns of a build's task queues a moment after its first poll.
-            assert asyncio.get_running_loop().time() < deadline, done.stderr
-        assert await current_build(self.site.temporal, self.name) == build
-        return datetime.now().astimezone()
-
-
 @pytest.fixture
 async def deployment(site: Site) -> Any:
     version = await server_version(site.temporal)
     if not can_pin(version):
         pytest.skip(f"server {version} does not move pinned runs: `make test-cluster` has one")
-    yield Deployment(site, f"acceptance-{secrets.token_hex(4)}")
-    site.end_workers(QUEUE)
+    found = Deployment(site, f"acceptance-{secrets.token_hex(4)}")
+    yield found
+    site.end_workers(found.name)
 
 
 def changed_build(root: Path) -> Path:
@@ -139,28 +94,6 @@ def long_crew(site: Site) -> dict[str, Any]:
     )
 
 
-async def executions(site: Site, run: Run) -> list[list[HistoryEvent]]:
-    """The events of each of the run's executions, from the first on."""
-    first = (await site.temporal.get_workflow_handle(run.id).describe()).raw_description
-    id_ = first.workflow_execution_info.first_run_id
-    found: list[list[HistoryEvent]] = []
-    while id_:
-        handle = site.temporal.get_workflow_handle(run.id, run_id=id_)
-        found.append([event async for event in handle.fetch_history_events()])
-        last = found[-1][-1]
-        id_ = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
-    return found
-
-
-def builds(events: list[HistoryEvent]) -> set[str]:
-    """The builds that completed an execution's workflow tasks."""
-    return {
-        event.workflow_task_completed_event_attributes.deployment_version.build_id
-        for event in events
-        if event.HasField("workflow_task_completed_event_attributes")
-    }
-
-
 def carried(events: list[HistoryEvent]) -> dict[str, Any]:
     """What an execution was continued with."""
     [payload] = events[0].workflow_execution_started_event_attributes.input.payloads
@@ -173,7 +106,7 @@ async def test_a_run_moves_to_the_second_build_with_its_state(
     site: Site, deployment: Deployment
 ) -> None:
     first = await deployment.build("a")
-    run = await site.start(long_crew(site), queue=QUEUE)
+    run = await site.start(long_crew(site), queue=deployment.name)
     # Nobody has made a build current: the run waits, and the worker says with which command to.
     assert "this build gets no runs: none is current" in first.said()
     await deployment.make_current(first, "a")
@@ -218,10 +151,32 @@ async def test_a_run_moves_to_the_second_build_with_its_state(
 async def test_a_run_on_the_current_build_is_not_moved(site: Site, deployment: Deployment) -> None:
     """No build has changed: it continues as new when its history is long enough, not before."""
     await deployment.make_current(await deployment.build("a"), "a")
-    run = await site.start(long_crew(site), queue=QUEUE)
+    run = await site.start(long_crew(site), queue=deployment.name)
     site.open_gate(run, "g")
     await run.result(LIMIT)
     seams = await site.entries(run, "ContinuedAsNew")
     assert seams
     assert {seam.because for seam in seams} == {"its history was long enough"}
     assert all(builds(events) == {"a"} for events in await executions(site, run))
+
+
+@pytest.mark.timeout(120)
+async def test_a_run_from_before_there_were_versions_moves_to_the_first_build(
+    site: Site, deployment: Deployment
+) -> None:
+    """At its next task, in mid-execution: the first build replays what was before it."""
+    before = await site.start_worker(deployment.name)
+    run = await site.start(long_crew(site), queue=deployment.name)
+    await until(lambda: site.ledger(run, "start", gate="g"), "the gate")
+    first = await deployment.build("a")
+    await deployment.make_current(first, "a")
+    site.open_gate(run, "g")
+    result = await run.result(LIMIT)
+    assert before.process.poll() is None
+    histories = await executions(site, run)
+    assert [builds(events) for events in histories] == [
+        {"", "a"},
+        *[{"a"}] * (result.executions - 1),
+    ]
+    assert max(Counter(e["key"] for e in site.ledger(run, "start")).values()) == 1
+    assert len(site.ledger(run, "start")) == CALLS + 2

@@ -9,12 +9,16 @@ from typing import Any
 
 from temporalio.client import WorkflowFailureError
 
+from acceptance.builds import Deployment
 from acceptance.harness import LIMIT, Site, calls, tool, until
 from crewlog.client import Run
 
 Drive = Callable[[Site], Awaitable[Run]]
 BEHAVIOURS: dict[str, Drive] = {}
 """By the name of the file that keeps the history."""
+
+ON_CLUSTER = {"moves_to_another_build"}
+"""Those that the dev server cannot show: they are recorded on a cluster (`make cluster`)."""
 
 PAIR: dict[str, Any] = {"a": [{"text": "A"}], "b": [{"text": "B"}]}
 
@@ -184,3 +188,20 @@ async def bad_start(site: Site) -> Run:
     with suppress(WorkflowFailureError):
         await site.temporal.get_workflow_handle("bad-start").result()
     return site.client().run("bad-start")
+
+
+@behaviour
+async def moves_to_another_build(site: Site) -> Run:
+    """Pinned to a build until another one is current, then continued as new on that one."""
+    deployment = Deployment(site, "crewlog")
+    await deployment.make_current(await deployment.build("a"), "a")
+    crew = site.crew(
+        {"a": [calls(("gate", {"name": "g"})), {"text": "A"}], "b": [{"text": "B"}]},
+        tools={"gate": tool("gate", heartbeat=30)},
+    )
+    run = await site.start(crew, id="moves-to-another-build", queue=deployment.name)
+    await until(lambda: site.ledger(run, "start"), "the gate")
+    await deployment.make_current(await deployment.build("b"), "b")
+    site.open_gate(run, "g")
+    await run.result(LIMIT)
+    return run

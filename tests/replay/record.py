@@ -3,6 +3,8 @@
 Runs that are under way replay what an older build recorded: record again only what a new name, or
 a history that was never released, is for. Nothing of this machine stays in the files: workers and
 clients have fixed identities, and paths and ports are replaced.
+
+What only a cluster shows is recorded by its name alone, with the variables of `make cluster` set.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from acceptance.harness import SHARED, Site, make_site  # noqa: E402
-from replay.behaviours import BEHAVIOURS  # noqa: E402
+from replay.behaviours import BEHAVIOURS, ON_CLUSTER  # noqa: E402
 
 PLAIN = {"workerId": "worker", "requestId": "request", "stackTrace": ""}
 SENDER = re.compile(r"^\d+@.*")
@@ -60,14 +62,15 @@ async def record(site: Site, name: str) -> None:
 async def main(names: list[str]) -> None:
     HISTORIES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="crewlog-record-") as root:
-        async with make_site(Path(root), own_services=True) as site:
+        async with make_site(Path(root), own_services=not set(names) <= ON_CLUSTER) as site:
             site.temporal = await TemporalClient.connect(
                 site.endpoints.temporal_address,
+                namespace=site.endpoints.namespace,
                 data_converter=site.temporal.data_converter,
                 identity="client",
             )
             await site.start_worker(SHARED)
-            for name in names or list(BEHAVIOURS):
+            for name in names:
                 for old in HISTORIES.glob(f"{name}*.json"):
                     if re.fullmatch(rf"{name}(_\d+)?", old.stem):
                         old.unlink()
@@ -75,4 +78,4 @@ async def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1:]))
+    asyncio.run(main(sys.argv[1:] or [name for name in BEHAVIOURS if name not in ON_CLUSTER]))

@@ -12,6 +12,7 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
 
+from crewlog.dev import doctor
 from crewlog.dev.deployment import can_pin, make_current
 from crewlog.testing import scripted
 from crewlog.workers.settings import WorkerSettings
@@ -57,7 +58,9 @@ def test_which_servers_move_pinned_runs(version: str, can: bool) -> None:
 
 
 async def test_without_a_build_id_there_is_no_version() -> None:
-    assert await deployment_config(client(Service("1.31.2")), WorkerSettings(build_id="")) is None
+    for build in (None, ""):
+        settings = WorkerSettings(build_id=build)
+        assert await deployment_config(client(Service("1.31.2")), settings) is None
 
 
 async def test_a_build_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,3 +118,22 @@ async def test_on_a_server_that_cannot_move_pinned_runs_they_are_unpinned(lab: L
     ]
     done = [e.workflow_task_completed_event_attributes for e in events]
     assert not [e for e in done if e.deployment_version.build_id]
+
+
+@pytest.mark.parametrize(
+    ("version", "current", "status", "said"),
+    [
+        ("1.29.1", "", "warn", "workers run unpinned"),
+        ("1.31.2", "", "warn", "no build is current, and runs wait"),
+        ("1.31.2", "b", "warn", "build 'b' is current; this one is 'a'"),
+        ("1.31.2", "a", "ok", "build 'a' of 'press' is current"),
+        ("1.31.2", RPCStatusCode.PERMISSION_DENIED, "warn", "could not be read"),
+    ],
+)
+async def test_the_doctor_says_whether_the_build_gets_runs(
+    version: str, current: str | RPCStatusCode, status: str, said: str
+) -> None:
+    check = await doctor._versions(client(Service(current=current)), version, "press", "a")
+    assert (check.name, check.status) == ("Worker versions", status)
+    assert said in check.detail
+    assert ("set-current-version" in check.remedy) == ("; this one is 'a'" in check.detail)

@@ -28,6 +28,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.dev import postgres, temporal_server
+from crewlog.dev.deployment import can_pin, current_build, make_current
 from crewlog.dev.paths import Home, cache_dir
 from crewlog.dev.pg_install import pg_version
 from crewlog.dev.services import Services, ServiceStatus, temporal_profile
@@ -142,6 +143,9 @@ async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Che
         except RPCError as error:
             what = look.__name__.strip("_").replace("_", " ").capitalize()
             checks.append(Check(what, "warn", f"could not be read: {error.message}"))
+    if build := services.environ.get("CREWLOG_BUILD_ID"):
+        deployment = services.environ.get("CREWLOG_DEPLOYMENT") or TASK_QUEUE
+        checks.append(await _versions(client, version, deployment, build))
     return checks
 
 
@@ -205,6 +209,31 @@ async def _search_attributes(client: Client, namespace: str) -> list[Check]:
     words = " ".join(f"--name {name} --type Keyword" for name in missing)
     remedy = f"temporal operator search-attribute create -n {namespace} {words}"
     return [Check("Search attributes", "fail", f"missing: {', '.join(missing)}", remedy)]
+
+
+async def _versions(client: Client, server: str, deployment: str, build: str) -> Check:
+    """Whether this environment's build gets runs; asked where it has one."""
+    name = "Worker versions"
+    if not can_pin(server):
+        return Check(
+            name,
+            "warn",
+            f"server {server} cannot move pinned runs: workers run unpinned, without versions",
+            "Use server 1.31 or newer, or guard changes with patches: docs/upgrading.md.",
+        )
+    try:
+        current = await current_build(client, deployment)
+    except RPCError as error:
+        return Check(name, "warn", f"could not be read: {error.message}")
+    if current == build:
+        return Check(name, "ok", f"build {build!r} of {deployment!r} is current")
+    which = f"build {current!r} is current" if current else "no build is current, and runs wait"
+    return Check(
+        name,
+        "warn",
+        f"deployment {deployment!r}: {which}; this one is {build!r}",
+        make_current(client.namespace, deployment, build),
+    )
 
 
 async def _pollers(client: Client, namespace: str) -> list[Check]:
