@@ -1,0 +1,271 @@
+"""A worker with labelled points, and a process that forks such workers.
+
+`python -m faults.worker` imports everything once and then forks a worker for each line that it
+reads: importing costs seconds of CPU, a fork nothing. It must not have made a Temporal runtime or a
+thread before, and looks that it has not. When its standard input ends, it and its workers end.
+
+The points are around the store, the activities and the workflow; see `faults.points`. What a worker
+runs besides is what `crewlog.workers` runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import temporalio.client
+from temporalio import activity, workflow
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ContinueAsNewInput,
+    ExecuteActivityInput,
+    ExecuteWorkflowInput,
+    Interceptor,
+    StartActivityInput,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+    WorkflowOutboundInterceptor,
+)
+
+from crewlog.ids import ContentHash, RunId
+from crewlog.model import Json
+from crewlog.payloads import data_converter
+from crewlog.state.journal import Batch
+from crewlog.store import PostgresStore
+from crewlog.store.protocol import Snapshot
+from crewlog.workers.__main__ import configure_logging
+from crewlog.workers.settings import WorkerSettings
+from crewlog.workers.worker import work_until
+
+from .ledger import Ledger
+from .points import POINTS, Points
+
+LEDGER, ORDERS = "FAULTS_LEDGER", "FAULTS_ORDERS"
+"""The environment variables with the ledger's file and the directory of the points' orders."""
+_EARLY = (
+    "crewlog.testing.scripted",
+    "crewlog.activities.call_tool",
+    "crewlog.workflows.execution",
+    "genai_prices",
+    "faults.deeds",
+    "asyncpg",
+    "requests",
+)
+"""What a worker would import at its first use."""
+_PARENT_DEATH = 1
+"""`PR_SET_PDEATHSIG`."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """What this worker acts on."""
+
+    ledger: Ledger
+    points: Points
+
+
+_here: list[Here] = []
+
+
+def here() -> Here:
+    """The ledger and the points of this process."""
+    if not _here:
+        ledger = Ledger(Path(os.environ[LEDGER]))
+        _here.append(Here(ledger, Points(Path(os.environ[ORDERS]), ledger)))
+    return _here[0]
+
+
+class StoreAtPoints(PostgresStore):
+    """The store, with points before and after every write."""
+
+    async def append(
+        self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+    ) -> None:
+        _pass("append.before")
+        await super().append(run, batch, bodies)
+        _pass("append.after")
+
+    async def claim(self, key: str, owner: str) -> str:
+        _pass("claim.before")
+        found = await super().claim(key, owner)
+        if found == owner:
+            here().ledger.claimed(key, owner)
+        _pass("claim.after")
+        return found
+
+    async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
+        _pass("bodies.before")
+        await super().put_bodies(bodies)
+        _pass("bodies.after")
+
+    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
+        _pass("snapshot.before")
+        await super().put_snapshot(run, snapshot)
+        _pass("snapshot.after")
+
+
+def _pass(point: str) -> None:
+    info = activity.info()
+    here().points.reach(point, info.workflow_id or "", f"{info.activity_id}/{info.attempt}")
+
+
+class AtPoints(temporalio.client.Interceptor, Interceptor):
+    """Points around activities and in workflow tasks; given to the client, which hands it on."""
+
+    def intercept_activity(
+        self,
+        next: ActivityInboundInterceptor,  # noqa: A002 - Temporal's own name
+    ) -> ActivityInboundInterceptor:
+        return _Activities(next)
+
+    def workflow_interceptor_class(
+        self, input: WorkflowInterceptorClassInput
+    ) -> type[WorkflowInboundInterceptor]:
+        input.unsafe_extern_functions["faults_reach"] = here().points.reach
+        return _Workflows
+
+
+class _Activities(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        info = activity.info()
+        run, name = info.workflow_id or "", info.activity_type
+        call = (run, info.workflow_run_id or "", info.activity_id, info.attempt, name)
+        here().ledger.call(*call, "begin")
+        try:
+            if f"{name}.begin" in POINTS:
+                _pass(f"{name}.begin")
+            result = await super().execute_activity(input)
+            _pass(f"{name}.end")
+        except BaseException:
+            here().ledger.call(*call, "raise")
+            raise
+        # A worker that was frozen notes it when it goes on: what it returns now may be too late.
+        here().ledger.call(*call, "return")
+        return result
+
+
+class _Workflows(WorkflowInboundInterceptor):
+    def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+        super().init(_Outbound(outbound))
+
+    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
+        _in_task("task.begins")
+        return await super().execute_workflow(input)
+
+
+class _Outbound(WorkflowOutboundInterceptor):
+    def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
+        handle = super().start_activity(input)
+        _in_task("task.schedules")
+        return handle
+
+    def continue_as_new(self, input: ContinueAsNewInput) -> NoReturn:
+        _in_task("task.continues")
+        super().continue_as_new(input)
+
+
+def _in_task(point: str) -> None:
+    if workflow.unsafe.is_replaying():
+        return
+    run = workflow.info().workflow_id
+    with workflow.unsafe.sandbox_unrestricted(), workflow.unsafe.imports_passed_through():
+        workflow.extern_functions()["faults_reach"](point, run)
+
+
+async def serve() -> None:
+    """Works as `crewlog.workers` does, until SIGTERM."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    settings = WorkerSettings()
+    temporal = await temporalio.client.Client.connect(
+        os.environ["TEMPORAL_ADDRESS"],
+        namespace=os.environ.get("TEMPORAL_NAMESPACE", "default"),
+        data_converter=data_converter(settings.payloads),
+        interceptors=[AtPoints()],
+    )
+    store = await connected()
+    try:
+        await work_until(stop, temporal, store, settings)
+    finally:
+        await store.close()
+
+
+async def connected() -> StoreAtPoints:
+    """The store; it may be away just now, and a service manager would start the worker again."""
+    while True:
+        try:
+            return await StoreAtPoints.connect(os.environ["DATABASE_URL"], max_size=5)
+        except Exception as error:
+            sys.stderr.write(f"the store is away: {error}\n")
+            await asyncio.sleep(0.2)
+
+
+# -- the process that forks --------------------------------------------------------------------
+
+
+def main() -> None:
+    """Forks a worker for every line, `{"log": FILE, "cwd": FOLDER, "environ": {...}}`.
+
+    Answers each with a line that has the worker's process id.
+    """
+    for name in _EARLY:
+        importlib.import_module(name)
+    libc = ctypes.CDLL(None)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever ends is gone at once
+    gc.collect()
+    gc.freeze()  # else the first collection in each worker would copy all of it
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    parent = os.getpid()
+    for line in sys.stdin:
+        threads = len(list(Path("/proc/self/task").iterdir()))
+        assert threads == 1, f"{threads} threads: a fork would lose all but one"
+        order = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            libc.prctl(_PARENT_DEATH, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+            _become_worker(order)
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
+def _become_worker(order: Mapping[str, Any]) -> NoReturn:
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        out = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(nothing, 0)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        os.environ.clear()
+        os.environ.update(order["environ"])
+        os.chdir(order["cwd"])
+        configure_logging()
+        asyncio.run(serve())
+        code = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    # As `faults.worker`, and not twice: tools ask that module where they are.
+    importlib.import_module("faults.worker").main()
