@@ -6,7 +6,7 @@ RUN := .venv/bin/
 # uv's own cache and links: a copy works on every file system.
 export UV_LINK_MODE := copy
 
-.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean
+.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos
 
 help:  ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,10 @@ check: setup  ## Format, lint, types, layers
 test: check  ## Everything: the static checks, then every test
 	@$(RUN)python -m crewlog.dev
 	$(RUN)python -m pytest
+
+chaos: setup  ## The long set of faults, an hour: SEED=1 CHAOS="--scenario workers --report chaos.json"
+	@$(RUN)python -m crewlog.dev
+	$(RUN)python -m tests.faults.chaos --seed $(or $(SEED),1) $(CHAOS)
 
 coverage: setup  ## Every test, with the lines and branches that none of them enters
 	@$(RUN)python -m crewlog.dev

@@ -34,6 +34,8 @@ class Completion:
     """The step whose call it was; empty for what only stores."""
     call: int
     attempt: int
+    view: dict[str, str] = field(default_factory=dict)
+    """The heads of the logs that the call was given."""
 
 
 @dataclass(frozen=True)

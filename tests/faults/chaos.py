@@ -33,8 +33,9 @@ from faults.scenarios import (
 )
 from faults.stand import Stand, make_stand
 from faults.victims import cluster
+from faults.writers import write_in_parallel
 
-SCENARIOS = ("workers", "frozen", "server", "postgres", "store")
+SCENARIOS = ("workers", "frozen", "server", "postgres", "store", "writers")
 
 
 def arguments() -> argparse.Namespace:
@@ -51,6 +52,7 @@ def arguments() -> argparse.Namespace:
         "--postgres-minutes", type=float, default=10.0, help="how long Postgres is restarted"
     )
     parser.add_argument("--away-minutes", type=float, default=5.0, help="how long it is away")
+    parser.add_argument("--pairs", type=int, default=1000, help="pairs of writes to one log")
     parser.add_argument("--limit", type=float, default=60.0, help="minutes until a run is lost")
     parser.add_argument("--report", type=Path, help="a file for the report, as JSON")
     parser.add_argument(
@@ -82,18 +84,21 @@ async def perform(scenario: str, given: argparse.Namespace) -> Report:
     """Performs one scenario in a folder of its own."""
     root = Path(tempfile.mkdtemp(prefix=f"crewlog-chaos-{scenario}-"))
     async with make_stand(root, address=given.address if given.cluster else None) as stand:
-        drill = Drill(
-            stand,
-            scenario,
-            given.seed,
-            make_crew(root),
-            runs=given.runs,
-            at_once=given.at_once,
-            workers=given.workers,
-            limit=given.limit * 60,
-            tell=say,
-        )
-        report = await drill.perform(faults_of(scenario, stand, given))
+        if scenario == "writers":
+            report = await write_in_parallel(stand, scenario, given.pairs, given.limit * 60)
+        else:
+            drill = Drill(
+                stand,
+                scenario,
+                given.seed,
+                make_crew(root),
+                runs=given.runs,
+                at_once=given.at_once,
+                workers=given.workers,
+                limit=given.limit * 60,
+                tell=say,
+            )
+            report = await drill.perform(faults_of(scenario, stand, given))
     if report.all_violations:
         report.notes["kept"] = str(root)
     else:

@@ -46,18 +46,19 @@ class Stand:
     def client(self, queue: str) -> Client:
         return self.site.client(queue)
 
-    def fleet(self, queue: str, size: int) -> Fleet:
+    def fleet(self, queue: str, size: int, **environ: str) -> Fleet:
         """Workers on a task queue, with points of their own; to be opened."""
         folder = self.site.root / queue
         folder.mkdir()
         points = Points(folder / "orders", self.ledger)
         points.create()
-        environ = {
+        whole = {
             **self.site.environ(queue),
             LEDGER: str(self.ledger.path),
             ORDERS: str(folder / "orders"),
+            **environ,
         }
-        return Fleet(self.nursery, environ, folder, points, self.ledger, size)
+        return Fleet(self.nursery, whole, folder, points, self.ledger, size)
 
     # -- evidence ----------------------------------------------------------------------------
 
@@ -104,12 +105,14 @@ class Stand:
                 begun = events[done.started_event_id].activity_task_started_event_attributes
                 ordered = events[done.scheduled_event_id].activity_task_scheduled_event_attributes
                 name = ordered.activity_type.name
-                step, call = "", 0
+                step, call, view = "", 0, {}
                 if name in CALLS:
                     [task] = await temporal.data_converter.decode(ordered.input.payloads)
-                    step, call = task["step"], task["call"]
+                    step, call, view = task["step"], task["call"], task["view"].get("heads", {})
                 found.append(
-                    Completion(execution, ordered.activity_id, name, step, call, begun.attempt)
+                    Completion(
+                        execution, ordered.activity_id, name, step, call, begun.attempt, view
+                    )
                 )
             first = history.events[0].workflow_execution_started_event_attributes
             execution = first.continued_execution_run_id

@@ -1,0 +1,73 @@
+"""The small set of faults: each scenario of `make chaos`, with a few runs of a shorter crew."""
+
+from __future__ import annotations
+
+import pytest
+
+from .crew import FaultCrew, make_crew
+from .drill import Drill
+from .report import Report
+from .scenarios import Faults, freeze_workers, kill_workers, restart, restart_postgres, take_away
+from .stand import Stand
+from .writers import write_in_parallel
+
+LIMIT = 90.0
+"""Seconds until a run is lost."""
+POINTS = ("append.after", "effect.after", "call_tool.end", "task.schedules", "flush.end")
+"""Points that every run passes several times, one of each kind."""
+
+pytestmark = pytest.mark.timeout(150)
+
+
+def short_crew(stand: Stand) -> FaultCrew:
+    return make_crew(stand.site.root, rounds=1, lanes=("a", "b"), events=50, heartbeat=1.0)
+
+
+async def perform(stand: Stand, name: str, faults: Faults, runs: int = 3) -> Report:
+    crew = short_crew(stand)
+    drill = Drill(stand, name, 1, crew, runs=runs, at_once=runs, workers=2, limit=LIMIT)
+    report = await drill.perform(faults)
+    assert not report.all_violations, "\n".join(report.all_violations)
+    found = report.findings
+    assert found.finished == found.runs >= runs
+    assert found.steps_applied == found.steps_expected == found.runs * len(crew.expected.steps)
+    assert found.keyed_done == found.keyed_expected > 0
+    assert found.never_done == found.never_expected > 0
+    return report
+
+
+async def test_workers_are_killed(stand: Stand) -> None:
+    report = await perform(stand, "workers", kill_workers(6, POINTS), runs=6)
+    assert report.faults.total() >= 6
+    assert sum(n for fault, n in report.faults.items() if fault != "kill anywhere") >= 1
+
+
+async def test_workers_are_frozen_past_their_heartbeat(stand: Stand) -> None:
+    report = await perform(stand, "frozen", freeze_workers(2, ("call_tool.end", "effect.before")))
+    assert report.faults.total() == 2
+    assert report.findings.late_refused >= 1
+
+
+async def test_the_server_is_killed_and_restarted(stand: Stand) -> None:
+    assert stand.temporal is not None
+    report = await perform(stand, "server", restart([stand.temporal], 2, longest=0.5))
+    assert report.faults == {"restart temporal": 2}
+
+
+async def test_postgres_is_restarted(stand: Stand) -> None:
+    faults = restart_postgres(stand.postgres, 3 / 60, (0.5, 1.0))
+    report = await perform(stand, "postgres", faults)
+    assert report.faults["restart postgres"] >= 2
+
+
+async def test_the_store_is_away(stand: Stand) -> None:
+    report = await perform(stand, "store", take_away(stand.postgres, 4 / 60, after=0.1))
+    assert report.faults == {"postgres away": 1}
+
+
+async def test_two_agents_write_to_one_log_at_the_same_time(stand: Stand) -> None:
+    """A hundred pairs; `make chaos` has a thousand."""
+    report = await write_in_parallel(stand, "writers", 100, LIMIT)
+    assert not report.all_violations, "\n".join(report.all_violations)
+    # They did write at the same time: neither waited until the other was through.
+    assert report.notes["turned from one writer to the other"] > 20
