@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -137,7 +138,7 @@ async def make_stand(root: Path, *, address: str | None = None) -> AsyncGenerato
     try:
         await asyncio.to_thread(home.create)
         _, database = await asyncio.gather(
-            nursery.open(), postgres.start(home, on_spawn=lambda p: guard.watch(p, postgres.STOP))
+            nursery.open(), postgres.start(home, on_spawn=lambda p: guard.watch(p, signal.SIGQUIT))
         )
         environ = {**own_environ(), "DATABASE_URL": database.address}
         if address:
@@ -151,10 +152,14 @@ async def make_stand(root: Path, *, address: str | None = None) -> AsyncGenerato
         site = Site(Ephemeral(ends, services, home), root, temporal, store)
         records = {record.name: record for record in services.records()}
         server = TemporalVictim(records["temporal"], home, guard) if not address else None
+        keeper = PostgresVictim(database, home, guard)
         try:
-            yield Stand(site, nursery, ledger, PostgresVictim(database, home, guard), server)
+            yield Stand(site, nursery, ledger, keeper, server)
         finally:
             await store.close()
+            await keeper.kill(signal.SIGQUIT)
+            if server is not None:
+                await server.kill()
     finally:
         await nursery.close()
         await asyncio.to_thread(guard.close)

@@ -77,16 +77,18 @@ class PostgresVictim:
         self._guard = guard
         self._signals = list(signals)
 
-    async def kill(self) -> None:
-        number = self._signals.pop(0)
-        self._signals.append(number)
+    async def kill(self, number: int | None = None) -> None:
+        """As every victim's; by the next of the signals, or by the one that is given."""
+        if number is None:
+            number = self._signals.pop(0)
+            self._signals.append(number)
         await asyncio.to_thread(end, self._record.process, gently=number)
 
     async def start(self) -> None:
         self._record = await postgres.start(self._home, on_spawn=self._watch)
 
     def _watch(self, process: ProcessRecord) -> None:
-        self._guard.watch(process, postgres.STOP)
+        self._guard.watch(process, signal.SIGQUIT)  # nobody needs its data any more
 
 
 class ClusterVictim:

@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -37,6 +38,9 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
+# Not public; without it each worker would hash all loaded code anew, for seconds of CPU.
+from temporalio.worker._worker import load_default_build_id
+
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.payloads import data_converter
@@ -45,13 +49,15 @@ from crewlog.store import PostgresStore
 from crewlog.store.protocol import Snapshot
 from crewlog.workers.__main__ import configure_logging
 from crewlog.workers.settings import WorkerSettings
-from crewlog.workers.worker import work_until
+from crewlog.workers.worker import running_worker, work_until
 
 from .ledger import Ledger
 from .points import POINTS, Points
 
 LEDGER, ORDERS = "FAULTS_LEDGER", "FAULTS_ORDERS"
 """The environment variables with the ledger's file and the directory of the points' orders."""
+CALLS_QUEUE = "FAULTS_CALLS_QUEUE"
+"""The environment variable with a second queue, of which the worker takes the activities."""
 _EARLY = (
     "crewlog.testing.scripted",
     "crewlog.activities.call_tool",
@@ -195,7 +201,11 @@ async def serve() -> None:
     )
     store = await connected()
     try:
-        await work_until(stop, temporal, store, settings)
+        async with AsyncExitStack() as stack:
+            if queue := os.environ.get(CALLS_QUEUE):
+                calls = settings.model_copy(update={"task_queue": queue, "activities_only": True})
+                await stack.enter_async_context(running_worker(temporal, store, calls))
+            await work_until(stop, temporal, store, settings)
     finally:
         await store.close()
 
@@ -220,6 +230,7 @@ def main() -> None:
     """
     for name in _EARLY:
         importlib.import_module(name)
+    load_default_build_id()  # it is remembered
     libc = ctypes.CDLL(None)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever ends is gone at once
     gc.collect()

@@ -1,8 +1,8 @@
 """Two agents that write to one log at the same time, many times, on two workers; and its readers.
 
-Each lane is a loop of its own, so the writers never wait for each other. The workers keep no
-executions in memory: every workflow task goes to whichever of them asks first, so both of them give
-messages their places, and both run the calls.
+Each lane is a loop of its own, so the writers never wait for each other. The calls have a task
+queue of their own, which both workers take from: on the run's own queue they would start eagerly,
+all of them where the run is.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from crewlog.state.calls import View
 from crewlog.state.hashing import chain, log_root
 from crewlog.state.model import CrewState, LogHead
 from crewlog.store.protocol import LogLink
+from crewlog.wire import WORKFLOW_TYPE
 
 from .audit import Evidence, audit
 from .crew import Expected, FaultCrew
 from .report import Report
 from .stand import Stand
+from .worker import CALLS_QUEUE
 
 WRITERS = ("x", "y")
 READER = "z"
@@ -39,7 +41,7 @@ READER = "z"
 _SAID = re.compile(r"\b[xyz] \d+$")
 
 
-def writing_crew(folder: Path, pairs: int, events: int = 300) -> FaultCrew:
+def writing_crew(folder: Path, pairs: int, events: int = 500) -> FaultCrew:
     """Two agents that take `pairs` turns each, side by side, and one that reads what they said."""
     said = {w: [{"text": f"{w} {n}"} for n in range(1, pairs + 1)] for w in WRITERS}
     script = folder / f"writers-{pairs}.json"
@@ -139,15 +141,22 @@ async def write_in_parallel(stand: Stand, name: str, pairs: int, limit: float) -
     """Lets two agents write, on two workers, and checks what all readers are shown."""
     report = Report(name, 0)
     begun = time.monotonic()
-    fleet = stand.fleet(name, 2, CREWLOG_MAX_CACHED_RUNS="0", CREWLOG_STICKY_SECONDS="10")
+    calls = f"{name}-calls"
+    fleet = stand.fleet(name, 2, **{CALLS_QUEUE: calls})
     await fleet.open()
+    ready = time.monotonic()
     try:
         crew = writing_crew(stand.site.root, pairs)
-        run = await stand.client(name).start(
-            crew.definition, id=name, execution_timeout=timedelta(seconds=limit)
+        await stand.site.temporal.start_workflow(
+            WORKFLOW_TYPE,
+            {"crew": crew.definition, "queue": calls},
+            id=name,
+            task_queue=name,
+            execution_timeout=timedelta(seconds=limit),
         )
+        run = stand.client(name).run(name)
         result = await run.result(limit)
-        took = time.monotonic() - begun
+        took = time.monotonic() - ready
         evidence = await stand.evidence(run, result.status)
         report.findings = audit(evidence, crew.expected)
         log = await read_log(stand, run, evidence)
