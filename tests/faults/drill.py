@@ -91,11 +91,6 @@ class Drill:
         """How much of the work that `runs` runs have was begun, from 0 to 1 and beyond."""
         return self.stand.ledger.progress(self.name) / (self.runs * self._items)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether as many runs have ended as there must be."""
-        return len(self._ended) >= self.runs
-
     async def until(self, condition: Callable[[], bool], what: str, limit: float = 0.0) -> None:
         """Waits for a condition; what it waits for is said where it does not come."""
         deadline = time.monotonic() + (limit or self._limit)

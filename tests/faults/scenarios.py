@@ -94,11 +94,7 @@ async def _freeze(drill: Drill, point: str) -> None:
         ]
 
     drill.points.order(point, "freeze")
-    await drill.until(lambda: bool(frozen()) or drill.is_over, f"a worker at {point}")
-    if not frozen():
-        drill.points.withdraw()
-        drill.report.violations.append(f"no worker came to {point}, to be frozen there")
-        return
+    await drill.until(lambda: bool(frozen()), f"a worker at {point}", TAKEOVER_LIMIT)
     [halt] = frozen()
     drill.report.faults[f"freeze {point}"] += 1
     begun = time.monotonic()
