@@ -142,16 +142,19 @@ def restart(victims: Sequence[Victim], times: int, longest: float = 2.0) -> Faul
     return faults
 
 
-def restart_postgres(victim: Victim, minutes: float, every: tuple[float, float]) -> Faults:
+def restart_postgres(
+    victim: Victim, minutes: float, every: tuple[float, float], at_least: int = 1
+) -> Faults:
     """Restarts Postgres every few seconds, for some minutes; runs go on being started."""
 
     async def faults(drill: Drill) -> None:
         until = time.monotonic() + minutes * 60
-        while time.monotonic() < until:
+        counted = drill.report.faults
+        while time.monotonic() < until or counted.total() < at_least:
             await asyncio.sleep(drill.rng.uniform(*every))
             await victim.kill()
             await victim.start()
-            drill.report.faults[f"restart {victim.name}"] += 1
+            counted[f"restart {victim.name}"] += 1
 
     return faults
 
