@@ -86,6 +86,7 @@ async def perform(scenario: str, given: argparse.Namespace) -> Report:
     async with make_stand(root, address=given.address if given.cluster else None) as stand:
         if scenario == "writers":
             report = await write_in_parallel(stand, scenario, given.pairs, given.limit * 60)
+            report.seed = given.seed
         else:
             drill = Drill(
                 stand,

@@ -55,6 +55,7 @@ class Stand:
         points.create()
         whole = {
             **self.site.environ(queue),
+            "CREWLOG_SCRIPT_RECORD": "",  # a thousand long prompts are not looked at
             LEDGER: str(self.ledger.path),
             ORDERS: str(folder / "orders"),
             **environ,
