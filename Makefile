@@ -6,7 +6,7 @@ RUN := .venv/bin/
 # uv's own cache and links: a copy works on every file system.
 export UV_LINK_MODE := copy
 
-.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos
+.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench
 
 help:  ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,10 +58,17 @@ test-cluster: setup  ## The acceptance tests on that cluster, with two workers
 	@$(CLUSTER) up >/dev/null
 	eval "$$($(CLUSTER) env)" && $(RUN)python -m pytest tests/acceptance
 
+# In an environment of its own: what is compared with is no dependency of ours.
+bench: setup  ## This engine beside others; BENCH_PAIRS=10 rounds of each
+	@$(RUN)python -m crewlog.dev
+	@echo "▸ environment (.venv-bench)"
+	@UV_PROJECT_ENVIRONMENT=.venv-bench $(UV) sync --locked --quiet --no-dev --group bench --python $(PYTHON)
+	.venv-bench/bin/python -m bench
+
 format: setup  ## Put the code in order
 	$(RUN)ruff format .
 	$(RUN)ruff check --fix .
 
 clean:  ## Remove what was built here; caches outside stay
 	@if [ -e .cluster/state.json ] && [ -e .venv/.ready ]; then $(CLUSTER) down; fi
-	rm -rf .venv .tools build dist .coverage* .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-bench .tools build dist .coverage* .pytest_cache .mypy_cache .ruff_cache

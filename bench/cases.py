@@ -1,0 +1,50 @@
+"""What a case is given, and which cases there are."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.pairs import Figure
+from bench.site import Site
+
+CASES: dict[str, str] = {
+    "steps": "bench.steps",
+    "fanout": "bench.fanout",
+    "lanes": "bench.lanes",
+    "throughput": "bench.throughput",
+    "replay": "bench.replay",
+    "compile": "bench.compiling",
+    "memory": "bench.memory",
+    "tools": "bench.tools",
+}
+"""The module of each case; its `run` measures it."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a case runs, and how often."""
+
+    site: Site
+    pairs: int = 10
+    """Rounds that count."""
+
+    def told(self, what: str, unit: str = "ms") -> Callable[[int, Mapping[str, float]], None]:
+        """Says a line on standard error after each round."""
+
+        def tell(number: int, results: Mapping[str, float]) -> None:
+            said = "  ".join(f"{name} {value:.2f} {unit}" for name, value in results.items())
+            print(f"{what}  {number}/{self.pairs}  {said}", file=sys.stderr, flush=True)
+
+        return tell
+
+
+Case = Callable[[Bench], Awaitable[Sequence[Figure]]]
+
+
+def case(name: str) -> Case:
+    """The case of that name; modules are imported when they are used."""
+    found: Case = importlib.import_module(CASES[name]).run
+    return found

@@ -1,0 +1,99 @@
+"""The crews that are measured, as users would write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crewlog.definition.model import ToolDefinition
+
+RING = 10
+"""Agents of a ring: one decision for ten steps."""
+Crew = dict[str, Any]
+
+
+def agent(model: str = "bench:say", **more: Any) -> Crew:
+    """An agent."""
+    return {"prompt": "You work.", "model": model, "tools": [], **more}
+
+
+def ring(steps: int) -> Crew:
+    """Agents one after the other, and a decision that goes around again: so many steps in all.
+
+    Raises:
+        ValueError: so many are no whole rounds.
+    """
+    if steps % RING or steps < RING:
+        raise ValueError(f"{steps} steps are no rounds of {RING}")
+    names = [f"agent{number}" for number in range(RING)]
+    flow: list[Any] = list(names)
+    if steps > RING:
+        flow.append({"if": "not enough", "go": names[0], "at_most": steps // RING - 1})
+    return {
+        "crew": f"ring-{steps}",
+        "agents": {name: agent() for name in names},
+        "flow": flow,
+        "flags": {"enough": False},
+    }
+
+
+def fan(width: int) -> Crew:
+    """Agents side by side, and one that waits for all of them."""
+    names = [f"agent{number}" for number in range(width)]
+    return {
+        "crew": f"fan-{width}",
+        "agents": {name: agent() for name in [*names, "last"]},
+        "flow": [names, "last"],
+    }
+
+
+def lanes(name: str, naps: Sequence[Sequence[float]]) -> Crew:
+    """Lanes of agents, each of whom calls a tool that sleeps."""
+    agents: Crew = {}
+    flow: list[Any] = []
+    for lane, row in enumerate(naps):
+        for place, seconds in enumerate(row):
+            one = f"lane{lane}_{place}"
+            # An agent reads its own log alone: what it does hangs on its own last message.
+            agents[one] = agent(f"bench:nap-{seconds}", tools=["nap"], reads=[])
+            flow.append({"agent": one, "after": f"lane{lane}_{place - 1}" if place else []})
+    tools = {"nap": {"run": "bench.peers.tools:nap", "effects": "read"}}
+    return {"crew": name, "agents": agents, "flow": flow, "tools": tools}
+
+
+def waiting() -> Crew:
+    """One step, then a question that nobody answers."""
+    return {
+        "crew": "waiting",
+        "agents": {"agent0": agent()},
+        "flow": ["agent0", {"ask": "Go on?"}],
+    }
+
+
+def can_place_local() -> bool:
+    """Whether a definition can place a tool `local`."""
+    return "placed" in ToolDefinition.model_fields
+
+
+def lookups(count: int, *, local: bool) -> Crew:
+    """One agent that calls a short tool which only reads, many times one after the other."""
+    tool: Crew = {"run": "bench.peers.tools:lookup", "effects": "read"}
+    if local:
+        tool["placed"] = "local"
+    one = agent(f"bench:lookup-{count}", tools=["lookup"], max_calls=count + 5)
+    return {
+        "crew": f"lookups-{'local' if local else 'activity'}",
+        "agents": {"agent0": one},
+        "flow": ["agent0"],
+        "tools": {"lookup": tool},
+    }
+
+
+def blocks(count: int = 10, width: int = 8) -> Crew:
+    """A hundred agents: blocks of eight side by side, then two who work on what these made."""
+    flow: list[Any] = []
+    for block in range(count):
+        flow.append([f"b{block}_{place}" for place in range(width)])
+        flow += [f"b{block}_merge", f"b{block}_check"]
+    names = [name for item in flow for name in (item if isinstance(item, list) else [item])]
+    return {"crew": "blocks", "agents": {name: agent() for name in names}, "flow": flow}

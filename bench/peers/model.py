@@ -1,0 +1,82 @@
+"""`bench:…`: the chat model that all peers with a model call. It answers at once.
+
+What it does is told by its name and by the last message, so it costs the same at every length:
+
+- `bench:say` says a text of 400 bytes;
+- `bench:nap-0.4` calls the tool `nap` once, then says it;
+- `bench:lookup-20` calls the tool `lookup` twenty times, one after the other, then says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+TEXT = ("The quick brown fox jumps over the lazy dog. " * 9)[:400]
+"""What every step says."""
+
+
+class BenchModel(BaseChatModel):
+    """Answers at once."""
+
+    does: str = "say"
+
+    @property
+    def _llm_type(self) -> str:
+        return "bench"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
+        """It knows what it calls."""
+        return self
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._reply(messages))])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return self._generate(messages, stop)
+
+    def _reply(self, messages: list[BaseMessage]) -> AIMessage:
+        verb, _, value = self.does.partition("-")
+        done = _calls_just_made(messages)
+        if verb == "nap" and not done:
+            return _call("nap", {"seconds": float(value)}, done)
+        if verb == "lookup" and done < int(value):
+            return _call("lookup", {"key": f"k{done}"}, done)
+        return AIMessage(TEXT)
+
+
+def _calls_just_made(messages: list[BaseMessage]) -> int:
+    """The results of tools at the transcript's end, replies that called them in between."""
+    count = 0
+    for message in reversed(messages):
+        if message.type == "tool":
+            count += 1
+        elif not (isinstance(message, AIMessage) and message.tool_calls):
+            break
+    return count
+
+
+def _call(tool: str, args: dict[str, Any], number: int) -> AIMessage:
+    return AIMessage("", tool_calls=[ToolCall(name=tool, args=args, id=f"{tool}_{number}")])
+
+
+def build(name: str, _settings: Mapping[str, Any], _timeout: float) -> BenchModel:
+    """The model of that name, as the engine's model factory makes it."""
+    return BenchModel(does=name)

@@ -1,0 +1,92 @@
+"""`python -m bench.peers.worker engine|bare|plugin`: a peer's worker process.
+
+It prints `ready` once it polls, and ends with its standard input: nothing outlives the driver. All
+of them have the settings of the engine's own worker: eager activities, sticky cache, sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from crewlog.workers.sandbox import sandbox
+from crewlog.workers.settings import WorkerSettings
+
+
+async def engine(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
+    """The engine's own worker, with the benchmarks' model."""
+    from crewlog.activities.models import register  # noqa: PLC0415
+    from crewlog.client import connect  # noqa: PLC0415
+    from crewlog.workers.worker import running_worker  # noqa: PLC0415
+
+    register("bench", "bench.peers.model:build")
+    client = await connect(task_queue=settings.task_queue, services=False)
+    return running_worker(client.temporal, await client.store(), settings)
+
+
+async def bare(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
+    """The bare workflow."""
+    from bench.peers.bare import BareRun, say  # noqa: PLC0415
+
+    return Worker(
+        await _client(),
+        workflows=[BareRun],
+        activities=[say],
+        **_options(settings),
+    )
+
+
+async def plugin(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
+    """The LangGraph plugin."""
+    from bench.peers.plugin import PluginRun  # noqa: PLC0415
+    from bench.peers.plugin import plugin as made  # noqa: PLC0415
+
+    return Worker(await _client(), workflows=[PluginRun], plugins=[made()], **_options(settings))
+
+
+async def _client() -> Client:
+    return await Client.connect(
+        os.environ["TEMPORAL_ADDRESS"], namespace=os.environ["TEMPORAL_NAMESPACE"]
+    )
+
+
+def _options(settings: WorkerSettings) -> dict[str, Any]:
+    """What `crewlog.workers.worker.running_worker` gives its worker, as far as the floor has it.
+
+    Not imported from there: it brings all that the engine needs, and the floor's memory is measured.
+    """
+    return {
+        "task_queue": settings.task_queue,
+        "workflow_runner": sandbox(),
+        "max_concurrent_activities": settings.max_activities,
+        "max_concurrent_workflow_tasks": settings.max_workflow_tasks,
+        "max_cached_workflows": settings.max_cached_runs,
+        "max_eager_activity_reservations_per_workflow_task": settings.eager_activities,
+        "sticky_queue_schedule_to_start_timeout": timedelta(seconds=settings.sticky_seconds),
+        "graceful_shutdown_timeout": timedelta(seconds=1),
+    }
+
+
+PEERS = {"engine": engine, "bare": bare, "plugin": plugin}
+
+
+async def serve(peer: str) -> None:
+    """Works until standard input ends."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(await PEERS[peer](WorkerSettings()))
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1]))
+    sys.stdout.flush()
+    # The interpreter sometimes aborts while it tears the Temporal runtime down.
+    os._exit(0)

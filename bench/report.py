@@ -1,0 +1,225 @@
+"""What there is to report: the names, their targets, the table, and one flat JSON object.
+
+Names are stable: programs compare them over versions. Later ones are added, none is renamed. Where
+something could not be measured its value is null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.pairs import Figure
+
+Value = float | int | str | None
+Flat = dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a figure should be, and whether it is."""
+
+    text: str
+    met: Callable[[Mapping[str, Value]], bool | None]
+    """Of all figures; None where one that it needs is not there."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A name and what it means."""
+
+    name: str
+    what: str
+    target: Target | None = None
+
+
+def at_most(name: str, limit: float) -> Target:
+    return Target(f"≤ {limit:g}", lambda found: _holds(found.get(name), lambda v: v <= limit))
+
+
+def at_least(name: str, limit: float) -> Target:
+    return Target(f"≥ {limit:g}", lambda found: _holds(found.get(name), lambda v: v >= limit))
+
+
+def below(name: str, limit: float) -> Target:
+    return Target(f"< {limit:g}", lambda found: _holds(found.get(name), lambda v: v < limit))
+
+
+def _holds(value: Value, test: Callable[[float], bool]) -> bool | None:
+    return None if not isinstance(value, int | float) else test(value)
+
+
+MESSAGE_BYTES = 400
+"""The text of the message that every step makes."""
+
+SPECS: tuple[Spec, ...] = (
+    Spec("step_ms_10", "a step of a run of 10, ms"),
+    Spec("step_ms_100", "a step of a run of 100, ms"),
+    Spec("step_ms_1000", "a step of a run of 1,000, ms"),
+    Spec(
+        "step_ms_apart",
+        "the slowest of the three by the fastest",
+        at_most("step_ms_apart", 1.1),
+    ),
+    Spec("step_vs_bare_10", "by a bare workflow's", at_most("step_vs_bare_10", 1.3)),
+    Spec("step_vs_bare_100", "by a bare workflow's", at_most("step_vs_bare_100", 1.3)),
+    Spec("step_vs_bare_1000", "by a bare workflow's", at_most("step_vs_bare_1000", 1.3)),
+    Spec("step_vs_plugin_10", "by the LangGraph plugin's", below("step_vs_plugin_10", 1)),
+    Spec("step_vs_plugin_100", "by the LangGraph plugin's", below("step_vs_plugin_100", 1)),
+    Spec("step_vs_plain_10", "by plain LangGraph's, which is not durable in the same way"),
+    Spec("step_vs_plain_100", "the same"),
+    Spec("bare_step_ms_10", "a bare workflow's step, ms"),
+    Spec("bare_step_ms_100", "the same"),
+    Spec("bare_step_ms_1000", "the same"),
+    Spec("plugin_step_ms_10", "the plugin's step, ms"),
+    Spec("plugin_step_ms_100", "the same"),
+    Spec("plain_step_ms_10", "plain LangGraph's step, Postgres saver, ms"),
+    Spec("plain_step_ms_100", "the same"),
+    Spec("plain_step_ms_1000", "the same"),
+    Spec(
+        "history_bytes_per_step_10",
+        "history of a step, bytes, the message included",
+        at_most("history_bytes_per_step_10", 1300 + MESSAGE_BYTES),
+    ),
+    Spec("history_bytes_per_step_100", "the same"),
+    Spec("history_bytes_per_step_1000", "the same"),
+    Spec(
+        "history_growth",
+        "bytes of a step at 1,000 by those at 10",
+        at_most("history_growth", 1.05),
+    ),
+    Spec("bare_history_bytes_per_step_100", "a bare workflow's"),
+    Spec("plugin_history_bytes_per_step_100", "the plugin's"),
+    Spec("events_per_step", "events of a step of a run of 100", at_most("events_per_step", 6.1)),
+    Spec("events_per_step_1000", "the same of a run of 1,000, its seams included"),
+    Spec("events_per_step_fanout_32", "events of a step of 32 side by side"),
+    Spec("fanout_ms_32", "32 steps side by side, ms"),
+    Spec("fanout_vs_bare_32", "by a bare workflow's"),
+    Spec(
+        "lanes_vs_critical_path",
+        "three uneven lanes by the longest of them alone",
+        at_most("lanes_vs_critical_path", 1.05),
+    ),
+    Spec("lanes_vs_sleep", "the same lanes by what the longest one sleeps"),
+    Spec("plain_lanes_vs_critical_path", "the same lanes by the longest, plain LangGraph"),
+    Spec("throughput_steps_per_s", "steps a second, 100 runs of 10 at once"),
+    Spec("throughput_vs_bare", "by a bare workflow's", at_least("throughput_vs_bare", 0.8)),
+    Spec("replay_events_per_s", "events replayed a second"),
+    Spec("replay_vs_bare", "by a bare workflow's", at_least("replay_vs_bare", 0.7)),
+    Spec("compile_100_ms", "compiling a plan of 100 agents, ms"),
+    Spec(
+        "compile_100_vs_langgraph",
+        "by StateGraph.compile of the same nodes and edges",
+        at_most("compile_100_vs_langgraph", 3),
+    ),
+    Spec("rss_per_run_kb", "memory of a cached run, KiB"),
+    Spec("bare_rss_per_run_kb", "a bare workflow's"),
+    Spec("tool_ms", "a short tool call, an activity, ms"),
+    Spec("local_tool_ms", "the same tool placed local, ms"),
+)
+NAMES = tuple(spec.name for spec in SPECS)
+
+
+def flat(figures: Iterable[Figure]) -> Flat:
+    """The figures as one flat object: medians by name, quartile distances by `spread_` + name.
+
+    Raises:
+        KeyError: a figure has a name that is not in `NAMES`.
+    """
+    found: Flat = {}
+    for item in figures:
+        if item.name not in NAMES:
+            raise KeyError(item.name)
+        low, high = item.quartiles
+        found[item.name] = _short(item.median)
+        found[f"spread_{item.name}"] = _short(item.spread)
+        found[f"low_{item.name}"] = _short(low)
+        found[f"high_{item.name}"] = _short(high)
+        found[f"n_{item.name}"] = len(item.values)
+    return found
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def derive(found: Flat) -> None:
+    """Adds what follows from several figures, where they are all there."""
+    steps = [v for n in (10, 100, 1000) if isinstance(v := found.get(f"step_ms_{n}"), int | float)]
+    if len(steps) == 3:
+        found["step_ms_apart"] = _short(max(steps) / min(steps))
+    first, last = (found.get(f"history_bytes_per_step_{n}") for n in (10, 1000))
+    if isinstance(first, int | float) and isinstance(last, int | float):
+        found["history_growth"] = _short(last / first)
+
+
+def complete(found: Flat) -> Flat:
+    """All names in their order, null where there is no value; then whatever else there is."""
+    whole: Flat = {name: found.get(name) for name in NAMES}
+    return {**whole, **{name: v for name, v in found.items() if name not in whole}}
+
+
+def merged(path: Path, found: Flat) -> Flat:
+    """What a file has, with what was measured now in the place of what was before."""
+    before: Flat = json.loads(path.read_text()) if path.exists() else {}
+    whole = {**before, **{name: v for name, v in found.items() if v is not None}}
+    derive(whole)
+    return complete(whole)
+
+
+def write(path: Path, found: Flat) -> None:
+    """Writes the object as JSON, one name a line."""
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+HEAD = ("name", "median", "quartiles", "target", "", "what it is")
+
+
+def lines(found: Flat) -> list[tuple[str, ...]]:
+    """The rows of the table, one for each name that has a value."""
+    rows: list[tuple[str, ...]] = []
+    for spec in SPECS:
+        if spec.name not in found:
+            continue
+        value = found[spec.name]
+        low, high = found.get(f"low_{spec.name}"), found.get(f"high_{spec.name}")
+        met = spec.target.met(found) if spec.target else None
+        rows.append(
+            (
+                spec.name,
+                _shown(value),
+                "" if low is None or high is None else f"{low:.4g} … {high:.4g}",
+                spec.target.text if spec.target else "",
+                "" if met is None else "met" if met else "missed",
+                spec.what,
+            )
+        )
+    return rows
+
+
+def _shown(value: Value) -> str:
+    if value is None:
+        return "–"  # noqa: RUF001 - a dash
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def text(found: Flat) -> str:
+    """The table for a terminal."""
+    rows = [HEAD, *lines(found)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def markdown(found: Flat) -> str:
+    """The table for a page."""
+    rows = [HEAD, tuple("---" for _ in HEAD), *(_coded(row) for row in lines(found))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _coded(row: tuple[str, ...]) -> tuple[str, ...]:
+    return (f"`{row[0]}`", *row[1:])

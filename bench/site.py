@@ -1,0 +1,206 @@
+"""The place where everything runs: one tuned server, one Postgres, and a process for each peer.
+
+The servers are throwaway ones, set up as `crewlog dev` sets them up. The workers are children of
+this process, in its process group, started once and kept: what is measured is warm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import shutil
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client as TemporalClient
+from temporalio.client import WorkflowHandle
+
+from crewlog.definition.load import load_data
+from crewlog.dev.ephemeral import ephemeral, own_environ
+from crewlog.ids import CrewName
+from crewlog.payloads import data_converter
+from crewlog.store import Store, open_store
+from crewlog.wire import WORKFLOW_TYPE
+
+ROOT = Path(__file__).parents[1]
+START_LIMIT = 120.0
+"""Seconds for a peer's process until it polls."""
+RUN_LIMIT = timedelta(seconds=300)
+"""The execution timeout of every run."""
+_NUMBERS = itertools.count(1)
+
+
+class PeerFailed(Exception):
+    """A peer's process ended, or did not start; the end of its log is the message."""
+
+
+@dataclass
+class Peer:
+    """A peer's process."""
+
+    name: str
+    queue: str
+    process: Process
+    log: Path
+
+    async def line(self, limit: float) -> str:
+        """The next line that it prints.
+
+        Raises:
+            PeerFailed: it ended, or printed none in time.
+        """
+        assert self.process.stdout is not None
+        try:
+            async with asyncio.timeout(limit):
+                line = await self.process.stdout.readline()
+        except TimeoutError:
+            line = b""
+        if not line:
+            said = self.log.read_text(errors="replace")[-3000:]
+            raise PeerFailed(f"the peer {self.name!r} said nothing within {limit:g} s: {said}")
+        return line.decode().strip()
+
+    async def ask(self, order: Mapping[str, Any], limit: float = 300.0) -> dict[str, Any]:
+        """Gives an order to a peer that takes them, and waits for the answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(order).encode() + b"\n")
+        await self.process.stdin.drain()
+        answer: dict[str, Any] = json.loads(await self.line(limit))
+        return answer
+
+    async def end(self) -> None:
+        """Ends it: by the end of its input, or by force where that does not help."""
+        if self.process.returncode is None:
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+            try:
+                async with asyncio.timeout(15):
+                    await self.process.wait()
+            except TimeoutError:
+                self.process.kill()
+                await self.process.wait()
+
+
+@dataclass
+class Site:
+    """Servers, peers, and a client of them."""
+
+    temporal: TemporalClient
+    store: Store
+    environ: Mapping[str, str]
+    """What leads a child process to the servers."""
+    root: Path
+    peers: dict[str, Peer] = field(default_factory=dict[str, Peer])
+    _crews: set[str] = field(default_factory=set[str])
+
+    async def peer(self, name: str) -> Peer:
+        """A Temporal peer's worker, started at the first use: `engine`, `bare`, `plugin`."""
+        if name not in self.peers:
+            self.peers[name] = await self.spawn(name, "bench.peers.worker", name)
+        return self.peers[name]
+
+    async def plain(self) -> Peer:
+        """The process of plain LangGraph."""
+        if "plain" not in self.peers:
+            self.peers["plain"] = await self.spawn("plain", "bench.peers.plain")
+        return self.peers["plain"]
+
+    async def spawn(self, name: str, module: str, *arguments: str) -> Peer:
+        """A process of its own; the caller ends it, or adds it to `peers`."""
+        number = next(_NUMBERS)
+        queue = f"bench-{name}-{number}"
+        log = self.root / f"{queue}.log"
+        with log.open("wb") as out:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                module,
+                *arguments,
+                cwd=ROOT,
+                env={
+                    **own_environ(),
+                    **self.environ,
+                    "CREWLOG_TASK_QUEUE": queue,
+                    "CREWLOG_PAYLOADS": str(self.root / "payloads"),
+                    "CREWLOG_WORKSPACE": str(self.root / "workspace"),
+                    "LANGSMITH_TRACING": "false",
+                },
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=out,
+            )
+        peer = Peer(name, queue, process, log)
+        try:
+            assert await peer.line(START_LIMIT) == "ready"
+        except BaseException:
+            await peer.end()
+            raise
+        return peer
+
+    async def register(self, crew: Mapping[str, Any]) -> str:
+        """Registers a crew once, so that starting a run of it carries its name alone."""
+        name = str(crew["crew"])
+        if name not in self._crews:
+            definition = load_data(dict(crew))
+            await self.store.register_crew(
+                CrewName(definition.crew), definition.to_json(), int(time.time() * 1000)
+            )
+            self._crews.add(name)
+        return name
+
+    async def start(
+        self, peer: Peer, kind: str, argument: Any, *, id: str | None = None
+    ) -> WorkflowHandle[Any, Any]:
+        """Starts a workflow on a peer's queue."""
+        return await self.temporal.start_workflow(
+            kind,
+            argument,
+            id=id or f"{peer.name}-{next(_NUMBERS)}",
+            task_queue=peer.queue,
+            execution_timeout=RUN_LIMIT,
+        )
+
+    async def start_crew(self, crew: str, *, peer: Peer | None = None) -> WorkflowHandle[Any, Any]:
+        """Starts a run of a registered crew."""
+        worker = peer or await self.peer("engine")
+        return await self.start(worker, WORKFLOW_TYPE, {"crew": crew, "input": "go", "by": "bench"})
+
+    async def close(self) -> None:
+        """Ends the peers."""
+        for peer in self.peers.values():
+            await peer.end()
+        await self.store.close()
+
+
+async def make_site(environ: Mapping[str, str], root: Path) -> Site:
+    """A site on servers that run: `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, `DATABASE_URL`."""
+    temporal = await TemporalClient.connect(
+        environ["TEMPORAL_ADDRESS"],
+        namespace=environ["TEMPORAL_NAMESPACE"],
+        data_converter=data_converter(root / "payloads"),
+    )
+    return Site(temporal, await open_store(environ["DATABASE_URL"]), environ, root)
+
+
+@asynccontextmanager
+async def throwaway_site() -> AsyncGenerator[Site]:
+    """A site with servers of its own; nothing is left of it."""
+    root = Path(tempfile.mkdtemp(prefix="crewlog-bench-"))
+    try:
+        async with ephemeral(root / "home") as services:
+            site = await make_site(services.environ, root)
+            try:
+                yield site
+            finally:
+                await site.close()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)

@@ -1,0 +1,99 @@
+"""The cheapest cases on the session's servers: the engine and the floor, in small sizes.
+
+Nothing is said about how fast they are; what a step leaves in a history does not hang on the
+machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bench import crews
+from bench.cases import CASES, Bench, case
+from bench.history import IS_STEP, events_of, gaps_ms, step_cost
+from bench.site import Site, make_site
+from bench.steps import beside_bare, measures
+from crewlog.client import Endpoints
+from crewlog.definition.load import load_data
+from crewlog.graph.lower import lower
+
+
+@pytest.fixture(scope="module")
+async def site(server: Endpoints, postgres_dsn: str) -> AsyncIterator[Site]:
+    root = Path(tempfile.mkdtemp(prefix="crewlog-bench-"))
+    environ = {
+        "CREWLOG_HOME": str(root / "home"),
+        "TEMPORAL_ADDRESS": server.address,
+        "TEMPORAL_NAMESPACE": server.namespace,
+        "DATABASE_URL": postgres_dsn,
+    }
+    made = await make_site(environ, root)
+    yield made
+    await made.close()
+    shutil.rmtree(root, ignore_errors=True)
+
+
+async def test_steps_beside_the_floor(site: Site) -> None:
+    figures = {f.name: f for f in await beside_bare(Bench(site, pairs=1), 10)}
+    assert set(figures) == {
+        "step_ms_10",
+        "bare_step_ms_10",
+        "step_vs_bare_10",
+        "history_bytes_per_step_10",
+    }
+    assert all(f.median > 0 for f in figures.values())
+    ratio = figures["step_vs_bare_10"].median
+    assert ratio == pytest.approx(figures["step_ms_10"].median / figures["bare_step_ms_10"].median)
+
+
+async def test_what_a_step_leaves_in_the_history(site: Site) -> None:
+    made = measures(Bench(site), 20)
+    ours, floor = await made["engine"](), await made["bare"]()
+    # Scheduled, started, completed, and a workflow task of three: never fewer in sequence.
+    assert 6 <= floor.events <= 6.5
+    assert 6 <= ours.events <= 7
+    # The message is in it, and the transcript is not.
+    assert 400 < floor.bytes < 2500
+    assert 400 < ours.bytes < 2500
+
+
+async def test_a_run_of_several_executions_is_one_sequence_of_events(site: Site) -> None:
+    crew = {**crews.ring(20), "crew": "short", "limits": {"events": 50}}
+    handle = await site.start_crew(await site.register(crew))
+    result = await handle.result()
+    assert result["executions"] > 1
+    events = await events_of(site, handle)
+    cost = step_cost(events, IS_STEP["engine"], 20)
+    assert cost.events > 6.2
+    with pytest.raises(AssertionError, match="20 steps, not 21"):
+        step_cost(events, IS_STEP["engine"], 21)
+
+
+async def test_a_tool_is_called_as_often_as_the_model_says(site: Site) -> None:
+    handle = await site.start_crew(await site.register(crews.lookups(3, local=False)))
+    await handle.result()
+    gaps = gaps_ms(await events_of(site, handle), IS_STEP["engine"])
+    assert len(gaps) == 3
+    assert min(gaps) > 0
+
+
+async def test_compiling(site: Site) -> None:
+    figures = await case("compile")(Bench(site, pairs=2))
+    assert [len(f.values) for f in figures] == [2, 2]
+
+
+def test_the_crews_are_ones() -> None:
+    made = [crews.ring(10), crews.ring(1000), crews.fan(32), crews.waiting(), crews.blocks()]
+    made += [crews.lanes("l", [[0.1], [0.2]]), crews.lookups(5, local=False)]
+    plans = [lower(load_data(crew)) for crew in made]
+    assert [len(plan.nodes) for plan in plans] == [10, 11, 33, 2, 100, 2, 1]
+
+
+def test_every_case_is_there() -> None:
+    assert all(callable(case(name)) and asyncio.iscoroutinefunction(case(name)) for name in CASES)
