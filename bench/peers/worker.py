@@ -60,7 +60,8 @@ async def _client() -> Client:
 def _options(settings: WorkerSettings) -> dict[str, Any]:
     """What `crewlog.workers.worker.running_worker` gives its worker, as far as the floor has it.
 
-    Not imported from there: it brings all that the engine needs, and the floor's memory is measured.
+    Not imported from there: that brings all that the engine needs, and the floor's memory is
+    measured.
     """
     return {
         "task_queue": settings.task_queue,
