@@ -27,27 +27,40 @@ def main(arguments: list[str]) -> int:
     """Runs what the arguments say; 0 also where a target is missed, 1 after an error."""
     options = _parser().parse_args(arguments)
     if options.table:
-        print(report.markdown(json.loads(options.table.read_text())))
-        return 0
+        return show(options.table, options.page)
     names = options.only.split(",") if options.only else list(CASES)
     if unknown := [name for name in names if name not in CASES]:
         print(f"there is no case {unknown[0]!r}: {', '.join(CASES)}", file=sys.stderr)
         return 1
-    began = time.monotonic()
+    began, load = time.monotonic(), os.getloadavg()[0]
     try:
-        figures = asyncio.run(measure(names, options.pairs))
+        figures, failed = asyncio.run(measure(names, options.pairs))
     except Exception:  # noqa: BLE001 - whatever it is, it ends with 1
         traceback.print_exc()
         return 1
     found = {**report.flat(figures), **machine()}
     found["pairs"] = options.pairs
+    found["load"] = round(load, 2)
     report.derive(found)
     print(report.text(found if options.only else report.complete(found)))
     print(f"\n{time.monotonic() - began:.0f} s", file=sys.stderr)
+    if failed:
+        print(f"nothing is written: {', '.join(failed)} failed", file=sys.stderr)
+        return 1
     out: Path | None = options.out or (None if options.only else LATEST)
     if out is not None:
         whole = report.merged(out, found) if options.only else report.complete(found)
         report.write(out, whole)
+    return 0
+
+
+def show(path: Path, page: Path | None) -> int:
+    """Prints a file's table as Markdown, or puts it on a page."""
+    table = report.markdown(json.loads(path.read_text()))
+    if page is None:
+        print(table)
+    else:
+        page.write_text(report.on_page(page.read_text(), table))
     return 0
 
 
@@ -59,16 +72,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, help="where the JSON goes; with --only it is merged")
     parser.add_argument("--table", type=Path, help="prints the table of a file as Markdown")
+    parser.add_argument("--page", type=Path, help="with --table: the page that has it")
     return parser
 
 
-async def measure(names: list[str], pairs: int) -> list[Figure]:
-    """The figures of these cases, on a server of their own."""
+async def measure(names: list[str], pairs: int) -> tuple[list[Figure], list[str]]:
+    """The figures of these cases, on a server of their own, and the cases that failed."""
     figures: list[Figure] = []
+    failed: list[str] = []
     async with throwaway_site() as site:
         for name in names:
-            figures += await case(name)(Bench(site, pairs))
-    return figures
+            try:
+                figures += await case(name)(Bench(site, pairs))
+            except Exception:  # noqa: BLE001 - the other cases took minutes, too
+                traceback.print_exc()
+                failed.append(name)
+    return figures, failed
 
 
 def machine() -> report.Flat:

@@ -74,7 +74,7 @@ async def _batches(bench: Bench, name: str, begin: Begin, rests: Rests, batch: i
             before = process.memory_info().rss
             await asyncio.gather(*(one() for _ in range(batch)))
             found.append((process.memory_info().rss - before) / 1024 / batch)
-            bench.told(f"memory {name}", "KiB")(number, {"a run": found[-1]})
+            Bench(bench.site, BATCHES).told(f"memory {name}", "KiB")(number, {"a run": found[-1]})
         return found
     finally:
         await asyncio.gather(*(handle.terminate("measured") for handle in handles))

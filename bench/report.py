@@ -161,10 +161,17 @@ def complete(found: Flat) -> Flat:
     return {**whole, **{name: v for name, v in found.items() if name not in whole}}
 
 
+CONDITIONS = ("cpus", "python", "temporalio", "langgraph", "pairs", "load")
+"""What a run was made under, besides the figures."""
+
+
 def merged(path: Path, found: Flat) -> Flat:
     """What a file has, with what was measured now in the place of what was before."""
     before: Flat = json.loads(path.read_text()) if path.exists() else {}
-    whole = {**before, **{name: v for name, v in found.items() if v is not None}}
+    # What the whole run was made under stays: most figures are still that run's.
+    kept = CONDITIONS if before else ()
+    new = {name: v for name, v in found.items() if v is not None and name not in kept}
+    whole = {**before, **new}
     derive(whole)
     return complete(whole)
 
@@ -205,6 +212,16 @@ def _shown(value: Value) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def conditions(found: Flat) -> str:
+    """What it was measured on, in a line."""
+    load = found.get("load")
+    return (
+        f"{found.get('cpus')} CPUs, Python {found.get('python')}, temporalio "
+        f"{found.get('temporalio')}, langgraph {found.get('langgraph')}; "
+        f"{found.get('pairs')} rounds; load average before: {'not noted' if load is None else load}."
+    )
+
+
 def text(found: Flat) -> str:
     """The table for a terminal."""
     rows = [HEAD, *lines(found)]
@@ -218,7 +235,25 @@ def text(found: Flat) -> str:
 def markdown(found: Flat) -> str:
     """The table for a page."""
     rows = [HEAD, tuple("---" for _ in HEAD), *(_coded(row) for row in lines(found))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"{conditions(found)}\n\n{table}"
+
+
+BEGIN, END = "<!-- table -->", "<!-- /table -->"
+"""Where a page has the table."""
+
+
+def on_page(page: str, table: str) -> str:
+    """A page with the table in its place.
+
+    Raises:
+        ValueError: the page does not say where the table is.
+    """
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n{table}\n{END}{after}"
 
 
 def _coded(row: tuple[str, ...]) -> tuple[str, ...]:

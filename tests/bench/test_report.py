@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench import report
+from bench.__main__ import main
 from bench.pairs import figure
 
+ROOT = Path(__file__).parents[2]
 STABLE = set(
     """
 step_ms_10 step_ms_100 step_ms_1000 step_vs_bare_10 step_vs_bare_100 step_vs_bare_1000
@@ -39,9 +41,9 @@ def test_a_figure_without_a_name_of_the_list_is_refused() -> None:
 
 def test_what_was_measured_replaces_what_was_before(tmp_path: Path) -> None:
     path = tmp_path / "latest.json"
-    report.write(path, report.complete({"step_ms_10": 10.0, "step_ms_100": 10.0, "tool_ms": 5.0}))
-    whole = report.merged(path, {"step_ms_100": 12.0, "step_ms_1000": 11.0})
-    assert (whole["step_ms_10"], whole["step_ms_100"], whole["tool_ms"]) == (10, 12, 5)
+    report.write(path, report.complete({"step_ms_10": 10.0, "step_ms_100": 10.0, "pairs": 10}))
+    whole = report.merged(path, {"step_ms_100": 12.0, "step_ms_1000": 11.0, "pairs": 2})
+    assert (whole["step_ms_10"], whole["step_ms_100"], whole["pairs"]) == (10, 12, 10)
     assert whole["step_ms_apart"] == 1.2
 
 
@@ -67,5 +69,19 @@ def test_the_tables_have_a_row_for_each_name() -> None:
     found = report.complete({"step_ms_10": 10.25, "low_step_ms_10": 10.0, "high_step_ms_10": 11.0})
     assert "step_ms_10" in report.text(found)
     rows = report.markdown(found).splitlines()
-    assert len(rows) == 2 + len(report.NAMES)
-    assert "| `step_ms_10` | 10.25 | 10 … 11 |" in rows[2]
+    assert len(rows) == 4 + len(report.NAMES)
+    assert "| `step_ms_10` | 10.25 | 10 … 11 |" in rows[4]
+
+
+def test_the_page_has_the_table_of_the_latest_figures() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text()
+    latest = json.loads((ROOT / "bench" / "latest.json").read_text())
+    again = report.on_page(page, report.markdown(latest))
+    assert page == again, "run python -m bench --table bench/latest.json --page docs/performance.md"
+    with pytest.raises(ValueError, match="the page has no <!-- table -->"):
+        report.on_page("", "")
+
+
+def test_a_case_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--only", "steps,nothing"]) == 1
+    assert "there is no case 'nothing'" in capsys.readouterr().err
