@@ -214,11 +214,11 @@ def _shown(value: Value) -> str:
 
 def conditions(found: Flat) -> str:
     """What it was measured on, in a line."""
-    load = found.get("load")
+    load = "not noted" if found.get("load") is None else found["load"]
     return (
         f"{found.get('cpus')} CPUs, Python {found.get('python')}, temporalio "
         f"{found.get('temporalio')}, langgraph {found.get('langgraph')}; "
-        f"{found.get('pairs')} rounds; load average before: {'not noted' if load is None else load}."
+        f"{found.get('pairs')} rounds; load average before: {load}."
     )
 
 
