@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
-from crewlog.activities.keep import keep
+from crewlog.activities.keep import keep, keep_all
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import usage_of
@@ -27,6 +27,9 @@ from crewlog.state.calls import CallModel, ModelResult
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
+
+QUICK_SECONDS = 0.05
+"""How long what led to a call may wait to be stored together with the reply."""
 
 
 class ModelCalls:
@@ -59,14 +62,27 @@ class ModelCalls:
 
     async def run(self, task: CallModel, effect: Effect) -> ModelResult:
         """Makes the call and stores its reply."""
-        # The history has the batch; for those who watch the store it comes while the model thinks.
-        storing = asyncio.create_task(self._append(task))
+        asking = asyncio.ensure_future(self._reply(task, effect))
         try:
-            result = await self._reply(task, effect)
+            # The history has the batch; it is stored for those who watch the store. A quick reply
+            # is stored along with it, so that it takes one round trip and not two.
+            await asyncio.wait({asking}, timeout=QUICK_SECONDS)
+            journaled = None if asking.done() else await self._append(task)
+            reply = await asking
         except BaseException:
-            await _ended(storing)
+            await _ended(asking)
             raise
-        return result if await storing else result.model_copy(update={"journaled": False})
+        name, message = reply
+        body = message_to_json(kept(message, task.agent, task.step, task.call, model=name))
+        hash_ = hash_json(body)
+        if journaled is None:
+            stored = journaled = await keep_all(self._store, task.run, task.batch, {hash_: body})
+        else:
+            stored = await keep(self._store, {hash_: body})
+        self._hydrator.remember(task.run, hash_, body)
+        # The reply still has the details that prices depend on.
+        usage = await usage_of(message, name)
+        return ModelResult(body=body, hash=hash_, usage=usage, stored=stored, journaled=journaled)
 
     async def _append(self, task: CallModel) -> bool:
         """Stores what led to the call; false where the store is away: the run sends it again."""
@@ -77,7 +93,8 @@ class ModelCalls:
             return False
         return True
 
-    async def _reply(self, task: CallModel, effect: Effect) -> ModelResult:
+    async def _reply(self, task: CallModel, effect: Effect) -> tuple[str, AIMessage]:
+        """The model's name and its reply."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
         transcript = await self._hydrator.hydrate(task.run, task.agent, task.view, task.batch)
@@ -90,14 +107,7 @@ class ModelCalls:
             model = model.bind_tools(schemas)
         effect.started = True
         said = prompt(task.agent, agent, task.tools, transcript)
-        reply = await _ask(model, said, name, agent, task)
-        message = kept(reply, task.agent, task.step, task.call, model=name)
-        body = message_to_json(message)
-        hash_ = hash_json(body)
-        stored = await keep(self._store, {hash_: body})
-        self._hydrator.remember(task.run, hash_, body)
-        # The reply still has the details that prices depend on.
-        return ModelResult(body=body, hash=hash_, usage=await usage_of(reply, name), stored=stored)
+        return name, await _ask(model, said, name, agent, task)
 
     async def _schemas(
         self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition
@@ -112,7 +122,7 @@ class ModelCalls:
         return out
 
 
-async def _ended(task: asyncio.Task[bool]) -> None:
+async def _ended(task: asyncio.Future[Any]) -> None:
     """Waits for the end of a task whose outcome does not matter any more."""
     task.cancel()
     await asyncio.wait({task})

@@ -36,10 +36,13 @@ class Pulse:
             activity.heartbeat(*self._details)
 
     async def keep(self, interval: float) -> None:
-        """Sends a heartbeat at every interval, until it is cancelled."""
+        """Sends a heartbeat after every interval, until it is cancelled.
+
+        The first is not sent at once: the server counts from the start, and it is a round trip.
+        """
         while True:
-            self._send(())
             await asyncio.sleep(interval)
+            self._send(())
 
     def close(self) -> None:
         """Says nothing any more."""

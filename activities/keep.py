@@ -7,11 +7,12 @@ storing is tried a few times, and if the store stays away the body travels in th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from crewlog.errors import StoreUnavailable
-from crewlog.ids import ContentHash
+from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
+from crewlog.state.journal import Batch
 from crewlog.store.protocol import Store
 
 _WAITS = (0.1, 0.4, 1.0)
@@ -19,9 +20,20 @@ _WAITS = (0.1, 0.4, 1.0)
 
 async def keep(store: Store, bodies: Mapping[ContentHash, Json]) -> bool:
     """Stores bodies; false where the store is away, and the journal must carry them."""
+    return await _kept(lambda: store.put_bodies(bodies))
+
+
+async def keep_all(
+    store: Store, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json]
+) -> bool:
+    """Stores bodies and a batch in one round trip; false where the store is away."""
+    return await _kept(lambda: store.append(run, batch, bodies))
+
+
+async def _kept(put: Callable[[], Awaitable[None]]) -> bool:
     for wait in (*_WAITS, None):
         try:
-            await store.put_bodies(bodies)
+            await put()
         except StoreUnavailable:
             if wait is not None:
                 await asyncio.sleep(wait)

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from importlib.metadata import version
 
 import structlog
 from temporalio.api.enums.v1 import IndexedValueType
@@ -80,48 +81,49 @@ async def register_search_attributes(client: Client) -> bool:
     return False
 
 
-async def deployment_config(
-    client: Client, settings: WorkerSettings
-) -> WorkerDeploymentConfig | None:
-    """How the worker takes part in versioning: pinned to its build, or not at all.
+async def deployment_config(client: Client, settings: WorkerSettings) -> WorkerDeploymentConfig:
+    """How the worker takes part in versioning: pinned to its build, or by its name alone.
 
-    Without a build id it has no version. Neither has it on a server that would keep pinned runs on
+    Without a build id it has no versions. Neither has it on a server that would keep pinned runs on
     their first build for ever; then it says so, and its runs are taken up by whatever build polls.
     """
-    if not settings.build_id:
-        return None
-    version = await server_version(client)
-    if not can_pin(version):
+    pins = bool(settings.build_id)
+    if pins and not can_pin(server := await server_version(client)):
         await log.awarning(
             "runs are not pinned to this build: the server cannot move pinned runs to a newer one",
             build_id=settings.build_id,
-            server=version,
+            server=server,
             remedy="Use server 1.31 or newer; until then changes need patches (docs/upgrading.md).",
         )
-        return None
+        pins = False
+    # Named in any case: else the SDK hashes all loaded modules for a name, two seconds of a start,
+    # and every workflow task's event has 32 characters of it.
+    build = settings.build_id or version("crewlog")
     return WorkerDeploymentConfig(
-        version=WorkerDeploymentVersion(settings.deployment, settings.build_id),
-        use_worker_versioning=True,
-        default_versioning_behavior=VersioningBehavior.PINNED,
+        version=WorkerDeploymentVersion(settings.deployment, build),
+        use_worker_versioning=pins,
+        default_versioning_behavior=(
+            VersioningBehavior.PINNED if pins else VersioningBehavior.UNSPECIFIED
+        ),
     )
 
 
-async def tell_current(client: Client, version: WorkerDeploymentVersion) -> None:
+async def tell_current(client: Client, build: WorkerDeploymentVersion) -> None:
     """Says what the server sends to this build, and how an operator makes it the current one."""
     try:
-        current = await current_build(client, version.deployment_name)
+        current = await current_build(client, build.deployment_name)
     except RPCError as error:
         await log.awarning("which build is current could not be read", reason=error.message)
         return
-    if current == version.build_id:
-        await log.ainfo("this build is current: runs go to it", build_id=version.build_id)
+    if current == build.build_id:
+        await log.ainfo("this build is current: runs go to it", build_id=build.build_id)
         return
     await log.awarning(
         f"this build gets no new runs: build {current!r} is current"
         if current
         else "this build gets no runs: none is current, and runs wait until one is",
-        build_id=version.build_id,
-        command=make_current(client.namespace, version.deployment_name, version.build_id),
+        build_id=build.build_id,
+        command=make_current(client.namespace, build.deployment_name, build.build_id),
     )
 
 
@@ -170,7 +172,7 @@ async def running_worker(
     threads = ThreadPoolExecutor(settings.max_activities, thread_name_prefix="tool")
     asyncio.get_running_loop().set_default_executor(threads)
     async with worker:
-        if deployment is not None:
+        if deployment.use_worker_versioning:
             await tell_current(client, deployment.version)
         yield worker
 

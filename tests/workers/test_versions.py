@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -58,16 +59,15 @@ def test_which_servers_move_pinned_runs(version: str, can: bool) -> None:
 
 
 async def test_without_a_build_id_there_is_no_version() -> None:
-    for build in (None, ""):
-        settings = WorkerSettings(build_id=build)
-        assert await deployment_config(client(Service("1.31.2")), settings) is None
+    config = await deployment_config(client(Service("1.31.2")), WorkerSettings())
+    assert not config.use_worker_versioning
+    assert config.version.build_id == version("crewlog")
 
 
 async def test_a_build_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CREWLOG_BUILD_ID", "2026-03")
     monkeypatch.setenv("CREWLOG_DEPLOYMENT", "press")
     config = await deployment_config(client(Service("1.31.2")), WorkerSettings())
-    assert config is not None
     assert config.version == WorkerDeploymentVersion("press", "2026-03")
     assert config.use_worker_versioning
     assert config.default_versioning_behavior is VersioningBehavior.PINNED
