@@ -9,6 +9,7 @@ every statement of the store is idempotent.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Self, TypeAlias
@@ -69,6 +70,11 @@ _REMEDIES = {
     "25006": "The server is a read-only replica: use the address of the primary.",
 }
 """What to do, by the start of the SQLSTATE."""
+
+
+# The pool mends itself in the background, and prints a traceback for every try while the server is
+# away. Whoever needs the store then gets an error that says so.
+logging.getLogger("asyncpg.pool").setLevel(logging.CRITICAL)
 
 
 class EntryRefusedError(Exception):
