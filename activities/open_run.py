@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from crewlog.activities.definitions import Definitions
+from crewlog.content import hash_json
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.load import load_data
 from crewlog.errors import Diagnostic, InvalidDefinition
@@ -26,13 +27,16 @@ async def open_run(
     Raises:
         InvalidDefinition: with everything that is wrong, or for an unknown crew.
     """
-    definition = load_data(await _data(task.crew, store))
-    plan = lower(definition)
+    given = await _data(task.crew, store)
+    name = hash_json(given)
+    checked = definitions.checked.get(name)
+    if checked is None:
+        definition = load_data(given)
+        checked = definitions.checked.put(name, (definition, lower(definition).to_json()))
+    definition, plan = checked
     data = definition.to_json()
     definitions.put(await store.put_definition(data), definition)
-    return OpenRunResult(
-        definition=data, plan=plan.to_json(), search_attributes=await search_attributes()
-    )
+    return OpenRunResult(definition=data, plan=plan, search_attributes=await search_attributes())
 
 
 async def _data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:

@@ -108,6 +108,7 @@ SPECS: tuple[Spec, ...] = (
     Spec("throughput_vs_bare", "by a bare workflow's", at_least("throughput_vs_bare", 0.8)),
     Spec("replay_events_per_s", "events replayed a second"),
     Spec("replay_vs_bare", "by a bare workflow's", at_least("replay_vs_bare", 0.7)),
+    Spec("replay_vs_bare_same_sandbox", "by a bare workflow's in the engine's sandbox"),
     Spec("compile_100_ms", "compiling a plan of 100 agents, ms"),
     Spec(
         "compile_100_vs_langgraph",

@@ -1,6 +1,6 @@
 """`python -m bench.peers.replayer ENGINE BARE`: replays either history, as it is ordered to.
 
-An order is a line `{"do": "engine"}` or `{"do": "bare"}`; the answer is `{"seconds": …}`.
+An order is a line `{"do": NAME}`; the answer is `{"seconds": …}`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ async def serve(engine: WorkflowHistory, bare: WorkflowHistory) -> None:
                 interceptors=[OneArgument()],
             ),
         ),
-        "bare": (bare, Replayer(workflows=[BareRun], workflow_runner=sandbox())),
+        "bare": (bare, Replayer(workflows=[BareRun])),
+        "bare in our sandbox": (bare, Replayer(workflows=[BareRun], workflow_runner=sandbox())),
     }
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):

@@ -1,7 +1,8 @@
 """`python -m bench.peers.worker engine|bare|plugin`: a peer's worker process.
 
 It prints `ready` once it polls, and ends with its standard input: nothing outlives the driver. All
-of them have the settings of the engine's own worker: eager activities, sticky cache, sandbox.
+of them have the settings of the engine's own worker: eager activities and sticky cache. The sandbox
+is the SDK's, as whoever writes a workflow gets it; the engine's is entered for activations only.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from crewlog.workers.sandbox import sandbox
+from crewlog.workers.sandbox import PASSED_THROUGH
 from crewlog.workers.settings import WorkerSettings
 
 
@@ -48,7 +50,15 @@ async def plugin(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
     from bench.peers.plugin import PluginRun  # noqa: PLC0415
     from bench.peers.plugin import plugin as made  # noqa: PLC0415
 
-    return Worker(await _client(), workflows=[PluginRun], plugins=[made()], **_options(settings))
+    # LangGraph cannot be imported anew for every execution.
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+    return Worker(
+        await _client(),
+        workflows=[PluginRun],
+        plugins=[made()],
+        workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
+        **_options(settings),
+    )
 
 
 async def _client() -> Client:
@@ -65,7 +75,6 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
     """
     return {
         "task_queue": settings.task_queue,
-        "workflow_runner": sandbox(),
         "max_concurrent_activities": settings.max_activities,
         "max_concurrent_workflow_tasks": settings.max_workflow_tasks,
         "max_cached_workflows": settings.max_cached_runs,

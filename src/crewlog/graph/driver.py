@@ -89,6 +89,13 @@ class Driver:
         self._graph: CompiledStateGraph[Any, Any, Any, Any] | None = None
         self._threads = itertools.count()
 
+    @property
+    def graph(self) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """The compiled graph; it is compiled at the first look."""
+        if self._graph is None:
+            self._graph = self._compiled(self._saver)
+        return self._graph
+
     async def apply(
         self, node: str, values: Mapping[str, Any], goto: Sequence[str] = ()
     ) -> list[Target]:
@@ -113,15 +120,13 @@ class Driver:
         self, node: str, values: Mapping[str, Any], goto: Sequence[str], sent: Sequence[str]
     ) -> tuple[str, ...]:
         """What LangGraph says that follows, besides what was sent."""
-        if self._graph is None:
-            self._graph = self._compiled(self._saver)
         thread = str(next(self._threads))
         config: RunnableConfig = {"configurable": {"thread_id": thread}}
         update = Command(update=dict(values), goto=list(goto)) if goto else dict(values)
         # With LangSmith tracing on, applying would send network traffic from the workflow.
         with tracing_context(enabled=False):
-            await self._graph.aupdate_state(config, update, as_node=node)
-        names = list((await self._graph.aget_state(config)).next)
+            await self.graph.aupdate_state(config, update, as_node=node)
+        names = list((await self.graph.aget_state(config)).next)
         await self._saver.adelete_thread(thread)
         for target in sent:
             names.remove(target)
