@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -236,3 +237,11 @@ def traced(lines: list[str]) -> dict[str, set[str]]:
                     stack.append((r + down, c + right, entered))
         found[name] = sources
     return found
+
+
+def test_two_wide_layers_are_drawn_without_looking_at_every_pair_of_lines() -> None:
+    wide = [[f"{side}{i}" for i in range(100)] for side in "ab"]
+    began = time.thread_time()
+    lines = picture(plan_of([*wide, "end_"])).splitlines()
+    assert time.thread_time() - began < 10  # in the time of all pairs: a minute
+    assert sum("a" in line for line in lines) >= 100

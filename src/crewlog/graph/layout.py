@@ -9,6 +9,7 @@ are removed at the end, which makes two lanes three rows high and three lanes th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -153,11 +154,15 @@ def _positions(layers: list[list[Place]]) -> dict[int, int]:
 
 
 def _crossings(layers: list[list[Place]]) -> int:
+    """Pairs of lines that cross. Two layers may have thousands of lines, so pairs are not made."""
     positions = _positions(layers)
     count = 0
     for layer in layers:
-        lines = [(i, positions[id(to)]) for i, place in enumerate(layer) for to in place.after]
-        count += sum(a < c and b > d for n, (a, b) in enumerate(lines) for c, d in lines[n + 1 :])
+        ends: list[int] = []  # of the lines further up, sorted
+        for place in layer:
+            here = sorted(positions[id(to)] for to in place.after)
+            count += sum(len(ends) - bisect_right(ends, end) for end in here)
+            ends = sorted([*ends, *here])
     return count
 
 
