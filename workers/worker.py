@@ -150,6 +150,7 @@ async def running_worker(
         search_attributes=search_attributes,
         max_entries=settings.cache_messages,
     )
+    cached, tasks = _room(settings)
     worker = Worker(
         client,
         task_queue=settings.task_queue,
@@ -160,8 +161,8 @@ async def running_worker(
         deployment_config=deployment,
         max_concurrent_activities=settings.max_activities,
         max_concurrent_local_activities=settings.max_activities,
-        max_concurrent_workflow_tasks=settings.max_workflow_tasks,
-        max_cached_workflows=settings.max_cached_runs,
+        max_concurrent_workflow_tasks=tasks,
+        max_cached_workflows=cached,
         max_eager_activity_reservations_per_workflow_task=settings.eager_activities,
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.sticky_seconds),
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
@@ -175,6 +176,19 @@ async def running_worker(
         if deployment.use_worker_versioning:
             await tell_current(client, deployment.version)
         yield worker
+
+
+def _room(settings: WorkerSettings) -> tuple[int, int]:
+    """How many executions are kept in memory, and how many workflow tasks run at a time.
+
+    Never more tasks than executions. Where there is no room, the SDK evicts one even in mid-task:
+    a task that waits for a local activity, as the first of every run does, is then lost, and is
+    begun again only after it has timed out. The SDK wants room for two tasks where it keeps any.
+    """
+    if not settings.max_cached_runs:
+        return 0, 1
+    cached = max(settings.max_cached_runs, 2)
+    return cached, min(settings.max_workflow_tasks, cached)
 
 
 async def work_until(
