@@ -46,7 +46,7 @@ CLOSING = "Closing"
 class Inlet(Model):
     """What comes from outside. Unknown fields are refused by name, as everywhere."""
 
-    model_config = ConfigDict(str_max_length=1_000_000)
+    model_config = ConfigDict(str_max_length=4_000_000)
 
 
 class StartRun(Inlet):

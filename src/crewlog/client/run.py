@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
+from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import CancelledError as TemporalCancelledError
 from temporalio.exceptions import TerminatedError
@@ -28,14 +29,13 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
-from crewlog.ids import CommandId, InterruptId, LogName, NodeName, RunId
+from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.state.model import CLOSED, CrewState
 from crewlog.wire import (
     Accepted,
     CheckpointPage,
     Command,
-    Decision,
     GraphView,
     InterruptCommand,
     InterruptView,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from crewlog.client.client import Client
 
 M = TypeVar("M", bound=Model)
+C = TypeVar("C", bound=Command)
 
 
 class Run:
@@ -260,32 +261,32 @@ class Run:
         Raises:
             CommandRejected: the run has ended.
         """
-        return await self._signal("pause", Command(**self._head(by, id), reason=reason))
+        return await self._signal("pause", self._made(Command, by, id, reason=reason))
 
     async def resume(
         self, reason: str = "", *, by: str | None = None, id: str | None = None
     ) -> CommandId:
         """Lets a paused run go on; see `pause`."""
-        return await self._signal("resume", Command(**self._head(by, id), reason=reason))
+        return await self._signal("resume", self._made(Command, by, id, reason=reason))
 
     async def stop(
         self, reason: str = "", *, by: str | None = None, id: str | None = None
     ) -> CommandId:
         """Ends the run with what is there; see `pause`."""
-        return await self._signal("stop", Command(**self._head(by, id), reason=reason))
+        return await self._signal("stop", self._made(Command, by, id, reason=reason))
 
     async def interrupt(
         self, node: str = "*", reason: str = "", *, by: str | None = None, id: str | None = None
     ) -> CommandId:
         """Makes the run ask people before a node, or before the next step; see `pause`."""
-        command = InterruptCommand(**self._head(by, id), reason=reason, node=NodeName(node))
+        command = self._made(InterruptCommand, by, id, reason=reason, node=node)
         return await self._signal("interrupt", command)
 
     async def message(
         self, text: str, to: str = "public", *, by: str | None = None, id: str | None = None
     ) -> CommandId:
         """Says something to the crew, or to whoever reads the log `to`; see `pause`."""
-        command = MessageCommand(**self._head(by, id), text=text, to=LogName(to))
+        command = self._made(MessageCommand, by, id, text=text, to=to)
         return await self._signal("message", command)
 
     async def respond(
@@ -304,15 +305,11 @@ class Run:
             CommandRejected: the decision is none of the options, or the run has ended.
         """
         answer = (
-            Decision(type="approve")
-            if decision == "approve"
-            else Decision(type="reject")
-            if decision == "reject"
-            else Decision(type="respond", message=decision)
+            {"type": decision}
+            if decision in ("approve", "reject")
+            else {"type": "respond", "message": decision}
         )
-        command = Respond(
-            **self._head(by, id), interrupt=InterruptId(interrupt), decisions=(answer,)
-        )
+        command = self._made(Respond, by, id, interrupt=interrupt, decisions=[answer])
         outcome = await self._gateway.update(self.id, "respond", _json(command))
         return Accepted.model_validate(outcome, extra="ignore")
 
@@ -342,11 +339,24 @@ class Run:
         await self._gateway.signal(self.id, name, _json(command))
         return command.id
 
-    def _head(self, by: str | None, id: str | None) -> dict[str, Json]:
-        return {
+    def _made(self, model: type[C], by: str | None, id: str | None, **fields: Json) -> C:
+        """A command.
+
+        Raises:
+            UsageError: a text is too long, or is none.
+        """
+        head = {
             "id": id or f"c-{secrets.token_hex(8)}",
             "by": self._client.user if by is None else by,
         }
+        try:
+            return model.model_validate({**head, **fields})
+        except ValidationError as error:
+            faults = "; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())
+            raise UsageError(
+                f"the run {self.id!r} cannot be told that: {faults}",
+                remedy="docs/wire.md has the fields.",
+            ) from error
 
 
 class _Server:
