@@ -29,6 +29,7 @@ PASSED_THROUGH: dict[str, str] = {
     "httpx": "imported by langsmith and langgraph_sdk; it is never called",
     "xxhash": "langgraph's task ids; compiled",
     "ormsgpack": "langgraph's serializer; compiled, never called",
+    "_pytest": "rewrites the modules of its plugins, us too; else imported for every execution",
     "crewlog.authority": "pure core",
     "crewlog.content": "pure core",
     "crewlog.definition": "pure core",
