@@ -9,7 +9,7 @@ export UV_LINK_MODE := copy
 export UV_COMPILE_BYTECODE := 1
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench
+.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench test-size test-replay
 
 help:  ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,14 @@ test: check  ## Everything: the static checks, then every test
 chaos: setup  ## The long set of faults, an hour: SEED=1 CHAOS="--scenario workers --report chaos.json"
 	@$(RUN)python -m crewlog.dev
 	$(RUN)python -m tests.faults.chaos --seed $(or $(SEED),1) $(CHAOS)
+
+test-size: setup  ## The tests of size at their full size: 5,000 steps, 1,000 open runs
+	@$(RUN)python -m crewlog.dev
+	CREWLOG_SIZE=full $(RUN)python -m pytest tests/size
+
+test-replay: setup  ## Every test but those of size, with workers that replay at every task
+	@$(RUN)python -m crewlog.dev
+	CREWLOG_MAX_CACHED_RUNS=0 $(RUN)python -m pytest --ignore tests/size --timeout 600
 
 coverage: setup  ## Every test, with the lines and branches that none of them enters
 	@$(RUN)python -m crewlog.dev

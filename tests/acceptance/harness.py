@@ -256,10 +256,11 @@ class Site:
         *,
         queue: str = SHARED,
         id: str | None = None,
+        within: timedelta = RUN_LIMIT,
     ) -> Run:
         """Starts a run with an execution timeout, to be checked at the test's end."""
         run = await self.client(queue).start(
-            crew, input, id=id, by="test", execution_timeout=RUN_LIMIT
+            crew, input, id=id, by="test", execution_timeout=within
         )
         self.runs.append(run)
         return run
