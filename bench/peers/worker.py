@@ -87,6 +87,15 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
 PEERS = {"engine": engine, "bare": bare, "plugin": plugin}
 
 
+def loop_of(peer: str) -> Any:
+    """The loop factory of a peer; None is asyncio's own loop."""
+    if peer != "engine":
+        return None
+    from crewlog.workers.worker import loop_factory  # noqa: PLC0415
+
+    return loop_factory()
+
+
 async def serve(peer: str) -> None:
     """Works until standard input ends."""
     async with AsyncExitStack() as stack:
@@ -96,7 +105,9 @@ async def serve(peer: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1]))
+    # Each on the loop that its own processes have: the engine's is uvloop's.
+    with asyncio.Runner(loop_factory=loop_of(sys.argv[1])) as runner:
+        runner.run(serve(sys.argv[1]))
     sys.stdout.flush()
     # The interpreter sometimes aborts while it tears the Temporal runtime down.
     os._exit(0)
