@@ -12,6 +12,7 @@ from pathlib import Path
 from temporalio.client import Client as TemporalClient
 
 from acceptance.harness import Site
+from crewlog.activities.batches import Batches
 from crewlog.client import Client, Run
 from crewlog.dev import postgres
 from crewlog.dev.ephemeral import Ephemeral, own_environ
@@ -20,6 +21,7 @@ from crewlog.dev.processes import Guard
 from crewlog.dev.services import Services
 from crewlog.ids import RunId
 from crewlog.payloads import data_converter
+from crewlog.state.calls import CALL_MODEL, CALL_TOOL, CallModel, CallTool, StepCall
 from crewlog.store import PostgresStore
 
 from .audit import Completion, Evidence
@@ -29,7 +31,7 @@ from .points import Points
 from .victims import PostgresVictim, TemporalVictim, Victim
 from .worker import LEDGER, ORDERS
 
-CALLS = ("call_model", "call_tool")
+CALLS: dict[str, type[StepCall]] = {CALL_MODEL: CallModel, CALL_TOOL: CallTool}
 """The activities whose results the run applies."""
 
 
@@ -93,6 +95,7 @@ class Stand:
         """What the server took, over all executions, and how many those are."""
         temporal = self.site.temporal
         execution = (await temporal.get_workflow_handle(run.id).describe()).run_id
+        batches = Batches(self.site.store)
         found: list[Completion] = []
         count = 0
         while execution:
@@ -109,8 +112,10 @@ class Stand:
                 name = ordered.activity_type.name
                 step, call, view = "", 0, {}
                 if name in CALLS:
-                    [task] = await temporal.data_converter.decode(ordered.input.payloads)
-                    step, call, view = task["step"], task["call"], task["view"].get("heads", {})
+                    [data] = await temporal.data_converter.decode(ordered.input.payloads)
+                    given = CALLS[name].model_validate({**data, "run": run.id})
+                    task = await batches.filled(given)
+                    step, call, view = task.step, task.call, task.view.heads
                 found.append(
                     Completion(
                         execution, ordered.activity_id, name, step, call, begun.attempt, view

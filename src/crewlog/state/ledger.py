@@ -55,7 +55,7 @@ class Ledger:
         data = entry_to_json(entry)
         encoded = canonical(data)
         before = self.state
-        self.state = reduce(before, entry, hash_bytes(encoded))
+        self.state = reduce(before, entry, digest=hash_bytes(encoded))
         heads: dict[LogName, ContentHash] = {}
         for log in entry.message.logs if entry.message else ():
             known = before.messages.get(log)

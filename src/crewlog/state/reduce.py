@@ -33,7 +33,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def reduce(state: CrewState, entry: j.JournalEntry, digest: ContentHash | None = None) -> CrewState:
+def reduce(
+    state: CrewState, entry: j.JournalEntry, *, digest: ContentHash | None = None
+) -> CrewState:
     """The state after one more entry.
 
     Args:
