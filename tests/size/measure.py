@@ -19,6 +19,10 @@ FULL = os.environ.get("CREWLOG_SIZE") == "full"
 MB = 1_000_000
 TASK_LIMIT = 2.0
 """Seconds after which the SDK takes a workflow task for a deadlock."""
+DONE_AGAIN = (
+    Cause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
+    Cause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
+)
 FIGURES: list[tuple[str, str]] = []
 """What was measured, for the end of the tests' report."""
 
@@ -76,7 +80,8 @@ async def assert_calm(site: Site, run: Run) -> None:
             # A task that a busy worker did not take in time is offered anew: that is none lost.
             kind = event.workflow_task_timed_out_event_attributes.timeout_type
             assert kind != TimeoutType.TIMEOUT_TYPE_START_TO_CLOSE
-            # The server has a task done again where something came while it was to end the run.
+            # The server has a task done again where something came while it was to end the run,
+            # and where more than a hundred calls ended while it ran.
             if event.HasField("workflow_task_failed_event_attributes"):
                 cause = event.workflow_task_failed_event_attributes.cause
-                assert cause == Cause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND, event
+                assert cause in DONE_AGAIN, event
