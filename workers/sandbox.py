@@ -7,10 +7,14 @@ converter knows no such context, so these questions are answered outside.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from temporalio.api.enums.v1 import CommandType
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_activation import (
+    WorkflowActivation,
+    WorkflowActivationJob,
+)
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.converter import StorageDriverStoreContext, StorageDriverWorkflowInfo
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
@@ -51,8 +55,25 @@ the sandbox would find in these modules. They are imported once instead of for e
 """
 
 
-class _Instance(WorkflowInstance):
-    """A sandboxed instance that is entered for activations only."""
+_LAST = frozenset(
+    {
+        "complete_workflow_execution",
+        "fail_workflow_execution",
+        "cancel_workflow_execution",
+        "continue_as_new_workflow_execution",
+    }
+)
+
+
+class Instance(WorkflowInstance):
+    """A sandboxed instance that is entered for activations only, and takes updates last.
+
+    Where a workflow task brings an update and other news, the SDK gives the update first; except
+    to a worker that has to replay the history before it, which gets the update in an activation of
+    its own, after the rest. The commands then stand in the history in an order that no replay can
+    make, and the run stands still for good. So every activation is taken in that second order:
+    everything else, then the updates.
+    """
 
     def __init__(self, inner: WorkflowInstance) -> None:
         self._inner = inner
@@ -68,7 +89,18 @@ class _Instance(WorkflowInstance):
 
     @override
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        return self._inner.activate(act)
+        updates = [job for job in act.jobs if job.HasField("do_update")]
+        if not updates or len(updates) == len(act.jobs):
+            return self._inner.activate(act)
+        rest = [job for job in act.jobs if not job.HasField("do_update")]
+        first = self._inner.activate(_with_jobs(act, rest))
+        if first.HasField("failed") or _ends(first):
+            return first
+        second = self._inner.activate(_with_jobs(act, updates))
+        if second.HasField("failed"):
+            return second
+        first.successful.MergeFrom(second.successful)  # the commands of the one, then the other's
+        return first
 
     @override
     def get_serialization_context(self, command_info: Any) -> None:
@@ -91,6 +123,21 @@ class _Instance(WorkflowInstance):
         return self._inner.get_thread_id()
 
 
+def _with_jobs(
+    act: WorkflowActivation, jobs: Sequence[WorkflowActivationJob]
+) -> WorkflowActivation:
+    part = WorkflowActivation()
+    part.CopyFrom(act)
+    del part.jobs[:]
+    part.jobs.extend(jobs)
+    return part
+
+
+def _ends(completion: WorkflowActivationCompletion) -> bool:
+    """Whether the execution is over; an update that comes then is refused by the server."""
+    return any(command.WhichOneof("variant") in _LAST for command in completion.successful.commands)
+
+
 class _Runner(WorkflowRunner):
     """Temporal's sandboxed runner, with instances that are entered for activations only."""
 
@@ -103,7 +150,7 @@ class _Runner(WorkflowRunner):
 
     @override
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return _Instance(self._inner.create_instance(det))
+        return Instance(self._inner.create_instance(det))
 
 
 def sandbox() -> WorkflowRunner:

@@ -12,7 +12,7 @@ import pytest
 from acceptance.harness import Site
 from crewlog.client import Run
 
-from .measure import FULL, assert_calm, figure, memory, pick
+from .measure import assert_calm, figure, memory, pick
 
 RUNS = pick(60, 1_000)
 AT_ONCE = 16
@@ -67,17 +67,7 @@ async def test_many_idle_runs_answer_and_go_on(site: Site) -> None:
         await assert_calm(site, run)
 
 
-SEAM = pytest.mark.xfail(
-    reason="the SDK replays an update before a completion that came with it in one task, where the "
-    "worker had evicted the run; then the run stands still",
-    strict=False,
-)
-
-
-FEW = [SEAM, pytest.mark.skipif(not FULL, reason="takes minutes where the run stands still")]
-
-
-@pytest.mark.parametrize("kept", [0, pytest.param(1, marks=FEW), pytest.param(3, marks=FEW)])
+@pytest.mark.parametrize("kept", [0, 1, 3])
 async def test_more_runs_than_are_kept_lose_no_task(site: Site, kept: int) -> None:
     """A run that is evicted in mid-task would start over after its task has timed out."""
     queue = f"kept-{kept}"

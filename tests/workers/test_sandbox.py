@@ -1,0 +1,101 @@
+"""The order in which an execution takes what one workflow task brings."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from temporalio.api.enums.v1 import CommandType
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+
+from crewlog.workers.sandbox import Instance
+
+
+class Inner:
+    """Answers each job with a command that names it."""
+
+    def __init__(self, fails: str = "", ends: str = "") -> None:
+        self.asked: list[list[str]] = []
+        self._fails = fails
+        self._ends = ends
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        assert act.run_id == "r"
+        assert act.history_length == 7
+        names = [str(job.WhichOneof("variant")) for job in act.jobs]
+        self.asked.append(names)
+        completion = WorkflowActivationCompletion()
+        if self._fails in names:
+            completion.failed.failure.message = "broken"
+            return completion
+        completion.successful.SetInParent()
+        for name in names:
+            completion.successful.commands.add().cancel_timer.seq = KINDS.index(name)
+        if self._ends in names:
+            completion.successful.commands.add().complete_workflow_execution.SetInParent()
+        return completion
+
+    def get_info(self) -> Any:
+        return SimpleNamespace(workflow_id="w", run_id="r", workflow_type="t", namespace="n")
+
+    def get_external_store_context(self, info: Any) -> str:
+        return f"inner {info.command_type}"
+
+
+KINDS = ["do_update", "resolve_activity", "signal_workflow", "fire_timer"]
+
+
+def activation(*kinds: str) -> WorkflowActivation:
+    act = WorkflowActivation(run_id="r", history_length=7)
+    for kind in kinds:
+        getattr(act.jobs.add(), kind).SetInParent()
+    return act
+
+
+def taken(inner: Inner, *kinds: str) -> tuple[list[list[str]], list[int]]:
+    completion = Instance(inner).activate(activation(*kinds))  # type: ignore[arg-type]
+    commands = completion.successful.commands
+    return inner.asked, [c.cancel_timer.seq for c in commands if c.HasField("cancel_timer")]
+
+
+def test_updates_are_taken_after_all_else() -> None:
+    asked, commands = taken(
+        Inner(), "do_update", "resolve_activity", "signal_workflow", "do_update", "fire_timer"
+    )
+    assert asked == [
+        ["resolve_activity", "signal_workflow", "fire_timer"],
+        ["do_update", "do_update"],
+    ]
+    assert commands == [1, 2, 3, 0, 0]
+
+
+@pytest.mark.parametrize("kinds", [["do_update"], ["do_update"] * 2, ["resolve_activity"], []])
+def test_what_is_of_one_kind_is_taken_at_once(kinds: list[str]) -> None:
+    asked, _ = taken(Inner(), *kinds)
+    assert asked == [kinds]
+
+
+@pytest.mark.parametrize("fails", ["resolve_activity", "do_update"])
+def test_a_failure_of_either_half_is_the_failure_of_the_task(fails: str) -> None:
+    act = activation("do_update", "resolve_activity")
+    completion = Instance(Inner(fails)).activate(act)  # type: ignore[arg-type]
+    assert completion.failed.failure.message == "broken"
+
+
+def test_an_execution_that_has_ended_takes_no_update() -> None:
+    asked, _ = taken(Inner(ends="fire_timer"), "do_update", "fire_timer")
+    assert asked == [["fire_timer"]]
+
+
+class Child:
+    command_type = CommandType.COMMAND_TYPE_START_CHILD_WORKFLOW_EXECUTION
+
+
+def test_what_a_run_stores_outside_is_stored_for_the_run() -> None:
+    instance = Instance(Inner())  # type: ignore[arg-type]
+    assert instance.get_serialization_context(None) is None
+    target: Any = instance.get_external_store_context(None).target
+    assert (target.id, target.run_id, target.type, target.namespace) == ("w", "r", "t", "n")
+    assert str(instance.get_external_store_context(Child())).startswith("inner")
