@@ -150,7 +150,8 @@ async def test_a_tool_that_must_not_be_repeated_asks_people(
 async def test_a_pause_outlives_the_worker(whole_site: Site, runs: dict[str, Run]) -> None:
     run = runs["paused"]
     await runs["safe"].result(LIMIT)  # by now the new worker has done much else
-    assert (await run.status()).waiting_for.startswith("paused by ana")
+    # Where the worker died in its workflow task, nobody answers until that has timed out.
+    await run.wait_until(lambda view: view.waiting_for.startswith("paused by ana"), LIMIT)
     assert len(whole_site.prompted(run)) == 1
     assert len(whole_site.ledger(run, "start")) == 1
     await run.resume()

@@ -47,6 +47,8 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 _CREW_MEMO = "crew"
 _MOST_NAMES = 20
+TASK_TIMEOUT = timedelta(seconds=5)
+"""How long a workflow task may take: ours take milliseconds, a replay of a long history a second."""
 _POLLED_PAUSE = 5.0
 """Seconds between two looks at whether a task queue is polled."""
 _STATUS = SearchAttributeKey.for_keyword("CrewlogStatus")
@@ -209,6 +211,8 @@ class Client:
                 id=run,
                 task_queue=self.task_queue,
                 execution_timeout=timeout,
+                # A worker that dies in a workflow task is waited for this long, by default 10 s.
+                task_timeout=TASK_TIMEOUT,
                 # A run's id names its rows in the store for ever: it is never used again.
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
