@@ -48,7 +48,7 @@ _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 _CREW_MEMO = "crew"
 _MOST_NAMES = 20
 TASK_TIMEOUT = timedelta(seconds=5)
-"""How long a workflow task may take: ours take milliseconds, a replay of a long history a second."""
+"""How long a workflow task may take: ours take milliseconds, replays of long histories a second."""
 _POLLED_PAUSE = 5.0
 """Seconds between two looks at whether a task queue is polled."""
 _STATUS = SearchAttributeKey.for_keyword("CrewlogStatus")
