@@ -112,9 +112,14 @@ class Gateway:
         for pause in pauses(0.02, 0.25):
             left = max(deadline - time.monotonic(), 0.1)
             try:
-                return await self.handle(run).query(
-                    name, args=arguments, rpc_timeout=timedelta(seconds=left)
-                )
+                # The SDK repeats a call that timed out, for up to ten seconds and with pauses of
+                # its own, in which the answer of a worker that has come would be waited for.
+                async with asyncio.timeout(left):
+                    return await self.handle(run).query(
+                        name, args=arguments, rpc_timeout=timedelta(seconds=left)
+                    )
+            except TimeoutError as error:
+                raise await self._no_answer(run) from error
             except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
                 starting = STARTING in str(error)
                 if not starting or time.monotonic() + pause > deadline or await self._over(run):
