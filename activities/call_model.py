@@ -67,7 +67,7 @@ class ModelCalls:
             # The history has the batch; it is stored for those who watch the store. A quick reply
             # is stored along with it, so that it takes one round trip and not two.
             await asyncio.wait({asking}, timeout=QUICK_SECONDS)
-            journaled = None if asking.done() else await self._append(task)
+            journaled = None if _succeeded(asking) else await self._append(task)
             reply = await asking
         except BaseException:
             await _ended(asking)
@@ -120,6 +120,10 @@ class ModelCalls:
             elif built_in := self._built_in.tool(name, agent):
                 out.append(built_in.schema)
         return out
+
+
+def _succeeded(task: asyncio.Future[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 async def _ended(task: asyncio.Future[Any]) -> None:

@@ -6,10 +6,9 @@ two shared workers; without them it has servers of its own, and one.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -18,12 +17,9 @@ from .harness import SHARED, Site, WorkerProcess, make_site
 
 @pytest.fixture(scope="session")
 async def whole_site() -> AsyncIterator[Site]:
-    root = Path(tempfile.mkdtemp(prefix="crewlog-acceptance-"))
-    try:
-        async with make_site(root) as site:
+    with TemporaryDirectory(prefix="crewlog-acceptance-", ignore_cleanup_errors=True) as root:
+        async with make_site(Path(root)) as site:
             yield site
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture

@@ -104,14 +104,20 @@ def test_an_answer_in_advance_and_a_run_that_is_stopped(crewlog: Cli) -> None:
     assert "no open question: it has ended" in late.err
 
 
-def test_ctrl_c_says_what_goes_on_and_watch_returns(home: Path, alone: Path) -> None:
-    crewlog = Cli(home, alone)
-    run = fresh("slow")
+def thinking(crewlog: Cli, run: str) -> subprocess.Popen[str]:
+    """`crewlog run` of a slow crew, once its model is being called."""
     process = crewlog.start("run", "slow.yaml", "--id", run)
     assert process.stdout is not None
     for line in process.stdout:
         if "thinking" in line:
             break
+    return process
+
+
+def test_ctrl_c_says_what_goes_on_and_watch_returns(home: Path, alone: Path) -> None:
+    crewlog = Cli(home, alone)
+    run = fresh("slow")
+    process = thinking(crewlog, run)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -226,11 +232,7 @@ def test_a_run_that_was_terminated_asks_nothing(home: Path, alone: Path) -> None
 def test_stop_brings_a_worker_where_there_is_none(home: Path, alone: Path) -> None:
     crewlog = Cli(home, alone)
     run = fresh("left")
-    process = crewlog.start("run", "slow.yaml", "--id", run)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "thinking" in line:
-            break
+    process = thinking(crewlog, run)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     done = crewlog("stop", run)
@@ -241,11 +243,7 @@ def test_stop_brings_a_worker_where_there_is_none(home: Path, alone: Path) -> No
 def test_a_worker_that_was_killed_is_started_again(home: Path, alone: Path) -> None:
     crewlog = Cli(home, alone)
     run = fresh("kill")
-    process = crewlog.start("run", "slow.yaml", "--id", run)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "thinking" in line:
-            break
+    process = thinking(crewlog, run)
     children = psutil.Process(process.pid).children(recursive=True)
     [worker] = [each for each in children if "crewlog.workers" in each.cmdline()]
     worker.kill()

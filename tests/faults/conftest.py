@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -14,9 +13,6 @@ from .stand import Stand, make_stand
 
 @pytest.fixture(scope="session")
 async def stand() -> AsyncIterator[Stand]:
-    root = Path(tempfile.mkdtemp(prefix="crewlog-faults-"))
-    try:
-        async with make_stand(root) as made:
+    with TemporaryDirectory(prefix="crewlog-faults-", ignore_cleanup_errors=True) as root:
+        async with make_stand(Path(root)) as made:
             yield made
-    finally:
-        shutil.rmtree(root, ignore_errors=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -16,12 +15,9 @@ from .measure import FIGURES
 
 @pytest.fixture(scope="session")
 async def size_site() -> AsyncIterator[Site]:
-    root = Path(tempfile.mkdtemp(prefix="crewlog-size-"))
-    try:
-        async with make_site(root) as site:
+    with TemporaryDirectory(prefix="crewlog-size-", ignore_cleanup_errors=True) as root:
+        async with make_site(Path(root)) as site:
             yield site
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture
