@@ -1,13 +1,19 @@
 """`Run.rebuild`: all rows are lost, and are the same again.
 
-Each test begins with empty tables, so that a dump is what its run made. Equal means: every row of
-every table, but for `crews`, the registrations, which are in no history.
+Each test begins with empty tables, so that a dump is what its run made. Equal means: every column
+of every row of every table, but for
+
+- `crews`, the registrations, which are in no history; no run here is of a registered crew;
+- `schema_migrations`, which is no run's: it has the time at which the tables were made.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -22,6 +28,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.client import RebuildReport, Run
 from crewlog.errors import StoreIncomplete, UsageError
+from crewlog.store import open_store
 
 from .harness import LIMIT, Site, calls, tool, until
 
@@ -37,6 +44,7 @@ TABLES = {
     "checkpoints": "position",
     "snapshots": "position",
 }
+NO_RUNS_TABLES = {"crews", "schema_migrations"}
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000
 pytestmark = pytest.mark.timeout(180)
@@ -45,6 +53,8 @@ Dump = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture
 async def db(site: Site) -> AsyncIterator[Any]:
+    store = await open_store(site.endpoints.database_url)  # a test that failed left no tables
+    await store.close()
     connection = await asyncpg.connect(site.endpoints.database_url)
     await lose(connection)
     yield connection
@@ -54,6 +64,27 @@ async def db(site: Site) -> AsyncIterator[Any]:
 
 async def lose(db: Any) -> None:
     await db.execute(f"TRUNCATE {', '.join(f'crewlog.{table}' for table in TABLES)}, crewlog.crews")
+
+
+async def drop(db: Any) -> None:
+    """Drops every table of ours, whichever there are, and with them what says that there were."""
+    rows = await db.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'crewlog'")
+    assert {row["tablename"] for row in rows} == TABLES.keys() | NO_RUNS_TABLES
+    await db.execute(f"DROP TABLE {', '.join(f'crewlog.{row[0]}' for row in rows)}")
+
+
+async def rebuilt_by_command(site: Site, run: Run) -> RebuildReport:
+    """What `crewlog rebuild RUN` says, a process that nobody told anything."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "crewlog.cli.main", "rebuild", run.id, "--json"),
+        env=site.environ(QUEUE),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, said = await asyncio.wait_for(process.communicate(), LIMIT)
+    assert process.returncode == 0, (out, said)
+    return RebuildReport.model_validate(json.loads(out), extra="ignore")
 
 
 async def dump(db: Any) -> Dump:
@@ -78,8 +109,11 @@ async def worker(site: Site) -> None:
     await site.start_worker(QUEUE, CREWLOG_PAYLOAD_THRESHOLD="65536")
 
 
-def busy(site: Site, events: int = 50, nap: float = 0.02) -> dict[str, Any]:
-    """Turns with parallel tools, large and small outputs, a payment, a refusal and questions."""
+def busy(site: Site, events: int = 50, nap: float = 0.02, turns: int = 0) -> dict[str, Any]:
+    """Turns with parallel tools, large and small outputs, a payment, a refusal and questions.
+
+    `turns` more of them come before the first question.
+    """
     batch = calls(("nap", {"seconds": nap}), ("echo", {"text": "x"}), ("large", {"size": 70_000}))
     outputs = calls(
         ("set_output", {"key": "large", "value": {"text": LARGE}}),
@@ -89,7 +123,14 @@ def busy(site: Site, events: int = 50, nap: float = 0.02) -> dict[str, Any]:
     crew = site.crew(
         {
             "one": [batch, outputs, batch, batch, {"text": "one é😀 \x00"}],
-            "two": [batch, batch, calls(("pay", {"name": "g"})), batch, {"text": "2"}],
+            "two": [
+                batch,
+                batch,
+                *[batch] * turns,
+                calls(("pay", {"name": "g"})),
+                batch,
+                {"text": "2"},
+            ],
             "last": [batch, {"text": "end"}],
         },
         rules={"one": {"outputs": ["large", "small"]}},
@@ -111,9 +152,32 @@ async def at_the_question(site: Site, number: int) -> None:
     await run.wait_until(lambda view: view.interrupts == (f"i{number}",), LIMIT)
 
 
-async def started(site: Site, events: int = 50) -> Run:
+async def soon(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while not await condition():  # noqa: ASYNC110 - it is in other processes
+            await asyncio.sleep(0.02)
+
+
+async def pending(site: Site, run: Run) -> list[Any]:
+    """The run's activities that have not ended."""
+    description = await site.temporal.get_workflow_handle(run.id).describe()
+    return list(description.raw_description.pending_activities)
+
+
+async def at_rest(site: Site, run: Run) -> None:
+    """Waits until all that the run knows is stored, and nothing is under way."""
+
+    async def rests() -> bool:
+        row = await site.store.get_run(run.id)
+        stored = row is not None and row.position == (await run.status()).position
+        return stored and not await pending(site, run)
+
+    await soon(rests)
+
+
+async def started(site: Site, events: int = 50, turns: int = 0) -> Run:
     """A run that waits at its first question."""
-    run = await site.start(busy(site, events), queue=QUEUE)
+    run = await site.start(busy(site, events, turns=turns), queue=QUEUE)
     site.open_gate(run, "g")
     await at_the_question(site, 1)
     return run
@@ -171,6 +235,74 @@ async def test_rows_that_are_lost_in_mid_run(site: Site, db: Any) -> None:
     await lose(db)
     assert is_whole(await run.rebuild())
     assert_same(await dump(db), after)
+
+
+async def test_tables_that_are_dropped_after_three_continue_as_news(site: Site, db: Any) -> None:
+    await worker(site)
+    run = await started(site, turns=4)
+    await at_rest(site, run)
+    before = await dump(db)
+    assert all(before[table] for table in TABLES)
+    await drop(db)
+    report = await rebuilt_by_command(site, run)
+    assert is_whole(report)
+    assert len(report.executions) > 3
+    assert (report.tail, report.position) == ("stored", before["journal"][-1]["position"])
+    assert_same(await dump(db), before)
+    await worker(site)  # it has nothing but the rows
+    for number in 1, 2:
+        await at_the_question(site, number)
+        await run.respond(f"i{number}", "approve")
+    assert (await run.result(LIMIT)).status == "completed"
+    state = await site.check(run)
+    assert state is not None
+    assert state.status == "completed"
+    after = await dump(db)
+    await drop(db)
+    assert is_whole(await rebuilt_by_command(site, run))
+    assert_same(await dump(db), after)
+
+
+async def test_tables_that_are_dropped_while_the_run_works(site: Site, db: Any) -> None:
+    await worker(site)
+    run = await site.start(patient(busy(site, nap=0.2)), queue=QUEUE)
+    site.open_gate(run, "g")
+    people = asyncio.create_task(answered(run))
+    await until(lambda: len(site.ledger(run, "start", tool="nap")) >= 3, "work")
+    await drop(db)
+    report = await rebuilt_by_command(site, run)
+    assert (report.missing, report.absent, report.problems) == ((), (), ())
+    assert (await run.result(LIMIT)).status == "completed"
+    await people
+    paid = [entry["key"] for entry in site.ledger(run, "start", tool="pay")]
+    assert len(paid) == len(set(paid))
+    assert report.position < (await run.status()).position, "it was at work"
+    state = await site.check(run)
+    assert state is not None
+    assert state.status == "completed"
+    after = await dump(db)
+    await drop(db)
+    assert is_whole(await rebuilt_by_command(site, run))
+    assert_same(await dump(db), after)
+
+
+def patient(crew: dict[str, Any]) -> dict[str, Any]:
+    """A crew whose calls outlast a store without tables."""
+    patience = {"first": 0.05, "longest": 0.2, "attempts": 100}
+    for agent in crew["agents"].values():
+        agent["retry"] = patience
+    for deed in crew["tools"].values():
+        deed["policy"] = patience
+    return crew
+
+
+async def answered(run: Run) -> None:
+    """People who answer whatever is asked, until the run has ended."""
+    with suppress(UsageError):  # it ended
+        while True:
+            view = await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+            for question in view.interrupts:
+                await run.respond(question, "approve")
 
 
 async def test_a_run_at_work_is_not_disturbed(site: Site, db: Any) -> None:

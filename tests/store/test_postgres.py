@@ -246,6 +246,28 @@ async def test_migrations_add_up(connection: Any) -> None:
     assert [tuple(row) for row in rows] == [(1, "one"), (2, "two")]
 
 
+@pytest.mark.parametrize("bookkeeping", [True, False])
+async def test_tables_that_were_dropped_are_made_again(
+    server_url: str, run: RunId, bookkeeping: bool
+) -> None:
+    url = await new_database(server_url)
+    store = await PostgresStore.connect(url)
+    journal = Journal(run, [started(run)])
+    await store.append(run, journal.batch())
+    rows = await store._pool.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'crewlog'")
+    lost = [name for [name] in rows if bookkeeping or name != "schema_migrations"]
+    await store._pool.fetch(f"DROP TABLE {', '.join(f'crewlog.{name}' for name in lost)}")
+    with pytest.raises(StoreUnavailable, match="does not exist"):
+        await store.append(run, journal.batch())
+    await (await open_store(url)).close()
+    # Who was connected all the time goes on.
+    assert await store.get_run(run) is None
+    await store.append(run, journal.batch())
+    rows = await store._pool.fetch("SELECT version FROM crewlog.schema_migrations ORDER BY 1")
+    assert [row["version"] for row in rows] == [one.version for one in migrations()]
+    await store.close()
+
+
 async def test_a_failing_migration_leaves_nothing(connection: Any) -> None:
     with pytest.raises(asyncpg.UndefinedTableError):
         await migrate(connection, [ONE, Migration(2, "bad", "INSERT INTO crewlog.none VALUES (1)")])

@@ -223,7 +223,13 @@ class Rebuild:
     # -- making ------------------------------------------------------------------------------
 
     async def _make(self, store: Store, found: _Found, replaced: int | None) -> RebuildReport:
-        """Stores everything; what names something else comes after it."""
+        """Stores everything; what names something else comes after it.
+
+        Claims come first: a call that is tried again while its rows are made cannot begin without
+        its message, and must not find that before the claim.
+        """
+        for key, owner in _claims(self._run, found.chain):
+            await store.claim(key, owner)
         definitions = {h: d for each in found.all for h, d in each.definitions.items()}
         for definition in definitions.values():
             await store.put_definition(definition)
@@ -231,8 +237,6 @@ class Rebuild:
         for number, part in enumerate(_parts(bodies, _BODIES)):
             self._tell(f"storing bodies: {number * _BODIES + len(part):,} of {len(bodies):,}")
             await store.put_bodies(part)
-        for key, owner in _claims(self._run, found.chain):
-            await store.claim(key, owner)
         for batch in found.batches:
             for piece in pieces(self._run, batch, _ENTRIES):
                 self._tell(f"storing the journal: {last(piece):,} of {found.position:,}")

@@ -3,6 +3,9 @@
 Any number of processes may start at once on an empty database: an advisory lock lets them in one
 by one, and all but the first find nothing to do. Everything happens in one transaction, so that a
 process that is killed half way leaves nothing behind.
+
+A database whose tables were dropped is an empty one, whatever else is left: the table that says
+what was applied, or what migrations made besides tables. `crewlog rebuild` begins there.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ async def migrate(
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
         applied = await _applied(connection)
-        if applied is None:
-            await _create_bookkeeping(connection)
+        if not applied:
+            await _begin(connection)
         for migration in _missing(applied, wanted):
             await connection.execute(migration.sql)
             await connection.execute(
@@ -48,33 +51,35 @@ async def migrate(
             )
 
 
-async def _applied(connection: PoolConnectionProxy[asyncpg.Record]) -> set[int] | None:
-    """The versions that the database has; None where it was never migrated."""
+async def _applied(connection: PoolConnectionProxy[asyncpg.Record]) -> set[int]:
+    """The versions that the database has; none where it was never migrated or has no table left."""
     # Not `to_regclass`: it asks a cache, which still says no after another process, for which the
     # lock made us wait, has committed the table. A query of the catalog sees what is there.
-    if not await connection.fetchval(
-        "SELECT 1 FROM pg_tables WHERE schemaname = 'crewlog' AND tablename = 'schema_migrations'"
-    ):
-        return None
+    rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'crewlog'")
+    tables = {row["tablename"] for row in rows}
+    if "schema_migrations" not in tables or len(tables) == 1:
+        return set()
     rows = await connection.fetch("SELECT version FROM crewlog.schema_migrations")
     return {row["version"] for row in rows}
 
 
-async def _create_bookkeeping(connection: PoolConnectionProxy[asyncpg.Record]) -> None:
+async def _begin(connection: PoolConnectionProxy[asyncpg.Record]) -> None:
+    """Makes the schema and its bookkeeping, both empty."""
     # IF NOT EXISTS asks for the right to create even where the schema exists, and an administrator
     # may have made the schema for a user who has not that right.
     if not await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = 'crewlog'"):
         await connection.execute("CREATE SCHEMA crewlog")
     await connection.execute(
+        "DROP TABLE IF EXISTS crewlog.schema_migrations; "
+        "DROP FUNCTION IF EXISTS crewlog.refuse_entry(bigint); "
         "CREATE TABLE crewlog.schema_migrations ("
         "version integer PRIMARY KEY, name text NOT NULL, "
         "applied_at timestamptz NOT NULL DEFAULT now())"
     )
 
 
-def _missing(applied: set[int] | None, wanted: Sequence[Migration]) -> list[Migration]:
+def _missing(applied: set[int], wanted: Sequence[Migration]) -> list[Migration]:
     """What of `wanted` is not applied, in order."""
-    applied = applied or set()
     newest = wanted[-1].version
     if unknown := applied - {migration.version for migration in wanted}:
         raise StoreUnavailable(
