@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import secrets
 from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
@@ -27,7 +28,7 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 async def new_database(server_url: str) -> str:
     """The URL of a new, empty database."""
-    name = f"crewlog_test_{os.getpid()}_{next(_NUMBERS)}"
+    name = f"crewlog_test_{os.getpid()}_{secrets.token_hex(4)}"
     connection = await asyncpg.connect(server_url)
     await connection.execute(f'CREATE DATABASE "{name}"')
     await connection.close()
