@@ -76,6 +76,8 @@ class _Run:
         self.messages: dict[ContentHash, BaseMessage] = {}
         self.quotes: Quotes = {}
         self.transcripts: dict[AgentName, _Merged] = {}
+        self.counted = 0
+        """How much of it is in the hydrator's sum."""
 
     @property
     def size(self) -> int:
@@ -127,6 +129,7 @@ class Hydrator:
         self._store = store
         self._max_entries = max_entries
         self._runs: OrderedDict[RunId, _Run] = OrderedDict()
+        self._size = 0
 
     async def hydrate(
         self,
@@ -164,27 +167,32 @@ class Hydrator:
             merged.position = position
         merged.taken = logs
         known.transcripts[agent] = merged
-        self._forget_old()
+        self._count(known)
         return merged.complete() if complete else merged.messages()
 
     def learn(self, run: RunId, batch: Batch) -> None:
         """Keeps what a batch that may never be stored tells: its links and its messages."""
-        self._learn(self._remembered(run), batch)
+        known = self._remembered(run)
+        self._learn(known, batch)
+        self._count(known)
 
     async def message(self, run: RunId, hash_: ContentHash) -> BaseMessage:
         """One message by its body's hash."""
         known = self._remembered(run)
         await self._read_bodies(known, [hash_])
+        self._count(known)
         return known.messages[hash_]
 
     def remember(self, run: RunId, hash_: ContentHash, body: Json) -> None:
         """Keeps a body that this worker just made, which it will soon be asked for."""
-        self._remembered(run).parse({hash_: body})
+        known = self._remembered(run)
+        known.parse({hash_: body})
+        self._count(known)
 
     @property
     def size(self) -> int:
         """How many links and messages are remembered."""
-        return sum(run.size for run in self._runs.values())
+        return self._size
 
     def _remembered(self, run: RunId) -> _Run:
         known = self._runs.get(run)
@@ -230,9 +238,15 @@ class Hydrator:
         if missing:
             known.parse(await self._store.get_bodies(missing))
 
-    def _forget_old(self) -> None:
-        while len(self._runs) > 1 and self.size > self._max_entries:
-            self._runs.popitem(last=False)
+    def _count(self, known: _Run) -> None:
+        """Takes a run's growth into the sum, and forgets old runs where that is too much."""
+        if self._runs.get(known.run) is not known:
+            return  # forgotten while something of it was read
+        self._size += known.size - known.counted
+        known.counted = known.size
+        while len(self._runs) > 1 and self._size > self._max_entries:
+            _, oldest = self._runs.popitem(last=False)
+            self._size -= oldest.counted
 
 
 def _inline(batch: Batch) -> Iterator[tuple[ContentHash, Json]]:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from crewlog.client import connect
 from crewlog.errors import CrewlogError, UsageError
 from crewlog.workers.settings import WorkerSettings
-from crewlog.workers.worker import loop_factory, work_until
+from crewlog.workers.worker import loop_factory, relieve_collector, work_until
 
 
 def configure_logging() -> None:
@@ -46,6 +46,7 @@ async def serve(settings: WorkerSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with await connect(task_queue=settings.task_queue) as client:
+        relieve_collector()
         await work_until(stop, client.temporal, await client.store(), settings)
 
 

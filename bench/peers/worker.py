@@ -26,8 +26,9 @@ async def engine(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
     """The engine's own worker, with the benchmarks' model."""
     from crewlog.activities.models import register  # noqa: PLC0415
     from crewlog.client import connect  # noqa: PLC0415
-    from crewlog.workers.worker import running_worker  # noqa: PLC0415
+    from crewlog.workers.worker import relieve_collector, running_worker  # noqa: PLC0415
 
+    relieve_collector()  # as `python -m crewlog.workers` does
     register("bench", "bench.peers.model:build")
     client = await connect(task_queue=settings.task_queue, services=False)
     return running_worker(client.temporal, await client.store(), settings)

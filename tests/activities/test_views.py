@@ -170,6 +170,7 @@ async def test_runs_used_longest_ago_are_forgotten(store):
         await hydrator.hydrate(log.run, BACKEND, log.view(), batch)
     assert hydrator.size <= 30
     assert list(hydrator._runs) == ["c"]
+    assert hydrator.size == sum(run.size for run in hydrator._runs.values()) > 0
 
 
 async def test_a_long_transcript_is_cheap_once_it_is_known(store):

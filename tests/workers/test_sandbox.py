@@ -1,7 +1,8 @@
-"""The order in which an execution takes what one workflow task brings."""
+"""The runner of workflow code: what it refuses, and the order in which it takes what comes."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,13 @@ import pytest
 from temporalio.api.enums.v1 import CommandType
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.client import WorkflowFailureError
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
-from crewlog.workers.sandbox import Instance
+from crewlog.workers.sandbox import Instance, sandbox
+from curious import Curious
+from shared import Lab
 
 
 class Inner:
@@ -99,3 +105,24 @@ def test_what_a_run_stores_outside_is_stored_for_the_run() -> None:
     target: Any = instance.get_external_store_context(None).target
     assert (target.id, target.run_id, target.type, target.namespace) == ("w", "r", "t", "n")
     assert str(instance.get_external_store_context(Child())).startswith("inner")
+
+
+@pytest.mark.parametrize("what", ["file", "clock"])
+async def test_the_sandbox_is_on(lab: Lab, what: str) -> None:
+    worker = Worker(
+        lab.client.temporal,
+        task_queue=lab.client.task_queue,
+        workflows=[Curious],
+        workflow_runner=sandbox(),
+        workflow_failure_exception_types=[RestrictedWorkflowAccessError],
+    )
+    async with worker:
+        with pytest.raises(WorkflowFailureError) as caught:
+            await lab.client.temporal.execute_workflow(
+                Curious.run,
+                what,
+                id=f"curious-{what}",
+                task_queue=lab.client.task_queue,
+                execution_timeout=timedelta(seconds=30),
+            )
+    assert "RestrictedWorkflowAccessError" in str(caught.value.cause) + repr(caught.value.cause)
