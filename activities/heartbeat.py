@@ -22,6 +22,7 @@ class Pulse:
         self._context = contextvars.copy_context()
         self._details: tuple[Any, ...] = ()
         self._open = True
+        self._timer: asyncio.TimerHandle | None = None
 
     def beat(self, *details: Any) -> None:
         """Sends a heartbeat with details; from any thread, and never after the activity's end."""
@@ -35,18 +36,22 @@ class Pulse:
             self._details = details or self._details
             activity.heartbeat(*self._details)
 
-    async def keep(self, interval: float) -> None:
-        """Sends a heartbeat after every interval, until it is cancelled.
+    def keep(self, interval: float) -> None:
+        """Sends a heartbeat after every interval, in seconds, until it is closed.
 
         The first is not sent at once: the server counts from the start, and it is a round trip.
         """
-        while True:
-            await asyncio.sleep(interval)
-            self._send(())
+        self._timer = self._loop.call_later(interval, self._tick, interval, context=self._context)
+
+    def _tick(self, interval: float) -> None:
+        self._send(())
+        self.keep(interval)
 
     def close(self) -> None:
         """Says nothing any more."""
         self._open = False
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 @asynccontextmanager
@@ -54,15 +59,9 @@ async def heartbeats() -> AsyncGenerator[Pulse, None]:
     """Keeps the activity's heart beating at a third of its heartbeat timeout, if it has one."""
     pulse = Pulse()
     timeout = activity.info().heartbeat_timeout
-    task = (
-        asyncio.create_task(pulse.keep(max(timeout.total_seconds() / 3, 0.05)))
-        if timeout and not activity.info().is_local
-        else None
-    )
+    if timeout and not activity.info().is_local:
+        pulse.keep(max(timeout.total_seconds() / 3, 0.05))
     try:
         yield pulse
     finally:
         pulse.close()
-        if task is not None:
-            task.cancel()
-            # Not awaited: it holds nothing, and a cancellation must not wait for it.

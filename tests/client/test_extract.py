@@ -22,6 +22,7 @@ from crewlog.client.extract import (
     last,
     pick,
     pieces,
+    unanswered,
 )
 from crewlog.client.rebuild import heads_after
 from crewlog.ids import ContentHash, LogName, RunId
@@ -130,6 +131,31 @@ def test_an_input_counts_although_its_activity_never_ended() -> None:
     assert found.attempts == {}
     assert len(extract(told(whole)).attempts) > 1
     assert found.snapshots == []
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_an_activity_is_unanswered_until_its_outcome(name: str) -> None:
+    found = events(name)
+    seen: set[str] = set()
+    for count, event in enumerate(found[:-1], start=1):
+        open_ = unanswered(found[:count])
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            seen.add(event.activity_task_scheduled_event_attributes.activity_id)
+            assert open_ == (open_ & seen)
+            assert event.activity_task_scheduled_event_attributes.activity_id in open_
+    assert seen
+    assert unanswered(found) == set()
+
+
+def test_an_execution_that_ended_awaits_nothing() -> None:
+    found = events("loop")
+    [first, *_] = [
+        number
+        for number, event in enumerate(found)
+        if event.HasField("activity_task_started_event_attributes")
+    ]
+    assert unanswered(found[:first])
+    assert unanswered([*found[:first], found[-1]]) == set()
 
 
 def test_what_is_not_understood_is_named_and_the_rest_is_kept() -> None:

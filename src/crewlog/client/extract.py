@@ -1,6 +1,7 @@
 """What histories tell of a run, as what a store is made of: pure, without a server.
 
 pick(events)       the payloads that tell facts; whoever calls decodes them
+unanswered(events) the activities that have no outcome yet
 extract(told)      batches, bodies, definitions and snapshots of one execution
 join(batches)      batches that overlap or touch, as the fewest that do not
 gaps(batches)      the positions that nobody told
@@ -158,6 +159,38 @@ def pick(events: Iterable[HistoryEvent]) -> Iterator[Picked]:
                     yield from _picked(known, completed.result)
             case _:
                 pass
+
+
+_ANSWERS = {
+    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: "activity_task_completed_event_attributes",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: "activity_task_failed_event_attributes",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: "activity_task_timed_out_event_attributes",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: "activity_task_canceled_event_attributes",
+}
+
+
+_CLOSES = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
+}
+
+
+def unanswered(events: Iterable[HistoryEvent]) -> set[str]:
+    """The ids of activities without an outcome; none where the execution ended without it."""
+    open_: dict[int, str] = {}
+    for event in events:
+        if event.event_type in _CLOSES:
+            return set()
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            scheduled = event.activity_task_scheduled_event_attributes
+            open_[event.event_id] = scheduled.activity_id
+        elif (name := _ANSWERS.get(event.event_type)) is not None:
+            open_.pop(getattr(event, name).scheduled_event_id, None)
+    return set(open_.values())
 
 
 _TELLING = {

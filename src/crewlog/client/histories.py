@@ -19,7 +19,7 @@ from temporalio.client import WorkflowHistoryEventFilterType
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
-from crewlog.client.extract import Ends, Extracted, Picked, Told, ends_of, extract, pick
+from crewlog.client.extract import Ends, Extracted, Picked, Told, ends_of, extract, pick, unanswered
 from crewlog.client.gateway import CALL_LIMIT, Gateway
 from crewlog.errors import RunNotFound
 from crewlog.ids import RunId
@@ -41,6 +41,8 @@ class Execution:
     """Temporal's run id of it."""
     ends: Ends
     extracted: Extracted
+    unanswered: frozenset[str]
+    """The ids of its activities that had no outcome in it yet."""
 
 
 @dataclass
@@ -132,7 +134,9 @@ class Histories:
         told, problems = await self._decoded(id_, list(pick(events)))
         extracted = extract(told)
         extracted.problems = [*problems, *(f"{id_}: {text}" for text in extracted.problems)]
-        return Execution(id_, ends_of(events[0], events[-1]), extracted)
+        return Execution(
+            id_, ends_of(events[0], events[-1]), extracted, frozenset(unanswered(events))
+        )
 
     async def _events(
         self, id_: str, which: WorkflowHistoryEventFilterType, number: int = 0

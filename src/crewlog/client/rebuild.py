@@ -13,12 +13,14 @@ histories are read once more: whatever was stored before the removal is in them 
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from crewlog.client.extract import Extracted, gaps, join, last, pieces
-from crewlog.client.gateway import Gateway
+from crewlog.client.gateway import Gateway, pauses
 from crewlog.client.histories import Chain, Histories, Tell
 from crewlog.errors import (
     CrewlogError,
@@ -44,6 +46,13 @@ _TRIES = 5
 """How often the histories are read again because the run continued as new meanwhile."""
 _LAST = ("RunCompleted", "RunStopped", "RunFailed")
 """After one of these entries there is no other."""
+
+_HELD_BACK = 7.0
+"""Seconds until an answer that the server holds back is in the history: the workflow task of a
+worker that died times out in five."""
+
+_Calls = frozenset[tuple[str, str]]
+"""Activities, each by its execution and its id."""
 
 Tail = Literal["stored", "told", "unknown"]
 
@@ -135,14 +144,26 @@ class Rebuild:
         """See `crewlog.client.run.Run.rebuild`."""
         store = await self._open()
         kept: int | None = None
-        for _ in range(_TRIES):
+        deadline = time.monotonic() + _HELD_BACK
+        waits = pauses(0.05, 1.0)
+        awaited: _Calls | None = None
+        tries = 0
+        while tries < _TRIES:
             found = await self._find()
+            awaited = _unanswered(found.chain) if awaited is None else awaited
             differs = await self._first_beyond(store, found, replace=replace)
             if differs is None:
                 try:
-                    return await self._make(store, found, kept)
+                    report = await self._make(store, found, kept)
                 except HistoryConflict as conflict:
                     differs = conflict.position
+                else:
+                    if time.monotonic() > deadline or not await self._held_back(found, awaited):
+                        return report
+                    self._tell("waiting for answers that the server holds back")
+                    await asyncio.sleep(next(waits))
+                    continue
+            tries += 1
             if not replace:
                 raise UsageError(
                     f"from position {differs} on, the store has another journal of the run "
@@ -157,6 +178,23 @@ class Rebuild:
             f"the rows of the run {self._run!r} change faster than they can be replaced",
             remedy="Pause the run, and try again.",
         )
+
+    async def _held_back(self, found: _Found, awaited: _Calls) -> bool:
+        """Whether the histories lack an answer that may have been stored before the rows were lost.
+
+        Who answered by the time of the first look must have stored its message before, perhaps in
+        rows that are gone. While a workflow task is being worked on, the server shows such an
+        answer in no history.
+        """
+        missing = awaited & _unanswered(found.chain)
+        if not missing:
+            return False
+        now = await self._gateway.describe(self._run)
+        at_work = {
+            (now.run_id or "", activity.activity_id)
+            for activity in now.raw_description.pending_activities
+        }
+        return not missing <= at_work
 
     # -- finding -----------------------------------------------------------------------------
 
@@ -268,6 +306,11 @@ class Rebuild:
             replaced_after=replaced,
             problems=tuple(problem for each in found.all for problem in each.problems),
         )
+
+
+def _unanswered(chain: Chain) -> _Calls:
+    """The activities that had no outcome when the histories were read."""
+    return frozenset((each.id, call) for each in chain.executions for call in each.unanswered)
 
 
 def heads_after(
