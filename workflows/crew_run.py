@@ -106,7 +106,10 @@ class CrewRun:
         ledger = Ledger(CrewState.from_json(carry.state))
         engine = Engine(GraphPlan.from_json(carry.plan), ledger)
         engine.at = at = _started()
-        self._inbox[:0] = [Incoming(name, content, at) for name, content in carry.inbox]
+        self._inbox[:0] = [
+            *(Incoming(name, Unreadable(reason), at) for name, reason in carry.unreadable),
+            *(Incoming(name, content, at) for name, content in carry.inbox),
+        ]
         return Execution(
             engine,
             self._inbox,

@@ -59,7 +59,7 @@ from crewlog.workflows.activity_options import (
     tool_options,
     tool_rules,
 )
-from crewlog.workflows.inbox import RESERVED, Incoming, now, take
+from crewlog.workflows.inbox import RESERVED, Incoming, Unreadable, now, take
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
@@ -439,7 +439,12 @@ class Execution:
             carry=Carry(
                 plan=self.engine.plan.to_json(),
                 state=self.engine.state.to_json(),
-                inbox=tuple((i.name, i.data) for i in self._inbox),
+                inbox=tuple(
+                    (i.name, i.data) for i in self._inbox if not isinstance(i.data, Unreadable)
+                ),
+                unreadable=tuple(
+                    (i.name, i.data.reason) for i in self._inbox if isinstance(i.data, Unreadable)
+                ),
                 queue=self._queue,
                 search_attributes=self._search_attributes,
             )

@@ -7,6 +7,7 @@ has applied what they brought.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,9 +79,12 @@ def read_args(args: Sequence[RawValue]) -> Any:
     if len(args) != 1:
         return Unreadable(f"it takes one JSON object, not {len(args)} arguments")
     try:
-        return workflow.payload_converter().from_payload(args[0].payload)
+        value = workflow.payload_converter().from_payload(args[0].payload)
+        # Bytes, protobufs and NaN come through the converter, and could not be carried on.
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except Exception as error:  # noqa: BLE001 - whatever a stranger sends must not fail the task
         return Unreadable(f"the content is not JSON: {error}")
+    return value
 
 
 def from_outside(args: Sequence[RawValue]) -> Any:

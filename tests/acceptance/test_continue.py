@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
 
 from crewlog.client import Run
 from crewlog.errors import CommandRejected, InterruptNotOpen
@@ -196,3 +198,34 @@ async def test_an_open_question_and_a_pause_are_carried(crews: Site) -> None:
     prompt = crews.prompted(run)[0]["messages"]
     assert sum(1 for m in prompt if m["type"] == "human") >= 1
     assert all(str(number) in str(prompt) for number in range(60))
+
+
+UNREADABLE: dict[str, list[Any]] = {
+    "bytes": [b"\xff\xfe"],
+    "NaN": [RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b'{"id": NaN}'))],
+    "half": [RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b'{"id": '))],
+    "protobuf": [Payload(data=b"x")],
+    "none": [],
+}
+
+
+async def test_what_is_no_json_is_refused_on_either_side_of_a_seam(crews: Site) -> None:
+    crew = crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Begin?"}, "a"], limits={"events": 50})
+    run = await crews.start(crew)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    handle = crews.temporal.get_workflow_handle(run.id)
+
+    async def send(sender: int) -> None:
+        for _ in range(5):
+            for args in UNREADABLE.values():
+                await handle.signal("pause", args=args)
+            await handle.signal("message", {"id": f"crewlog:{sender}", "text": "not mine"})
+
+    await asyncio.wait_for(asyncio.gather(*(send(sender) for sender in range(SENDERS))), LIMIT)
+    await run.wait_until(lambda view: view.execution > 2, LIMIT)
+    await run.respond("i1", "approve")
+    assert (await run.result(LIMIT)).outputs["a"]["text"] == "A"
+    reasons = [e.reason for e in await crews.entries(run, "CommandRejected")]
+    assert len(reasons) == SENDERS * 5 * (len(UNREADABLE) + 1)
+    told = Counter(reason.partition(" '")[0].partition(": line")[0][:40] for reason in reasons)
+    assert "Field required" not in str(told), told

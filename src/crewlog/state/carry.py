@@ -31,6 +31,8 @@ class Carry(Model):
     """The `CrewState`."""
     inbox: tuple[tuple[str, Json], ...] = Field(default=())
     """Signals that arrived too late for the last execution, as name and content."""
+    unreadable: tuple[tuple[str, str], ...] = Field(default=())
+    """Those of them whose content is no JSON, as name and what is wrong."""
     queue: str = ""
     """The task queue of the run's activities, where it is not the workflow's own."""
     search_attributes: bool = False
