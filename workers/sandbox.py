@@ -51,9 +51,9 @@ PASSED_THROUGH: dict[str, str] = {
 }
 """Never the root package: then whatever it holds would pass through, with no reason given.
 
-What a contract of import-linter keeps out of `crewlog.workflows` (clocks, chance, I/O) is all that
-the sandbox would find in these modules (docs/decisions/0012). They are imported once instead of for
-every execution.
+They are imported once instead of for every execution. Clocks, chance and I/O, which the sandbox
+would find in them, are kept out of `crewlog.workflows` by a contract of import-linter and by
+`workflows/ruff.toml` (docs/decisions/0012).
 """
 
 

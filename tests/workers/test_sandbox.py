@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +20,8 @@ from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 from crewlog.workers.sandbox import Instance, sandbox
 from curious import Curious
 from shared import Lab
+
+ROOT = Path(__file__).parents[2]
 
 
 class Inner:
@@ -126,3 +131,21 @@ async def test_the_sandbox_is_on(lab: Lab, what: str) -> None:
                 execution_timeout=timedelta(seconds=30),
             )
     assert "RestrictedWorkflowAccessError" in str(caught.value.cause) + repr(caught.value.cause)
+
+
+@pytest.mark.parametrize(
+    "call", ["datetime.now(UTC)", "datetime.today()", "date.today()", 'open("x")']
+)
+def test_a_clock_or_a_file_in_workflow_code_is_found(call: str) -> None:
+    code = f"from datetime import UTC, date, datetime\n\nx = {call}\n"
+    command = ["-m", "ruff", "check", "--stdin-filename", "workflows/some.py", "-"]
+    found = subprocess.run(
+        [sys.executable, *command],
+        input=code,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert found.returncode == 1
+    assert "TID251" in found.stdout or "PTH123" in found.stdout

@@ -9,6 +9,9 @@ from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
+from temporalio.api.enums.v1 import ContinueAsNewVersioningBehavior
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
@@ -16,6 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from crewlog.dev import doctor
 from crewlog.dev.deployment import can_pin, make_current
 from crewlog.testing import scripted
+from crewlog.workers.sandbox import Instance
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import deployment_config, tell_current
 from shared import LIMIT, Lab
@@ -137,3 +141,34 @@ async def test_the_doctor_says_whether_the_build_gets_runs(
     assert (check.name, check.status) == ("Worker versions", status)
     assert said in check.detail
     assert ("set-current-version" in check.remedy) == ("; this one is 'a'" in check.detail)
+
+
+async def test_the_next_execution_begins_on_the_current_build(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behaviours: list[int] = []
+    activate = Instance.activate
+
+    def recording(self: Instance, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        completion = activate(self, act)
+        behaviours.extend(
+            command.continue_as_new_workflow_execution.initial_versioning_behavior
+            for command in completion.successful.commands
+            if command.HasField("continue_as_new_workflow_execution")
+        )
+        return completion
+
+    monkeypatch.setattr(Instance, "activate", recording)
+    crew = {
+        "crew": "long",
+        "model": scripted({"agents": {"*": [{"text": f"{i}"} for i in range(20)]}}),
+        "agents": {"a": {"prompt": "Write."}},
+        "flow": ["a", {"if": "not done", "go": "a", "at_most": 15, "else": "end"}],
+        "flags": {"done": False},
+        "limits": {"events": 50},
+    }
+    async with lab.worker():
+        result = await (await lab.start(crew)).result(LIMIT)
+    assert result.executions > 1
+    upgrades = ContinueAsNewVersioningBehavior.CONTINUE_AS_NEW_VERSIONING_BEHAVIOR_AUTO_UPGRADE
+    assert behaviours == [upgrades] * (result.executions - 1)
