@@ -70,11 +70,11 @@ test-cluster: setup  ## The acceptance tests on that cluster, with two workers
 	eval "$$($(CLUSTER) env)" && $(RUN)python -m pytest tests/acceptance
 
 # In an environment of its own: what is compared with is no dependency of ours.
-bench: setup  ## This engine beside others; BENCH_PAIRS=10 rounds of each
+bench: setup  ## This engine beside others, 20 minutes; a part: BENCH="--only tools --pairs 3"
 	@$(RUN)python -m crewlog.dev
 	@echo "▸ environment (.venv-bench)"
 	@UV_PROJECT_ENVIRONMENT=.venv-bench $(UV) sync --locked --quiet --no-dev --group bench --python $(PYTHON)
-	.venv-bench/bin/python -m bench
+	.venv-bench/bin/python -m bench $(BENCH)
 
 format: setup  ## Put the code in order
 	$(RUN)ruff format .

@@ -32,6 +32,10 @@ def main(arguments: list[str]) -> int:
     if unknown := [name for name in names if name not in CASES]:
         print(f"there is no case {unknown[0]!r}: {', '.join(CASES)}", file=sys.stderr)
         return 1
+    out: Path | None = options.out or (None if options.only else LATEST)
+    if out is not None and out.resolve() == LATEST and options.pairs < LEAST:
+        print(f"{LATEST.name} takes no less than {LEAST} rounds; --out FILE", file=sys.stderr)
+        return 1
     began, load = time.monotonic(), os.getloadavg()[0]
     try:
         figures, failed = asyncio.run(measure(names, options.pairs))
@@ -47,9 +51,12 @@ def main(arguments: list[str]) -> int:
     if failed:
         print(f"nothing is written: {', '.join(failed)} failed", file=sys.stderr)
         return 1
-    out: Path | None = options.out or (None if options.only else LATEST)
     if out is not None:
-        whole = report.merged(out, found) if options.only else report.complete(found)
+        try:
+            whole = report.merged(out, found) if options.only else report.complete(found)
+        except report.OtherMachineError as error:
+            print(f"nothing is written: {error}", file=sys.stderr)
+            return 1
         report.write(out, whole)
     return 0
 

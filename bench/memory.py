@@ -21,7 +21,6 @@ from bench.peers import bare
 from bench.site import Peer
 
 BATCH = 50
-BATCHES = 4
 LIMIT = 60.0
 STATUS = SearchAttributeKey.for_keyword("CrewlogStatus")
 
@@ -70,11 +69,11 @@ async def _batches(bench: Bench, name: str, begin: Begin, rests: Rests, batch: i
         # What is imported and allocated once comes with the first runs.
         await asyncio.gather(*(one() for _ in range(10)))
         found: list[float] = []
-        for number in range(1, BATCHES + 1):
+        for number in range(1, bench.pairs + 1):
             before = process.memory_info().rss
             await asyncio.gather(*(one() for _ in range(batch)))
             found.append((process.memory_info().rss - before) / 1024 / batch)
-            Bench(bench.site, BATCHES).told(f"memory {name}", "KiB")(number, {"a run": found[-1]})
+            bench.told(f"memory {name}", "KiB")(number, {"a run": found[-1]})
         return found
     finally:
         await asyncio.gather(*(handle.terminate("measured") for handle in handles))

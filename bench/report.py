@@ -66,6 +66,7 @@ SPECS: tuple[Spec, ...] = (
     Spec("step_vs_bare_10", "by a bare workflow's", at_most("step_vs_bare_10", 1.3)),
     Spec("step_vs_bare_100", "by a bare workflow's", at_most("step_vs_bare_100", 1.3)),
     Spec("step_vs_bare_1000", "by a bare workflow's", at_most("step_vs_bare_1000", 1.3)),
+    Spec("step_vs_bare_100_same_process", "by one in a process like the engine's"),
     Spec("step_vs_plugin_10", "by the LangGraph plugin's", below("step_vs_plugin_10", 1)),
     Spec("step_vs_plugin_100", "by the LangGraph plugin's", below("step_vs_plugin_100", 1)),
     Spec("step_vs_plain_10", "by plain LangGraph's, which is not durable in the same way"),
@@ -106,6 +107,7 @@ SPECS: tuple[Spec, ...] = (
     Spec("plain_lanes_vs_critical_path", "the same lanes by the longest, plain LangGraph"),
     Spec("throughput_steps_per_s", "steps a second, 100 runs of 10 at once"),
     Spec("throughput_vs_bare", "by a bare workflow's", at_least("throughput_vs_bare", 0.8)),
+    Spec("throughput_vs_bare_same_process", "by one in a process like the engine's"),
     Spec("replay_events_per_s", "events replayed a second"),
     Spec("replay_vs_bare", "by a bare workflow's", at_least("replay_vs_bare", 0.7)),
     Spec("replay_vs_bare_same_sandbox", "by a bare workflow's in the engine's sandbox"),
@@ -162,13 +164,27 @@ def complete(found: Flat) -> Flat:
     return {**whole, **{name: v for name, v in found.items() if name not in whole}}
 
 
-CONDITIONS = ("cpus", "python", "temporalio", "langgraph", "pairs", "load")
+MACHINE = ("cpus", "python", "temporalio", "langgraph")
+"""What a run was made on."""
+CONDITIONS = (*MACHINE, "pairs", "load")
 """What a run was made under, besides the figures."""
 
 
+class OtherMachineError(Exception):
+    """A file has figures of another machine, or of other versions."""
+
+
 def merged(path: Path, found: Flat) -> Flat:
-    """What a file has, with what was measured now in the place of what was before."""
+    """What a file has, with what was measured now in the place of what was before.
+
+    Raises:
+        OtherMachineError: what was before does not compare with it.
+    """
     before: Flat = json.loads(path.read_text()) if path.exists() else {}
+    if before and (other := [name for name in MACHINE if before.get(name) != found.get(name)]):
+        raise OtherMachineError(
+            f"{path} was measured with other {', '.join(other)}: measure all of it again"
+        )
     # What the whole run was made under stays: most figures are still that run's.
     kept = CONDITIONS if before else ()
     new = {name: v for name, v in found.items() if v is not None and name not in kept}
@@ -216,10 +232,13 @@ def _shown(value: Value) -> str:
 def conditions(found: Flat) -> str:
     """What it was measured on, in a line."""
     load = "not noted" if found.get("load") is None else found["load"]
+    counts = [v for name, v in found.items() if name.startswith("n_")]
+    numbers = sorted(v for v in counts if isinstance(v, int))
+    rounds = " to ".join(str(n) for n in dict.fromkeys([*numbers[:1], *numbers[-1:]])) or "no"
     return (
         f"{found.get('cpus')} CPUs, Python {found.get('python')}, temporalio "
         f"{found.get('temporalio')}, langgraph {found.get('langgraph')}; "
-        f"{found.get('pairs')} rounds; load average before: {load}."
+        f"{rounds} rounds; load average before: {load}."
     )
 
 

@@ -22,8 +22,6 @@ BESIDE = (10, 100)
 be some 230 MB of history, and the server ends a run at 50 MB."""
 REPEATS = {10: 3}
 """Runs of a system in a round: short ones are repeated."""
-PLAIN_LONG = 3
-"""Rounds of plain LangGraph alone at 1,000."""
 PLUGIN_TYPE = "PluginRun"
 
 Measure = Callable[[], Awaitable[StepCost]]
@@ -34,6 +32,8 @@ async def run(bench: Bench, sizes: Sequence[int] = SIZES) -> list[Figure]:
     figures: list[Figure] = []
     for steps in sizes:
         figures += await beside_bare(bench, steps)
+        if steps == 100:
+            figures += await beside_tuned(bench, steps)
         if steps in BESIDE:
             figures += await beside(bench, steps, "plugin")
             figures += await beside(bench, steps, "plain")
@@ -60,6 +60,14 @@ async def beside_bare(bench: Bench, steps: int) -> list[Figure]:
     return figures
 
 
+async def beside_tuned(bench: Bench, steps: int) -> list[Figure]:
+    """The engine and a bare workflow in a process like its own."""
+    found = await _rounds(bench, steps, "tuned")
+    ours, theirs = found["engine"], found["tuned"]
+    name = f"step_vs_bare_{steps}_same_process"
+    return [ratio(name, [c.ms for c in ours], [c.ms for c in theirs])]
+
+
 async def beside(bench: Bench, steps: int, peer: str) -> list[Figure]:
     """The engine and another system; how long the engine takes is told by `beside_bare`."""
     found = await _rounds(bench, steps, peer)
@@ -76,7 +84,7 @@ async def beside(bench: Bench, steps: int, peer: str) -> list[Figure]:
 async def plain_alone(bench: Bench, steps: int) -> list[Figure]:
     """Plain LangGraph where no ratio is taken."""
     measure = measures(bench, steps)["plain"]
-    found = await rounds({"plain": measure}, min(PLAIN_LONG, bench.pairs), warm=0)
+    found = await rounds({"plain": measure}, bench.pairs, warm=0)
     return [figure(f"plain_step_ms_{steps}", [c.ms for c in found["plain"]])]
 
 
@@ -111,6 +119,9 @@ def measures(bench: Bench, steps: int) -> dict[str, Measure]:
     async def floor() -> StepCost:
         return await workflow("bare", bare.TYPE, bare.Order(steps=steps))
 
+    async def tuned() -> StepCost:
+        return await workflow("tuned", bare.TYPE, bare.Order(steps=steps))
+
     async def plugin() -> StepCost:
         return await workflow("plugin", PLUGIN_TYPE, steps)
 
@@ -119,7 +130,7 @@ def measures(bench: Bench, steps: int) -> dict[str, Measure]:
         answer = await peer.ask({"do": "steps", "steps": steps})
         return StepCost(answer["seconds"] * 1000 / steps, 0, 0, steps)
 
-    once = {"engine": engine, "bare": floor, "plugin": plugin, "plain": plain}
+    once = {"engine": engine, "bare": floor, "tuned": tuned, "plugin": plugin, "plain": plain}
     return {name: _repeated(one, REPEATS.get(steps, 1)) for name, one in once.items()}
 
 

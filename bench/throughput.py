@@ -13,6 +13,7 @@ from bench.cases import Bench
 from bench.crews import ring
 from bench.pairs import Figure, figure, ratio, rounds
 from bench.peers import bare
+from bench.site import Peer
 
 RUNS = 100
 STEPS = 10
@@ -25,6 +26,7 @@ async def run(bench: Bench, runs: int = RUNS) -> list[Figure]:
     site = bench.site
     crew = await site.register(ring(STEPS))
     engine, floor = await site.peer("engine"), await site.peer("bare")
+    tuned = await site.peer("tuned")
 
     async def rate(start: Start) -> float:
         async def one() -> None:
@@ -34,10 +36,14 @@ async def run(bench: Bench, runs: int = RUNS) -> list[Figure]:
         await asyncio.gather(*(one() for _ in range(runs)))
         return runs * STEPS / (time.perf_counter() - began)
 
+    def bare_rate(peer: Peer) -> Awaitable[float]:
+        return rate(lambda: site.start(peer, bare.TYPE, bare.Order(steps=STEPS)))
+
     found = await rounds(
         {
             "engine": lambda: rate(lambda: site.start_crew(crew, peer=engine)),
-            "bare": lambda: rate(lambda: site.start(floor, bare.TYPE, bare.Order(steps=STEPS))),
+            "bare": lambda: bare_rate(floor),
+            "tuned": lambda: bare_rate(tuned),
         },
         bench.pairs,
         told=bench.told("throughput", "steps/s"),
@@ -45,4 +51,5 @@ async def run(bench: Bench, runs: int = RUNS) -> list[Figure]:
     return [
         figure("throughput_steps_per_s", found["engine"]),
         ratio("throughput_vs_bare", found["engine"], found["bare"]),
+        ratio("throughput_vs_bare_same_process", found["engine"], found["tuned"]),
     ]

@@ -1,8 +1,9 @@
-"""`python -m bench.peers.worker engine|bare|plugin`: a peer's worker process.
+"""`python -m bench.peers.worker engine|bare|tuned|plugin`: a peer's worker process.
 
 It prints `ready` once it polls, and ends with its standard input: nothing outlives the driver. All
-of them have the settings of the engine's own worker: eager activities and sticky cache. The sandbox
-is the SDK's, as whoever writes a workflow gets it; the engine's is entered for activations only.
+of them have the settings of the engine's own worker: eager activities and sticky cache. `bare` and
+`plugin` run as whoever writes a workflow gets it from the SDK; `tuned` is the bare workflow in a
+process like the engine's: its event loop, its settings of the collector, its sandbox.
 """
 
 from __future__ import annotations
@@ -46,6 +47,22 @@ async def bare(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
     )
 
 
+async def tuned(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
+    """The bare workflow in a process like the engine's."""
+    from bench.peers.bare import BareRun, say  # noqa: PLC0415
+    from crewlog.workers.sandbox import sandbox  # noqa: PLC0415
+    from crewlog.workers.worker import relieve_collector  # noqa: PLC0415
+
+    relieve_collector()
+    return Worker(
+        await _client(),
+        workflows=[BareRun],
+        activities=[say],
+        workflow_runner=sandbox(),
+        **_options(settings),
+    )
+
+
 async def plugin(settings: WorkerSettings) -> AbstractAsyncContextManager[Any]:
     """The LangGraph plugin."""
     from bench.peers.plugin import PluginRun  # noqa: PLC0415
@@ -85,12 +102,12 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
     }
 
 
-PEERS = {"engine": engine, "bare": bare, "plugin": plugin}
+PEERS = {"engine": engine, "bare": bare, "tuned": tuned, "plugin": plugin}
 
 
 def loop_of(peer: str) -> Any:
     """The loop factory of a peer; None is asyncio's own loop."""
-    if peer != "engine":
+    if peer not in ("engine", "tuned"):
         return None
     from crewlog.workers.worker import loop_factory  # noqa: PLC0415
 
@@ -106,7 +123,7 @@ async def serve(peer: str) -> None:
 
 
 if __name__ == "__main__":
-    # Each on the loop that its own processes have: the engine's is uvloop's.
+    # Each on the loop that its own processes have: the engine's is uvloop's, where there is one.
     with asyncio.Runner(loop_factory=loop_of(sys.argv[1])) as runner:
         runner.run(serve(sys.argv[1]))
     sys.stdout.flush()

@@ -47,6 +47,18 @@ def test_what_was_measured_replaces_what_was_before(tmp_path: Path) -> None:
     assert whole["step_ms_apart"] == 1.2
 
 
+def test_figures_of_other_versions_are_not_mixed(tmp_path: Path) -> None:
+    path = tmp_path / "latest.json"
+    report.write(path, report.complete({"step_ms_10": 10.0, "temporalio": "1.0", "cpus": 2}))
+    with pytest.raises(report.OtherMachineError, match="other temporalio: measure all"):
+        report.merged(path, {"step_ms_10": 12.0, "temporalio": "1.1", "cpus": 2})
+
+
+def test_few_rounds_do_not_replace_the_latest_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--pairs", "9"]) == 1
+    assert "no less than 10 rounds" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
