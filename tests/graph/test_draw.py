@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 
 from crewlog.graph.draw import mermaid, picture
 from crewlog.graph.plan import Ask, GraphPlan, PlanNode
+from crewlog.ids import NodeName
 from graph.crews import flows, flutter, plan_of
+from graph.simulation import Replies, run
 
 GOLDEN: list[tuple[list[Any], str]] = [
     (
@@ -71,7 +73,7 @@ GOLDEN: list[tuple[list[Any], str]] = [
                              ⇢ hotfix ─┘
 
 ⇢ after_triage: ok → hotfix
-? ask_1: Publish? [yes / stop]
+? ask_1: Publish? [yes / stop → done]
 """,
     ),
 ]  # fmt: skip
@@ -141,6 +143,59 @@ def test_mermaid_shows_decisions_loops_and_questions() -> None:
     assert 'n1 -.->|"else fail"| done' in shown
     assert 'n2{{"Ship #34;it#34;?"}}' in shown
     assert 'n2 -.->|"stop"| done' in shown
+
+
+ASKED: list[tuple[dict[str, Any], list[str], bool, str]] = [
+    ({}, ["reject"], True, "approve / reject → done"),
+    ({"options": ["yes", "no"], "sets": "buy"}, [], True, "yes / no"),
+    ({"options": ["yes", "no"], "sets": "buy", "words": True}, [], True, "yes / no / any words"),
+    ({"options": ["yes", "stop"], "sets": "buy"}, ["stop"], True, "yes / stop → done"),
+    ({"options": ["yes", "end"]}, ["end"], True, "yes / end → done"),
+    ({"options": ["yes"]}, [], True, "yes"),
+    ({"options": ["boss", "other"]}, [], False, "boss / other"),
+    ({"options": ["other", "stop"]}, ["stop"], False, "other / stop → done"),
+]
+
+
+@pytest.mark.parametrize(("question", "ends", "on", "noted"), ASKED)
+async def test_answers_are_drawn_where_they_lead(
+    question: dict[str, Any], ends: list[str], on: bool, noted: str
+) -> None:
+    """And where they lead is what the engine does with each of them."""
+    other = [{"agent": "other", "after": "go"}] if "other" in question.get("options", ()) else []
+    plan = plan_of(["a", {"ask": "Buy?", **question}, "boss", *other])
+    lines = mermaid(plan).splitlines()
+    assert [line for line in lines if line.startswith("    n1 ") and line.endswith("done")] == [
+        f'    n1 -.->|"{option}"| done' for option in ends
+    ]
+    assert ("    n1 --> n2" in lines) is on
+    assert f"? ask_1: Buy? [{noted}]" in picture(plan)
+    options = plan.nodes[NodeName("ask_1")].ask.options  # type: ignore[union-attr]
+    for option in [*options, *(["maybe"] if question.get("words") else [])]:
+        sim = await run(plan, Replies({}))
+        before = len(sim.ran())
+        assert (await sim.respond(option)).error is None
+        await sim.run()
+        leads = "done" if option in ends else option if option in plan.nodes else "boss"
+        went = [step.partition("#")[0] for step in sim.ran()[before:]]
+        assert went == ([] if leads == "done" else [leads])
+        assert (sim.state.status == "stopped") is (option in ends)
+        named = [line for line in lines if line.startswith(f'    n1 -.->|"{option}"|')]
+        if leads == "boss" and option != "boss":
+            assert not named
+        else:
+            ids = {"boss": "n2", "other": "n3", "done": "done"}
+            assert named == [f'    n1 -.->|"{option}"| {ids[leads]}']
+
+
+def test_a_question_that_nothing_waits_for_is_drawn_to_the_end_only_if_it_may_end() -> None:
+    back = plan_of(["a", "b", {"ask": "Which?", "options": ["a", "b"]}])
+    assert picture(back).splitlines()[0] == " a ── b ── ? ask_1"
+    assert "--> done" not in mermaid(back)
+    some = plan_of(["a", {"ask": "Go on?", "options": ["a", "stop"]}])
+    assert "ask_1 ── done" in picture(some)
+    assert "n1 --> done" not in mermaid(some)
+    assert "n1 --> done" in mermaid(plan_of(["a", {"ask": "Go on?"}]))
 
 
 HOSTILE = 'x"]; click n0 "javascript:alert(1)" <script>`#quot;&\n%%{init}%%\x1b[31m\x07\u202e'

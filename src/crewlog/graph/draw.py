@@ -7,15 +7,15 @@ control characters never reach a terminal.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.findings import listed
 from crewlog.graph.canvas import Box, doubtful, paint
 from crewlog.graph.layout import arrange, without_shortcuts
 from crewlog.graph.loops import Loops
-from crewlog.graph.lower import decision_text
-from crewlog.graph.plan import ASK_HUMAN, NEXT, GraphPlan, PlanNode
+from crewlog.graph.lower import ANY_WORDS, decision_text
+from crewlog.graph.plan import ASK_HUMAN, END, NEXT, Ask, GraphPlan, PlanNode
 from crewlog.ids import NodeName
 
 START_KEY, END_KEY = "\0start", "\0end"
@@ -67,7 +67,7 @@ class Flowchart:
         lines += [f"    {ids[name]}{_shape(name, node)}" for name, node in plan.nodes.items()]
         lines.append("    done([done])")
         for name, node in plan.nodes.items():
-            lines += [f"    {way}" for way in _mermaid_ways(name, node, ids)]
+            lines += [f"    {way}" for way in _mermaid_ways(name, node, plan, ids)]
         lines += [f"    {ids[name]} --> done" for name in _last(plan)]
         self._plain = "\n".join(lines) + "\n"
 
@@ -105,15 +105,18 @@ def _shape(name: NodeName, node: PlanNode) -> str:
     return '("' + text + '")'
 
 
-def _mermaid_ways(name: NodeName, node: PlanNode, ids: Mapping[NodeName, str]) -> Iterator[str]:
+def _mermaid_ways(
+    name: NodeName, node: PlanNode, plan: GraphPlan, ids: Mapping[NodeName, str]
+) -> Iterator[str]:
     here = ids[name]
     label = _entry_label(node)
     arrow = f'-->|"{_escaped(label)}"|' if label else "-->"
     if node.entry:
         yield f"start {arrow} {here}"
     for source in node.join.of if node.join else ():
-        yield f"{ids[source]} {arrow} {here}"
-    for target, why in _sent(node):
+        if _goes_on(plan.nodes[source], ids):
+            yield f"{ids[source]} {arrow} {here}"
+    for target, why in _sent(node, ids):
         to = ids.get(target, "done")
         yield f'{here} -.->|"{_escaped(why)}"| {to}'
 
@@ -129,7 +132,21 @@ def _entry_label(node: PlanNode) -> str:
     return ", ".join(parts)
 
 
-def _sent(node: PlanNode) -> Iterator[tuple[NodeName, str]]:
+def _goes(ask: Ask, option: str, nodes: Collection[str]) -> str:
+    """Where an answer goes: a node, `end`, or `next`; as `crewlog.graph.answers` does it."""
+    if option in nodes:
+        return option
+    refuses = ask.sets is None and option == ask.options[-1] and len(ask.options) > 1
+    return END if refuses or option == "stop" else NEXT
+
+
+def _goes_on(node: PlanNode, nodes: Collection[str]) -> bool:
+    """Whether the run can go on from a node to what waits for it."""
+    ask = node.ask
+    return ask is None or ask.words or any(_goes(ask, o, nodes) == NEXT for o in ask.options)
+
+
+def _sent(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[NodeName, str]]:
     """Where a node sends the run besides its joins, and why; not to people, and not just on."""
     if node.decide is not None:
         when = render_condition(node.decide.when)
@@ -138,14 +155,20 @@ def _sent(node: PlanNode) -> Iterator[tuple[NodeName, str]]:
         if node.decide.otherwise not in (NEXT, ASK_HUMAN):
             yield NodeName(node.decide.otherwise), f"else {node.decide.otherwise}"
     elif node.ask is not None:
-        for option in node.ask.options:
-            yield NodeName(option), option
+        for option in dict.fromkeys(node.ask.options):
+            goes = _goes(node.ask, option, nodes)
+            if goes != NEXT:
+                yield NodeName(goes), option
     elif node.when is not None and node.otherwise not in (ASK_HUMAN, "skip"):
         yield NodeName(node.otherwise), "else"
 
 
 def _last(plan: GraphPlan) -> list[NodeName]:
-    """Nodes that nothing waits for: after them a branch of the run ends."""
+    """Nodes that nothing waits for, where the run goes on from them: there a branch of it ends."""
+    return [name for name in _unwaited(plan) if _goes_on(plan.nodes[name], plan.nodes)]
+
+
+def _unwaited(plan: GraphPlan) -> list[NodeName]:
     waited = {source for node in plan.nodes.values() if node.join for source in node.join.of}
     return [name for name in plan.nodes if name not in waited]
 
@@ -173,8 +196,15 @@ def picture(
         for name, node in plan.nodes.items()
     }
     edges, ranking = _ways(plan)
-    keys: list[str] = [*plan.nodes, END_KEY]
-    edges += [(name, END_KEY) for name in _last(plan)]
+    keys: list[str] = [*plan.nodes]
+    last = _last(plan)
+    edges += [
+        (name, END_KEY)
+        for name in _unwaited(plan)
+        if name in last or any(to == END for to, _ in _sent(plan.nodes[name], plan.nodes))
+    ]
+    if any(target == END_KEY for _, target in edges):
+        keys.append(END_KEY)
     entries = [name for name, node in plan.nodes.items() if node.entry]
     if len(entries) > 1:
         keys.insert(0, START_KEY)
@@ -190,7 +220,7 @@ def picture(
     notes = [
         _short(note, width)
         for name, node in plan.nodes.items()
-        for note in _notes(name, node, name in unclear, loops)
+        for note in _notes(name, node, plan, name in unclear, loops)
     ]
     return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
@@ -214,7 +244,7 @@ def _ways(plan: GraphPlan) -> tuple[list[tuple[str, str]], list[tuple[str, str]]
     order = {name: i for i, name in enumerate(plan.nodes)}
     ranking: list[tuple[str, str]] = []
     for name, node in plan.nodes.items():
-        for target, _ in _sent(node):
+        for target, _ in _sent(node, plan.nodes):
             goal = plan.nodes.get(target)
             if goal is None or goal.join is not None or goal.entry or order[name] > order[target]:
                 continue
@@ -235,13 +265,18 @@ def _reaches(start: str, goal: str, edges: list[tuple[str, str]]) -> bool:
     return False
 
 
-def _notes(name: NodeName, node: PlanNode, unclear: bool, loops: Loops) -> Iterator[str]:
+def _notes(
+    name: NodeName, node: PlanNode, plan: GraphPlan, unclear: bool, loops: Loops
+) -> Iterator[str]:
     if unclear and node.join is not None:
         yield f"⋈ {name} waits for {listed(node.join.of)}"
     if node.decide is not None:
         mark = "↺" if loops.joins(name, node.decide.go) else "⇢"
         yield f"{mark} {name}: {decision_text(node.decide)}"
     elif node.ask is not None:
-        yield f"? {name}: {clean(node.ask.question)} [{' / '.join(node.ask.options)}]"
+        ends = {option for target, option in _sent(node, plan.nodes) if target == END}
+        answers = [f"{option} → done" if option in ends else option for option in node.ask.options]
+        answers += [ANY_WORDS] if node.ask.words else []
+        yield f"? {name}: {clean(node.ask.question)} [{' / '.join(answers)}]"
     elif node.when is not None and node.otherwise != ASK_HUMAN:
         yield f"⇢ {name}: where {render_condition(node.when)} cannot come true → {node.otherwise}"
