@@ -133,6 +133,7 @@ def test_rules_say_joins_conditions_and_decisions() -> None:
             {"agent": "f", "when": "ok", "else": "skip"},
             {"if": "not ok", "go": "e", "at_most": 3, "else": "ask_human"},
             {"ask": "Ship?", "options": ["yes", "stop"]},
+            {"ask": "How?", "options": ["by ship", "by air"], "sets": "how", "words": True},
         ]
     )
     assert plan.rules[3:] == (
@@ -144,6 +145,8 @@ def test_rules_say_joins_conditions_and_decisions() -> None:
         "after_f: not ok → e (≤ 3), else ask_human",
         "ask_1 waits for after_f",
         "ask_1 asks people: yes or stop",
+        "ask_2 waits for ask_1",
+        "ask_2 asks people: by ship, by air or any words",
     )
 
 

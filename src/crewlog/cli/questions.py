@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from crewlog.cli.screen import Part, Screen, plain
 from crewlog.cli.timeline import shortly
+from crewlog.graph.lower import ANY_WORDS
 from crewlog.wire import InterruptView
 
 _LONGEST_LINE = 65_536
@@ -28,13 +29,16 @@ def show_question(screen: Screen, question: InterruptView, *, numbered: bool = F
         parts: list[Part] = ["    "]
         for number, option in enumerate(question.options, 1):
             parts += [(f"{number} ", "cyan"), plain(option), "   "]
+        if question.words:
+            parts.append((f"or {ANY_WORDS}", "dim"))
         screen.line(*parts)
 
 
 def answer_line(run: str, question: InterruptView) -> list[Part]:
     """How to answer it from anywhere: `crewlog answer music-7f3a i1 approve|reject`."""
     options = "|".join(shlex.quote(plain(option)) for option in question.options)
-    return [("answer:  ", "dim"), f"crewlog answer {run} {question.id} {options}"]
+    words = f"  (or {ANY_WORDS})" if question.words else ""
+    return [("answer:  ", "dim"), f"crewlog answer {run} {question.id} {options}{words}"]
 
 
 def chosen(question: InterruptView, typed: str) -> str:

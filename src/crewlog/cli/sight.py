@@ -193,6 +193,7 @@ def question_of(interrupt: Interrupt) -> InterruptView:
         question=interrupt.question,
         detail=interrupt.detail,
         options=interrupt.options,
+        words=interrupt.words,
         action_requests=(),
         review_configs=(),
     )

@@ -45,6 +45,9 @@ from crewlog.graph.plan import (
 )
 from crewlog.ids import AgentName, CrewName, FlagName, LogName, NodeName, ToolName
 
+ANY_WORDS = "any words"
+"""What is said after the options of a question that takes words."""
+
 
 def lower(definition: CrewDefinition) -> GraphPlan:
     """The plan of a definition.
@@ -171,7 +174,8 @@ def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.decide is not None:
         yield f"{name}: {decision_text(node.decide)}"
     if node.ask is not None:
-        yield f"{name} asks people: {listed(node.ask.options, 'or')}"
+        answers = [*node.ask.options, *([ANY_WORDS] if node.ask.words else [])]
+        yield f"{name} asks people: {listed(answers, 'or')}"
 
 
 def decision_text(decide: Decide) -> str:
