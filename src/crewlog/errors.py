@@ -111,15 +111,31 @@ class Diagnostic:
 
 
 class InvalidDefinition(DefinitionError):
-    """A definition with one or more faults; `diagnostics` has them all, in document order."""
+    """A definition with one or more faults, in document order.
 
-    def __init__(self, diagnostics: list[Diagnostic]) -> None:
+    Args:
+        diagnostics: All that were found.
+        more_may_follow: Whether these kept other checks from being made: what has no shape has no
+            meaning that could be checked.
+    """
+
+    def __init__(self, diagnostics: list[Diagnostic], *, more_may_follow: bool = False) -> None:
         first = diagnostics[0]
         super().__init__(first.message, remedy=first.remedy, place=first.place)
         self.diagnostics = diagnostics
+        self.more_may_follow = more_may_follow
+
+    @property
+    def note(self) -> str:
+        """What is said after the faults; empty where they are all."""
+        if not self.more_may_follow:
+            return ""
+        which = "this is" if len(self.diagnostics) == 1 else "these are"
+        return f"More faults may follow once {which} mended: not everything could be checked."
 
     def __str__(self) -> str:
-        return "\n".join(d.render() for d in self.diagnostics)
+        told = [d.render() for d in self.diagnostics]
+        return "\n".join([*told, self.note] if self.note else told)
 
 
 class UsageError(CrewlogError):

@@ -104,6 +104,29 @@ def test_faults_are_json_with_line_and_column(capsys: pytest.CaptureFixture[str]
     assert (fault["line"], fault["column"], fault["length"]) == (4, 39, 7)
 
 
+def test_faults_that_hide_others_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    hidden = "More faults may follow once {} mended: not everything could be checked."
+    shape = CREW.replace("effects: read", "effects: read, placed: locl")
+    text = f"{CREW}crew: twice\n"
+    for content, faults, note in (
+        (shape, 1, hidden.format("this is")),
+        (shape.replace("crew: notes", "crew: notes\nmodle: x"), 2, hidden.format("these are")),
+        (text, 1, hidden.format("this is")),
+        ("crew: [", 1, hidden.format("this is")),
+        (CREW, 1, ""),
+    ):
+        Path("crew.yaml").write_text(content)
+        assert run_cli(["validate", "crew.yaml"]) == 2
+        told = capsys.readouterr().err
+        assert told.count("crew.yaml:") == faults
+        assert ("More faults" in told) is bool(note)
+        assert note in told
+        assert run_cli(["validate", "crew.yaml", "--json"]) == 2
+        error = json.loads(capsys.readouterr().err)["error"]
+        assert error["more_may_follow"] is bool(note)
+        assert len(error["diagnostics"]) == faults
+
+
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["validate", "nope.yaml"]) == 2
     assert "cannot read 'nope.yaml'" in capsys.readouterr().err

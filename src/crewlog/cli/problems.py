@@ -31,11 +31,12 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
 
 
 def describe(error: BaseException) -> Described:
-    """An error as data: `type`, `message`, `place`, `remedy`, `exit_code`, and `diagnostics`."""
+    """An error as data: `type`, `message`, `place`, `remedy`, `exit_code`; of faults more."""
     if isinstance(error, InvalidDefinition):
         return {
             **_described(error),
             "diagnostics": [_diagnostic(each) for each in error.diagnostics],
+            "more_may_follow": error.more_may_follow,
         }
     if isinstance(error, CrewlogError):
         return _described(error)
@@ -113,6 +114,9 @@ def _show(error: BaseException, described: Described) -> None:
             if number:
                 screen.complain([], "")
             _show_diagnostic(screen, found)
+        if error.note:
+            screen.complain([], "")
+            screen.complain([], error.note, style="dim")
         return
     place = plain(described["place"])
     named = place.removeprefix("run ") in described["message"]

@@ -128,7 +128,7 @@ def _target(file: Traversable) -> str:
 
 @app.command(rich_help_panel=FILES)
 def validate(file: File, as_json: AsJson = False, debug: Debug = False) -> int:
-    """Check a crew's file; every fault with its place, its reason and a remedy."""
+    """Check a crew's file; faults with their place, their reason and a remedy."""
     del debug
     from crewlog.cli.screen import Screen, counted, plain  # noqa: PLC0415
     from crewlog.definition.load import load_file  # noqa: PLC0415

@@ -2,7 +2,8 @@
 
 All faults of one kind come together: those of the text first (only one, where YAML itself breaks),
 then those of shape (`crewlog.definition.shape`), then those of meaning
-(`crewlog.definition.validate`). A later kind is looked at only where the earlier found nothing.
+(`crewlog.definition.validate`). A later kind is looked at only where the earlier found nothing,
+and the error says that more may follow.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def load_definition(text: str, file: str = "crew.yaml") -> CrewDefinition:
         faults = [] if isinstance(found, CrewDefinition) else found
     unread = {fault.path for fault in document.faults}  # what stands there is a placeholder
     located = document.faults + [_locate(document, f) for f in faults if f.path not in unread]
-    raise InvalidDefinition(sorted(located, key=lambda d: (d.line, d.column)))
+    unchecked = bool(document.faults) or not isinstance(found, CrewDefinition)
+    raise InvalidDefinition(
+        sorted(located, key=lambda d: (d.line, d.column)), more_may_follow=unchecked
+    )
 
 
 def load_data(data: Json) -> CrewDefinition:
@@ -54,7 +58,10 @@ def load_data(data: Json) -> CrewDefinition:
     found = definition_of(data)
     faults = findings(found) if isinstance(found, CrewDefinition) else found
     if faults or not isinstance(found, CrewDefinition):
-        raise InvalidDefinition([fault.diagnostic() for fault in faults])
+        raise InvalidDefinition(
+            [fault.diagnostic() for fault in faults],
+            more_may_follow=not isinstance(found, CrewDefinition),
+        )
     return found
 
 
@@ -76,7 +83,8 @@ def load_file(path: str | FilePath) -> CrewDefinition:
         ) from None
     if len(raw) > LARGEST_TEXT:
         raise InvalidDefinition(
-            [Diagnostic(f"the file has more than {LARGEST_TEXT:,} bytes", file=name)]
+            [Diagnostic(f"the file has more than {LARGEST_TEXT:,} bytes", file=name)],
+            more_may_follow=True,
         )
     try:
         text = raw.decode("utf-8-sig")
@@ -92,7 +100,8 @@ def load_file(path: str | FilePath) -> CrewDefinition:
                     line=line,
                     column=len(before) - (before.rfind("\n") + 1) + 1,
                 )
-            ]
+            ],
+            more_may_follow=True,
         ) from None
     return load_definition(text, name)
 

@@ -105,7 +105,7 @@ class Source:
 
     def fail(self, message: str, span: Span, remedy: str = "") -> InvalidDefinition:
         """The error of one diagnostic, to be raised."""
-        return InvalidDefinition([self.diagnostic(message, span, remedy)])
+        return InvalidDefinition([self.diagnostic(message, span, remedy)], more_may_follow=True)
 
     def at_offset(self, offset: int) -> Span:
         """The span of one character."""
