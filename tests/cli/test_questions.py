@@ -4,16 +4,58 @@ from __future__ import annotations
 
 from typing import Any
 
+from crewlog.cli.follow import Follower, Manner
 from crewlog.cli.questions import answer_line, show_question
 from crewlog.cli.screen import Screen
 from crewlog.cli.sight import question_of
-from crewlog.ids import InterruptId
+from crewlog.client import Event
+from crewlog.errors import CommandRejected
+from crewlog.ids import InterruptId, RunId
+from crewlog.state.journal import entry_from_json
 from crewlog.state.model import Interrupt
 
 
 def asked(**more: Any) -> Interrupt:
     given = {"id": InterruptId("i1"), "kind": "ask", "question": "Buy?", "options": ("yes", "no")}
     return Interrupt.model_validate({**given, **more})
+
+
+class Refuses:
+    """A run that takes no answer, and remembers the commands' ids."""
+
+    id = "shop"
+
+    def __init__(self) -> None:
+        self.commands: list[str] = []
+
+    async def respond(self, interrupt: str, decision: str, *, id: str) -> None:
+        self.commands.append(id)
+        raise CommandRejected(
+            f"{decision!r} is no answer to {interrupt!r}", remedy="Its options are: yes, no."
+        )
+
+
+async def test_a_refused_answer_is_told_once(capsys: Any) -> None:
+    run: Any = Refuses()
+    follower = Follower(Screen(), run, manner=Manner(ask=True, leave=False))
+    await follower._respond(question_of(asked()), "sure")
+    said = "✗ 'sure' is no answer to 'i1'. Its options are: yes, no."
+    assert capsys.readouterr().out.strip() == said
+    for command, told in ((run.commands[0], ""), ("another", "✗ refused an answer by ann: 'sure'")):
+        entry = entry_from_json(
+            {
+                "kind": "CommandRejected",
+                "at": 1000,
+                "name": "respond",
+                "by": "ann",
+                "reason": "'sure' is no answer to 'i1'\n    Its options are: yes, no.",
+                "command": command,
+            }
+        )
+        follower._take(Event(run=RunId("shop"), position=1, at=1000, entry=entry))
+        out = capsys.readouterr().out
+        assert told in out
+        assert bool(out) is bool(told)
 
 
 def test_a_question_that_takes_words_says_so(capsys: Any) -> None:

@@ -76,6 +76,41 @@ def test_built_in_tools_are_shown_by_their_effect() -> None:
     assert found == ["backend ⚑ models_ready"]
 
 
+def flag(value: object, by: str) -> dict[str, Any]:
+    return {"kind": "FlagSet", "flag": "buy", "value": value, "by": by}
+
+
+def test_a_flags_value_does_not_pass_for_who_set_it() -> None:
+    found = shown(
+        flag(True, "root"),
+        flag(False, "root"),
+        flag("maybe", "root"),
+        flag("maybe by root", ""),
+        flag("maybe", "ui"),
+    )
+    assert found == [
+        "⚑ buy (set by root)",
+        "⚑ buy = false (set by root)",
+        '⚑ buy = "maybe" (set by root)',
+        '⚑ buy = "maybe by root"',
+        'ui ⚑ buy = "maybe"',
+    ]
+
+
+def test_a_refusal_is_told_in_sentences() -> None:
+    refused = {"kind": "CommandRejected", "name": "respond", "by": "eve"}
+    found = shown(
+        {**refused, "reason": "'sure' is no answer to 'i1'\n    Its options are: yes, no."},
+        {**refused, "name": "interrupt", "by": "", "reason": "no such node?\n    Nodes: a."},
+        {**refused, "reason": ""},
+    )
+    assert found == [
+        "✗ refused an answer by eve: 'sure' is no answer to 'i1'. Its options are: yes, no.",
+        "✗ refused 'interrupt': no such node? Nodes: a.",
+        "✗ refused an answer by eve:",
+    ]
+
+
 def test_a_step_ends_with_what_was_said() -> None:
     found = shown(
         started("ui#1"),

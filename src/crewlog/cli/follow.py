@@ -7,6 +7,7 @@ while nothing happens. While somebody types an answer, the timeline is held back
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -19,10 +20,11 @@ from crewlog.cli import exits
 from crewlog.cli.ending import look, show_end, summary
 from crewlog.cli.questions import Prompt, answer_line, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
-from crewlog.cli.timeline import Row, Timeline
+from crewlog.cli.timeline import Row, Timeline, sentences
 from crewlog.client import Event, Run
 from crewlog.client.client import no_worker
 from crewlog.errors import CommandRejected, InterruptNotOpen, RunFailed, WorkerMissing
+from crewlog.ids import CommandId
 from crewlog.state import journal as j
 from crewlog.state.journal import entry_to_json
 from crewlog.wire import InterruptView
@@ -90,6 +92,8 @@ class Follower:
         self._prompt: Prompt | None = None
         self._held: list[Row] = []
         self._told: set[str] = set()
+        self._refused: set[str] = set()
+        """Answers that were typed here and told to be none: the timeline need not tell it again."""
         self._looked = 0.0
         self._behind = 0.0
         self._last: j.JournalEntry | None = None
@@ -165,7 +169,10 @@ class Follower:
                     "entry": entry_to_json(event.entry),
                 }
             )
-        self._show(self.timeline.feed(event.entry))
+        rows = self.timeline.feed(event.entry)
+        told = isinstance(event.entry, j.CommandRejected) and event.entry.command in self._refused
+        if not told:
+            self._show(rows)
         entry, prompt = event.entry, self._prompt
         if (
             isinstance(entry, j.InterruptAnswered)
@@ -248,14 +255,17 @@ class Follower:
         await self._respond(prompt.question, answer)
 
     async def _respond(self, question: InterruptView, answer: str) -> None:
+        identity = CommandId(f"a-{secrets.token_hex(8)}")
         try:
-            await self.run.respond(question.id, answer)
+            await self.run.respond(question.id, answer, id=identity)
         except InterruptNotOpen:
             return  # somebody else was faster; the timeline tells
         except CommandRejected as error:
             if not self._manner.ask:
                 raise
-            self.screen.line("  ", (f"✗ {error.message}", "red"))
+            self._refused.add(identity)
+            said = sentences(f"{error.message}\n{error.remedy}")
+            self.screen.line("  ", (f"✗ {said}", "red"))
             self._looked = 0.0
 
     def _close_prompt(self, *, answered: bool = False) -> None:

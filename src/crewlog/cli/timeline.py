@@ -6,6 +6,7 @@ call's start and its answer are one row where all went well, and what only route
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
 _SLOW = 2_000
 """Milliseconds from which a tool's duration is worth a row."""
 _LONGEST = 120
+_UPDATES = {"respond": "an answer"}
+"""Commands whose names people never type, as they would call them."""
 
 
 @dataclass
@@ -114,9 +117,11 @@ class Timeline:
             case j.ModelReplied() | j.ToolReturned() | j.PermissionDenied() | j.CallHeld():
                 return self._call(entry)
             case j.FlagSet():
-                value = "" if entry.value is True else f" = {_value(entry.value)}"
+                # As JSON and in brackets: words of people must not pass for who said them.
+                value = "" if entry.value is True else f" = {_as_json(entry.value)}"
                 known = entry.by in self.nodes
-                text = f"{entry.flag}{value}{'' if known else _by(entry.by)}"
+                who = "" if known or not entry.by else f" (set by {entry.by})"
+                text = f"{entry.flag}{value}{who}"
                 return self._row(entry, entry.by if known else "", "⚑", text, "yellow")
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
@@ -262,7 +267,8 @@ class Timeline:
                 text = f"stopping{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, "", "■", text, "bold yellow")
             case j.CommandRejected():
-                text = f"refused '{entry.name}'{_by(entry.by)}: {entry.reason}"
+                what = _UPDATES.get(entry.name, f"'{entry.name}'")
+                text = f"refused {what}{_by(entry.by)}: {sentences(entry.reason)}"
                 return self._row(entry, "", "✗", text, "red")
             case j.ContinuedAsNew():
                 return self._row(entry, "", "↷", f"execution {entry.execution}", "dim")
@@ -356,6 +362,17 @@ def _brief(text: str) -> str:
 
 def _value(value: object) -> str:
     return plain(value) if isinstance(value, str) else str(value)
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def sentences(refusal: str) -> str:
+    """What is wrong, and the remedy on the lines after it, as sentences on one line."""
+    what, _, remedy = refusal.partition("\n")
+    end = "" if not remedy or what.endswith((".", "?", "!")) else "."
+    return plain(f"{what}{end} {remedy}")
 
 
 def _by(who: str) -> str:
