@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -129,6 +130,38 @@ def test_ctrl_c_says_what_goes_on_and_watch_returns(home: Path, alone: Path) -> 
     back = Cli(home, home)("watch", run)
     assert back.code == 0, back.err
     assert "first  ✓ slept" in back.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_was_interrupted_ends_with_the_code_it_tells(
+    home: Path, alone: Path, number: signal.Signals
+) -> None:
+    crewlog = Cli(home, alone)
+    run = fresh("left")
+    (alone / "wait.yaml").write_text(
+        "crew: waiter\nmodel: scripted:slow.script.yaml\n"
+        "agents:\n  first: {prompt: P., tools: []}\nflow:\n  - {ask: 'Go on?'}\n  - first\n"
+    )
+    process = crewlog.start("run", "wait.yaml", "--id", run, "--json", "--wait")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["event"] == "interrupt":
+            break
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, err
+    assert json.loads(out.splitlines()[-1]) == {
+        "event": "left",
+        "run": run,
+        "why": "interrupted",
+        "waits_for_worker": True,
+        "exit_code": process.returncode,
+    }
+    [listed] = [r for r in crewlog("ps", "--json").records[0]["runs"] if r["run"] == run]
+    assert listed["waits_for_worker"] is True
+    assert crewlog("stop", run).code == 0
+    listed = crewlog("ps", "--all", "--limit", "1000", "--json").records[0]["runs"]
+    assert [r["waits_for_worker"] for r in listed if r["run"] == run] == [False]
 
 
 def test_signals_reach_a_run(crewlog: Cli) -> None:

@@ -70,20 +70,29 @@ def crewlog(
     del version
 
 
+_ended_by: list[int] = []
+"""The signals that ended this process's command, the first one first."""
+
+
+def interrupted() -> int:
+    """What a command exits with that is being cancelled: which signal it was tells."""
+    return exits.TERMINATED if _ended_by[:1] == [signal.SIGTERM] else exits.INTERRUPTED
+
+
 def go(main: Coroutine[Any, Any, int], *, debug: bool = False) -> int:
     """Run a command's coroutine; Ctrl-C and SIGTERM cancel it, and it tidies up."""
     if debug:
         import logging  # noqa: PLC0415
 
         logging.basicConfig(level=logging.INFO)
-    ended_by: list[int] = []
+    _ended_by.clear()
 
     async def guarded() -> int:
         task = asyncio.current_task()
 
         def end(number: int) -> None:
-            ended_by.append(number)
-            if task is not None and len(ended_by) == 1:
+            _ended_by.append(number)
+            if task is not None and len(_ended_by) == 1:
                 task.cancel()
 
         loop = asyncio.get_running_loop()
@@ -94,6 +103,6 @@ def go(main: Coroutine[Any, Any, int], *, debug: bool = False) -> int:
     try:
         return asyncio.run(guarded())
     except asyncio.CancelledError:
-        if not ended_by:
+        if not _ended_by:
             raise
-        return exits.INTERRUPTED if ended_by[0] == signal.SIGINT else exits.TERMINATED
+        return interrupted()

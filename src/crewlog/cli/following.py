@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crewlog.cli import exits
+from crewlog.cli.app import interrupted
 from crewlog.cli.follow import Follower, Manner
 from crewlog.cli.hands import Assignment, Hand, assigned, hand
 from crewlog.cli.preflight import check_worker_can, scripted_note
@@ -203,7 +204,7 @@ async def _follow(
 def left(
     screen: Screen, run: Run, assignment: Assignment, lent: Hand | None, *, alone: bool = False
 ) -> None:
-    """What goes on after Ctrl-C, and how to return."""
+    """What goes on after Ctrl-C or SIGTERM, and how to return."""
     if screen.as_json:
         screen.record(
             {
@@ -211,7 +212,7 @@ def left(
                 "run": run.id,
                 "why": "interrupted",
                 "waits_for_worker": lent is not None or alone,
-                "exit_code": exits.INTERRUPTED,
+                "exit_code": interrupted(),
             }
         )
         return

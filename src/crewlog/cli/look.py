@@ -54,7 +54,9 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
     async with connected(screen, both=True) as client:
         found = await client.list(statuses=() if all_ else live, limit=limit)
         if as_json:
-            screen.document({"runs": [vars(each) for each in found]})
+            unpolled = await _unpolled(client, found)
+            runs = [{**vars(r), "waits_for_worker": _alone(r, unpolled)} for r in found]
+            screen.document({"runs": runs})
             return exits.OK
         if not found and not all_:
             ended = await client.list(statuses=(), limit=min(limit, 5))
@@ -76,12 +78,16 @@ async def _unpolled(client: Client, runs: list[RunSummary]) -> set[str]:
     return {queue for queue, answer in zip(queues, answers, strict=True) if not answer}
 
 
+def _alone(run: RunSummary, unpolled: set[str]) -> bool:
+    """Whether a run is under way and no worker is there for it."""
+    return run.ended is None and run.task_queue in unpolled
+
+
 def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
     from crewlog.cli.screen import lasted, plain  # noqa: PLC0415
 
     def status(each: RunSummary) -> str:
-        alone = each.ended is None and each.task_queue in unpolled
-        return plain(each.status) + (", no worker" if alone else "")
+        return plain(each.status) + (", no worker" if _alone(each, unpolled) else "")
 
     rows: list[list[Part]] = [
         [
