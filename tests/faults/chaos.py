@@ -38,11 +38,25 @@ from faults.writers import write_in_parallel
 SCENARIOS = ("workers", "frozen", "server", "postgres", "store", "writers")
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.chaos", description=__doc__)
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """The defaults that there are, and the text above as it is."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default is None else super()._get_help_string(action)
+
+
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults.chaos", description=__doc__, formatter_class=_Help
+    )
     parser.add_argument("--seed", type=int, default=1, help="what everything random follows from")
-    parser.add_argument("--scenario", choices=[*SCENARIOS, "all"], default="all")
-    parser.add_argument("--runs", type=int, default=100, help="runs of each scenario, at least")
+    parser.add_argument("--scenario", choices=[*SCENARIOS, "all"], default="all", help="which")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=100,
+        help="runs of each scenario, at least: more are started while the faults go on",
+    )
     parser.add_argument("--at-once", type=int, default=25, help="runs that are open at a time")
     parser.add_argument("--workers", type=int, default=3, help="workers that are alive")
     parser.add_argument("--kills", type=int, default=200, help="SIGKILLs of workers")
@@ -63,7 +77,7 @@ def arguments() -> argparse.Namespace:
         default=os.environ.get("TEMPORAL_ADDRESS", "127.0.0.1:7233"),
         help="the cluster's frontend",
     )
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def faults_of(scenario: str, stand: Stand, given: argparse.Namespace) -> Faults:
@@ -112,8 +126,8 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-async def main() -> int:
-    given = arguments()
+async def main(words: list[str] | None = None) -> int:
+    given = arguments(words)
     chosen = SCENARIOS if given.scenario == "all" else (given.scenario,)
     reports: list[Report] = []
     for scenario in chosen:
@@ -122,7 +136,8 @@ async def main() -> int:
         say(table(reports[-1:]))
         if given.report:
             write(reports, given.report)
-    say(f"\n{table(reports)}")
+    if len(reports) > 1:
+        say(f"\n{table(reports)}")
     return int(any(report.all_violations for report in reports))
 
 

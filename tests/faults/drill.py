@@ -75,6 +75,8 @@ class Drill:
         self.fleet = stand.fleet(self.name, workers)
         self.points = self.fleet.points
         self.begun = 0.0
+        self.started = 0
+        """How many runs there are so far; it grows beyond `runs` while the faults go on."""
         self._client = stand.client(self.name)
         self._at_once = at_once
         self._limit = limit
@@ -132,11 +134,12 @@ class Drill:
 
     async def _feed(self, doing: asyncio.Future[None]) -> None:
         """Keeps `at_once` runs open until there were enough and the faults are over."""
-        number = 0
-        while number < self.runs or not doing.done():
-            while len(self._open) < self._at_once and (number < self.runs or not doing.done()):
-                number += 1
-                task = asyncio.create_task(self._one(f"{self.name}-{number}"))
+        while self.started < self.runs or not doing.done():
+            while len(self._open) < self._at_once and (
+                self.started < self.runs or not doing.done()
+            ):
+                self.started += 1
+                task = asyncio.create_task(self._one(f"{self.name}-{self.started}"))
                 self._open.add(task)
             done, self._open = await asyncio.wait(
                 self._open, timeout=LOOK, return_when=asyncio.FIRST_COMPLETED
@@ -144,7 +147,7 @@ class Drill:
             for task in done:
                 task.result()
             if doing.done() and doing.exception() is not None:
-                self.runs = min(self.runs, number)
+                self.runs = min(self.runs, self.started)
 
     async def _one(self, id_: str) -> None:
         run = await self._start(id_)
@@ -194,12 +197,19 @@ class Drill:
     async def _say(self) -> None:
         while True:
             await asyncio.sleep(TELL)
-            seconds = time.monotonic() - self.begun
-            faults = self.report.faults.total() + self.fleet.kills.total()
-            self._tell(
-                f"{self.name}: {seconds:.0f} s, {len(self._ended)} of {self.runs} runs ended, "
-                f"{self.progress():.0%} of the work begun, {faults} faults"
-            )
+            self._tell(self.so_far())
+
+    def so_far(self) -> str:
+        """How far it is, for people: of all the runs there are, also those beyond `runs`."""
+        seconds = time.monotonic() - self.begun
+        runs = max(self.runs, self.started)
+        extra = f" ({runs - self.runs} extra, as the faults go on)" if runs > self.runs else ""
+        begun = self.progress() * self.runs / runs if runs else 0.0
+        faults = self.report.faults.total() + self.fleet.kills.total()
+        return (
+            f"{self.name}: {seconds:.0f} s, {len(self._ended)} of {runs} runs ended{extra}, "
+            f"{begun:.0%} of the work begun, {faults} faults"
+        )
 
     # -- the operator ------------------------------------------------------------------------
 

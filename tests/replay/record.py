@@ -9,6 +9,7 @@ What only a cluster shows is recorded by its name alone, with the variables of `
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import re
@@ -77,5 +78,22 @@ async def main(names: list[str]) -> None:
                 await record(site, name)
 
 
+def chosen(words: list[str]) -> list[str]:
+    """The behaviours that a command line names; all that need no cluster, where it names none."""
+    listed = "\n".join(f"  {n}{' (on a cluster)' * (n in ON_CLUSTER)}" for n in BEHAVIOURS)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.replay.record",
+        description=__doc__,
+        epilog=f"behaviours:\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", metavar="NAME", nargs="*", help="a behaviour (see below)")
+    names: list[str] = parser.parse_args(words).names
+    unknown = [name for name in names if name not in BEHAVIOURS]
+    if unknown:
+        parser.error(f"there is no behaviour {unknown[0]!r}; there are:\n{listed}")
+    return names or [name for name in BEHAVIOURS if name not in ON_CLUSTER]
+
+
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1:] or [name for name in BEHAVIOURS if name not in ON_CLUSTER]))
+    asyncio.run(main(chosen(sys.argv[1:])))
