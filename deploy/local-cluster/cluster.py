@@ -19,7 +19,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -78,6 +78,8 @@ SCRIPT_LIMIT = 180.0
 GRACE = 10.0
 """Seconds for a process to end by itself."""
 POLL = 0.05
+COMMAND = ".venv/bin/python deploy/local-cluster/cluster.py"
+"""This program, as people start it in a checkout."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,10 @@ class Cluster:
         """
         self._known(service)
         async with self._locked():
-            return self._living(service) or await self._start(service)
+            living = self._living(service)
+            if living is None:
+                self._check_needed(service)
+            return living or await self._start(service)
 
     def kill(self, service: str) -> ProcessRecord | None:
         """SIGKILL: nothing of it gets to say goodbye. The process, or None if there was none."""
@@ -232,7 +237,13 @@ class Cluster:
         return process
 
     async def restart(self, service: str) -> ProcessRecord:
-        """Ends a service gently, as a rollout would, and starts it again."""
+        """Ends a service gently, as a rollout would, and starts it again.
+
+        Raises:
+            ServiceError: It could not be started again, so it is not ended; or it does not start.
+        """
+        self._known(service)
+        self._check_needed(service)
         await self.stop_service(service)
         return await self.start(service)
 
@@ -295,6 +306,15 @@ class Cluster:
                 f"there is no service {service!r}", remedy=f"There are {', '.join(SERVICES)}."
             )
 
+    def _check_needed(self, service: str) -> None:
+        """No part of the server starts without Postgres, and its own words hide that well."""
+        if service != POSTGRES and self._living(POSTGRES) is None:
+            raise StoreUnavailable(
+                f"{service} cannot be started: {POSTGRES} is not running",
+                remedy=f"Start it first: `{COMMAND} start {POSTGRES}`; or all: `make cluster`.",
+                place=str(self.home),
+            )
+
     def _living(self, service: str) -> ProcessRecord | None:
         """The service's process: the recorded one, or one that an interrupted start left."""
         self._known(service)
@@ -335,6 +355,7 @@ class Cluster:
                 words = tail(self.log(role), start=begin).splitlines()
                 raise TemporalUnavailable(
                     "\n    | ".join([f"the server's {role} {what}", *words]),
+                    remedy=f"`{COMMAND} check` says which services are away.",
                     place=str(self.log(role)),
                 )
             await asyncio.sleep(POLL)
@@ -456,6 +477,19 @@ def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
+def remedies(conditions: Sequence[Condition], cluster: Cluster) -> Iterator[str]:
+    """What to do about services that are not well; first about those that do not run at all."""
+    dead = [each.service for each in conditions if each.process is None]
+    for service in dead:
+        yield f"▸ start {service}: {COMMAND} start {service}"
+    if len(dead) > 1:
+        yield "▸ or all of it: make cluster"
+    for each in conditions if not dead else ():
+        if not each.healthy:
+            log = cluster.log(each.service)
+            yield f"▸ restart {each.service}: {COMMAND} restart {each.service} (its log: {log})"
+
+
 def _exports(cluster: Cluster) -> str:
     return "".join(f"export {name}='{value}'\n" for name, value in cluster.environ.items())
 
@@ -475,6 +509,8 @@ async def _check(cluster: Cluster) -> int:
         mark = "✓" if each.healthy else "✗"
         pid = f"pid {each.process.pid}" if each.process else "-"
         _say(f"  {mark} {each.service:<9} {pid:<12} {each.detail}")
+    for line in remedies(conditions, cluster):
+        _say(line)
     return 0 if all(each.healthy for each in conditions) else ServiceError.exit_code
 
 
@@ -482,6 +518,8 @@ async def _act(cluster: Cluster, action: str, service: str | None) -> int:
     match action, service:
         case "up", None:
             code = await _up(cluster)
+            _say(f'▸ use it in this shell: eval "$({COMMAND} env)"')
+            _say("▸ end it, and remove its data: make cluster-stop")
             sys.stdout.write(_exports(cluster))
             return code
         case "check", None:

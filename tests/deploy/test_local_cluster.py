@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
+from cluster import COMMAND, Cluster, Condition, remedies
 from cluster_config import PORT_NAMES, PORTS, ROLES, State, choose_ports, server_environ
 from cluster_postgres import command
 from cluster_programs import postgres_programs, temporal_programs
@@ -125,6 +125,57 @@ async def test_without_go_the_server_cannot_be_built(directory: Path) -> None:
     with pytest.raises(TemporalUnavailable, match="go is not on PATH"):
         await temporal_programs(SILENT, environ)
     assert list((directory / "temporal-server").glob("making-*")) == []
+
+
+async def test_without_postgres_no_part_of_the_server_is_ended_or_started(directory: Path) -> None:
+    cluster = Cluster(directory)
+    program = cluster._program("history")
+    program.parent.mkdir()
+    program.symlink_to("/bin/sleep")
+    cluster._write(_state())
+    history = spawn([str(program), "60"], directory / "log")
+    needed = rf"history cannot be started: postgres is not running\n +.*{COMMAND} start postgres"
+    try:
+        with pytest.raises(StoreUnavailable, match=needed):
+            await cluster.restart("history")
+        assert history.alive
+        cluster.kill("history")
+        with pytest.raises(StoreUnavailable, match=needed):
+            await cluster.start("history")
+    finally:
+        if found := history.find():
+            found.kill()
+
+
+def test_what_is_not_well_has_a_remedy(directory: Path) -> None:
+    cluster, process = Cluster(directory), ProcessRecord(pid=1, created=2.5, command=("a",))
+    well = Condition("frontend", process, True, "")
+    ill = Condition("matching", process, False, "does not listen")
+    dead = [Condition(name, None, False, "not running") for name in ("history", "worker")]
+    assert list(remedies([well], cluster)) == []
+    assert list(remedies([well, ill, dead[0]], cluster)) == [
+        f"▸ start history: {COMMAND} start history"
+    ]
+    assert list(remedies(dead, cluster))[1:] == [
+        f"▸ start worker: {COMMAND} start worker",
+        "▸ or all of it: make cluster",
+    ]
+    [line] = remedies([well, ill], cluster)
+    assert line.startswith(f"▸ restart matching: {COMMAND} restart matching")
+    assert str(cluster.log("matching")) in line
+
+
+def test_the_help_of_make_has_two_columns() -> None:
+    done = subprocess.run(
+        ["make", "-s", "help"], cwd=SCRIPT.parents[2], capture_output=True, text=True, check=True
+    )
+    names = [line.split()[0] for line in done.stdout.splitlines()]
+    assert {"cluster-stop", "test-cluster"} <= set(names)
+    begins = {
+        len(line) - len(line[len(n) :].lstrip())
+        for n, line in zip(names, done.stdout.splitlines(), strict=True)
+    }
+    assert len(begins) == 1
 
 
 @pytest.mark.parametrize(
