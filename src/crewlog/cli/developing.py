@@ -62,7 +62,7 @@ async def develop(*, detach: bool, worker: bool, queue: str | None, as_json: boo
     chosen, here = _queue(queue), Path.cwd()
     if worker:
         claim(chosen, here)
-    async with connected(screen, queue=chosen, both=True, tell=True) as client:
+    async with connected(screen, queue=chosen, both=True, tell=True, hint=False) as client:
         crew = await _register(screen, client, here)
         found = _running(chosen, here) if worker else None
         made: Background | None = None

@@ -117,7 +117,12 @@ async def all_services(screen: Screen, progress: ServiceProgress) -> None:
 
 @asynccontextmanager
 async def connected(
-    screen: Screen, *, queue: str = TASK_QUEUE, both: bool = False, tell: bool = False
+    screen: Screen,
+    *,
+    queue: str = TASK_QUEUE,
+    both: bool = False,
+    tell: bool = False,
+    hint: bool = True,
 ) -> AsyncGenerator[Client]:
     """A client of the server that the environment names, or of the local one.
 
@@ -126,6 +131,7 @@ async def connected(
         queue: The task queue of runs that are started.
         both: Whether Postgres must be there, too.
         tell: Whether services that ran already are told as well.
+        hint: Whether it is told how to end what was started, which stays when the command ends.
     """
     progress = ServiceProgress(screen)
     try:
@@ -138,6 +144,8 @@ async def connected(
     if progress.eventful or tell:
         for line in progress.lines(client.endpoints.ui_url):
             screen.line(*line)
+    if progress.eventful and hint:
+        screen.note(("▸ ", "green"), "started the local servers; `crewlog dev --stop` ends them")
     try:
         yield client
     finally:
