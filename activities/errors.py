@@ -11,10 +11,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from crewlog import errors
 from crewlog.errors import CrewlogError, InternalError, InvalidDefinition, ModelUnavailable
+from crewlog.store.missing import RowsMissing
 
 
 def to_application_error(
@@ -63,6 +65,9 @@ def as_failures(*, final: bool = True) -> Generator[Effect, None, None]:
         yield effect
     except ApplicationError:
         raise
+    except RowsMissing as exc:
+        told = exc.of(activity.info().workflow_id or "") if activity.in_activity() else exc
+        raise to_application_error(told, started=effect.started, final=final) from exc
     except CrewlogError as exc:
         raise to_application_error(exc, started=effect.started, final=final) from exc
     except Exception as exc:

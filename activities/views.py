@@ -21,7 +21,6 @@ from typing import NamedTuple
 from langchain_core.messages import BaseMessage
 
 from crewlog.activities.render import Quotes, Transcript, shortened
-from crewlog.errors import StoreIncomplete
 from crewlog.ids import AgentName, ContentHash, LogName, RunId
 from crewlog.model import Json
 from crewlog.state.calls import View
@@ -29,6 +28,7 @@ from crewlog.state.hashing import log_root
 from crewlog.state.journal import Batch
 from crewlog.state.logs import links_of, message_of
 from crewlog.state.messages import message_from_json
+from crewlog.store.missing import rows_missing
 from crewlog.store.protocol import Store
 
 Chain = list[tuple[int, ContentHash]]
@@ -228,10 +228,7 @@ class Hydrator:
         for link in await self._store.read_log(head, {tip, root}):
             known.learn(link.head, link.previous, link.position, link.body)
         if head not in known.heads:
-            raise StoreIncomplete(
-                f"the log {log!r} of the run {known.run!r} has a gap before {head!r}",
-                remedy=f"Make its rows again: crewlog rebuild {known.run}",
-            )
+            raise rows_missing(known.run, f"the log {log!r} has a gap")
 
     async def _read_bodies(self, known: _Run, hashes: Iterable[ContentHash]) -> None:
         missing = {h for h in hashes if h not in known.messages}

@@ -14,8 +14,10 @@ import sys
 
 import structlog
 from pydantic import ValidationError
+from temporalio.runtime import Runtime, TelemetryConfig
 
 from crewlog.client import connect
+from crewlog.dev.sdk_log import forwarded
 from crewlog.errors import CrewlogError, UsageError
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import loop_factory, relieve_collector, work_until
@@ -37,6 +39,7 @@ def configure_logging() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=forwarded())))
 
 
 async def serve(settings: WorkerSettings) -> None:

@@ -24,6 +24,7 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import ModelFactory
 from crewlog.dev.deployment import can_pin, current_build, make_current
+from crewlog.dev.temporal_cli import program
 from crewlog.dev.temporal_server import server_version
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
@@ -119,12 +120,15 @@ async def tell_current(client: Client, build: WorkerDeploymentVersion) -> None:
     if current == build.build_id:
         await log.ainfo("this build is current: runs go to it", build_id=build.build_id)
         return
+    address = client.service_client.config.target_host
     await log.awarning(
         f"this build gets no new runs: build {current!r} is current"
         if current
         else "this build gets no runs: none is current, and runs wait until one is",
         build_id=build.build_id,
-        command=make_current(client.namespace, build.deployment_name, build.build_id),
+        command=make_current(
+            await program(), address, client.namespace, build.deployment_name, build.build_id
+        ),
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -79,12 +80,28 @@ def interrupted() -> int:
     return exits.TERMINATED if _ended_by[:1] == [signal.SIGTERM] else exits.INTERRUPTED
 
 
+def _keep_sdk_quiet(*, debug: bool) -> None:
+    """Keep the SDK's core from writing to our output: what fails, our own errors tell.
+
+    With `--debug` its warnings come as lines of `logging`.
+    """
+    # Slow, and only commands that connect come here.
+    from temporalio.runtime import Runtime, TelemetryConfig  # noqa: PLC0415
+
+    from crewlog.dev.sdk_log import forwarded  # noqa: PLC0415
+
+    telemetry = TelemetryConfig(logging=forwarded() if debug else None)
+    with suppress(RuntimeError):  # whoever calls us in a process of theirs may have one already
+        Runtime.set_default(Runtime(telemetry=telemetry))
+
+
 def go(main: Coroutine[Any, Any, int], *, debug: bool = False) -> int:
     """Run a command's coroutine; Ctrl-C and SIGTERM cancel it, and it tidies up."""
     if debug:
         import logging  # noqa: PLC0415
 
         logging.basicConfig(level=logging.INFO)
+    _keep_sdk_quiet(debug=debug)
     _ended_by.clear()
 
     async def guarded() -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -64,7 +66,7 @@ async def start_and_follow(
     """Start a run, follow it to its end, and say how to come back if somebody leaves."""
     assignment = assign_for(start)
     async with (
-        connected(screen, queue=assignment.queue, both=True, tell=tell) as client,
+        _ready(screen, assignment, tell=tell) as client,
         hand(assignment) as lent,
     ):
         definition = await _definition(client, start.crew)
@@ -77,6 +79,17 @@ async def start_and_follow(
         if plan:
             header(screen, run.id, plan)
         return await _follow(screen, client, run, assignment, lent, manner, plan=plan)
+
+
+@asynccontextmanager
+async def _ready(
+    screen: Screen, assignment: Assignment, *, tell: bool = False
+) -> AsyncGenerator[Client]:
+    """A client, and a store that answers where we bring the worker: without it, no run begins."""
+    async with connected(screen, queue=assignment.queue, both=True, tell=tell) as client:
+        if assignment.own:
+            await client.store()
+        yield client
 
 
 async def _definition(client: Client, crew: CrewDefinition | str) -> CrewDefinition | None:
@@ -112,7 +125,7 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
     from crewlog.cli.background import background_worker  # noqa: PLC0415
 
     assignment = assign_for(start)
-    async with connected(screen, queue=assignment.queue, both=True) as client:
+    async with _ready(screen, assignment) as client:
         if assignment.own:
             worker = await background_worker(assignment)
             screen.line(

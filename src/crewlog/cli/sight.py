@@ -22,6 +22,7 @@ from crewlog.ids import NodeName, RunId
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CLOSED, CrewState, Interrupt
 from crewlog.state.reduce import fold
+from crewlog.store.missing import RowsMissing
 from crewlog.wire import InterruptView, JournalItem
 
 PAGE = 1000
@@ -159,7 +160,10 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
             f"`crewlog rebuild {run.id}` makes its rows again.",
         )
     state = fold(RunId(run.id), [entry_from_json(row.entry) for row in items])
-    definition = CrewDefinition.from_json(await store.get_definition(state.definition))
+    try:
+        definition = CrewDefinition.from_json(await store.get_definition(state.definition))
+    except RowsMissing as error:
+        raise error.of(run.id) from error
     closed = state.status in CLOSED
     open_ = not closed and status == "running"
     if closed and ended is None:

@@ -271,7 +271,9 @@ class Gateway:
                 place=self.address,
             )
         if error.status is RPCStatusCode.UNAVAILABLE or error.status in _NO_ANSWER:
-            return self.unavailable()
+            # The same status for a connection that failed and for a server without its database;
+            # only of the latter the frontend still answers.
+            return self.cannot_serve(error) if await self._there() else self.unavailable()
         return TemporalUnavailable(
             f"the Temporal server refused: {error.message}", place=self.address
         )
@@ -284,6 +286,25 @@ class Gateway:
             "`crewlog doctor` looks closer. Nothing is lost.",
             place=self.address,
         )
+
+    def cannot_serve(self, error: RPCError) -> TemporalUnavailable:
+        """The error for a server that answers, and says that it cannot do its work."""
+        return TemporalUnavailable(
+            f"the Temporal server cannot serve: {error.message}",
+            remedy="It answers, but its own services or its database are away: look at them; "
+            "`crewlog doctor` looks closer. Nothing is lost.",
+            place=self.address,
+        )
+
+    async def _there(self) -> bool:
+        """Whether the server's frontend answers at all."""
+        try:
+            await self.temporal.workflow_service.get_system_info(
+                GetSystemInfoRequest(), retry=False, timeout=timedelta(seconds=PROBE_LIMIT)
+            )
+        except RPCError:
+            return False
+        return True
 
     async def _polled(self, run: RunId) -> bool:
         """Whether a worker asked lately for the work of the run's task queue."""
@@ -320,11 +341,7 @@ class Gateway:
 
     async def _no_answer(self, run: RunId, command: CommandId | None = None) -> CrewlogError:
         """Nobody answered: is it the server, or is there no worker?"""
-        try:
-            await self.temporal.workflow_service.get_system_info(
-                GetSystemInfoRequest(), retry=False, timeout=timedelta(seconds=PROBE_LIMIT)
-            )
-        except RPCError:
+        if not await self._there():
             return self.unavailable()
         try:
             queue = (await self.describe(run)).task_queue

@@ -45,8 +45,25 @@ async def current_build(client: Client, deployment: str) -> str | None:
     return routing.current_deployment_version.build_id or None
 
 
-def make_current(namespace: str, deployment: str, build: str) -> str:
-    """The command line with which an operator makes a build current."""
-    words = ["temporal", "worker", "deployment", "set-current-version", "--yes"]
-    words += ["--namespace", namespace, "--deployment-name", deployment, "--build-id", build]
+def make_current(cli: str, address: str, namespace: str, deployment: str, build: str) -> str:
+    """The command line with which an operator makes a build current.
+
+    Args:
+        cli: Where the `temporal` command is, `temporal` if this machine has none.
+        address: The server's.
+        namespace: The namespace.
+        deployment: What the build is one of.
+        build: The build.
+    """
+    words = [cli, "worker", "deployment", "set-current-version", "--yes"]
+    words += [
+        "--address",
+        address,
+        "--namespace",
+        namespace,
+        "--deployment-name",
+        deployment,
+        "--build-id",
+        build,
+    ]
     return shlex.join(words)

@@ -32,7 +32,7 @@ from crewlog.dev.deployment import can_pin, current_build, make_current
 from crewlog.dev.paths import Home, cache_dir
 from crewlog.dev.pg_install import pg_version
 from crewlog.dev.services import Services, ServiceStatus, temporal_profile
-from crewlog.dev.temporal_cli import go_version, look_up
+from crewlog.dev.temporal_cli import go_version, look_up, program
 from crewlog.errors import CrewlogError, TemporalUnavailable
 
 Status = Literal["ok", "warn", "fail"]
@@ -42,6 +42,20 @@ MINIMUM_PYTHON = (3, 11)
 LITTLE_ROOM = 2 * 1024**3
 """Bytes below which the disk is worth a warning."""
 NO_ROOM = 200 * 1024**2
+UNKNOWN = "crewlog-doctor-asks-for-what-is-not-there"
+"""A workflow id that nobody has."""
+CANNOT_SERVE = (
+    "Its own services or its database are away: look at them and their logs. Runs are safe, and go "
+    "on when they are back."
+)
+UNREAD = "Look at the server's log, and whether the namespace is there and we may read it."
+_AWAY = (
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.INTERNAL,
+    RPCStatusCode.UNKNOWN,
+)
 LIVE_RUNS = 200
 """How many live runs are looked at."""
 START = "It starts with the next command that needs it, or now: `crewlog dev`."
@@ -78,8 +92,7 @@ async def examine(
         address = temporal_profile(env).address
     except CrewlogError as error:
         return [*checks, Check("Local services", "fail", error.message, error.remedy)]
-    if not address:
-        checks += await _cli(env, listed)
+    checks += await (_cli_beside(env) if address else _cli(env, listed))
     checks += await _temporal(services, listed)
     checks.append(await _postgres(env, listed))
     checks += [_room(services.home.root, "Disk (home)"), _room(cache_dir(env), "Disk (cache)")]
@@ -115,6 +128,15 @@ async def _cli(env: Mapping[str, str], listed: list[ServiceStatus]) -> list[Chec
         ]
 
 
+async def _cli_beside(env: Mapping[str, str]) -> list[Check]:
+    """The Temporal command line where a server is named: people use it, and nothing needs it."""
+    found, _ = await look_up(env)
+    if found is not None:
+        return [Check("Temporal CLI", "ok", f"{found.source}: {found.path}")]
+    remedy = "For the `temporal` commands, install it: https://docs.temporal.io/cli."
+    return [Check("Temporal CLI", "warn", "not on PATH, and none in the cache", remedy)]
+
+
 async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Check]:
     name = "Temporal server"
     profile = temporal_profile(services.environ)
@@ -136,17 +158,40 @@ async def _temporal(services: Services, listed: list[ServiceStatus]) -> list[Che
         remedy = "Check TEMPORAL_ADDRESS." if profile.address else "`crewlog dev` starts it again."
         return [Check(name, "fail", f"{where} does not answer: {_first_line(error)}", remedy)]
     where = profile.address or (local.address if local else "")
+    if away := await _cannot_serve(client, namespace):
+        detail = f"{version} at {where} answers, and cannot serve: {away}"
+        return [Check(name, "fail", detail, CANNOT_SERVE)]
     checks = [Check(name, "ok", f"{version} at {where}")]
     for look in (_retention, _search_attributes, _pollers):
         try:
             checks += await look(client, namespace)
         except RPCError as error:
             what = look.__name__.strip("_").replace("_", " ").capitalize()
-            checks.append(Check(what, "warn", f"could not be read: {error.message}"))
+            checks.append(Check(what, "warn", f"could not be read: {error.message}", UNREAD))
     if build := services.environ.get("CREWLOG_BUILD_ID"):
         deployment = services.environ.get("CREWLOG_DEPLOYMENT") or TASK_QUEUE
-        checks.append(await _versions(client, version, deployment, build))
+        cli = await program(services.environ)
+        current = make_current(cli, where, namespace, deployment, build)
+        checks.append(await _versions(client, version, deployment, build, current))
     return checks
+
+
+async def _cannot_serve(client: Client, namespace: str) -> str:
+    """Why the server cannot work; empty where it can.
+
+    Its version comes from the frontend alone. Whether there is a workflow, only its history service
+    knows, which must read its database.
+    """
+    request = DescribeWorkflowExecutionRequest(
+        namespace=namespace, execution=WorkflowExecution(workflow_id=UNKNOWN)
+    )
+    try:
+        await client.workflow_service.describe_workflow_execution(
+            request, timeout=timedelta(seconds=temporal_server.ASK_LIMIT)
+        )
+    except RPCError as error:
+        return error.message if error.status in _AWAY else ""
+    return ""
 
 
 async def _retention(client: Client, namespace: str) -> list[Check]:
@@ -211,8 +256,13 @@ async def _search_attributes(client: Client, namespace: str) -> list[Check]:
     return [Check("Search attributes", "fail", f"missing: {', '.join(missing)}", remedy)]
 
 
-async def _versions(client: Client, server: str, deployment: str, build: str) -> Check:
-    """Whether this environment's build gets runs; asked where it has one."""
+async def _versions(
+    client: Client, server: str, deployment: str, build: str, command: str
+) -> Check:
+    """Whether this environment's build gets runs; asked where it has one.
+
+    `command` is the one that makes the build current.
+    """
     name = "Worker versions"
     if not can_pin(server):
         return Check(
@@ -232,7 +282,7 @@ async def _versions(client: Client, server: str, deployment: str, build: str) ->
         name,
         "warn",
         f"deployment {deployment!r}: {which}; this one is {build!r}",
-        make_current(client.namespace, deployment, build),
+        command,
     )
 
 

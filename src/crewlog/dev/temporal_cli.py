@@ -77,6 +77,14 @@ async def look_up(
     return found, attempts
 
 
+async def program(environ: Mapping[str, str] | None = None) -> str:
+    """How to call the `temporal` command here, for a command line that people paste."""
+    found, _ = await look_up(environ)
+    if found is None or found.source == "PATH":
+        return NAME
+    return str(found.path)
+
+
 async def find_cli(
     progress: Progress = SILENT, environ: Mapping[str, str] | None = None
 ) -> TemporalCli:

@@ -11,15 +11,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from crewlog.errors import HistoryConflict, StoreIncomplete
+from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId, StepId
 from crewlog.model import Json
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import CLOSED, RunStatus
 from crewlog.store.codec import dump_json, load_json
+from crewlog.store.missing import BODY, DEFINITION, RowsMissing
 from crewlog.store.projection import (
-    REBUILD,
     CheckpointFacts,
     InterruptFacts,
     LinkFacts,
@@ -27,7 +27,6 @@ from crewlog.store.projection import (
     RunFacts,
     chain_of,
     interrupt_row,
-    missing,
     project,
     project_again,
     run_row,
@@ -108,7 +107,7 @@ class InMemoryStore:
     async def get_definition(self, hash_: ContentHash) -> dict[str, Json]:
         """See `Store`."""
         if hash_ not in self._definitions:
-            raise StoreIncomplete(missing("definition", [hash_]), remedy=REBUILD)
+            raise RowsMissing(DEFINITION, [hash_])
         definition: dict[str, Json] = load_json(self._definitions[hash_])
         return definition
 
@@ -144,7 +143,7 @@ class InMemoryStore:
         """See `Store`."""
         lacking = [hash_ for hash_ in hashes if hash_ not in self._bodies]
         if lacking:
-            raise StoreIncomplete(missing("body", lacking), remedy=REBUILD)
+            raise RowsMissing(BODY, lacking)
         return {hash_: load_json(self._bodies[hash_]) for hash_ in hashes}
 
     async def claim(self, key: str, owner: str) -> str:

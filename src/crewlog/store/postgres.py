@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 import asyncpg
 
-from crewlog.errors import HistoryConflict, StoreIncomplete
+from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state.hashing import hash_json
@@ -19,15 +19,14 @@ from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, unpack
 from crewlog.store.migrate import migrate
+from crewlog.store.missing import BODY, DEFINITION, RowsMissing
 from crewlog.store.pool import EntryRefusedError, Pool
 from crewlog.store.projection import (
-    REBUILD,
     InterruptFacts,
     Rows,
     RunFacts,
     chain_of,
     interrupt_row,
-    missing,
     project,
     project_again,
     run_row,
@@ -88,9 +87,7 @@ class PostgresStore:
         """See `Store`."""
         rows = await self._fetch("get_definition", hash_)
         if not rows:
-            raise StoreIncomplete(
-                missing("definition", [hash_]), remedy=REBUILD, place=self._pool.place
-            )
+            raise RowsMissing(DEFINITION, [hash_], self._pool.place)
         definition: dict[str, Json] = load_json(rows[0]["definition"])
         return definition
 
@@ -129,7 +126,7 @@ class PostgresStore:
         rows = await self._fetch("get_bodies", list(wanted))
         found = {row["hash"]: load_json(row["body"]) for row in rows}
         if lacking := wanted - found.keys():
-            raise StoreIncomplete(missing("body", lacking), remedy=REBUILD, place=self._pool.place)
+            raise RowsMissing(BODY, lacking, self._pool.place)
         return {hash_: found[hash_] for hash_ in hashes}
 
     async def claim(self, key: str, owner: str) -> str:

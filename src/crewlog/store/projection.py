@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
 
-from crewlog.errors import InternalError, StoreIncomplete
+from crewlog.errors import InternalError
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -37,6 +37,7 @@ from crewlog.state import journal as j
 from crewlog.state.hashing import hash_json, log_root
 from crewlog.state.logs import entries_of, links_of
 from crewlog.state.model import CLOSED, RunStatus
+from crewlog.store.missing import LINK, RowsMissing
 from crewlog.store.protocol import InterruptRow, JournalRow, LogLink, RunRow
 
 
@@ -324,10 +325,6 @@ def interrupt_row(run: RunId, facts: InterruptFacts) -> InterruptRow:
     )
 
 
-REBUILD = "`crewlog rebuild RUN` makes the rows of a run again from its history."
-"""What to do about rows that are gone."""
-
-
 def chain_of(
     head: ContentHash, walk: list[LogLink], known: Collection[ContentHash], *, whole: bool
 ) -> list[LogLink]:
@@ -344,17 +341,10 @@ def chain_of(
     """
     end = walk[-1].previous if walk else head
     if not whole and end not in known:
-        raise StoreIncomplete(missing("link of the log head", [end]), remedy=REBUILD)
+        raise RowsMissing(LINK, [end])
     return walk[::-1]
 
 
 def without_holes(rows: list[JournalRow], after: int) -> list[JournalRow]:
     """Rows above `after`, in order, up to the first that is missing."""
     return [row for offset, row in enumerate(rows, after + 1) if row.position == offset]
-
-
-def missing(what: str, names: Iterable[str]) -> str:
-    """`what` and the first few of what is missing, for messages."""
-    known = sorted(names)
-    rest = f" and {len(known) - 3} more" if len(known) > 3 else ""
-    return f"the store has no {what} {', '.join(map(repr, known[:3]))}{rest}"
