@@ -1,0 +1,60 @@
+"""What the command line says where the Temporal server answers and its database is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from crewlog.dev.doctor import CANNOT_SERVE
+from half_server import CAUSE, half_server
+
+from .conftest import Cli, Done
+
+NOWHERE = "postgresql://x@127.0.0.1:2/x"
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[str]:
+    async with half_server() as found:
+        yield found
+
+
+async def tell(tmp_path: Path, address: str, *words: str) -> Done:
+    cli = Cli(tmp_path / "home", tmp_path)
+    return await asyncio.to_thread(
+        cli,
+        *words,
+        TEMPORAL_ADDRESS=address,
+        TEMPORAL_CONFIG_FILE="/dev/null",
+        DATABASE_URL=NOWHERE,
+    )
+
+
+async def test_the_cause_is_told_and_nothing_of_the_sdks(tmp_path: Path, address: str) -> None:
+    # At once: the SDK tries each for ten seconds.
+    done, debugged = await asyncio.gather(
+        tell(tmp_path, address, "show", "notes-42"),
+        tell(tmp_path, address, "show", "notes-42", "--debug"),
+    )
+    assert done.code == 5
+    assert done.out == ""
+    assert f"{address}  the Temporal server cannot serve: {CAUSE}" in done.err
+    assert "look at them" in done.err
+    assert "temporalio" not in done.err
+    # With --debug it is a line of ours: no terminal's codes.
+    assert (debugged.code, debugged.out) == (5, "")
+    assert "WARNING:temporalio" in debugged.err
+    assert "retried" in debugged.err
+    assert "\x1b" not in debugged.err
+
+
+async def test_the_doctor_looks_behind_the_frontend(tmp_path: Path, address: str) -> None:
+    done = await tell(tmp_path, address, "doctor")
+    assert done.code == 5
+    text = " ".join(done.out.split())
+    assert f"✗ Temporal server 1.31.2 at {address} answers, and cannot serve: {CAUSE}" in text
+    assert CANNOT_SERVE in text
+    assert "Temporal CLI" in text
