@@ -25,7 +25,9 @@ UNAVAILABLE = 14
 
 
 def _frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
-    return struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
+    return (
+        struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
+    )
 
 
 def _header(name: str, value: str) -> bytes:

@@ -10,7 +10,10 @@ import subprocess
 from dataclasses import dataclass
 from datetime import datetime
 
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 
 from crewlog.client import Run
 from crewlog.dev.deployment import current_build
@@ -56,7 +59,21 @@ class Deployment:
             # The server learns of a build's task queues a moment after its first poll.
             assert asyncio.get_running_loop().time() < deadline, done.stderr
         assert await current_build(self.site.temporal, self.name) == build
+        while await self._known_to_queue() != build:
+            # What hands tasks out learns of it a moment later, a busy machine's moment.
+            assert asyncio.get_running_loop().time() < deadline
         return datetime.now().astimezone()
+
+    async def _known_to_queue(self) -> str:
+        """The build that the task queue takes for the current one."""
+        found = await self.site.temporal.workflow_service.describe_task_queue(
+            DescribeTaskQueueRequest(
+                namespace=self.site.temporal.namespace,
+                task_queue=TaskQueue(name=self.name),
+                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+            )
+        )
+        return found.versioning_info.current_deployment_version.build_id
 
 
 async def executions(site: Site, run: Run) -> list[list[HistoryEvent]]:

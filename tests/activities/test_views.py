@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from activity_kit import RUN, Log
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
+from crewlog.activities.errors import as_failures
 from crewlog.activities.render import LONGEST, UNANSWERED, prompt
 from crewlog.activities.views import Hydrator
 from crewlog.definition.model import AgentDefinition
@@ -151,12 +155,35 @@ async def test_an_older_head_a_fork_and_a_smaller_view_are_right_after_a_newer_o
     assert await texts(View()) == []
 
 
+def as_told(error: StoreIncomplete) -> ApplicationError:
+    """What an activity of the run fails with."""
+    info = replace(ActivityEnvironment.default_info(), workflow_id=RUN)
+    environment = ActivityEnvironment()
+    environment.info = info
+
+    def fails() -> None:
+        with as_failures():
+            raise error
+
+    with pytest.raises(ApplicationError) as caught:
+        environment.run(fails)
+    return caught.value
+
+
 async def test_what_the_store_lacks_is_said(store):
     log = Log()
     log.says("one")
     log.batch()
-    with pytest.raises(StoreIncomplete):
+    with pytest.raises(StoreIncomplete) as caught:
         await Hydrator(store).hydrate(RUN, BACKEND, log.view())
+    failure = as_told(caught.value)
+    assert failure.message == (
+        f"rows of the run {RUN!r} are missing from the store: the order of messages"
+    )
+    assert failure.type == "StoreIncomplete"
+    _, remedy, _ = failure.details
+    assert f"`crewlog rebuild {RUN}`" in remedy
+    assert f"`crewlog answer {RUN} retry`" in remedy
 
 
 async def test_runs_used_longest_ago_are_forgotten(store):

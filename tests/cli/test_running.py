@@ -299,6 +299,17 @@ def test_services_that_are_away(crewlog: Cli) -> None:
     assert '"TemporalUnavailable"' in done.err
 
 
+def test_no_run_begins_without_a_store_for_its_worker(home: Path, alone: Path) -> None:
+    run = fresh("storeless")
+    crewlog = Cli(home, alone)
+    for more in ((), ("--detach",)):
+        done = crewlog("run", "slow.yaml", "--id", run, *more, DATABASE_URL=NOWHERE)
+        assert done.code == 5
+        assert "Postgres is not available" in done.err
+        assert "ended by itself" not in done.out + done.err
+    assert crewlog("show", run).code == 4
+
+
 def test_the_exit_code_is_stable(crewlog: Cli) -> None:
     """A client's process must not abort at its end; twenty times were looked at by hand."""
     assert {crewlog("show", "nope").code for _ in range(5)} == {4}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
@@ -40,7 +41,14 @@ async def test_the_same_servers_by_their_addresses(live: Ephemeral, tmp_path: Pa
     assert found["Temporal server"].status == "ok"
     assert found["Postgres"].status == "ok"
     assert found["Model key"].status == "warn"
-    assert "Temporal CLI" not in found
+    assert found["Temporal CLI"].status == "ok"
+    where = Path(found["Temporal CLI"].detail.partition(": ")[2])
+    assert await asyncio.to_thread(where.is_file)
+
+    none = {**env, "PATH": str(tmp_path), "CREWLOG_CACHE": str(tmp_path / "cache")}
+    without = by_name(await examine(Home.at(tmp_path / "empty"), environ=none))
+    assert without["Temporal CLI"].status == "warn"
+    assert "https://docs.temporal.io/cli" in without["Temporal CLI"].remedy
 
 
 async def test_nothing_runs_and_nothing_answers(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from crewlog.dev.temporal_cli import cached_binary, find_cli, look_up
+from crewlog.dev.temporal_cli import cached_binary, find_cli, look_up, program
 from crewlog.errors import TemporalUnavailable
 
 Script = Callable[[Path, str], Path]
@@ -51,6 +51,16 @@ def no_download(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("Failed starting test server: no network")
 
     monkeypatch.setattr(WorkflowEnvironment, "start_local", refuse)
+
+
+async def test_a_command_to_paste_names_a_program_that_is_there(
+    env: dict[str, str], tmp_path: Path, script: Script
+) -> None:
+    assert await program(env) == "temporal"
+    cached = script(cached_binary(tmp_path / "cache"), GOOD)
+    assert await program(env) == str(cached)
+    script(tmp_path / "bin" / "temporal", GOOD)
+    assert await program(env) == "temporal"
 
 
 def go(script: Script, tmp_path: Path, body: str) -> Path:

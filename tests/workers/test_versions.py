@@ -18,11 +18,15 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.dev import doctor
 from crewlog.dev.deployment import can_pin, make_current
+from crewlog.dev.temporal_cli import program
 from crewlog.testing import scripted
 from crewlog.workers.sandbox import Instance
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import deployment_config, tell_current
 from shared import LIMIT, Lab
+
+ADDRESS = "temporal.example:7233"
+COMMAND = "temporal worker deployment set-current-version"
 
 
 class Service:
@@ -43,7 +47,15 @@ class Service:
 
 
 def client(service: Service) -> Client:
-    return cast("Client", SimpleNamespace(workflow_service=service, namespace="crews"))
+    config = SimpleNamespace(target_host=ADDRESS)
+    return cast(
+        "Client",
+        SimpleNamespace(
+            workflow_service=service,
+            service_client=SimpleNamespace(config=config),
+            namespace="crews",
+        ),
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,12 +106,13 @@ async def test_it_says_which_build_is_current(current: str | RPCStatusCode, said
     command = logs[0].get("command", "")
     assert bool(command) == (said.endswith("is current") and current != "a")
     if command:
-        assert command == make_current("crews", "press", "a")
+        assert command == make_current(await program(), ADDRESS, "crews", "press", "a")
 
 
 def test_the_command_is_safe_to_paste() -> None:
-    words = shlex.split(make_current("a b", "press", "v1;rm"))
-    assert words[:4] == ["temporal", "worker", "deployment", "set-current-version"]
+    words = shlex.split(make_current("/a b/temporal", ADDRESS, "a b", "press", "v1;rm"))
+    assert words[:4] == ["/a b/temporal", "worker", "deployment", "set-current-version"]
+    assert words[words.index("--address") + 1] == ADDRESS
     assert words[-4:] == ["--deployment-name", "press", "--build-id", "v1;rm"]
     assert words[words.index("--namespace") + 1] == "a b"
 
@@ -137,10 +150,10 @@ async def test_on_a_server_that_cannot_move_pinned_runs_they_are_unpinned(lab: L
 async def test_the_doctor_says_whether_the_build_gets_runs(
     version: str, current: str | RPCStatusCode, status: str, said: str
 ) -> None:
-    check = await doctor._versions(client(Service(current=current)), version, "press", "a")
+    check = await doctor._versions(client(Service(current=current)), version, "press", "a", COMMAND)
     assert (check.name, check.status) == ("Worker versions", status)
     assert said in check.detail
-    assert ("set-current-version" in check.remedy) == ("; this one is 'a'" in check.detail)
+    assert (check.remedy == COMMAND) == ("; this one is 'a'" in check.detail)
 
 
 async def test_the_next_execution_begins_on_the_current_build(
