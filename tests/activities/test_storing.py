@@ -1,4 +1,4 @@
-"""When a model call stores what led to it: with a quick reply, or while the model thinks."""
+"""When a call stores what led to it and what it made, how often it tries, and how it ends."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from activity_kit import RUN, crew
+from activity_kit import RUN, Log, crew
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.outputs import ChatResult
+from pydantic import Field
 from temporalio.exceptions import ApplicationError
 
+from crewlog.activities import keep as module
+from crewlog.activities.keep import keep, keep_all
+from crewlog.activities.models import register
 from crewlog.errors import StoreUnavailable
+from crewlog.state.hashing import hash_json
+from crewlog.store.memory import InMemoryStore
 
 QUICK = {"agents": {"backend": [{"text": "A"}]}}
 SLOW = {"agents": {"backend": [{"text": "A", "stall": 0.4}]}}
@@ -74,3 +82,89 @@ async def test_a_reply_survives_a_store_that_is_away_and_says_what_is_not_stored
     result = await model_call(crew(script), log)
     assert (result.stored, result.journaled) == (False, False)
     assert result.body["content"] == "A"
+
+
+class Endless(FakeListChatModel):
+    """Answers never, and notes that its request was cancelled."""
+
+    responses: list[str] = Field(default_factory=list)
+    said: list[str] = Field(default_factory=list)
+
+    async def _agenerate(self, *_: Any, **__: Any) -> ChatResult:
+        self.said.append("asked")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            for _ in range(5):  # closing a connection takes a few turns of the loop
+                await asyncio.sleep(0)
+            self.said.append("cancelled")
+            raise
+        raise AssertionError
+
+
+@pytest.mark.parametrize("when", ["while it is stored", "while the model thinks"])
+async def test_a_cancelled_call_cancels_the_request_before_it_ends(
+    model_call, store, log, monkeypatch, when
+):
+    model = Endless()
+    register("endless", lambda *_: model)
+    storing, append = asyncio.Event(), store.append
+
+    async def noting(*arguments: Any) -> None:
+        storing.set()
+        if when == "while it is stored":
+            await asyncio.Event().wait()
+        await append(*arguments)
+
+    monkeypatch.setattr(store, "append", noting)
+    log.says("go")
+    calling = asyncio.ensure_future(model_call(crew("endless:x"), log))
+    await storing.wait()
+    assert model.said == ["asked"]
+    calling.cancel()
+    await asyncio.wait({calling})
+    assert calling.cancelled()
+    assert model.said == ["asked", "cancelled"]
+
+
+class Away(InMemoryStore):
+    """Is away for the first `times` writes."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+        self.tries = 0
+
+    def _try(self) -> None:
+        self.tries += 1
+        if self.tries <= self.times:
+            raise StoreUnavailable("away")
+
+    async def put_bodies(self, bodies: Any) -> None:
+        self._try()
+        await super().put_bodies(bodies)
+
+    async def append(self, run: Any, batch: Any, bodies: Any = None) -> None:
+        self._try()
+        await super().append(run, batch, bodies)
+
+
+BODY = {"type": "human", "content": "kept"}
+HASH = hash_json(BODY)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["the body", "the batch, too"])
+@pytest.mark.parametrize("times", [0, 1, 3, 4])
+async def test_what_was_made_is_stored_by_one_of_four_tries(monkeypatch, times, whole):
+    assert sum(module._WAITS) < 3, "a worker that is told to stop has ten seconds"
+    monkeypatch.setattr(module, "_WAITS", tuple(0 for _ in module._WAITS))
+    store, log = Away(times), Log()
+    log.says("go")
+    keeping = (
+        keep_all(store, RUN, log.batch(), {HASH: BODY}) if whole else keep(store, {HASH: BODY})
+    )
+    assert await keeping is (times < 4)
+    assert store.tries == min(times + 1, 4)
+    if times < 4:
+        assert await store.get_bodies([HASH]) == {HASH: BODY}
+        assert len(await store.read_journal(RUN)) == int(whole)

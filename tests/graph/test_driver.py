@@ -70,6 +70,24 @@ async def test_what_was_sent_is_never_part_of_what_is_remembered() -> None:
     assert len(lab.answers) == 2
 
 
+@pytest.mark.parametrize("sent_first", [True, False])
+async def test_a_route_to_a_node_and_what_is_sent_to_it_are_two_choices(sent_first: bool) -> None:
+    lab = Lab()
+    choices: list[tuple[list[Any], list[Target]]] = [
+        ([Send("mango", 2)], [Target("mango", 2)]),
+        (["mango"], [Target("mango")]),
+    ]
+    for to, targets in choices if sent_first else choices[::-1]:
+        assert await lab.driver.apply("zebra", {"to": to}) == targets
+
+
+async def test_no_checkpoint_is_kept_once_a_question_is_answered() -> None:
+    lab = Lab()
+    for to in (["mango"], ["apple"], [Send("mango", 2)]):
+        await lab.driver.apply("zebra", {"to": to})
+    assert lab.driver._saver._latest == {}
+
+
 async def test_a_goto_comes_besides_the_routes() -> None:
     lab = Lab()
     for _ in range(2):

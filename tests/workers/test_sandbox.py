@@ -27,10 +27,11 @@ ROOT = Path(__file__).parents[2]
 class Inner:
     """Answers each job with a command that names it."""
 
-    def __init__(self, fails: str = "", ends: str = "") -> None:
+    def __init__(self, fails: str = "", ends: str = "", by: str = "") -> None:
         self.asked: list[list[str]] = []
         self._fails = fails
         self._ends = ends
+        self._by = by
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         assert act.run_id == "r"
@@ -45,7 +46,7 @@ class Inner:
         for name in names:
             completion.successful.commands.add().cancel_timer.seq = KINDS.index(name)
         if self._ends in names:
-            completion.successful.commands.add().complete_workflow_execution.SetInParent()
+            getattr(completion.successful.commands.add(), self._by).SetInParent()
         return completion
 
     def get_info(self) -> Any:
@@ -95,21 +96,28 @@ def test_a_failure_of_either_half_is_the_failure_of_the_task(fails: str) -> None
     assert completion.failed.failure.message == "broken"
 
 
-def test_an_execution_that_has_ended_takes_no_update() -> None:
-    asked, _ = taken(Inner(ends="fire_timer"), "do_update", "fire_timer")
+@pytest.mark.parametrize("how", ["complete", "fail", "cancel", "continue_as_new"])
+def test_an_execution_that_has_ended_takes_no_update(how: str) -> None:
+    inner = Inner(ends="fire_timer", by=f"{how}_workflow_execution")
+    asked, _ = taken(inner, "do_update", "fire_timer")
     assert asked == [["fire_timer"]]
 
 
-class Child:
-    command_type = CommandType.COMMAND_TYPE_START_CHILD_WORKFLOW_EXECUTION
+ACTIVITY = SimpleNamespace(command_type=CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK)
+CHILD = SimpleNamespace(command_type=CommandType.COMMAND_TYPE_START_CHILD_WORKFLOW_EXECUTION)
 
 
-def test_what_a_run_stores_outside_is_stored_for_the_run() -> None:
+@pytest.mark.parametrize("of", [None, ACTIVITY], ids=["the run's", "an activity's"])
+def test_what_a_run_stores_outside_is_stored_for_the_run(of: Any) -> None:
     instance = Instance(Inner())  # type: ignore[arg-type]
-    assert instance.get_serialization_context(None) is None
-    target: Any = instance.get_external_store_context(None).target
+    assert instance.get_serialization_context(of) is None
+    target: Any = instance.get_external_store_context(of).target
     assert (target.id, target.run_id, target.type, target.namespace) == ("w", "r", "t", "n")
-    assert str(instance.get_external_store_context(Child())).startswith("inner")
+
+
+def test_what_another_run_is_started_with_is_not_the_runs() -> None:
+    instance = Instance(Inner())  # type: ignore[arg-type]
+    assert str(instance.get_external_store_context(CHILD)).startswith("inner")
 
 
 @pytest.mark.parametrize("what", ["file", "clock"])

@@ -1,0 +1,87 @@
+"""What a worker remembers of messages, to make batches whole: its own ones, and not all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from activity_kit import Log
+
+from crewlog.activities.batches import Batches
+from crewlog.ids import ContentHash, LogName
+from crewlog.model import Json
+from crewlog.state.calls import ModelResult
+from crewlog.state.hashing import hash_json
+from crewlog.state.journal import Batch, MessageRef, ModelReplied
+from crewlog.state.packing import pack
+from crewlog.state.told import told
+from crewlog.store.memory import InMemoryStore
+
+
+class Noting(InMemoryStore):
+    """Notes which bodies are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[set[ContentHash]] = []
+
+    async def get_bodies(self, hashes: Collection[ContentHash]) -> Any:
+        self.read.append(set(hashes))
+        return await super().get_bodies(hashes)
+
+
+def reply(call: int) -> ModelResult:
+    body: dict[str, Json] = {
+        "type": "ai",
+        "content": f"reply {call}",
+        "name": "backend",
+        "id": f"backend#1/{call}",
+    }
+    return ModelResult(body=body, hash=hash_json(body), stored=True)
+
+
+def packed(*replies: ModelResult) -> tuple[Batch, Batch]:
+    """A batch of replies, whole and as it travels."""
+    log = Log()
+    for call, result in enumerate(replies, 1):
+        said = told(result.body)
+        ref = MessageRef(body=result.hash, logs=(LogName("public"),))
+        log.add(ModelReplied.model_validate({**said, "call": call, "ref": ref}))
+    whole = log.batch()
+    return whole, pack(whole, {result.hash: told(result.body) for result in replies})
+
+
+async def test_only_messages_of_other_workers_are_read() -> None:
+    mine, theirs = reply(1), reply(2)
+    whole, short = packed(mine, theirs)
+    assert short != whole
+    store = Noting()
+    await store.put_bodies({theirs.hash: theirs.body})
+    batches = Batches(store)
+    batches.remember(mine.hash, mine.body)
+    assert (await batches.whole(short)).entries == whole.entries
+    assert store.read == [{theirs.hash}]
+
+
+async def test_nothing_is_read_where_all_messages_are_the_workers_own() -> None:
+    mine = [reply(1), reply(2)]
+    whole, short = packed(*mine)
+    store = Noting()
+    batches = Batches(store)
+    for result in mine:
+        batches.remember(result.hash, result.body)
+    assert (await batches.whole(short)).entries == whole.entries
+    assert store.read == []
+
+
+async def test_the_oldest_messages_are_forgotten_and_read_again() -> None:
+    made = [reply(1), reply(2), reply(3)]
+    whole, short = packed(*made)
+    store = Noting()
+    await store.put_bodies({result.hash: result.body for result in made})
+    batches = Batches(store, most=2)
+    for result in made:
+        batches.remember(result.hash, result.body)
+    assert len(batches._told) == 2
+    assert (await batches.whole(short)).entries == whole.entries
+    assert store.read == [{made[0].hash}]
