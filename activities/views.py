@@ -5,6 +5,8 @@ missing. Logs grow at the end: all heads of a log that never forked share one li
 that list and a length. So a call of a long run reads and parses only what is new.
 
 Nothing here is more than a cache. It is bounded by forgetting the runs that were used longest ago.
+What a run weighs is summed up as it grows: a link and a message are one each, and a long message is
+one more for every `CHARACTERS` that it holds, since a single one may have megabytes.
 
 Several activities hydrate one run at a time. Every change to the cache happens between awaits, and
 is one that every other activity would have made; a transcript that was moved on meanwhile by
@@ -16,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
@@ -31,6 +33,8 @@ from crewlog.state.messages import message_from_json
 from crewlog.store.missing import rows_missing
 from crewlog.store.protocol import Store
 
+CHARACTERS = 1024
+"""Characters of a message that weigh as much as a short message."""
 Chain = list[tuple[int, ContentHash]]
 """Positions and bodies of a log, oldest first."""
 
@@ -76,12 +80,14 @@ class _Run:
         self.messages: dict[ContentHash, BaseMessage] = {}
         self.quotes: Quotes = {}
         self.transcripts: dict[AgentName, _Merged] = {}
+        self.text = 0
+        """What the messages and the quotes weigh besides being there: their text."""
         self.counted = 0
         """How much of it is in the hydrator's sum."""
 
     @property
     def size(self) -> int:
-        return len(self.heads) + len(self.messages) + len(self.quotes)
+        return len(self.heads) + len(self.messages) + len(self.quotes) + self.text
 
     def root(self, log: LogName) -> ContentHash:
         root = log_root(self.run, log)
@@ -104,7 +110,16 @@ class _Run:
     def parse(self, bodies: Mapping[ContentHash, Json]) -> None:
         for hash_, body in bodies.items():
             if hash_ not in self.messages:
-                self.messages[hash_] = shortened(message_from_json(body))
+                message = self.messages[hash_] = shortened(message_from_json(body))
+                self.text += _characters(message) // CHARACTERS
+
+    def take(self, merged: _Merged, position: int, body: ContentHash) -> None:
+        """Adds the next message to a transcript, which may have it quoted: a copy of the text."""
+        quotes = len(self.quotes)
+        merged.add(self.messages[body], body)
+        merged.position = position
+        if len(self.quotes) > quotes:
+            self.text += _characters(self.quotes[body]) // CHARACTERS
 
     def transcript(self, agent: AgentName, view: Mapping[LogName, _At]) -> tuple[_Merged, Chain]:
         """The agent's transcript that the view continues, a new one if need be, and what is new."""
@@ -121,8 +136,8 @@ class Hydrator:
 
     Args:
         store: Where links and bodies are read that the memory lacks.
-        max_entries: How many links and messages are remembered over all runs. The run that is
-            being hydrated is kept whole.
+        max_entries: How many links and messages are remembered over all runs; every `CHARACTERS`
+            of a message are one more. The run that is being hydrated is kept whole.
     """
 
     def __init__(self, store: Store, max_entries: int = 100_000) -> None:
@@ -163,8 +178,7 @@ class Hydrator:
         await self._read_bodies(known, (body for _, body in fresh))
         merged, fresh = known.transcript(agent, logs)
         for position, body in fresh:
-            merged.add(known.messages[body], body)
-            merged.position = position
+            known.take(merged, position, body)
         merged.taken = logs
         known.transcripts[agent] = merged
         self._count(known)
@@ -191,7 +205,7 @@ class Hydrator:
 
     @property
     def size(self) -> int:
-        """How many links and messages are remembered."""
+        """How many links and messages are remembered, long ones weighed by their text."""
         return self._size
 
     def _remembered(self, run: RunId) -> _Run:
@@ -244,6 +258,21 @@ class Hydrator:
         while len(self._runs) > 1 and self._size > self._max_entries:
             _, oldest = self._runs.popitem(last=False)
             self._size -= oldest.counted
+
+
+def _characters(message: BaseMessage) -> int:
+    """The characters of all texts that a message holds: its own, and its calls' arguments."""
+    found = 0
+    left: list[Any] = [vars(message)]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            found += len(value)
+        elif isinstance(value, dict):
+            left.extend(cast("dict[str, Any]", value).values())
+        elif isinstance(value, list):
+            left.extend(value)  # pyright: ignore[reportUnknownArgumentType]
+    return found
 
 
 def _inline(batch: Batch) -> Iterator[tuple[ContentHash, Json]]:

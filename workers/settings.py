@@ -36,4 +36,5 @@ class WorkerSettings(PayloadSettings):
     workspace: Path = Path("workspace")
     """Where runs' files are written, in a folder for each run."""
     cache_messages: int = Field(default=200_000, ge=0)
-    """Messages of recent transcripts that the worker keeps in memory."""
+    """Messages of recent transcripts that the worker keeps in memory, and links that lead to them;
+    every 1,024 characters of a long message count as one more."""

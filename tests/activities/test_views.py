@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection
 from dataclasses import replace
@@ -13,12 +14,13 @@ from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.errors import as_failures
 from crewlog.activities.render import LONGEST, UNANSWERED, prompt
-from crewlog.activities.views import Hydrator
+from crewlog.activities.views import CHARACTERS, Hydrator
 from crewlog.definition.model import AgentDefinition
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import AgentName, ContentHash, RunId
 from crewlog.state.calls import ModelResult, ToolResult, View
 from crewlog.state.hashing import hash_json
+from crewlog.state.journal import Batch
 from crewlog.store.memory import InMemoryStore
 
 BACKEND = AgentName("backend")
@@ -198,6 +200,123 @@ async def test_runs_used_longest_ago_are_forgotten(store):
     assert hydrator.size <= 30
     assert list(hydrator._runs) == ["c"]
     assert hydrator.size == sum(run.size for run in hydrator._runs.values()) > 0
+
+
+class BlockingStore(CountingStore):
+    """Holds reading bodies back until it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Semaphore(0)
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def get_bodies(self, hashes: Collection[ContentHash]) -> Any:
+        self.asked.release()
+        await self.gate.wait()
+        return await super().get_bodies(hashes)
+
+    async def asked_for(self, times: int) -> None:
+        for _ in range(times):
+            await self.asked.acquire()
+
+
+def kept(hydrator: Hydrator) -> int:
+    """What is really there."""
+    return sum(run.size for run in hydrator._runs.values())
+
+
+async def test_hydrations_of_one_transcript_side_by_side_take_a_message_once():
+    store, log = BlockingStore(), Log()
+    hydrator = Hydrator(store)
+    log.says("one")
+    await stored(store, log)
+    await hydrator.hydrate(RUN, BACKEND, log.view())
+    log.says("two")
+    log.says("three")
+    await stored(store, log)
+    store.gate.clear()
+    view = log.view()
+    reading = [asyncio.ensure_future(hydrator.hydrate(RUN, BACKEND, view)) for _ in "ab"]
+    await store.asked_for(2 + 1)  # the first was before
+    store.gate.set()
+    for found in await asyncio.gather(*reading):
+        assert [m.content for m in found] == ["one", "two", "three"]
+
+
+async def test_a_run_that_grows_is_counted_once(store):
+    log = Log()
+    hydrator = Hydrator(store)
+    for i in range(5):
+        log.says(f"{i}")
+        await stored(store, log)
+        await hydrator.hydrate(RUN, BACKEND, log.view())
+        assert hydrator.size == kept(hydrator) == 2 * (i + 1) + 1  # its root is a head, too
+
+
+async def test_a_run_that_was_forgotten_while_it_was_read_is_not_counted():
+    store, slow, quick = BlockingStore(), Log(RunId("slow")), Log(RunId("quick"))
+    hydrator = Hydrator(store, max_entries=3)
+    slow.says("slow")
+    await store.append(slow.run, slow.batch())
+    store.gate.clear()
+    reading = asyncio.ensure_future(hydrator.hydrate(slow.run, BACKEND, slow.view()))
+    await store.asked_for(1)
+    for i in range(5):
+        quick.says(f"{i}")
+    await hydrator.hydrate(quick.run, BACKEND, View(), quick.batch())
+    assert list(hydrator._runs) == ["quick"]
+    store.gate.set()
+    assert [m.content for m in await reading] == ["slow"]
+    assert hydrator.size == kept(hydrator) == 11
+
+
+async def test_a_log_that_joins_the_view_late_is_merged_by_position(store):
+    log = Log()
+    hydrator = Hydrator(store)
+    log.says("first", "channel:c")
+    log.says("second")
+    await stored(store, log)
+    assert [m.content for m in await hydrator.hydrate(RUN, BACKEND, log.view())] == ["second"]
+    both = await hydrator.hydrate(RUN, BACKEND, log.view("public", "channel:c"))
+    assert [m.content for m in both] == ["first", "second"]
+
+
+def long_call(text: str) -> ModelResult:
+    calls = [{"name": "add", "args": {"of": [text]}, "id": "c", "type": "tool_call"}]
+    body = {"type": "ai", "content": "", "name": "backend", "tool_calls": calls}
+    return ModelResult(body=body, hash=hash_json(body))
+
+
+@pytest.mark.parametrize(
+    ("made", "times"),
+    [
+        (ai("backend", "x" * 102_400), 1),
+        (ai("writer", "x" * 102_400), 2),  # as it is, and quoted
+        (long_call("x" * 102_400), 1),
+    ],
+    ids=["the agent's own text", "another's text", "an argument"],
+)
+async def test_long_messages_count_by_what_they_hold(store, made, times):
+    hydrator = Hydrator(store, max_entries=250)
+    for name in "abc":
+        log = Log(RunId(name))
+        log.replied(made, "backend")
+        await store.put_bodies({made.hash: made.body})
+        await store.append(log.run, log.batch())
+        await hydrator.hydrate(log.run, BACKEND, log.view())
+        assert 100 * times <= hydrator._runs[log.run].size <= 100 * times + 4
+    assert hydrator.size == kept(hydrator) <= 250
+    assert list(hydrator._runs) == list("abc")[-2 // times :]
+
+
+async def test_a_message_that_is_cut_counts_by_what_is_left_of_it(store):
+    log = Log()
+    hydrator = Hydrator(store)
+    hydrator.learn(RUN, Batch.EMPTY)
+    log.says("x" * 10 * LONGEST)
+    hydrator.learn(RUN, log.batch())
+    assert hydrator.size < LONGEST / CHARACTERS + 4
 
 
 async def test_a_long_transcript_is_cheap_once_it_is_known(store):
