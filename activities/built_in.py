@@ -15,6 +15,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel, Field, WithJsonSchema, create_model
 
+from crewlog.activities.recent import Recent
 from crewlog.activities.tools import Tool, make_tool
 from crewlog.definition.model import AgentDefinition
 from crewlog.ids import ToolName
@@ -39,7 +40,7 @@ class BuiltIn:
     """Makes an agent's own copies of the built-in tools, and keeps them."""
 
     def __init__(self) -> None:
-        self._tools: dict[tuple[ToolName, tuple[str, ...]], Tool] = {}
+        self._tools: Recent[tuple[ToolName, tuple[str, ...]], Tool] = Recent(1024)
 
     def tool(self, name: ToolName, agent: AgentDefinition) -> Tool | None:
         """The built-in tool of that name; none where the agent declares nothing it could set."""
@@ -47,10 +48,8 @@ class BuiltIn:
         if not names:
             return None
         key = (name, names)
-        if key not in self._tools:
-            make = _set_flag if name == SET_FLAG else _set_output
-            self._tools[key] = make_tool(make(names))
-        return self._tools[key]
+        make = _set_flag if name == SET_FLAG else _set_output
+        return self._tools.get(key) or self._tools.put(key, make_tool(make(names)))
 
 
 def _set_flag(flags: Sequence[str]) -> StructuredTool:

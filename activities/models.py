@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from crewlog.activities.model_errors import model_error
+from crewlog.activities.recent import Made
 from crewlog.errors import CrewlogError, ModelRefused
 from crewlog.model import Json
 from crewlog.state.hashing import canonical
@@ -60,25 +60,21 @@ def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> Bas
 
 
 class ModelFactory:
-    """Makes chat models and keeps them: a model holds its connections."""
+    """Makes chat models and keeps them: a model holds its connections.
 
-    def __init__(self) -> None:
-        self._models: dict[tuple[str, bytes, float], BaseChatModel] = {}
+    Args:
+        most: How many are kept; a run's crew names its own models and settings.
+    """
+
+    def __init__(self, most: int = 256) -> None:
+        self._models: Made[tuple[str, bytes, float], BaseChatModel] = Made(most)
 
     async def ready(
         self, model: str, settings: Mapping[str, Json], timeout: float
     ) -> BaseChatModel:
-        """As `chat`, but a model that must be made is made in a thread.
+        """The chat model of that name; one that must be made is made in a thread.
 
         The first model imports its client, which takes seconds: time for heartbeats to be missed.
-        """
-        found = self._models.get(_key(model, settings, timeout))
-        if found is not None:
-            return found
-        return await asyncio.to_thread(self.chat, model, settings, timeout)
-
-    def chat(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
-        """The chat model of that name.
 
         Args:
             model: `prefix:NAME`.
@@ -88,11 +84,8 @@ class ModelFactory:
         Raises:
             ModelRefused: where there is no such model, or it cannot be made.
         """
-        key = _key(model, settings, timeout)
-        found = self._models.get(key)
-        if found is None:
-            found = self._models[key] = self._build(model, settings, timeout)
-        return found
+        key = (model, canonical(dict(settings)), timeout)
+        return await self._models.ready(key, lambda: self._build(model, settings, timeout))
 
     def _build(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
         prefix, colon, name = model.partition(":")
@@ -113,10 +106,6 @@ class ModelFactory:
                 f"the model {model!r} cannot be made: {type(exc).__name__}: {exc}",
                 remedy=error.remedy if isinstance(error, ModelRefused) else "Check model_settings.",
             ) from exc
-
-
-def _key(model: str, settings: Mapping[str, Json], timeout: float) -> tuple[str, bytes, float]:
-    return model, canonical(dict(settings)), timeout
 
 
 def _resolved(builder: Builder | str) -> Builder:

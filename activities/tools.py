@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 import typing
@@ -16,6 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from temporalio import activity
 
+from crewlog.activities.recent import Made
 from crewlog.activities.tool_results import checked
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
@@ -38,43 +38,25 @@ class Tool:
 
 
 class ToolRegistry:
-    """Resolves tools and keeps them. What is missing is looked for again at the next call."""
+    """Resolves tools and keeps them. What is missing is looked for again at the next call.
 
-    def __init__(self) -> None:
-        self._tools: dict[tuple[ToolName, str, str | None], Tool] = {}
+    Args:
+        most: How many are kept.
+    """
 
-    def resolve(self, name: ToolName, definition: ToolDefinition) -> Tool:
-        """The tool of a crew.
+    def __init__(self, most: int = 1024) -> None:
+        self._tools: Made[tuple[ToolName, str, str | None], Tool] = Made(most)
+
+    async def ready(self, name: ToolName, definition: ToolDefinition) -> Tool:
+        """The tool of a crew; one that must be imported is imported in a thread.
+
+        Its module may import anything, for as long as it takes: heartbeats go on meanwhile.
 
         Raises:
             ToolMissing: where this worker has no such module or name, or it is no tool.
         """
         key = (name, definition.run, definition.description)
-        found = self._tools.get(key)
-        if found is None:
-            source = _find(name, definition.run)
-            try:
-                found = make_tool(_as_tool(name, definition, source))
-            except ToolMissing:
-                raise
-            except Exception as exc:
-                raise ToolMissing(
-                    f"{definition.run!r} cannot be made a tool: {type(exc).__name__}: {exc}",
-                    remedy="Give its parameters type hints that JSON has: str, int, list, dict, …",
-                    place=f"tool {name!r}",
-                ) from exc
-            self._tools[key] = found
-        return found
-
-    async def ready(self, name: ToolName, definition: ToolDefinition) -> Tool:
-        """As `resolve`, but a tool that must be imported is imported in a thread.
-
-        Its module may import anything, for as long as it takes: heartbeats go on meanwhile.
-        """
-        found = self._tools.get((name, definition.run, definition.description))
-        if found is not None:
-            return found
-        return await asyncio.to_thread(self.resolve, name, definition)
+        return await self._tools.ready(key, lambda: _resolved(name, definition))
 
     async def schema(self, name: ToolName, definition: ToolDefinition) -> dict[str, Json]:
         """What a model is told of a tool.
@@ -113,6 +95,20 @@ def make_tool(tool: BaseTool) -> Tool:
             else getattr(type(tool), "_arun") is getattr(BaseTool, "_arun")  # noqa: B009 - as LangChain does
         ),
     )
+
+
+def _resolved(name: ToolName, definition: ToolDefinition) -> Tool:
+    source = _find(name, definition.run)
+    try:
+        return make_tool(_as_tool(name, definition, source))
+    except ToolMissing:
+        raise
+    except Exception as exc:
+        raise ToolMissing(
+            f"{definition.run!r} cannot be made a tool: {type(exc).__name__}: {exc}",
+            remedy="Give its parameters type hints that JSON has: str, int, list, dict, …",
+            place=f"tool {name!r}",
+        ) from exc
 
 
 def _find(name: ToolName, run: str) -> object:

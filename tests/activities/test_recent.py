@@ -1,0 +1,131 @@
+"""What a worker keeps has a bound, and what takes long to make is made once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+from activity_kit import crew
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+
+from crewlog.activities import tools as tools_module
+from crewlog.activities.models import ModelFactory, register
+from crewlog.activities.recent import Made
+from crewlog.activities.tools import Tool, ToolRegistry
+from crewlog.definition.model import ToolDefinition
+from crewlog.errors import ModelRefused
+from crewlog.ids import ToolName
+
+
+class Slow:
+    """Builds models, each only when it may."""
+
+    def __init__(self) -> None:
+        self.built: list[str] = []
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        self.fails = False
+
+    def __call__(self, name: str, *_: object) -> BaseChatModel:
+        self.built.append(name)
+        self.begun.set()
+        assert self.may_end.wait(10)
+        if self.fails:
+            raise ModelRefused("not now")
+        return FakeListChatModel(responses=[name])
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    builder = Slow()
+    register("slow", builder)
+    yield builder
+    builder.may_end.set()
+
+
+async def test_a_model_that_two_calls_want_is_built_once(slow: Slow) -> None:
+    factory = ModelFactory()
+    asking = [asyncio.ensure_future(factory.ready("slow:a", {}, 1)) for _ in "abc"]
+    assert await asyncio.to_thread(slow.begun.wait, 10)
+    slow.may_end.set()
+    first, *others = await asyncio.gather(*asking)
+    assert all(other is first for other in others)
+    assert await factory.ready("slow:a", {}, 1) is first
+    assert slow.built == ["a"]
+
+
+async def test_a_call_that_is_cancelled_leaves_the_model_to_the_others(slow: Slow) -> None:
+    factory = ModelFactory()
+    first, second = (asyncio.ensure_future(factory.ready("slow:a", {}, 1)) for _ in "ab")
+    assert await asyncio.to_thread(slow.begun.wait, 10)
+    first.cancel()
+    await asyncio.wait({first})
+    slow.may_end.set()
+    assert isinstance(await second, BaseChatModel)
+    assert slow.built == ["a"]
+
+
+async def test_each_call_has_an_error_of_its_own_and_the_next_one_tries_again(slow: Slow) -> None:
+    factory = ModelFactory()
+    slow.fails = True
+    slow.may_end.set()
+    asking = [factory.ready("slow:a", {}, 1) for _ in "ab"]
+    one, other = await asyncio.gather(*asking, return_exceptions=True)
+    assert isinstance(one, ModelRefused)
+    assert isinstance(other, ModelRefused)
+    assert one is not other
+    slow.fails = False
+    assert isinstance(await factory.ready("slow:a", {}, 1), BaseChatModel)
+
+
+async def test_the_models_that_were_used_longest_ago_are_forgotten(slow: Slow) -> None:
+    slow.may_end.set()
+    factory = ModelFactory(most=2)
+    for name in ("a", "b", "a", "c", "a", "b"):
+        await factory.ready(f"slow:{name}", {}, 1)
+    assert slow.built == ["a", "b", "c", "b"]
+    assert len(factory._models) == 2
+
+
+async def test_a_model_is_one_for_each_of_its_settings(slow: Slow) -> None:
+    slow.may_end.set()
+    factory = ModelFactory()
+    made = [
+        await factory.ready("slow:a", settings, timeout)
+        for settings, timeout in [({}, 1), ({"t": 1}, 1), ({}, 2), ({"t": 1}, 1)]
+    ]
+    assert len(slow.built) == 3
+    assert made[1] is made[3]
+
+
+async def test_tools_are_made_once_and_the_oldest_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    resolved = tools_module._resolved
+
+    def noting(name: ToolName, definition: ToolDefinition) -> Tool:
+        made.append(name)
+        return resolved(name, definition)
+
+    monkeypatch.setattr(tools_module, "_resolved", noting)
+    registry = ToolRegistry(most=2)
+    tools = crew().tools
+
+    async def ready(name: str) -> Tool:
+        return await registry.ready(ToolName(name), tools[ToolName(name)])
+
+    first, second = await asyncio.gather(ready("add"), ready("add"))
+    assert first is second
+    for name in ("boom", "add", "gives", "add", "boom"):
+        await ready(name)
+    assert made == ["add", "boom", "gives", "boom"]
+
+
+async def test_what_is_being_made_is_not_remembered_once_it_is_made() -> None:
+    made: Made[str, str] = Made(2)
+    for key in "abc":
+        assert await made.ready(key, lambda key=key: key * 2) == key * 2  # type: ignore[misc]
+    assert made._making == {}
+    assert len(made) == 2
