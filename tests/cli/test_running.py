@@ -91,7 +91,7 @@ def test_a_question_ends_the_command_and_answer_goes_on(crewlog: Cli) -> None:
     assert "Did you mean 'publish'?" in typo.err
     answered = crewlog("answer", run, "publish", "--by", "ann")
     assert answered.code == 0, answered.err
-    assert "✓ i1 answered: publish by ann" in answered.out
+    assert "✓ i1 answered by ann: publish" in answered.out
     assert "first  ✓ [2J[bold]done[/bold]" in answered.out
 
 

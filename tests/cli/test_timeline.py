@@ -173,6 +173,14 @@ def test_questions_are_open_until_they_are_answered() -> None:
     assert line.interrupts == {}
 
 
+def test_an_answers_words_do_not_pass_for_who_gave_it() -> None:
+    answered = {"kind": "InterruptAnswered", "interrupt": "i1", "decision": "made by hand"}
+    assert shown(answered, {**answered, "by": "ann"}) == [
+        "✓ i1 answered: made by hand",
+        "✓ i1 answered by ann: made by hand",
+    ]
+
+
 @pytest.mark.parametrize(
     ("hostile", "safe"),
     [
