@@ -16,7 +16,7 @@ from crewlog.state.journal import JournalEntry
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 
-from .crew import Expected
+from .crew import LOCAL, Expected
 from .ledger import Call, Effect, Try
 
 UNKNOWN = frozenset({"outcome_unknown"})
@@ -152,11 +152,15 @@ def _results(evidence: Evidence, found: Findings) -> Iterator[str]:
     )
     taken = Counter((c.step, c.call) for c in evidence.completions if c.step)
     by_people = _answered_done(evidence)
+    # The result of a local call comes with a workflow task, and not with an activity's end.
+    local = {
+        (str(e.step), int(e.call)) for e in _entries(evidence, "ToolReturned") if e.tool == LOCAL
+    }
     for (step, call), count in applied.items():
         if count > 1:
             found.steps_twice += 1
             yield f"the result of {step}/{call} was applied {count} times"
-        if not taken[step, call] and (step, call) not in by_people:
+        if not taken[step, call] and (step, call) not in by_people | local:
             yield f"the result of {step}/{call} was applied, and no activity had it"
     for (step, call), count in taken.items():
         if not applied[step, call]:
@@ -184,7 +188,8 @@ def _effects(evidence: Evidence, expected: Expected, found: Findings) -> Iterato
     begun = Counter(t.item for t in evidence.tries)
     found.repeated = sum(count - 1 for count in begun.values())
     wanted = expected.items
-    for item in sorted(wanted.get("look", frozenset()) - begun.keys()):
+    looks = wanted.get("look", frozenset()) | wanted.get(LOCAL, frozenset())
+    for item in sorted(looks - begun.keys()):
         yield f"the tool never began {item}"
     keyed = Counter(e.item for e in evidence.deposits)
     never = Counter(e.item for e in evidence.sent)
@@ -195,6 +200,18 @@ def _effects(evidence: Evidence, expected: Expected, found: Findings) -> Iterato
     yield from _each_once(evidence.deposits, wanted.get("deposit", frozenset()))
     yield from _each_once(evidence.sent, wanted.get("send", frozenset()))
     yield from _keys(evidence)
+    yield from _executions(evidence)
+
+
+def _executions(evidence: Evidence) -> Iterator[str]:
+    """A tool runs once in each attempt of its activity that a worker began, and not more."""
+    begun = Counter(
+        (c.execution, c.activity, c.attempt) for c in evidence.calls if c.event == "begin"
+    )
+    ran = Counter((t.execution, t.activity, t.activity_attempt, t.item) for t in evidence.tries)
+    for (*attempt, item), count in ran.items():
+        if count > (most := begun[attempt[0], attempt[1], attempt[2]]):
+            yield f"{item} was executed {count} times in {most} begun attempts of its call"
 
 
 def _each_once(effects: Sequence[Effect], wanted: frozenset[str]) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
     planner → [a, b, c] → merge → back to a (4 times) → closer → publisher
 
-Three lanes in parallel, each with a batch of three calls in parallel (one of each `retry`), a join
-that begins anew in each round of a decision's loop, and continue-as-new in the middle of it all.
+Three lanes in parallel, each with a batch of calls in parallel (one of each `retry`, and a local
+one), a join that begins anew in each round of a decision's loop, and continue-as-new in the middle
+of it all.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import Any
 
 ROUNDS = 4
 """How often the whole crew goes back."""
-KINDS = ("look", "deposit", "send")
-"""The tools: `safe`, `keyed` and `never`."""
+KINDS = {"look": "safe", "deposit": "keyed", "send": "never", "peek": "safe"}
+"""The tools, and how they are repeated."""
+LOCAL = "peek"
+"""The tool that runs within the run's own worker."""
 _MANY = {"attempts": 100, "first": 0.05, "longest": 2}
 """Tries enough: that they run out is not what is tested here."""
 
@@ -104,11 +107,12 @@ def make_crew(
             kind: {
                 "run": f"faults.deeds:{kind}",
                 "effects": "read" if retry == "safe" else "external",
+                "placed": "local" if kind == LOCAL else "activity",
                 "retry": retry,
                 "heartbeat": heartbeat,
                 "policy": _MANY,
             }
-            for kind, retry in zip(KINDS, ("safe", "keyed", "never"), strict=True)
+            for kind, retry in KINDS.items()
         },
         "flow": [
             "planner",

@@ -10,7 +10,7 @@ from temporalio import activity
 
 from crewlog.tool_call import current_call
 
-from .worker import here
+from .worker import here, what_of
 
 _LONGEST = 60
 """Milliseconds that a tool takes before and after its effect, at most."""
@@ -24,7 +24,9 @@ def _pause(item: str, part: str) -> float:
 
 def _begin(item: str) -> None:
     call = current_call()
-    here().ledger.begin(call.run, item, call.tool, call.key, call.attempt)
+    info = activity.info()
+    within = (info.workflow_run_id or "", info.activity_id, info.attempt)
+    here().ledger.begin(call.run, item, call.tool, call.key, call.attempt, within)
     here().points.reach("effect.before", call.run, _what())
 
 
@@ -33,8 +35,14 @@ def _end() -> None:
 
 
 def _what() -> str:
-    info = activity.info()
-    return f"{info.activity_id}/{info.attempt}"
+    return what_of(activity.info())
+
+
+async def peek(item: str) -> str:
+    """Looks from within the run's own worker, and changes nothing."""
+    _begin(item)
+    _end()
+    return f"glimpsed {item}"
 
 
 async def look(item: str) -> str:

@@ -19,7 +19,8 @@ from typing import Any
 _TABLES = """
 PRAGMA journal_mode = WAL;
 CREATE TABLE tries (
-    run TEXT, item TEXT, tool TEXT, key TEXT, attempt INTEGER, pid INTEGER, at REAL
+    run TEXT, item TEXT, tool TEXT, key TEXT, attempt INTEGER, execution TEXT, activity TEXT,
+    activity_attempt INTEGER, pid INTEGER, at REAL
 );
 CREATE TABLE keyed (key TEXT PRIMARY KEY, run TEXT, item TEXT, pid INTEGER, at REAL);
 CREATE TABLE clashes (key TEXT, run TEXT, item TEXT, other TEXT);
@@ -55,6 +56,10 @@ class Try:
     tool: str
     key: str
     attempt: int
+    execution: str
+    activity: str
+    activity_attempt: int
+    """The attempt of the activity that it began in; `attempt` counts those of earlier askings."""
     pid: int
 
 
@@ -113,9 +118,11 @@ class Ledger:
 
     # -- what tools do -----------------------------------------------------------------------
 
-    def begin(self, run: str, item: str, tool: str, key: str, attempt: int) -> None:
-        """A tool begins; nothing has happened yet."""
-        self._insert("tries", run, item, tool, key, attempt, os.getpid(), time.time())
+    def begin(
+        self, run: str, item: str, tool: str, key: str, attempt: int, within: tuple[str, str, int]
+    ) -> None:
+        """A tool begins, within an activity's attempt; nothing has happened yet."""
+        self._insert("tries", run, item, tool, key, attempt, *within, os.getpid(), time.time())
 
     def deposit(self, run: str, item: str, key: str) -> bool:
         """A service that takes idempotency keys: true where the key was new.
@@ -171,7 +178,10 @@ class Ledger:
         return int(count)
 
     def tries(self, run: str) -> list[Try]:
-        sql = "SELECT run, item, tool, key, attempt, pid FROM tries WHERE run = ? ORDER BY at"
+        sql = (
+            "SELECT run, item, tool, key, attempt, execution, activity, activity_attempt, pid "
+            "FROM tries WHERE run = ? ORDER BY at"
+        )
         return [Try(*row) for row in self._rows(sql, [run])]
 
     def deposits(self, run: str) -> list[Effect]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .audit import Findings
+
+FROZEN = "calls frozen"
+"""The note of how many activities' workers were frozen until others had taken over."""
 
 
 @dataclass
@@ -29,7 +32,13 @@ class Report:
 
     @property
     def all_violations(self) -> list[str]:
-        return [*self.findings.violations, *self.violations]
+        return [*self.findings.violations, *self.violations, *self._late()]
+
+    def _late(self) -> Iterator[str]:
+        """Where calls were frozen past their heartbeat, some of them must have come too late."""
+        frozen = self.notes.get(FROZEN, 0)
+        if frozen and not self.findings.late_refused:
+            yield f"{frozen} calls were frozen, and no late result was seen to be refused"
 
     def to_json(self) -> dict[str, Any]:
         findings = asdict(self.findings)

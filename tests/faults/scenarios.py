@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from .drill import Drill
 from .ledger import Halt
 from .points import POINTS
+from .report import FROZEN
 from .victims import Victim
 
 Faults = Callable[[Drill], Awaitable[None]]
@@ -105,6 +106,8 @@ async def _freeze(drill: Drill, point: str) -> None:
     except TimeoutError as error:
         drill.report.violations.append(str(error))
     seconds = round(time.monotonic() - begun, 1)
+    if halt.what:
+        drill.report.notes[FROZEN] = drill.report.notes.get(FROZEN, 0) + 1
     waits = drill.report.notes.setdefault("seconds until another took over", {})
     waits[point] = max(seconds, waits.get(point, 0))
     fleet.thaw(halt.pid)

@@ -17,8 +17,8 @@ from crewlog.state.model import Interrupt
 
 from .audit import Evidence, Findings, audit
 from .crew import FaultCrew, make_crew
-from .ledger import Call, Effect, Try
-from .report import Report, table
+from .ledger import Call, Effect
+from .report import FROZEN, Report, table
 from .stand import Stand
 from .writers import Log, Reading, check_log, read_log, writing_crew
 
@@ -128,8 +128,18 @@ def shared_key(evidence: Evidence) -> Evidence:
 
 def another_key(evidence: Evidence) -> Evidence:
     first = evidence.tries[0]
-    other = Try(first.run, first.item, first.tool, "another", 2, first.pid)
+    other = replace(first, key="another", attempt=2)
     return replace(evidence, tries=[*evidence.tries, other])
+
+
+def executed_twice(evidence: Evidence) -> Evidence:
+    once = next(t for t in evidence.tries if t.tool == "deposit")
+    return replace(evidence, tries=[*evidence.tries, once])
+
+
+def executed_out_of_nowhere(evidence: Evidence) -> Evidence:
+    first = evidence.tries[0]
+    return replace(evidence, tries=[*evidence.tries, replace(first, activity_attempt=2)])
 
 
 DOCTORED: list[tuple[Callable[[Evidence], Evidence], str, str]] = [
@@ -148,6 +158,8 @@ DOCTORED: list[tuple[Callable[[Evidence], Evidence], str, str]] = [
     (never_lost, "", "is lost"),
     (shared_key, "", "shared an idempotency key"),
     (another_key, "", "tried under several keys"),
+    (executed_twice, "repeated", "executed 2 times in 1 begun attempts"),
+    (executed_out_of_nowhere, "repeated", "executed 1 times in 0 begun attempts"),
 ]
 
 
@@ -177,6 +189,25 @@ def test_late_results_are_counted(sound: tuple[Evidence, FaultCrew, Log]) -> Non
     late = Call(evidence.run, done.execution, done.activity, done.attempt + 1, "", "return", 1)
     found = audit(replace(evidence, calls=[*evidence.calls, late]), crew.expected)
     assert (found.late_refused, found.violations) == (1, [])
+
+
+def test_an_attempt_more_may_execute_its_tool_once_more(
+    sound: tuple[Evidence, FaultCrew, Log],
+) -> None:
+    evidence, crew, _ = sound
+    once = next(t for t in evidence.tries if t.tool == "deposit")
+    call = Call(evidence.run, once.execution, once.activity, 2, "call_tool", "begin", 1)
+    again = replace(once, attempt=2, activity_attempt=2)
+    more = replace(evidence, tries=[*evidence.tries, again], calls=[*evidence.calls, call])
+    found = audit(more, crew.expected)
+    assert (found.repeated, found.violations) == (1, [])
+
+
+@pytest.mark.parametrize(("frozen", "refused", "wrong"), [(0, 0, 0), (2, 1, 0), (2, 0, 1)])
+def test_calls_that_were_frozen_must_come_too_late(frozen: int, refused: int, wrong: int) -> None:
+    report = Report("frozen", 1, findings=Findings(late_refused=refused), notes={FROZEN: frozen})
+    assert len(report.all_violations) == wrong
+    assert ("VIOLATION 2 calls were frozen" in table([report])) is bool(wrong)
 
 
 def test_findings_add_up(sound: tuple[Evidence, FaultCrew, Log]) -> None:

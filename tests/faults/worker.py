@@ -122,7 +122,15 @@ class StoreAtPoints(PostgresStore):
 
 def _pass(point: str) -> None:
     info = activity.info()
-    here().points.reach(point, info.workflow_id or "", f"{info.activity_id}/{info.attempt}")
+    here().points.reach(point, info.workflow_id or "", what_of(info))
+
+
+def what_of(info: activity.Info) -> str:
+    """The activity and its attempt; empty for a local one, which is a part of a workflow task.
+
+    Nobody else makes that attempt of it: another worker takes the whole task over.
+    """
+    return "" if info.is_local else f"{info.activity_id}/{info.attempt}"
 
 
 class AtPoints(temporalio.client.Interceptor, Interceptor):
