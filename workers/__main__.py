@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import traceback
 
 import structlog
 from pydantic import ValidationError
@@ -77,7 +78,11 @@ def _report(error: CrewlogError) -> int:
 
 
 if __name__ == "__main__":
-    code = main()
+    try:
+        code = main()
+    except Exception:  # noqa: BLE001 - what nobody expected ends a worker as well
+        traceback.print_exc()
+        code = 1
     sys.stdout.flush()
     sys.stderr.flush()
     # The interpreter sometimes aborts while it tears the Temporal runtime down.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from crewlog.dev.doctor import CANNOT_SERVE
 from half_server import CAUSE, half_server
 
-from .conftest import Cli, Done
+from .conftest import LIMIT, Cli, Done, environment
 
 NOWHERE = "postgresql://x@127.0.0.1:2/x"
 
@@ -58,3 +59,29 @@ async def test_the_doctor_looks_behind_the_frontend(tmp_path: Path, address: str
     assert f"✗ Temporal server 1.31.2 at {address} answers, and cannot serve: {CAUSE}" in text
     assert CANNOT_SERVE in text
     assert "Temporal CLI" in text
+
+
+async def test_a_workers_log_has_what_the_sdk_says_without_codes(
+    tmp_path: Path, address: str
+) -> None:
+    env = {
+        **environment(tmp_path / "home"),
+        "TEMPORAL_ADDRESS": address,
+        "TEMPORAL_CONFIG_FILE": "/dev/null",
+        "DATABASE_URL": "memory:",
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "crewlog.workers",
+        cwd=tmp_path,
+        env=env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(LIMIT):
+        out, err = await process.communicate()
+    assert process.returncode == 1  # an abort would be negative
+    assert out == b""
+    assert b"WARNING:temporalio" in err
+    assert b"\x1b" not in err

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from crewlog.dev import doctor, temporal_server
 from crewlog.dev.doctor import Check, examine
 from crewlog.dev.ephemeral import Ephemeral
 from crewlog.dev.paths import Home
+from crewlog.dev.temporal_cli import look_up
 
 
 def by_name(checks: list[Check]) -> dict[str, Check]:
@@ -42,8 +42,9 @@ async def test_the_same_servers_by_their_addresses(live: Ephemeral, tmp_path: Pa
     assert found["Postgres"].status == "ok"
     assert found["Model key"].status == "warn"
     assert found["Temporal CLI"].status == "ok"
-    where = Path(found["Temporal CLI"].detail.partition(": ")[2])
-    assert await asyncio.to_thread(where.is_file)
+    cli, _ = await look_up(env)
+    assert cli is not None
+    assert str(cli.path) in found["Temporal CLI"].detail
 
     none = {**env, "PATH": str(tmp_path), "CREWLOG_CACHE": str(tmp_path / "cache")}
     without = by_name(await examine(Home.at(tmp_path / "empty"), environ=none))
