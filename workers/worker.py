@@ -26,6 +26,7 @@ from crewlog.activities.models import ModelFactory
 from crewlog.dev.deployment import can_pin, current_build, make_current
 from crewlog.dev.temporal_cli import program
 from crewlog.dev.temporal_server import server_version
+from crewlog.errors import TemporalUnavailable
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.sandbox import sandbox
@@ -37,6 +38,8 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 
 HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
 """Heartbeats travel at most this often; it is also how soon a running activity hears of a stop."""
+_NO_WORKER = "Worker validation failed: "
+"""How the SDK's core begins where it asks the server before it polls, and is refused."""
 _KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
 
 
@@ -222,8 +225,21 @@ def _room(settings: WorkerSettings) -> tuple[int, int]:
 async def work_until(
     stop: asyncio.Event, client: Client, store: Store, settings: WorkerSettings
 ) -> None:
-    """Works until `stop` is set."""
-    async with running_worker(client, store, settings) as worker:
-        await log.ainfo("the worker polls", task_queue=worker.task_queue)
-        await stop.wait()
-        await log.ainfo("the worker finishes what it has")
+    """Works until `stop` is set.
+
+    Raises:
+        TemporalUnavailable: the server answers, and cannot do its work.
+    """
+    try:
+        async with running_worker(client, store, settings) as worker:
+            await log.ainfo("the worker polls", task_queue=worker.task_queue)
+            await stop.wait()
+            await log.ainfo("the worker finishes what it has")
+    except RuntimeError as error:
+        if not str(error).startswith(_NO_WORKER):
+            raise
+        raise TemporalUnavailable(
+            f"the Temporal server cannot serve: {str(error).removeprefix(_NO_WORKER)}",
+            remedy="It answers, but its own services or its database are away, or it does not know "
+            "the namespace: `crewlog doctor` looks closer.",
+        ) from error

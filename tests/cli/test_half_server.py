@@ -81,7 +81,10 @@ async def test_a_workers_log_has_what_the_sdk_says_without_codes(
     )
     async with asyncio.timeout(LIMIT):
         out, err = await process.communicate()
-    assert process.returncode == 1  # an abort would be negative
+    assert process.returncode == 5  # an abort would be negative
+    assert b"the Temporal server cannot serve: " in err
+    assert CAUSE.encode() in err
+    assert b"Traceback" not in err
     assert out == b""
     assert b"WARNING:temporalio" in err
     assert b"\x1b" not in err
