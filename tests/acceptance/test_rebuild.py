@@ -306,7 +306,7 @@ async def test_a_payment_is_not_repeated_before_its_claim_is_made_again(
 
     async def lacks_rows() -> bool:
         failures = [call.last_failure.message for call in await pending(site, run)]
-        return any("the store has no" in failure for failure in failures)
+        return any("are missing from the store" in failure for failure in failures)
 
     await soon(lacks_rows)
     people = asyncio.create_task(answered(run))

@@ -52,6 +52,8 @@ from crewlog.model import Json
 
 ANSWER_LIMIT = 2.7
 """Seconds for a worker's answer. A run whose worker was killed moves on after at most two."""
+BUSY_LIMIT = 10.8
+"""The same where a worker polls for an open run's tasks: it has a lot to do, or has just died."""
 CALL_LIMIT = 10.0
 """Seconds for an answer of the server itself."""
 PROBE_LIMIT = 1.0
@@ -107,7 +109,8 @@ class Gateway:
             WorkerMissing: no worker answered in time.
             TemporalUnavailable: the server is away.
         """
-        deadline = time.monotonic() + ANSWER_LIMIT
+        began = time.monotonic()
+        deadline = began + ANSWER_LIMIT
         arguments = [] if argument is None else [argument]
         for pause in pauses(0.02, 0.25):
             left = max(deadline - time.monotonic(), 0.1)
@@ -119,7 +122,10 @@ class Gateway:
                         name, args=arguments, rpc_timeout=timedelta(seconds=left)
                     )
             except TimeoutError as error:
-                raise await self._no_answer(run) from error
+                late = time.monotonic() + ANSWER_LIMIT > began + BUSY_LIMIT
+                if late or await self._over(run) or not await self._polled(run):
+                    raise await self._no_answer(run) from error
+                deadline = time.monotonic() + ANSWER_LIMIT
             except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
                 starting = STARTING in str(error)
                 if not starting or time.monotonic() + pause > deadline or await self._over(run):
