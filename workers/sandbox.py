@@ -45,6 +45,7 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.wire": "models of the wire contract: no I/O",
     "crewlog.workflows.activity_options": "pure; no state of its own",
     "crewlog.workflows.crew_run": "classes without module state; imported anew it costs 2 ms",
+    "crewlog.workflows.details": "classes without module state; loaded by the worker",
     "crewlog.workflows.execution": "classes without module state; imported anew they cost 5 ms",
     "crewlog.workflows.inbox": "classes without module state",
     "crewlog.workflows.views": "pure functions",
@@ -53,7 +54,7 @@ PASSED_THROUGH: dict[str, str] = {
 
 They are imported once instead of for every execution. Clocks, chance and I/O, which the sandbox
 would find in them, are kept out of `crewlog.workflows` by a contract of import-linter and by
-`workflows/ruff.toml` (docs/decisions/0012).
+rules of ruff (docs/decisions/0012).
 """
 
 

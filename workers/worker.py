@@ -32,6 +32,7 @@ from crewlog.wire import SEARCH_ATTRIBUTES
 from crewlog.workers.sandbox import sandbox
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workflows.crew_run import CrewRun
+from crewlog.workflows.details import CurrentDetails
 from crewlog.workflows.start import OneArgument
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
@@ -188,7 +189,7 @@ async def running_worker(
         workflows=[] if settings.activities_only else [CrewRun],
         activities=activities.all(),
         workflow_runner=sandbox(),
-        interceptors=[OneArgument()],
+        interceptors=[OneArgument(), CurrentDetails()],
         deployment_config=deployment,
         max_concurrent_activities=settings.max_activities,
         max_concurrent_local_activities=settings.max_activities,

@@ -183,6 +183,12 @@ class CrewRun:
         """A `Page` of the checkpoints: a `CheckpointPage`."""
         return views.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
+    def details(self) -> str:
+        """What the web UI shows beside the run, in Markdown; empty while it starts."""
+        if self._execution is None:
+            return ""
+        return views.details(self._execution.engine, self._execution.flights)
+
     def _ready(self) -> Execution:
         if self._execution is None:
             raise ApplicationError("the run is starting; ask again", type="Starting")

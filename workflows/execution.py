@@ -29,7 +29,6 @@ from temporalio.exceptions import (
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import InternalError, StoreUnavailable
-    from crewlog.graph.draw import Flowchart
     from crewlog.graph.engine import Engine, Order
     from crewlog.ids import CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
@@ -120,7 +119,6 @@ class Execution:
         self.engine = engine
         self.closing = False
         self._inbox = inbox
-        self._chart = Flowchart(engine.plan)
         self._queue = queue
         self._search_attributes = search_attributes
         self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
@@ -453,10 +451,7 @@ class Execution:
     # -- showing -----------------------------------------------------------------------------
 
     def _show(self) -> None:
-        """Updates what the web UI and searches show, where it changed."""
-        if not workflow.unsafe.is_replaying():
-            text = views.details(self.engine, self._flights, self._chart)
-            workflow.set_current_details(text)
+        """Updates what searches show, where it changed."""
         if not self._search_attributes:
             return
         new = views.attributes(self.engine.plan, self.engine.state, self._flights)

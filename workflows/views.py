@@ -156,8 +156,8 @@ def checkpoint_page(engine: Engine, page: Page) -> CheckpointPage:
     )
 
 
-def details(engine: Engine, flights: Flights, chart: Flowchart) -> str:
-    """The run in Markdown, for the web UI. Made at every task, so it makes no models."""
+def details(engine: Engine, flights: Flights) -> str:
+    """The run in Markdown, for the web UI."""
     state = engine.state
     waiting = waiting_for(state, flights)
     version = f"graph v{state.graph_version} · {state.steps} steps"
@@ -168,7 +168,9 @@ def details(engine: Engine, flights: Flights, chart: Flowchart) -> str:
     ]
     if waiting:
         lines += ["", f"Waiting: {waiting}"]
-    return "\n".join([*lines, "", "```mermaid", chart.text(statuses(state)), "```"])
+    return "\n".join(
+        [*lines, "", "```mermaid", Flowchart(engine.plan).text(statuses(state)), "```"]
+    )
 
 
 def _step_line(entry: FrontierEntry, flights: Flights) -> str:
