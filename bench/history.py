@@ -29,6 +29,7 @@ IsStep = Callable[[str], bool]
 IS_STEP: dict[str, IsStep] = {
     "engine": lambda name: name == CALL_MODEL,
     "bare": lambda name: name == "say",
+    "tuned": lambda name: name == "say",
     "plugin": lambda name: name.startswith("ring."),
 }
 
