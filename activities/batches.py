@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TypeVar
 
 from temporalio import activity
 
+from crewlog.activities.recent import Recent
 from crewlog.ids import AgentName, ContentHash, RunId, node_of
 from crewlog.model import Json
 from crewlog.state.calls import StepCall
@@ -28,14 +28,11 @@ class Batches:
 
     def __init__(self, store: Store, most: int = 10_000) -> None:
         self._store = store
-        self._most = most
-        self._told: OrderedDict[ContentHash, dict[str, Json]] = OrderedDict()
+        self._told: Recent[ContentHash, dict[str, Json]] = Recent(most)
 
     def remember(self, hash_: ContentHash, body: dict[str, Json]) -> None:
         """Keeps what a body tells that this worker just made."""
-        self._told[hash_] = told(body)
-        while len(self._told) > self._most:
-            self._told.popitem(last=False)
+        self._told.put(hash_, told(body))
 
     async def whole(self, batch: Batch) -> Batch:
         """The batch with whole entries.
@@ -45,7 +42,8 @@ class Batches:
             StoreIncomplete: where the store lacks it.
         """
         wanted = set(needed(batch))
-        found = {hash_: self._told[hash_] for hash_ in wanted if hash_ in self._told}
+        # In the batch's order, not the set's: which one is forgotten next hangs on it.
+        found = {h: kept for h in needed(batch) if (kept := self._told.get(h)) is not None}
         if missing := wanted - found.keys():
             bodies = await self._store.get_bodies(missing)
             found |= {hash_: told(body) for hash_, body in bodies.items()}

@@ -77,11 +77,12 @@ class CrewRun:
         return ended.result.model_dump(mode="json")
 
     async def _drive(self, raw: RawValue) -> Ended:
-        data = read_args([raw])
         if workflow.info().continued_run_id is not None:
-            self._execution = self._continue(data[CARRY])
+            # Our own: what comes from outside was looked at before it was carried.
+            carried = workflow.payload_converter().from_payload(raw.payload)
+            self._execution = self._continue(carried[CARRY])
         else:
-            self._execution = await self._begin(data)
+            self._execution = await self._begin(read_args([raw]))
         return await self._execution.drive()
 
     async def _begin(self, data: Any) -> Execution:
