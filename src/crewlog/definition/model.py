@@ -10,14 +10,27 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
 
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
 from crewlog.model import Json, Model
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-"""An agent, tool, phase, flag or output: a letter, then at most 63 letters, digits, `_` or `-`."""
+"""An agent, tool, flag or output: a letter, then at most 63 letters, digits, `_` or `-`."""
+PHASE_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"
+PhaseName = Annotated[str, Field(pattern=PHASE_PATTERN)]
+"""A phase: as a name, and with dots, which the steps inside an agent's pattern have."""
+FOR_EACH_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]*\.[A-Za-z][A-Za-z0-9_-]*$"
 
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -108,11 +121,45 @@ class ToolDefinition(Model):
     an ordinary activity."""
     paths: tuple[str, ...] = ()
     """Folders of the run's workspace that it may write to; empty means the whole workspace."""
+    risk: Literal["low", "high"] = "low"
+    """How much harm a wrong call does; shown to those who approve, and what a prompt's "ask me
+    before anything risky" means."""
 
     @property
     def repeat(self) -> Literal["safe", "keyed", "never"]:
         """What a repeat may do, the default resolved."""
         return self.retry or ("safe" if self.effects == "read" else "never")
+
+
+class PatternUse(Model):
+    """How an agent works inside its turn: a registered builder for one agent."""
+
+    use: Name
+    """The builder: `planner_executor`, `review_loop`, or one of your own."""
+    with_: dict[str, Json] = Field(default_factory=dict, alias="with")
+    """Its options."""
+    off: tuple[str, ...] = ()
+    """Its steps that are switched off, by name, e.g. `[plan]`."""
+
+
+class _OrName:
+    """Lets a mapping be written as its `use` alone."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(
+            lambda value: {"use": value} if isinstance(value, str) else value, handler(source)
+        )
+
+    @staticmethod
+    def __get_pydantic_json_schema__(
+        schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "pattern": NAME_PATTERN}, handler(schema)]}
+
+
+Pattern = Annotated[PatternUse, _OrName]
+"""A builder's name, or its use in full."""
 
 
 class AgentDefinition(Model):
@@ -149,6 +196,11 @@ class AgentDefinition(Model):
     on_error: Literal["ask", "fail", "continue"] = "ask"
     """When the step fails: `ask` people (retry, skip or stop), `fail` the run, or `continue`
     without its result."""
+    enabled: bool = True
+    """Whether it takes part; where it does not, its phases are skipped."""
+    pattern: Pattern | None = None
+    """How it works inside a phase: by default one turn; else a builder's steps, e.g.
+    `review_loop`."""
 
 
 class JoinQuorum(Model):
@@ -186,8 +238,10 @@ class AgentPhase(Model):
 
     agent: str
     """The agent."""
-    phase: Name | None = None
+    phase: PhaseName | None = None
     """The phase's name; by default the agent's. Needed where an agent has more than one phase."""
+    task: str | None = None
+    """What the agent is to do in this phase, besides its prompt."""
     after: After | None = None
     """What it waits for; by default the item before it in the flow. An empty list means: from the
     start. `go` means: it starts only when a decision, an answer or an `else` names it."""
@@ -195,6 +249,11 @@ class AgentPhase(Model):
     """It waits until this holds, after what it depends on is done."""
     only_if: ConditionText | None = None
     """It is skipped where this does not hold at its time; what depends on it goes on."""
+    needs: tuple[str, ...] = ()
+    """Tools without which it is skipped: its agent must be allowed to call them at its time."""
+    for_each: Annotated[str, Field(pattern=FOR_EACH_PATTERN)] | None = None
+    """`agent.output`, a list: the phase has a step for each of its items, side by side, and is done
+    when all of them are."""
     otherwise: str | None = Field(default=None, alias="else")
     """Where `when` can no longer come true: the phase to go to, `skip`, or `ask_human` (the
     default)."""
@@ -211,7 +270,7 @@ class DecisionPhase(Model):
     """How often it may go there; a decision that goes back must say it."""
     otherwise: str | None = Field(default=None, alias="else")
     """When `at_most` is used up: a phase, `next` (the default), `ask_human`, `end` or `fail`."""
-    phase: Name | None = None
+    phase: PhaseName | None = None
     """The decision's name; by default `after_` and what it follows."""
     after: After | None = None
     """What it waits for; by default the item before it."""
@@ -229,7 +288,9 @@ class AskPhase(Model):
     """A flag that takes the answer: true for the first option, false for the last, else text."""
     words: bool = False
     """Whether any other words are an answer too, for `sets` to take."""
-    phase: Name | None = None
+    only_if: ConditionText | None = None
+    """It is asked only where this holds at its time; else the run goes on."""
+    phase: PhaseName | None = None
     """The phase's name; by default `ask` and a number."""
     after: After | None = None
     """What it waits for; by default the item before it."""
@@ -246,6 +307,19 @@ class ParallelPhase(Model):
     """What they wait for; by default the item before."""
 
 
+class BuilderPhase(Model):
+    """A part of the flow that a registered builder makes, e.g. a supervisor and its workers."""
+
+    use: Name
+    """The builder."""
+    with_: dict[str, Json] = Field(default_factory=dict, alias="with")
+    """Its options."""
+    phase: PhaseName | None = None
+    """The name of the whole part; by default the builder's."""
+    after: After | None = None
+    """What it waits for; by default the item before it."""
+
+
 FlowItem = (
     str
     | Annotated[tuple[str | AgentPhase | AskPhase, ...], Field(min_length=1)]
@@ -253,8 +327,10 @@ FlowItem = (
     | DecisionPhase
     | AskPhase
     | ParallelPhase
+    | BuilderPhase
 )
-"""An agent's name; a list (in parallel); or a phase, decision, question, parallel block in full."""
+"""An agent's name; a list (in parallel); or a phase, decision, question, parallel block, builder's
+part in full."""
 
 
 class Limits(Model):
@@ -294,5 +370,12 @@ class CrewDefinition(Model):
     permissions: dict[str, tuple[str, ...] | None] = Field(default_factory=dict)
     """Who may call a tool, by tool. Null, or not named: every agent that lists it; an empty list:
     nobody."""
+    approvals: dict[str, tuple[str, ...] | None] = Field(default_factory=dict)
+    """Tools whose calls wait for a person's yes, by tool: the agents that it holds for; null: every
+    agent."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""
+    approval: Literal["required", "understood", "none"] = "understood"
+    """Who must approve a crew that a prompt was compiled to, before it runs: `required` a person,
+    always; `understood` a person, unless the prompt was understood whole and the caller waives it;
+    `none` nobody, if the caller waives it."""

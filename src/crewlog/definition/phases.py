@@ -16,6 +16,7 @@ from crewlog.definition.model import (
     After,
     AgentPhase,
     AskPhase,
+    BuilderPhase,
     CrewDefinition,
     DecisionPhase,
     JoinAll,
@@ -28,12 +29,16 @@ END, FAIL, NEXT, ASK_HUMAN, SKIP, STOP = "end", "fail", "next", "ask_human", "sk
 _LONGEST_NAME = 64
 
 
+PhaseItem = AgentPhase | DecisionPhase | AskPhase | BuilderPhase
+"""What a phase is; builders' parts only before `crewlog.definition.expand`."""
+
+
 @dataclass(frozen=True)
 class Phase:
     """A phase of the flow."""
 
     name: str
-    item: AgentPhase | DecisionPhase | AskPhase
+    item: PhaseItem
     path: Path
     """Where in the definition it is written."""
     sources: tuple[str, ...]
@@ -88,9 +93,7 @@ class _Expansion:
     def part(self, part: str | AgentPhase | AskPhase, path: Path, sources: _Sources) -> str:
         return self.add(AgentPhase(agent=part) if isinstance(part, str) else part, path, sources)
 
-    def add(
-        self, item: AgentPhase | DecisionPhase | AskPhase, path: Path, previous: _Sources
-    ) -> str:
+    def add(self, item: PhaseItem, path: Path, previous: _Sources) -> str:
         sources = _after(item.after, previous)
         name = self.name(item, sources)
         self.phases.append(
@@ -98,7 +101,7 @@ class _Expansion:
         )
         return name
 
-    def name(self, item: AgentPhase | DecisionPhase | AskPhase, sources: _Sources) -> str:
+    def name(self, item: PhaseItem, sources: _Sources) -> str:
         if item.phase is not None:
             return item.phase
         if isinstance(item, AgentPhase):
@@ -106,6 +109,8 @@ class _Expansion:
         if isinstance(item, AskPhase):
             self.questions += 1
             base = f"ask_{self.questions}"
+        elif isinstance(item, BuilderPhase):
+            base = item.use
         else:
             base = "after_" + ("_".join(sources.of) or "start")
         name, count = base[:_LONGEST_NAME], 1
@@ -127,7 +132,7 @@ def _written_names(item: object) -> Iterator[str]:
             yield from _written_names(item.parallel)
         case AgentPhase():
             yield item.phase or item.agent
-        case DecisionPhase() | AskPhase():
+        case DecisionPhase() | AskPhase() | BuilderPhase():
             if item.phase:
                 yield item.phase
         case _:

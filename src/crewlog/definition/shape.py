@@ -20,6 +20,7 @@ from crewlog.definition.model import (
     AgentDefinition,
     AgentPhase,
     AskPhase,
+    BuilderPhase,
     CrewDefinition,
     DecisionPhase,
     JoinAll,
@@ -27,6 +28,7 @@ from crewlog.definition.model import (
     JoinQuorum,
     Limits,
     ParallelPhase,
+    PatternUse,
     Retry,
     ToolDefinition,
 )
@@ -37,12 +39,16 @@ _PHASES: dict[str, type[BaseModel]] = {
     "if": DecisionPhase,
     "ask": AskPhase,
     "parallel": ParallelPhase,
+    "use": BuilderPhase,
 }
 _IN_PARALLEL = ("agent", "ask")
 _JOINS: dict[str, type[BaseModel]] = {"all": JoinAll, "any": JoinAny, "quorum": JoinQuorum}
 _CONDITIONS = ("if", "when", "only_if")
 _AFTER = "Write a phase, a list of phases, {any: [...]}, or {quorum: 2, of: [...]}."
-_ITEM = "Write an agent's name, a list of them, or {agent: …}, {if: …}, {ask: …}, {parallel: …}."
+_ITEM = (
+    "Write an agent's name, a list of them, or {agent: …}, {if: …}, {ask: …}, {parallel: …}, "
+    "{use: …}."
+)
 
 
 def definition_of(data: Json) -> CrewDefinition | list[Finding]:
@@ -292,6 +298,8 @@ def _model_at(path: Path, outer: type[BaseModel]) -> type[BaseModel] | None:
             return Retry
         case ("agents", _):
             return AgentDefinition
+        case ("agents", _, "pattern"):
+            return PatternUse
         case ("tools", _):
             return ToolDefinition
         case ("limits",):

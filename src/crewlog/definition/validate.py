@@ -9,11 +9,19 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
+from typing import Literal
 
 from crewlog.definition.conditions import Condition, facts_in
+from crewlog.definition.expand import expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.flow_checks import flow_findings
-from crewlog.definition.model import NAME_PATTERN, AgentPhase, AskPhase, CrewDefinition
+from crewlog.definition.model import (
+    NAME_PATTERN,
+    AgentPhase,
+    AskPhase,
+    CrewDefinition,
+    DecisionPhase,
+)
 from crewlog.definition.phases import Phase, phases
 from crewlog.errors import Diagnostic
 
@@ -40,16 +48,26 @@ def check(definition: CrewDefinition) -> list[Diagnostic]:
 
 def findings(definition: CrewDefinition) -> list[Finding]:
     """Everything that is wrong with the meaning of a definition."""
+    expanded = expand(definition)
+    if expanded.faults:
+        return list(expanded.faults)  # what they would have made cannot be looked at
+    definition = expanded.definition
     found = phases(definition)
+    return [expanded.original(finding) for finding in _findings(definition, found)]
+
+
+def _findings(definition: CrewDefinition, found: list[Phase]) -> list[Finding]:
     return [
         *_names(definition, found),
         *_models(definition),
         *_tools(definition),
         *_placements(definition),
-        *_permissions(definition),
+        *_permissions(definition, "permissions", "permission"),
+        *_permissions(definition, "approvals", "approval"),
         *_paths(definition),
         *_logs(definition),
         *_agents_in_flow(definition, found),
+        *_phases(definition, found),
         *flow_findings(found, definition.agents),
         *_conditions(definition, found),
     ]
@@ -132,17 +150,20 @@ def _tools(definition: CrewDefinition) -> Iterator[Finding]:
             yield Finding(path, say, "It is the agent's final message; choose another name.")
 
 
-def _permissions(definition: CrewDefinition) -> Iterator[Finding]:
-    for tool, allowed in definition.permissions.items():
+def _permissions(
+    definition: CrewDefinition, key: Literal["permissions", "approvals"], one: str
+) -> Iterator[Finding]:
+    table = definition.permissions if key == "permissions" else definition.approvals
+    for tool, named in table.items():
         if tool not in definition.tools:
-            say = f"permissions name the tool {tool!r}, which is not defined."
+            say = f"{key} name the tool {tool!r}, which is not defined."
             remedy = f"{did_you_mean(tool, definition.tools)} {_WHERE_TOOLS}".strip()
-            yield Finding(("permissions", tool), say, remedy, at="key")
-        for i, name in enumerate(allowed or ()):
+            yield Finding((key, tool), say, remedy, at="key")
+        for i, name in enumerate(named or ()):
             if name not in definition.agents:
-                say = f"the permission for {tool!r} names the agent {name!r}, which is not defined."
+                say = f"the {one} for {tool!r} names the agent {name!r}, which is not defined."
                 remedy = did_you_mean(name, definition.agents, "Agents are under 'agents:'.")
-                yield Finding(("permissions", tool, i), say, remedy)
+                yield Finding((key, tool, i), say, remedy)
 
 
 def _paths(definition: CrewDefinition) -> Iterator[Finding]:
@@ -198,6 +219,32 @@ def _agents_in_flow(definition: CrewDefinition, found: list[Phase]) -> Iterator[
             yield Finding(("agents", name), say, f"Add '- {name}' under 'flow:', or remove it.")
 
 
+def _phases(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
+    """What a phase needs besides its agent: tools, and the list that it has a step for each of."""
+    for phase in found:
+        item = phase.item
+        if not isinstance(item, AgentPhase):
+            continue
+        for i, tool in enumerate(item.needs):
+            if tool not in definition.tools:
+                say = f"{phase.name!r} needs the tool {tool!r}, which is not defined."
+                remedy = f"{did_you_mean(tool, definition.tools)} {_WHERE_TOOLS}".strip()
+                yield Finding((*phase.path, "needs", i), say, remedy)
+        if item.for_each is None:
+            continue
+        maker, _, key = item.for_each.partition(".")
+        path = (*phase.path, "for_each")
+        agent = definition.agents.get(maker)
+        if agent is None:
+            say = f"{phase.name!r} takes its list of the agent {maker!r}, which is not defined."
+            remedy = did_you_mean(maker, definition.agents, "Agents are under 'agents:'.")
+            yield Finding(path, say, remedy, word=maker)
+        elif key not in agent.outputs:
+            say = f"agent {maker!r} has no output {key!r}, the list of {phase.name!r}"
+            remedy = did_you_mean(key, agent.outputs, f"Add it: outputs: [{key}].")
+            yield Finding(path, say, remedy, word=item.for_each)
+
+
 def _conditions(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
     flags = set(definition.flags)
     flags.update(flag for agent in definition.agents.values() for flag in agent.writes_flags)
@@ -207,7 +254,9 @@ def _conditions(definition: CrewDefinition, found: list[Phase]) -> Iterator[Find
         conditions: Mapping[str, Condition | None] = {}
         if isinstance(item, AgentPhase):
             conditions = {"when": item.when, "only_if": item.only_if}
-        elif not isinstance(item, AskPhase):
+        elif isinstance(item, AskPhase):
+            conditions = {"only_if": item.only_if}
+        elif isinstance(item, DecisionPhase):
             conditions = {"if": item.if_}
         for key, condition in conditions.items():
             if condition is not None:

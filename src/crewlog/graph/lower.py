@@ -8,7 +8,7 @@ in between is `crewlog.graph.loops`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from crewlog.definition.conditions import (
     AllOf,
@@ -19,18 +19,20 @@ from crewlog.definition.conditions import (
     render_condition,
 )
 from crewlog.definition.content import definition_hash
+from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
 from crewlog.definition.model import (
     AgentDefinition,
     AgentPhase,
     AskPhase,
+    BuilderPhase,
     CrewDefinition,
     DecisionPhase,
     ToolDefinition,
 )
 from crewlog.definition.phases import Phase, phases
 from crewlog.definition.validate import check
-from crewlog.errors import InvalidDefinition
+from crewlog.errors import InternalError, InvalidDefinition
 from crewlog.graph.plan import (
     ASK_HUMAN,
     NEXT,
@@ -58,25 +60,34 @@ def lower(definition: CrewDefinition) -> GraphPlan:
     faults = check(definition)
     if faults:
         raise InvalidDefinition(faults)
+    address = definition_hash(definition)
+    definition = expand(definition).definition
     found = phases(definition)
     nodes = {NodeName(phase.name): _node(phase) for phase in found}
     return GraphPlan(
         crew=CrewName(definition.crew),
-        definition=definition_hash(definition),
+        definition=address,
         nodes=nodes,
         agents={
             AgentName(name): _agent_rules(name, agent, definition)
             for name, agent in definition.agents.items()
         },
         tools={ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
-        permissions={
-            ToolName(tool): None if allowed is None else tuple(AgentName(a) for a in allowed)
-            for tool, allowed in definition.permissions.items()
-        },
+        permissions=_agents_by_tool(definition.permissions),
+        approvals=_agents_by_tool(definition.approvals),
         flags={FlagName(name): value for name, value in definition.flags.items()},
         rules=tuple(rule for name, node in nodes.items() for rule in rules_of(name, node)),
         limits=definition.limits,
     )
+
+
+def _agents_by_tool(
+    table: Mapping[str, tuple[str, ...] | None],
+) -> dict[ToolName, tuple[AgentName, ...] | None]:
+    return {
+        ToolName(tool): None if named is None else tuple(AgentName(a) for a in named)
+        for tool, named in table.items()
+    }
 
 
 def _node(phase: Phase) -> PlanNode:
@@ -93,6 +104,8 @@ def _node(phase: Phase) -> PlanNode:
                 when=item.when,
                 only_if=item.only_if,
                 otherwise=item.otherwise or ASK_HUMAN,
+                needs=tuple(ToolName(tool) for tool in item.needs),
+                for_each=item.for_each,
             )
         case DecisionPhase() as item:
             decide = Decide(
@@ -105,7 +118,9 @@ def _node(phase: Phase) -> PlanNode:
         case AskPhase() as item:
             sets = FlagName(item.sets) if item.sets else None
             ask = Ask(question=item.ask, options=item.options, sets=sets, words=item.words)
-            return PlanNode(kind="ask", join=join, entry=phase.entry, ask=ask)
+            return PlanNode(kind="ask", join=join, entry=phase.entry, only_if=item.only_if, ask=ask)
+        case BuilderPhase() as item:
+            raise InternalError(f"the builder {item.use!r} was not put in its place")
 
 
 def _agent_rules(name: str, agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:
@@ -131,6 +146,7 @@ def _agent_rules(name: str, agent: AgentDefinition, definition: CrewDefinition) 
         heartbeat=agent.heartbeat,
         retry=agent.retry,
         on_error=agent.on_error,
+        enabled=agent.enabled,
     )
 
 

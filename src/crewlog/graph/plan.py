@@ -79,6 +79,10 @@ class PlanNode(Model):
     """Skipped where this does not hold when it is reached."""
     otherwise: str = ASK_HUMAN
     """Where `when` can no longer come true: a node, `skip`, or `ask_human`."""
+    needs: tuple[ToolName, ...] = ()
+    """Skipped where its agent may not call these when it is reached."""
+    for_each: str | None = None
+    """`agent.output`: it has a step for each item of that list."""
     decide: Decide | None = None
     ask: Ask | None = None
 
@@ -104,6 +108,8 @@ class AgentRules(Model):
     """Seconds of silence after which its worker is taken for dead."""
     retry: Retry = Retry()
     on_error: Literal["ask", "fail", "continue"] = "ask"
+    enabled: bool = True
+    """Whether its nodes run; else they are skipped."""
 
 
 class ToolRules(Model):
@@ -136,6 +142,10 @@ class GraphPlan(Model):
     permissions: dict[ToolName, tuple[AgentName, ...] | None] = Field(
         default_factory=dict[ToolName, tuple[AgentName, ...] | None]
     )
+    approvals: dict[ToolName, tuple[AgentName, ...] | None] = Field(
+        default_factory=dict[ToolName, tuple[AgentName, ...] | None]
+    )
+    """Tools whose calls wait for a person's yes, with the agents it holds for; none: all."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """First values."""
     rules: tuple[str, ...] = ()
