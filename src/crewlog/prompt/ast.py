@@ -1,0 +1,348 @@
+"""The abstract syntax of a prompt: what its sentences say, in the order in which they say it.
+
+Both readers make it: the grammar (`crewlog.prompt.grammar`) and a model (`crewlog.prompt.llm`). It
+holds what was said and no more; what follows from it (who sets a flag, what waits for what, which
+tools an agent ends up with) is decided once, by `crewlog.prompt.assemble`.
+
+Agents are named as `crewlog.prompt.names.agent_name` spells them (`the UI designer` is
+`ui_designer`), tools by their names in the registry. Every statement has the words it came from.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from crewlog.model import Json, Model
+
+
+class Words(Model):
+    """A stretch of the prompt: characters from 0, the end not included."""
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+
+
+# -- conditions ------------------------------------------------------------------------------------
+
+
+class Fact(Model):
+    """Something that an agent decides: a flag (`approved`), or an output compared with a value."""
+
+    kind: Literal["fact"] = "fact"
+    name: str
+    """In small letters with `_`: `approved`, `models_ready`, `score`, `kind`."""
+    operator: Literal["==", "!=", ">=", "<=", ">", "<", "in"] | None = None
+    """None: a flag, that is true."""
+    value: Json = None
+    """A number, a word or a list; percentages as fractions."""
+    agent: str | None = None
+    """Who decides it, where the words name an agent: `the checker approves`, `Backend's models`."""
+    about: str = ""
+    """The thing it is said of, as a noun, e.g. `models` of "the models are ready"; empty for `it`,
+    and where there is none. Helps to find who decides."""
+
+
+class Not(Model):
+    """True where `of` is not."""
+
+    kind: Literal["not"] = "not"
+    of: Cond
+
+
+class Both(Model):
+    """True where all parts are."""
+
+    kind: Literal["all"] = "all"
+    of: tuple[Cond, ...] = Field(min_length=2)
+
+
+class Either(Model):
+    """True where one part is."""
+
+    kind: Literal["any"] = "any"
+    of: tuple[Cond, ...] = Field(min_length=2)
+
+
+Cond = Annotated[Fact | Not | Both | Either, Field(discriminator="kind")]
+"""A condition as it was said."""
+
+for _model in (Not, Both, Either):
+    _model.model_rebuild()
+
+
+# -- statements ------------------------------------------------------------------------------------
+
+
+class Statement(Model):
+    """What every statement has."""
+
+    words: tuple[Words, ...] = ()
+    """Where it is said, in order. The first is the clause itself."""
+
+
+class CrewName(Statement):
+    """`Crew: release-notes`, or the prompt's heading."""
+
+    kind: Literal["crew"] = "crew"
+    name: str
+
+
+class Cast(Statement):
+    """Agents that are introduced: `There are three agents: a planner, a coder and a tester`."""
+
+    kind: Literal["cast"] = "cast"
+    agents: tuple[str, ...] = Field(min_length=1)
+
+
+class Trait(Statement):
+    """A sentence for an agent's prompt: what it is, should do, or must keep to. No phase."""
+
+    kind: Literal["trait"] = "trait"
+    agents: tuple[str, ...]
+    """The agents; empty means all."""
+    text: str
+
+
+class Waits(Model):
+    """What an explicit "after", "once" or "when" of agents waits for."""
+
+    of: tuple[str, ...] = ()
+    """Agents; empty means those of the item before ("once both are done", "the first to
+    finish")."""
+    join: Literal["all", "any"] | Annotated[int, Field(ge=1)] = "all"
+    """All of them, the first of them, or how many."""
+
+
+class Part(Model):
+    """One agent's share of a step."""
+
+    agent: str
+    task: str = ""
+    """What it does, in the prompt's words without the agent and the ordering words; may be
+    empty."""
+    only_if: Cond | None = None
+    """`if approved, the publisher …`."""
+    otherwise: bool = False
+    """`otherwise, the editor …`: where none of the conditions just before holds."""
+    for_each: str | None = None
+    """`for each topic, …`: the noun in the plural as an output's name, `topics`."""
+    maker: str | None = None
+    """Who makes the list, where the words name an agent: `for each of the planner's topics`."""
+    needs: tuple[str, ...] = ()
+    """Tools: `only if configure_audio is available`."""
+
+
+class Step(Statement):
+    """Agents that work, side by side if there are several."""
+
+    kind: Literal["step"] = "step"
+    parts: tuple[Part, ...] = Field(min_length=1)
+    place: Literal["next", "beside"] = "next"
+    """`next`: after what was said before. `beside`: at the same time as the step before
+    ("meanwhile"), or as another branch of the same condition ("otherwise")."""
+    again: bool = False
+    """A word says that it is a new phase even of the agent that has just worked ("then",
+    "finally")."""
+    after: Waits | None = None
+    """An explicit "after Y", "once both are done"; it takes the place of what was said before."""
+    then: bool = False
+    """With `after` or `ready`: it comes after what was said before, too."""
+    ready: Cond | None = None
+    """A requirement that it waits for: "once the models are ready"."""
+    start: bool = False
+    """It starts with the run: "from the start", "right away", "first of all, in parallel to
+    everything"."""
+
+
+class Back(Statement):
+    """Going back: `unless approved, back to the writer, at most 3 times, otherwise ask me`."""
+
+    kind: Literal["back"] = "back"
+    condition: Cond
+    """When this holds, go back ("unless approved" is `Not(approved)`)."""
+    to: str | None = None
+    """The agent; none means the first of `group`."""
+    group: tuple[str, ...] = ()
+    """The agents that repeat ("the writer and the checker repeat this until …"); empty
+    with `to`."""
+    at_most: int | None = Field(default=None, ge=1)
+    otherwise: Literal["ask_human", "end", "fail", "next"] | None = None
+    """What happens then; none where nothing is said."""
+
+
+class Stop(Statement):
+    """The run ends: `if it is spam, stop`."""
+
+    kind: Literal["stop"] = "stop"
+    condition: Cond
+
+
+class Skip(Statement):
+    """An agent is passed over: `if the change is trivial, skip the tester`."""
+
+    kind: Literal["skip"] = "skip"
+    agent: str
+    condition: Cond
+
+
+class Switch(Statement):
+    """An agent takes no part: `the tester is switched off for now`."""
+
+    kind: Literal["switch"] = "switch"
+    agents: tuple[str, ...]
+    enabled: bool = False
+
+
+class Ask(Statement):
+    """A question to people, here or just before an agent works."""
+
+    kind: Literal["ask"] = "ask"
+    question: str
+    """In the prompt's words, or made of them."""
+    before: str | None = None
+    """The agent before whose (first) phase it is asked; none: at this place in the order."""
+    after: str | None = None
+    """The agent after whose phase it is asked, where the words say so."""
+    only_if: Cond | None = None
+    reject_to: str | None = None
+    """`if I reject it, back to the writer`."""
+    options: tuple[str, ...] = ()
+    """Where the words list them; else approve and reject."""
+
+
+class AskTool(Statement):
+    """`Ask me before anyone uses deploy`, `ask me before any risky tool`."""
+
+    kind: Literal["ask_tool"] = "ask_tool"
+    tools: tuple[str, ...] = ()
+    """Empty: every tool of high risk that is used."""
+    agents: tuple[str, ...] = ()
+    """Empty: whoever calls."""
+
+
+class Gate(Statement):
+    """`When unsure, ask a human`, `if its confidence is below 0.7, ask me`."""
+
+    kind: Literal["gate"] = "gate"
+    agents: tuple[str, ...] = ()
+    """Empty: every agent."""
+    below: float | None = Field(default=None, ge=0, le=1)
+    """The confidence below which people are asked; none: where the agent says that it is unsure."""
+
+
+class Allow(Statement):
+    """`The writer may use write_file`, `only the writer may write files`."""
+
+    kind: Literal["allow"] = "allow"
+    agents: tuple[str, ...] = ()
+    """Empty: every agent."""
+    tools: tuple[str, ...] = Field(min_length=1)
+    only: bool = False
+
+
+class Deny(Statement):
+    """`The chatbot may not issue refunds`, `nobody may deploy`."""
+
+    kind: Literal["deny"] = "deny"
+    agents: tuple[str, ...] = ()
+    """Empty: every agent."""
+    tools: tuple[str, ...] = Field(min_length=1)
+
+
+class Sees(Statement):
+    """`Only the mediator sees the lawyer's notes` (`only`), `A may not see B's work` (`hidden`)."""
+
+    kind: Literal["sees"] = "sees"
+    agents: tuple[str, ...]
+    """Who sees it, or who does not where `hidden`."""
+    whose: tuple[str, ...] = ()
+    """Whose work; empty with `hidden`: everybody's ("works blind")."""
+    hidden: bool = False
+
+
+class Inside(Statement):
+    """How an agent works inside its turn: a pattern, e.g. `reviews its own work`."""
+
+    kind: Literal["inside"] = "inside"
+    agent: str
+    use: str
+    options: dict[str, Json] = Field(default_factory=dict)
+
+
+class Use(Statement):
+    """A builder's part of the flow: `the lead decides who works next: writer or editor`."""
+
+    kind: Literal["use"] = "use"
+    use: str
+    options: dict[str, Json] = Field(default_factory=dict)
+    """With agents by their names."""
+    agents: tuple[str, ...] = ()
+    """The agents that the options name."""
+
+
+class OnError(Statement):
+    """`If the coder fails, continue without it`."""
+
+    kind: Literal["on_error"] = "on_error"
+    agents: tuple[str, ...] = ()
+    """Empty: every agent."""
+    policy: Literal["ask", "fail", "continue"]
+
+
+class Limit(Statement):
+    """`At most 20 steps`, `no more than 3 at a time`."""
+
+    kind: Literal["limit"] = "limit"
+    what: Literal["steps", "parallel"]
+    most: int = Field(ge=1)
+
+
+class UseModel(Statement):
+    """`The writer uses the model gpt-5`."""
+
+    kind: Literal["model"] = "model"
+    agents: tuple[str, ...] = ()
+    """Empty: the whole crew."""
+    model: str
+    """As the words say it."""
+
+
+class Join(Statement):
+    """`Wait for both`, `wait for any two of them`, said by itself: for what comes next."""
+
+    kind: Literal["join"] = "join"
+    waits: Waits
+
+
+AnyStatement = Annotated[
+    CrewName
+    | Cast
+    | Trait
+    | Step
+    | Back
+    | Stop
+    | Skip
+    | Switch
+    | Ask
+    | AskTool
+    | Gate
+    | Allow
+    | Deny
+    | Sees
+    | Inside
+    | Use
+    | OnError
+    | Limit
+    | UseModel
+    | Join,
+    Field(discriminator="kind"),
+]
+
+
+class PromptAst(Model):
+    """A prompt, read."""
+
+    statements: tuple[AnyStatement, ...] = ()
+    """In the order in which they are said."""

@@ -1,0 +1,71 @@
+"""What a prompt may use: the tools, agents, models and builders that its crew's registry offers.
+
+A prompt is untrusted text. It can name what stands here, and nothing else; it can narrow what an
+agent may do, and never widen it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from crewlog.definition.model import AgentDefinition, Limits, Name, ToolDefinition
+from crewlog.model import Model
+
+
+class OfferedTool(ToolDefinition):
+    """A tool, and what a prompt may do with it."""
+
+    words: tuple[str, ...] = ()
+    """How people say it, besides its name: `write files`, `search the web`."""
+    grant: tuple[str, ...] | None = None
+    """The agents that a prompt may give it to. Null: any; an empty list: none, so that only agents
+    of the registry that list it have it."""
+
+    def definition(self) -> ToolDefinition:
+        """The tool as a definition has it."""
+        return ToolDefinition.model_validate(
+            self.model_dump(exclude={"words", "grant"}, exclude_unset=True)
+        )
+
+
+class OfferedAgent(AgentDefinition):
+    """An agent that prompts may name. Its tools are its own, whatever a prompt says."""
+
+    words: tuple[str, ...] = ()
+    """How people call it, besides its name."""
+
+    def definition(self) -> AgentDefinition:
+        """The agent as a definition has it."""
+        return AgentDefinition.model_validate(
+            self.model_dump(exclude={"words"}, exclude_unset=True, by_alias=True)
+        )
+
+
+class Registry(Model):
+    """What prompts may use."""
+
+    registry: Name = "registry"
+    """Its name."""
+    description: str | None = None
+    """What it is for."""
+    model: str | None = None
+    """The model of crews that say nothing of one."""
+    models: tuple[str, ...] = ()
+    """Models that prompts may name, besides `model`."""
+    agents: dict[Name, OfferedAgent] = Field(default_factory=dict)
+    """Agents by name."""
+    new_agents: bool = True
+    """Whether prompts may speak of agents that do not stand here."""
+    tools: dict[Name, OfferedTool] = Field(default_factory=dict)
+    """Tools by name."""
+    builders: tuple[Name, ...] | None = None
+    """Builders that prompts may use. Null: every registered one."""
+    approvals: dict[Name, tuple[str, ...] | None] = Field(default_factory=dict)
+    """Tools whose calls wait for a person's yes, whatever the prompt says, with the agents; null:
+    every agent."""
+    limits: Limits = Limits()
+    """Bounds of every crew; a prompt can only lower them."""
+    approval: Literal["required", "understood", "none"] = "understood"
+    """Who must approve what a prompt was compiled to; see `CrewDefinition.approval`."""
