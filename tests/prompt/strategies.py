@@ -311,7 +311,7 @@ class Roll:
         for node in [n for n in self.nodes if n["kind"] == "agent"]:
             if not self.dice.chance(8):
                 continue
-            at = self.nodes.index(node)
+            at = next(i for i, n in enumerate(self.nodes) if n["block"] == node["block"])
             fields: dict[str, Any] = {"ask": "May it start?"}
             if node["fields"].get("only_if"):
                 fields["only_if"] = node["fields"]["only_if"]
@@ -323,13 +323,12 @@ class Roll:
                 "kind": "ask",
                 "of": node["of"],
                 "need": node["need"],
-                "block": -1 - at,
+                "block": -1 - len(self.nodes),
                 "fields": fields,
                 "named": True,
             }
             node["of"], node["need"] = [ask["name"]], 1
-            first = next(i for i, n in enumerate(self.nodes) if n["block"] == node["block"])
-            self.nodes.insert(first, ask)
+            self.nodes.insert(at, ask)
 
     def gates(self) -> None:
         gated: dict[str, str] = {}
@@ -482,16 +481,47 @@ class Roll:
         """The phases as people write them: with what they wait for where it is not the item before."""
         items: list[Any] = []
         previous: tuple[list[str], int] = ([], 0)
-        for node in self.nodes:
-            item = dict(node["fields"])
-            waits = (node["of"], node["need"])
+        groups = self.groups()
+        for i, group in enumerate(groups):
+            waits = (group[0]["of"], group[0]["need"])
+            names = [node["name"] for node in group]
+            after = None
             if waits != previous or self.dice.chance(5):
-                item["after"] = _after(*waits)
-            if node.get("named") or (node["kind"] == "agent" and node["name"] != item["agent"]):
-                item["phase"] = node["name"]
-            items.append(item["agent"] if item.keys() == {"agent"} else item)
-            previous = ([node["name"]], 1)
+                after = _after(*waits)
+            parts = [self.item(node) for node in group]
+            following = groups[i + 1][0] if i + 1 < len(groups) else {"of": [], "need": 0}
+            need = following["need"] if following["of"] == names else len(names)
+            if len(parts) == 1:
+                item = parts[0]
+                if after is not None:
+                    item["after"] = after
+                items.append(item["agent"] if item.keys() == {"agent"} else item)
+            elif after is None and need == len(names):
+                items.append([p["agent"] if p.keys() == {"agent"} else p for p in parts])
+            else:
+                join: Any = {len(names): "all", 1: "any"}.get(need, need)
+                block = {"parallel": parts, "join": join}
+                items.append(block if after is None else {**block, "after": after})
+            previous = (names, need)
         return items
+
+    def groups(self) -> list[list[dict[str, Any]]]:
+        """The phases with those that are written in one item together."""
+        groups: list[list[dict[str, Any]]] = []
+        for node in self.nodes:
+            last = groups[-1][0] if groups else {}
+            beside = [node[key] == last.get(key) for key in ("block", "of", "need", "kind")]
+            if all(beside) and _works(node) and not self.dice.chance(20):
+                groups[-1].append(node)
+            else:
+                groups.append([node])
+        return groups
+
+    def item(self, node: dict[str, Any]) -> dict[str, Any]:
+        item = dict(node["fields"])
+        if node.get("named") or (node["kind"] == "agent" and node["name"] != item["agent"]):
+            item["phase"] = node["name"]
+        return item
 
     def more(self, whole: dict[str, Any]) -> None:
         """What only a definition can say."""
