@@ -1,4 +1,4 @@
-"""What a dry run's journal says, told for people: each visit with its reason, and what never ran."""
+"""What a dry run's journal says, told for people: each visit with its reason."""
 
 from __future__ import annotations
 

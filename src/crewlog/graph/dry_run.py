@@ -1,8 +1,8 @@
 """A dry run: the graph routed on an empty state, with the real engine, and nothing called.
 
 Every agent's turn is over at once, says nothing and sets nothing but what is assumed; every
-question gets its first answer. What the engine then recorded is told by `crewlog.graph.dry_account`:
-which node follows which and why, what is asked, what is never reached.
+question gets its first answer. What the engine then recorded is told by
+`crewlog.graph.dry_account`: which node follows which and why, what is asked, what is never reached.
 """
 
 from __future__ import annotations
