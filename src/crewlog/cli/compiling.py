@@ -96,7 +96,7 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise UsageError(
             f"cannot read {str(path)!r}: {error.strerror or error}",
-            remedy='Give a file of prose (.md, .txt), or the prose itself in quotes: "The writer …".',
+            remedy="Give a file of prose (.md, .txt), or the prose itself in quotes.",
         ) from None
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crewlog.cli.screen import Part, Screen, counted, plain, plain_lines
+from crewlog.definition.content import definition_hash
+from crewlog.definition.model import AgentPhase, CrewDefinition
 
 if TYPE_CHECKING:
     from crewlog.errors import Diagnostic
@@ -42,10 +44,11 @@ CODES = {
     "model_failed": "model failed",
 }
 """The kinds of remarks, in words."""
-_LABEL = 16
+_LABEL = 18
 """Columns of the labels, the indent included."""
 _WIDEST = 110
 _LONGEST_QUOTE = 300
+_DASH = "–"  # noqa: RUF001 - from one number to another
 
 
 @dataclass
@@ -83,6 +86,11 @@ def show_understood(screen: Screen, compiled: CompiledPrompt, *, words: bool = F
         screen.line("")
         for number, text in enumerate(compiled.requirements):
             _row(screen, "" if number else "requires", plain(text), column, "")
+    show_remarks(screen, compiled)
+
+
+def show_remarks(screen: Screen, compiled: CompiledPrompt) -> None:
+    """What to know besides: what was assumed, and what was not understood."""
     for remark in compiled.remarks:
         if not remark.error:
             screen.line("")
@@ -98,13 +106,14 @@ def _head(screen: Screen, compiled: CompiledPrompt) -> None:
     parts = [counted(len(definition.agents), "agent")]
     if compiled.ok:
         parts.append(counted(len(lower(definition).nodes), "node"))
+    address = (str(compiled.hash), "cyan") if compiled.ok else ("not to be run", "bold red")
     screen.line(
         ("  crew ", "dim"),
         (plain(definition.crew), "bold"),
         (" · ", "dim"),
         " · ".join(parts),
         (" · ", "dim"),
-        (str(compiled.hash), "cyan"),
+        address,
     )
     screen.line("")
 
@@ -126,10 +135,30 @@ def _groups(compiled: CompiledPrompt) -> list[tuple[str, list[_Row]]]:
         mine = [each for each in compiled.provenance if each.what == what]
         if what == "agent" and _said_by_phases(mine, compiled.provenance):
             continue
-        rows = [_Row(plain(each.text), list(each.words)) for each in mine]
+        if what == "dependency":
+            mine = [each for each in mine if _is_own(compiled, each)]
+        rows = [_Row(_text(each), list(each.words)) for each in mine]
         if rows:
             found.append((label, rows))
     return found
+
+
+def _text(part: Provenance) -> str:
+    """A part in a line. Of a decision or a question, what it waits for is the graph's to tell."""
+    text = plain(part.text)
+    if part.what in {"decision", "question", "gate"}:
+        return text.rpartition("; ")[2]
+    return text
+
+
+def _is_own(compiled: CompiledPrompt, part: Provenance) -> bool:
+    """Whether a dependency is more than to come after what stands before it in the flow."""
+    found: Any = compiled.definition
+    for step in part.path if found is not None else ():
+        found = getattr(found, step) if isinstance(step, str) else found[step]
+    return isinstance(found, AgentPhase) and bool(
+        found.after is not None or found.when or found.only_if or found.for_each or found.needs
+    )
 
 
 def _said_by_phases(agents: Sequence[Provenance], every: Sequence[Provenance]) -> bool:
@@ -172,7 +201,7 @@ def _wrap(text: str, room: int, *, tty: bool) -> list[str]:
 
 
 def _where(compiled: CompiledPrompt, words: Iterable[Words]) -> str:
-    """`words 15–27`, `words 1–4, 9–14`; nothing where a part is not said anywhere."""
+    """`words 15-27`, `words 1-4, 9-14`; nothing where a part is not said anywhere."""
     numbers = sorted(compiled.words_of(each) for each in words)
     merged: list[tuple[int, int]] = []
     for first, last in numbers:
@@ -182,7 +211,7 @@ def _where(compiled: CompiledPrompt, words: Iterable[Words]) -> str:
             merged.append((first, last))
     if not merged:
         return ""
-    shown = [f"{first}–{last}" if first != last else str(first) for first, last in merged[:3]]
+    shown = [f"{first}{_DASH}{last}" if first != last else str(first) for first, last in merged[:3]]
     more = ", …" if len(merged) > 3 else ""
     only = len(merged) == 1 and merged[0][0] == merged[0][1]
     return f"{'word' if only else 'words'} {', '.join(shown)}{more}"
@@ -264,17 +293,36 @@ def as_json(compiled: CompiledPrompt) -> dict[str, Any]:
         "hash": compiled.hash,
         "definition": None if definition is None else definition.to_json(),
         "requirements": list(compiled.requirements),
-        "remarks": [_remark_json(compiled, each) for each in compiled.remarks],
-        "provenance": [
-            {
-                "what": each.what,
-                "text": each.text,
-                "path": list(each.path),
-                "words": [_words_json(compiled, words) for words in each.words],
-            }
-            for each in compiled.provenance
-        ],
+        "remarks": remarks_json(compiled),
+        "provenance": [provenance_json(compiled, each) for each in compiled.provenance],
     }
+
+
+def approval_json(compiled: CompiledPrompt, approved: CrewDefinition) -> dict[str, Any]:
+    """What was approved, as an event before `started`."""
+    address = definition_hash(approved)
+    return {
+        "event": "approved",
+        "crew": approved.crew,
+        "hash": address,
+        "edited": address != compiled.hash,
+        "understood": compiled.understood,
+    }
+
+
+def provenance_json(compiled: CompiledPrompt, part: Provenance) -> dict[str, Any]:
+    """A part and its words as data."""
+    return {
+        "what": part.what,
+        "text": part.text,
+        "path": list(part.path),
+        "words": [_words_json(compiled, words) for words in part.words],
+    }
+
+
+def remarks_json(compiled: CompiledPrompt) -> list[dict[str, Any]]:
+    """Errors and warnings as data, in the order of the prompt."""
+    return [_remark_json(compiled, each) for each in compiled.remarks]
 
 
 def _remark_json(compiled: CompiledPrompt, remark: Remark) -> dict[str, Any]:

@@ -251,6 +251,7 @@ class _Account:
             DryQuestion(
                 kind=asked.kind,
                 node=node_of(asked.step) if asked.step else None,
+                step=asked.step,
                 question=asked.question,
                 options=asked.options,
                 answer=entry.decision,

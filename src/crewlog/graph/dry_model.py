@@ -42,6 +42,8 @@ class DryQuestion(Model):
     """Why it is asked: `ask`, `requirement`, `limit`, …"""
     node: NodeName | None = None
     """The node that waits for the answer; none for the whole run."""
+    step: StepId | None = None
+    """The visit that waits for it."""
     question: str
     options: tuple[str, ...]
     answer: str
