@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from crewlog.cli import exits
 from crewlog.cli.dry import dry_run_of, show_dry_run
 from crewlog.cli.screen import Part, Screen, counted, plain
@@ -141,22 +139,17 @@ def schema_of(what: str) -> str:
         UsageError: there is none of that name.
     """
     from crewlog.definition import schema  # noqa: PLC0415
+    from crewlog.prompt.ast import PromptAst  # noqa: PLC0415
+    from crewlog.prompt.registry_schema import registry_schema_text  # noqa: PLC0415
 
     if what == "crew":
         return schema.schema_text()
     if what == "registry":
-        from crewlog.prompt.registry import Registry  # noqa: PLC0415
-
-        model, title = Registry, "Crewlog registry"
-    elif what == "prompt-ast":
-        from crewlog.prompt.ast import PromptAst  # noqa: PLC0415
-
-        model, title = PromptAst, "Crewlog prompt, read"
-    else:
-        raise UsageError(
-            f"there is no schema {what!r}",
-            remedy=did_you_mean(what, SCHEMAS, f"There are: {', '.join(SCHEMAS)}."),
-            place="crewlog schema",
-        )
-    found = {"$schema": schema.DIALECT, **model.model_json_schema(), "title": title}
-    return json.dumps(found, indent=2, ensure_ascii=False)
+        return registry_schema_text()
+    if what == "prompt-ast":
+        return schema.schema_text(schema.schema_of(PromptAst, "Crewlog prompt, read"))
+    raise UsageError(
+        f"there is no schema {what!r}",
+        remedy=did_you_mean(what, SCHEMAS, f"There are: {', '.join(SCHEMAS)}."),
+        place="crewlog schema",
+    )

@@ -153,8 +153,10 @@ def _text(part: Provenance) -> str:
 
 def _is_own(compiled: CompiledPrompt, part: Provenance) -> bool:
     """Whether a dependency is more than to come after what stands before it in the flow."""
+    if compiled.definition is None:
+        return True
     found: Any = compiled.definition
-    for step in part.path if found is not None else ():
+    for step in part.path:
         found = getattr(found, step) if isinstance(step, str) else found[step]
     return isinstance(found, AgentPhase) and bool(
         found.after is not None or found.when or found.only_if or found.for_each or found.needs
