@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import quote
 
 from temporalio.client import Client as TemporalClient
@@ -34,6 +34,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
+from crewlog.prompt.names import crew_name
 from crewlog.state.brief import brief
 from crewlog.state.model import CLOSED
 from crewlog.store.protocol import CrewRow, RunRow, Store
@@ -166,16 +167,24 @@ class Client:
         id: str | None = None,
         by: str | None = None,
         execution_timeout: timedelta | None = None,
+        registry: str = "",
+        reader: Literal["auto", "grammar", "llm"] = "auto",
+        model: str = "",
     ) -> Run:
         """Starts a run of a crew.
 
         Args:
             crew: A registered name; a file (a path, or a text that ends in `.yaml`, `.yml` or
-                `.json`, or is an existing file); a definition, as data or as a model.
+                `.json`, or is an existing file); a definition, as data or as a model; or a prompt:
+                a text that has a space and so is no name. What a prompt makes runs once it is
+                approved (`Run.interrupts`, `Run.respond`).
             input: What the crew is asked to do: a text, or JSON data.
             id: The run's id; by default the crew's name and four characters.
             by: Who starts it; by default the system's user.
             execution_timeout: When Temporal ends the run, whatever it does.
+            registry: Of a prompt: the registered registry that says what it may use.
+            reader: Of a prompt: who reads it.
+            model: Of a prompt: the model, where the registry names none.
 
         Raises:
             RunAlreadyExists: the id is taken, by an open run or a closed one.
@@ -185,7 +194,9 @@ class Client:
         """
         name, content = await self._resolve(crew)
         who = self.user if by is None else by
-        payload = StartRun(crew=content, input=input, by=who)
+        payload = StartRun(
+            crew=content, input=input, by=who, registry=registry, reader=reader, model=model
+        )
         if id is not None:
             return await self._start(_checked(id), name, payload, execution_timeout)
         for _ in range(8):
@@ -235,6 +246,8 @@ class Client:
 
     async def _resolve(self, crew: Crew) -> tuple[str, str | dict[str, Json]]:
         """The crew's name, and what the start input holds."""
+        if isinstance(crew, str) and wire.is_prompt(crew) and not is_file(crew):
+            return _named_by(crew), crew
         if isinstance(crew, str) and not is_file(crew):
             await self._check_name(crew)
             return crew, crew
@@ -362,6 +375,12 @@ class Client:
             url=seen.url,
             task_queue=seen.task_queue,
         )
+
+
+def _named_by(prompt: str) -> str:
+    """What a run is called after: the prompt's heading."""
+    first = next(line for line in prompt.splitlines() if line.strip())
+    return (crew_name(first) if first.startswith("#") else "") or "crew"
 
 
 _OPEN = frozenset({"running", "paused", "waiting", "stopping"})

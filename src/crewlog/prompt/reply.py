@@ -263,7 +263,8 @@ class _Reader:
         elif not isinstance(value, list):
             self.fault((key,), f"{key!r} is {_kind(value)}, not a list")
         else:
-            return value
+            items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+            return items
         return []
 
     def _statement(self, path: Path, item: Json) -> None:
@@ -309,7 +310,8 @@ class _Reader:
             say = "a statement must quote the words of the prompt that say it"
             self.fault(path, say, "Give `quotes`: the clause itself first, word for word.")
             return ()
-        found = [self._quote((*path, n), quote) for n, quote in enumerate(quotes)]
+        given: list[Json] = quotes  # pyright: ignore[reportUnknownVariableType]
+        found = [self._quote((*path, n), quote) for n, quote in enumerate(given)]
         known = tuple(words for words in found if words is not None)
         if found[0] is not None:
             self._at = found[0].start
@@ -435,7 +437,8 @@ def _values(value: Any, path: Path, key: str) -> Iterator[tuple[Path, str, Any]]
     if isinstance(value, Model):
         yield from _fields(value, path)
     elif isinstance(value, tuple):
-        for index, item in enumerate(value):
+        items: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
+        for index, item in enumerate(items):
             yield from _values(item, (*path, index), key)
     elif isinstance(value, str):
         yield path, key, value
