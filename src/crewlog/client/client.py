@@ -48,6 +48,8 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 _CREW_MEMO = "crew"
 _MOST_NAMES = 20
+_LONGEST_PATH = 255
+"""Characters of a text that may be a file's path; a longer one is a prompt."""
 TASK_TIMEOUT = timedelta(seconds=5)
 """How long a workflow task may take: ours take milliseconds, replays of long histories a second."""
 _POLLED_PAUSE = 5.0
@@ -410,6 +412,8 @@ def definition_of(crew: Crew) -> CrewDefinition:
 
 def is_file(text: str) -> bool:
     """Whether a crew that is given as a text is a file, and not a registered name."""
+    if "\n" in text.strip() or len(text) > _LONGEST_PATH:
+        return False
     return text.lower().endswith(_FILES) or Path(text).is_file()
 
 

@@ -300,7 +300,7 @@ class Run:
         by: str | None = None,
         id: str | None = None,
         reason: str = "",
-        hash: str = "",
+        about: str = "",
     ) -> Accepted:
         """Answers an open question, exactly once, whatever happens on the way.
 
@@ -310,7 +310,7 @@ class Run:
             by: Who answers; by default the system's user.
             id: The command's id, to repeat a command whose outcome is not known.
             reason: Why, for the journal.
-            hash: Of an approval: the definition that the answer is about.
+            about: Of an approval: the hash of the definition that is meant.
 
         Raises:
             InterruptNotOpen: nobody asks that, or somebody has answered it.
@@ -322,7 +322,7 @@ class Run:
             if decision in ("approve", "reject")
             else {"type": "respond", "message": decision}
         )
-        return await self._respond(interrupt, answer, by=by, id=id, reason=reason, hash=hash)
+        return await self._respond(interrupt, answer, by=by, id=id, reason=reason, about=about)
 
     async def edit(
         self,
@@ -331,7 +331,7 @@ class Run:
         *,
         by: str | None = None,
         id: str | None = None,
-        hash: str = "",
+        about: str = "",
     ) -> Accepted:
         """Puts another definition in the place of the one that a run asks about.
 
@@ -342,7 +342,8 @@ class Run:
             definition: The definition, as data or as a model.
             by: Who answers; by default the system's user.
             id: The command's id.
-            hash: The definition that was changed: where the run asks about another, it refuses.
+            about: The hash of the definition that was changed: where the run asks about another,
+                it refuses.
 
         Raises:
             InterruptNotOpen: nobody asks that, or somebody has answered it.
@@ -352,7 +353,7 @@ class Run:
         data = definition.to_json() if isinstance(definition, CrewDefinition) else {**definition}
         action = {"name": "run_crew", "args": {"definition": data}}
         answer = {"type": "edit", "edited_action": action}
-        return await self._respond(interrupt, answer, by=by, id=id, reason="", hash=hash)
+        return await self._respond(interrupt, answer, by=by, id=id, reason="", about=about)
 
     async def _respond(
         self,
@@ -362,10 +363,10 @@ class Run:
         by: str | None,
         id: str | None,
         reason: str,
-        hash: str,
+        about: str,
     ) -> Accepted:
         command = self._made(
-            Respond, by, id, interrupt=interrupt, decisions=[answer], reason=reason, hash=hash
+            Respond, by, id, interrupt=interrupt, decisions=[answer], reason=reason, hash=about
         )
         outcome = await self._gateway.update(self.id, "respond", _json(command))
         return Accepted.model_validate(outcome, extra="ignore")
