@@ -17,10 +17,12 @@ from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.flow_checks import flow_findings
 from crewlog.definition.model import (
     NAME_PATTERN,
+    AgentDefinition,
     AgentPhase,
     AskPhase,
     CrewDefinition,
     DecisionPhase,
+    ToolDefinition,
 )
 from crewlog.definition.phases import Phase, phases
 from crewlog.errors import Diagnostic
@@ -56,16 +58,32 @@ def findings(definition: CrewDefinition) -> list[Finding]:
     return [expanded.original(finding) for finding in _findings(definition, found)]
 
 
+def part_findings(
+    agents: Mapping[str, AgentDefinition], tools: Mapping[str, ToolDefinition]
+) -> list[Finding]:
+    """What is wrong with agents and tools by themselves, in whatever offers them."""
+    return [
+        *_names(agents, tools),
+        *(
+            fault
+            for name, agent in agents.items()
+            if agent.model is not None
+            for fault in model_findings(agent.model, ("agents", name, "model"))
+        ),
+        *_tools(agents, tools),
+        *_placements(tools),
+        *_paths(tools),
+        *_logs(agents),
+    ]
+
+
 def _findings(definition: CrewDefinition, found: list[Phase]) -> list[Finding]:
     return [
-        *_names(definition, found),
+        *part_findings(definition.agents, definition.tools),
+        *_phase_names(found),
         *_models(definition),
-        *_tools(definition),
-        *_placements(definition),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
-        *_paths(definition),
-        *_logs(definition),
         *_agents_in_flow(definition, found),
         *_phases(definition, found),
         *flow_findings(found, definition.agents),
@@ -73,39 +91,42 @@ def _findings(definition: CrewDefinition, found: list[Phase]) -> list[Finding]:
     ]
 
 
-def _names(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
-    for name in definition.agents:
+def _names(
+    agents: Mapping[str, AgentDefinition], tools: Mapping[str, ToolDefinition]
+) -> Iterator[Finding]:
+    for name in agents:
         if name in RESERVED:
             say = f"an agent cannot be called {name!r}: the word has a meaning of its own"
             yield Finding(("agents", name), say, f"Call it {name.strip('_').lower()}_agent.")
-    for phase in found:
-        if phase.item.phase in RESERVED:
-            say = f"a phase cannot be called {phase.name!r}: the word has a meaning of its own"
-            yield Finding((*phase.path, "phase"), say, "Choose another name.")
-    for name in definition.tools:
+    for name in tools:
         if name in BUILT_IN_TOOLS:
             say = f"a tool cannot be called {name!r}: every crew has one of that name"
             yield Finding(("tools", name), say, "Choose another name.")
 
 
+def _phase_names(found: list[Phase]) -> Iterator[Finding]:
+    for phase in found:
+        if phase.item.phase in RESERVED:
+            say = f"a phase cannot be called {phase.name!r}: the word has a meaning of its own"
+            yield Finding((*phase.path, "phase"), say, "Choose another name.")
+
+
+def model_findings(model: str, path: Path) -> Iterator[Finding]:
+    """What is wrong with the name of a model."""
+    prefix, colon, name = model.partition(":")
+    meant = difflib.get_close_matches(prefix.lower(), _PREFIXES, 1, _TYPO) if colon else []
+    if meant and prefix != meant[0] and name.strip():
+        say = f"the model {model!r} has the prefix {prefix!r}."
+        yield Finding(path, say, f"Did you mean {f'{meant[0]}:{name}'!r}?")
+    elif not _MODEL.fullmatch(model):
+        say = f"the model {model!r} is neither openai:NAME nor scripted:FILE"
+        near = f"openai:{model}" if ":" not in model and model else "openai:gpt-5-mini"
+        yield Finding(path, say, f"For example: model: {near}")
+
+
 def _models(definition: CrewDefinition) -> Iterator[Finding]:
-    named: list[tuple[Path, str]] = [
-        (("agents", name, "model"), agent.model)
-        for name, agent in definition.agents.items()
-        if agent.model is not None
-    ]
     if definition.model is not None:
-        named.append((("model",), definition.model))
-    for path, model in named:
-        prefix, colon, name = model.partition(":")
-        meant = difflib.get_close_matches(prefix.lower(), _PREFIXES, 1, _TYPO) if colon else []
-        if meant and prefix != meant[0] and name.strip():
-            say = f"the model {model!r} has the prefix {prefix!r}."
-            yield Finding(path, say, f"Did you mean {f'{meant[0]}:{name}'!r}?")
-        elif not _MODEL.fullmatch(model):
-            say = f"the model {model!r} is neither openai:NAME nor scripted:FILE"
-            near = f"openai:{model}" if ":" not in model and model else "openai:gpt-5-mini"
-            yield Finding(path, say, f"For example: model: {near}")
+        yield from model_findings(definition.model, ("model",))
     without = [name for name, agent in definition.agents.items() if agent.model is None]
     if definition.model is None and without:
         yield Finding(
@@ -117,9 +138,9 @@ def _models(definition: CrewDefinition) -> Iterator[Finding]:
         )
 
 
-def _placements(definition: CrewDefinition) -> Iterator[Finding]:
+def _placements(tools: Mapping[str, ToolDefinition]) -> Iterator[Finding]:
     """A local tool may run again with its workflow task, and runs where the workflow does."""
-    for name, tool in definition.tools.items():
+    for name, tool in tools.items():
         if tool.placed != "local":
             continue
         path: Path = ("tools", name, "placed")
@@ -131,19 +152,19 @@ def _placements(definition: CrewDefinition) -> Iterator[Finding]:
             yield Finding(path, say, "Remove one of the two: local is where the run's worker is.")
 
 
-def _tools(definition: CrewDefinition) -> Iterator[Finding]:
-    for name, agent in definition.agents.items():
+def _tools(
+    agents: Mapping[str, AgentDefinition], tools: Mapping[str, ToolDefinition]
+) -> Iterator[Finding]:
+    for name, agent in agents.items():
         for i, tool in enumerate(agent.tools or ()):
             path: Path = ("agents", name, "tools", i)
             if tool in BUILT_IN_TOOLS:
                 key = "writes_flags" if tool == "set_flag" else "outputs"
                 say = f"agent {name!r} lists {tool!r}, which comes by itself"
                 yield Finding(path, say, f"Name what it may set in its '{key}' instead.")
-            elif tool not in definition.tools:
+            elif tool not in tools:
                 say = f"agent {name!r} uses the tool {tool!r}, which is not defined."
-                yield Finding(
-                    path, say, f"{did_you_mean(tool, definition.tools)} {_WHERE_TOOLS}".strip()
-                )
+                yield Finding(path, say, f"{did_you_mean(tool, tools)} {_WHERE_TOOLS}".strip())
         if "text" in agent.outputs:
             path = ("agents", name, "outputs", agent.outputs.index("text"))
             say = f"agent {name!r} declares the output 'text', which is always there"
@@ -166,8 +187,8 @@ def _permissions(
                 yield Finding((key, tool, i), say, remedy)
 
 
-def _paths(definition: CrewDefinition) -> Iterator[Finding]:
-    for name, tool in definition.tools.items():
+def _paths(tools: Mapping[str, ToolDefinition]) -> Iterator[Finding]:
+    for name, tool in tools.items():
         for i, folder in enumerate(tool.paths):
             if folder.startswith(("/", "~")) or ".." in folder.split("/") or not folder.strip():
                 say = f"tool {name!r} may write to {folder!r}, which is outside the run's workspace"
@@ -175,8 +196,8 @@ def _paths(definition: CrewDefinition) -> Iterator[Finding]:
                 yield Finding(("tools", name, "paths", i), say, remedy)
 
 
-def _logs(definition: CrewDefinition) -> Iterator[Finding]:
-    for name, agent in definition.agents.items():
+def _logs(agents: Mapping[str, AgentDefinition]) -> Iterator[Finding]:
+    for name, agent in agents.items():
         for key, logs in (("reads", agent.reads), ("writes", agent.writes)):
             for i, log in enumerate(logs):
                 path: Path = ("agents", name, key, i)
