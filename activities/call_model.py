@@ -105,8 +105,9 @@ class ModelCalls:
         schemas = await self._schemas(task, crew, agent)
         if schemas:
             model = model.bind_tools(schemas)
+        what = await self._definitions.task(task.definition, task.step)
         effect.started = True
-        said = prompt(task.agent, agent, task.tools, transcript)
+        said = prompt(task.agent, agent, task.tools, transcript, what)
         return name, await _ask(model, said, name, agent, task)
 
     async def _schemas(

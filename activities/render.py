@@ -150,9 +150,18 @@ def prompt(
     definition: AgentDefinition,
     tools: Sequence[str],
     transcript: Sequence[BaseMessage],
+    task: str | None = None,
 ) -> list[BaseMessage]:
-    """What the agent's model is given: the system message, the transcript, and a turn to take."""
-    out: list[BaseMessage] = [_system_message(_system(definition, tools)), *transcript]
+    """What the agent's model is given: the system message, the transcript, and a turn to take.
+
+    Args:
+        agent: The agent.
+        definition: Its definition.
+        tools: The tools that it is offered.
+        transcript: The messages that it sees.
+        task: What it is to do in this phase.
+    """
+    out: list[BaseMessage] = [_system_message(_system(definition, tools, task)), *transcript]
     last = out[-1]
     if isinstance(last, AIMessage):
         out.append(HumanMessage("It is your turn again."))
@@ -167,8 +176,10 @@ def _system_message(text: str) -> SystemMessage:
     return SystemMessage(text)
 
 
-def _system(definition: AgentDefinition, tools: Sequence[str]) -> str:
+def _system(definition: AgentDefinition, tools: Sequence[str], task: str | None) -> str:
     lines = [definition.prompt]
+    if task:
+        lines.append(f"Your task now: {task}")
     if definition.writes_flags and "set_flag" in tools:
         names = ", ".join(definition.writes_flags)
         lines.append(f"Set a flag with set_flag when what it says is so. Flags: {names}.")
