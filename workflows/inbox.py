@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.errors import CommandRejected, CrewlogError, UsageError
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.engine import Engine
+    from crewlog.ids import item_log, item_of
     from crewlog.state import journal as j
     from crewlog.wire import (
         SIGNALS,
@@ -199,6 +200,7 @@ def _check_log(engine: Engine, log: str) -> None:
     readable = {"public"}
     for agent, rules in engine.plan.agents.items():
         readable |= {*rules.reads, f"private:{agent}"}
+    readable |= {item_log(step) for step in engine.state.frontier if item_of(step)}
     if log not in readable:
         raise CommandRejected(
             f"nobody reads {log!r}", remedy=f"Logs: {', '.join(sorted(readable))}."
