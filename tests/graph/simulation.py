@@ -196,6 +196,7 @@ def _attempt(rng: random.Random) -> GraphPlan:
         tools=tools,
         flags={"ok": False, "ready": None},
         permissions={"secret": []},
+        merge={"ok": "last", "ready": "last"},
         limits={"steps": rng.choice([8, 1000, 1000])},
     )
 

@@ -216,6 +216,11 @@ def facts_in(condition: Condition) -> Iterator[Fact]:
                 yield from facts_in(part)
 
 
+def is_never(condition: Condition) -> bool:
+    """Whether a condition is the one that holds for nothing: a value in an empty list."""
+    return isinstance(condition, Fact) and condition.operator == "in" and condition.value == []
+
+
 def render_condition(condition: Condition) -> str:
     """The condition as text that `parse_condition` reads back to an equal tree."""
     match condition:

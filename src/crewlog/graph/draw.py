@@ -95,6 +95,8 @@ def _escaped(text: str) -> str:
 
 
 def _shape(name: NodeName, node: PlanNode) -> str:
+    if node.decide is not None and node.decide.passes:
+        return '(("' + _escaped(name) + '"))'
     if node.decide is not None:
         return '{"' + _escaped(f"{render_condition(node.decide.when)}?") + '"}'
     if node.ask is not None:
@@ -148,6 +150,8 @@ def _goes_on(node: PlanNode, nodes: Collection[str]) -> bool:
 
 def sent(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[NodeName, str]]:
     """Where a node sends the run besides its joins, and why; not to people, and not just on."""
+    if node.decide is not None and node.decide.passes:
+        return
     if node.decide is not None:
         when = render_condition(node.decide.when)
         bound = f" (≤ {node.decide.at_most})" if node.decide.at_most is not None else ""
@@ -227,6 +231,8 @@ def picture(
 
 def _box(name: NodeName, node: PlanNode, status: str, color: bool, longest: int) -> Box:
     sign = {"decide": "◇ ", "ask": "? "}.get(node.kind, "")
+    if node.decide is not None and node.decide.passes:
+        sign = "· "
     if node.join is None and not node.entry:
         sign = f"⇢ {sign}"
     glyph = f"{_GLYPHS[status]} " if status in _GLYPHS else ""
@@ -270,6 +276,8 @@ def _notes(
 ) -> Iterator[str]:
     if unclear and node.join is not None:
         yield f"⋈ {name} waits for {listed(node.join.of)}"
+    if node.decide is not None and node.decide.passes:
+        return
     if node.decide is not None:
         mark = "↺" if loops.joins(name, node.decide.go) else "⇢"
         yield f"{mark} {name}: {decision_text(node.decide)}"

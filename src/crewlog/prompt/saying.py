@@ -520,7 +520,9 @@ def _groups(found: Sequence[Phase]) -> Iterator[list[Phase]]:
             and _Waits.on(group[0]) == _Waits.on(phase)
             and group[0].entry == phase.entry
             and head.when == item.when
-            and not any(isinstance(p.item, AgentPhase) and p.item.agent == item.agent for p in group)
+            and not any(
+                isinstance(p.item, AgentPhase) and p.item.agent == item.agent for p in group
+            )
         )
         if group and not together:
             yield group
