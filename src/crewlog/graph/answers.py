@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from crewlog.definition.conditions import Fact, parse_condition
 from crewlog.errors import CommandRejected, InterruptNotOpen
 from crewlog.graph.engine import Engine
+from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import NEXT
 from crewlog.ids import CommandId, InterruptId, NodeName
 from crewlog.state import journal as j
@@ -22,7 +23,7 @@ class StopAsked(Exception):
     """The answer ends the run; the caller stops it as it would by the `stop` signal."""
 
 
-def find_interrupt(engine: Engine, interrupt: str) -> Interrupt:
+def find_interrupt(engine: RunFacts, interrupt: str) -> Interrupt:
     """The open interrupt of that id.
 
     Raises:
@@ -105,6 +106,8 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
     if decision == "skip":
         because = f"skipped: {asked.detail} was not met"
         await engine.finish(asked.step, NEXT, because=because, skipped=True)
+        return
+    if decision == "again":  # it is ready, and looks for its list once more
         return
     condition = parse_condition(asked.detail)
     if isinstance(condition, Fact) and condition.operator is None:
