@@ -147,7 +147,7 @@ def test_a_new_version_keeps_what_was_named(capsys: pytest.CaptureFixture[str]) 
     renamed = (
         Path("crew.yaml")
         .read_text()
-        .replace("else: ask_human", "else: ask_human\n    phase: verdict")
+        .replace("else: ask_human", "else: ask_human, phase: verdict")
     )
     Path("crew.yaml").write_text(renamed)
     load_file("crew.yaml")
