@@ -114,8 +114,10 @@ def test_decisions_and_questions_are_explained() -> None:
     assert not asked.tools
     last = explain(definition, "publisher")
     assert last.conditions == (
-        "once reached, it waits until checker.score >= 0.8; where it can no longer come true, "
-        "people are asked",
+        (
+            "once reached, it waits until checker.score >= 0.8; where it can no longer come true, "
+            "people are asked"
+        ),
         "skipped unless approved",
     )
     assert [way.to for way in last.follows] == ["end"]

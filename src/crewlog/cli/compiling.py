@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,7 @@ STDIN = "-"
 NAMELESS = "prompt"
 """What a prompt is called that stands in no file."""
 
-Reader = Literal["auto", "grammar", "llm"]
+READERS = ("auto", "grammar", "llm")
 RegistryOption = Annotated[
     str | None,
     typer.Option(
@@ -161,10 +161,29 @@ def _find(named: str | None, source: Source | None) -> Offer:
 
 def _registered(name: str) -> Offer:
     """A registry of the store, by its name."""
-    raise UsageError(
-        f"there is no registry file {name!r}",
-        remedy=f"Give the path of a registry's YAML file, e.g. --registry {REGISTRY_FILE}.",
-    )
+    from crewlog.cli.app import go  # noqa: PLC0415
+    from crewlog.prompt.registry import Registry  # noqa: PLC0415
+
+    kept: list[Registry] = []
+
+    async def ask() -> int:
+        from crewlog.cli.screen import Screen  # noqa: PLC0415
+        from crewlog.cli.services import connected  # noqa: PLC0415
+
+        async with connected(Screen(), both=True) as client:
+            store = await client.store()
+            row = await store.get_registered("registry", name)
+            if row is not None:
+                kept.append(Registry.from_json(await store.get_definition(row.content)))
+        return 0
+
+    go(ask())
+    if not kept:
+        raise UsageError(
+            f"there is no file and no registered registry {name!r}",
+            remedy=f"Give the path of a registry's YAML file, e.g. --registry {REGISTRY_FILE}.",
+        )
+    return Offer(kept[0], name=name)
 
 
 def compiled(
@@ -174,14 +193,26 @@ def compiled(
     reader: str = "auto",
     previous: CrewDefinition | None = None,
 ) -> CompiledPrompt:
-    """A prompt, compiled."""
-    from crewlog.prompt.compile import compile_prompt  # noqa: PLC0415
+    """A prompt, compiled.
 
-    if reader not in {"auto", "grammar", "llm"}:
+    Raises:
+        UsageError: there is no such reader.
+        ModelError: a model was to read it, and cannot be asked.
+    """
+    from crewlog.cli.reading import read  # noqa: PLC0415
+
+    if reader not in READERS:
         raise UsageError(
-            f"there is no reader {reader!r}", remedy="The readers are: auto, grammar, llm."
+            f"there is no reader {reader!r}", remedy=f"The readers are: {', '.join(READERS)}."
         )
-    return compile_prompt(source.text, offer.registry, file=source.file, previous=previous)
+    return read(
+        source.text,
+        offer.registry,
+        file=source.file,
+        reader=reader,  # type: ignore[arg-type]
+        previous=previous,
+        directory=code_directory(source, offer),
+    )
 
 
 def code_directory(source: Source, offer: Offer) -> Path:

@@ -106,15 +106,10 @@ def _head(screen: Screen, compiled: CompiledPrompt) -> None:
     parts = [counted(len(definition.agents), "agent")]
     if compiled.ok:
         parts.append(counted(len(lower(definition).nodes), "node"))
-    address = (str(compiled.hash), "cyan") if compiled.ok else ("not to be run", "bold red")
-    screen.line(
-        ("  crew ", "dim"),
-        (plain(definition.crew), "bold"),
-        (" · ", "dim"),
-        " · ".join(parts),
-        (" · ", "dim"),
-        address,
-    )
+    head: list[Part] = [("  crew ", "dim"), (plain(definition.crew), "bold"), (" · ", "dim")]
+    head += [" · ".join(parts), (" · ", "dim")]
+    address = str(compiled.hash) if compiled.ok else "not to be run"
+    screen.wrapped(head, address, indent=2, style="cyan" if compiled.ok else "bold red")
     screen.line("")
 
 
