@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
 
     from crewlog.errors import CommandRejected, CrewlogError, UsageError
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
+    from crewlog.graph.approvals import decided
     from crewlog.graph.engine import Engine
     from crewlog.ids import item_log, item_of
     from crewlog.state import journal as j
@@ -210,11 +211,16 @@ def _check_log(engine: Engine, log: str) -> None:
 async def _respond(engine: Engine, command: Respond) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
-    chosen = {"approve": interrupt.options[0], "reject": interrupt.options[-1]}
-    decision = chosen.get(given.type, given.message)
+    reason = ""
+    if interrupt.kind == "tool_approval":
+        decision, reason = decided(interrupt, given.type, given.message, command.reason)
+    else:
+        chosen = {"approve": interrupt.options[0], "reject": interrupt.refusal}
+        decision = chosen.get(given.type, given.message)
     check_option(interrupt, decision)
+    who: dict[str, Any] = {"by": command.by, "command": command.id}
     try:
-        await answer(engine, interrupt, decision, by=command.by, command=command.id)
+        await answer(engine, interrupt, decision, reason=reason, **who)
     except StopAsked:
         engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
     return decision

@@ -8,6 +8,7 @@ from typing import Any
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from crewlog.graph import approvals
     from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
@@ -99,7 +100,12 @@ def graph_view(engine: Engine) -> GraphView:
 
 def interrupt_view(interrupt: Interrupt) -> InterruptView:
     """A question in LangChain's human-in-the-loop shape."""
-    name = interrupt.kind
+    name = interrupt.tool or interrupt.kind
+    request: dict[str, Any] = {
+        "name": name,
+        "args": {"step": interrupt.step, "options": list(interrupt.options)},
+        "description": interrupt.question,
+    }
     return InterruptView(
         id=interrupt.id,
         kind=interrupt.kind,
@@ -108,13 +114,7 @@ def interrupt_view(interrupt: Interrupt) -> InterruptView:
         detail=interrupt.detail,
         options=interrupt.options,
         words=interrupt.words,
-        action_requests=(
-            {
-                "name": name,
-                "args": {"step": interrupt.step, "options": list(interrupt.options)},
-                "description": interrupt.question,
-            },
-        ),
+        action_requests=(approvals.request(interrupt) if interrupt.tool else request,),
         review_configs=(
             {"action_name": name, "allowed_decisions": ["approve", "reject", "respond"]},
         ),
