@@ -91,7 +91,9 @@ class _Work:
         for i, said in enumerate(work):
             final = i == len(work) - 1 and i > 0
             out.append(sentence(self._said(said, "finally" if final else "then")))
-            if isinstance(said, ast.Step | ast.Use) or (isinstance(said, ast.Ask) and not said.before):
+            if isinstance(said, ast.Step | ast.Use) or (
+                isinstance(said, ast.Ask) and not said.before
+            ):
                 self.first = False
         return out
 
@@ -118,7 +120,8 @@ class _Work:
 
     def _step(self, said: ast.Step, then: str) -> str:
         lead = self._lead(said, then)
-        one = len({part.model_copy(update={"agent": ""}) for part in said.parts}) == 1
+        head = said.parts[0]
+        one = all(part.model_copy(update={"agent": head.agent}) == head for part in said.parts)
         plain = said.parts[0].only_if is None and said.parts[0].for_each is None
         if len(said.parts) > 1 and one and plain:
             part = said.parts[0]
@@ -269,7 +272,9 @@ def _rule(said: ast.AnyStatement) -> list[str]:  # noqa: C901 - a table of the r
             return [f"no more than {most} at a time"]
         case ast.UseModel(agents=who, model=model):
             model = model.removeprefix("openai:")
-            return [f"{named(who) if who else 'every agent'} {plural('uses', who)} the model {model}"]
+            return [
+                f"{named(who) if who else 'every agent'} {plural('uses', who)} the model {model}"
+            ]
         case _:
             return []
 
@@ -291,7 +296,9 @@ def _trait(said: ast.Trait) -> str:
     first = text.split(" ", 1)[0].lower()
     if first in {"should", "must", "is", "has", "never", "always", "keeps", "will", "can"}:
         return f"{who} {text}"
-    if text.lower().startswith(f"{who} ".lower()) or text.lower().startswith(("all agents ", "every")):
+    if text.lower().startswith(f"{who} ".lower()) or text.lower().startswith(
+        ("all agents ", "every")
+    ):
         return text
     if first in {"you", "your"}:
         return f"{who.removeprefix('the ')}, {text[:1].lower()}{text[1:]}"

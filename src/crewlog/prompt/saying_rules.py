@@ -18,10 +18,19 @@ from crewlog.prompt import ast
 from crewlog.prompt.names import agent_name, crew_name
 
 if TYPE_CHECKING:
-    from crewlog.prompt.saying import _Teller
+    from crewlog.prompt.saying import Teller
 
 PUBLIC = ("public",)
-_SAID = {"prompt", "description", "model", "tools", "reads", "writes", "outputs", "writes_flags"} | {
+_SAID = {
+    "prompt",
+    "description",
+    "model",
+    "tools",
+    "reads",
+    "writes",
+    "outputs",
+    "writes_flags",
+} | {
     "on_error",
     "enabled",
     "pattern",
@@ -37,7 +46,7 @@ class RulesTeller:
         teller: Who says the work.
     """
 
-    def __init__(self, teller: _Teller) -> None:
+    def __init__(self, teller: Teller) -> None:
         self._teller = teller
         self._crew: CrewDefinition = teller.crew
         self._registry = teller.registry
@@ -152,10 +161,10 @@ class RulesTeller:
             named = self._crew.permissions.get(tool)
             if named is None or set(named) != set(names):
                 together.setdefault(tuple(dict.fromkeys(names)), []).append(tool)
-        for names, tools in together.items():
-            if names:
-                everyone = len(names) == len(self._crew.agents) > 1
-                self._add(ast.Allow(agents=() if everyone else names, tools=tuple(tools)))
+        for who, tools in together.items():
+            if who:
+                everyone = len(who) == len(self._crew.agents) > 1
+                self._add(ast.Allow(agents=() if everyone else who, tools=tuple(tools)))
         self._unused(having)
         for tool, made in self._crew.tools.items():
             offered = self._registry.tools.get(tool) if self._registry is not None else None
@@ -189,7 +198,9 @@ class RulesTeller:
             for name in named:
                 tools = self._crew.agents[name].tools
                 if tools is not None and tool not in tools:
-                    self._teller.unsaid(f"the permission of {tool!r} for {name!r}, which has it not")
+                    self._teller.unsaid(
+                        f"the permission of {tool!r} for {name!r}, which has it not"
+                    )
             if named:
                 self._add(ast.Allow(agents=tuple(named), tools=(tool,), only=True))
             else:
