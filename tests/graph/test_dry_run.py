@@ -174,7 +174,7 @@ async def test_what_is_never_reached_has_a_reason() -> None:
         {"if": "not ok", "go": "end", "phase": "leave"},
         "c",
         {"agent": "fix", "after": "go"},
-        {"agent": "d", "after": ["c", "fix"]},
+        {"agent": "d", "after": {"any": ["c", "fix"]}},
     ]
     found = await dry_run(plan_of(flow))
     assert {each.node: each.why for each in found.never} == {
