@@ -86,6 +86,8 @@ class Pending:
 def subordinate(state: State, phrase: Phrase) -> Pending | None:
     """What a subordinate clause says; none where nothing can be made of it."""
     text = phrase.text
+    if not phrase:
+        return None
     words = [phrase.words]
     if (found := _EACH.fullmatch(text)) is not None:
         maker = state.names(found["maker"] or found["of"] or found["from"] or "")
