@@ -167,7 +167,7 @@ class ToolCalls:
         state: ToolState = {"run": task.run, "step": task.step, "agent": task.agent}
         if context.tool.reads_state:
             state["messages"] = await self._hydrator.hydrate(
-                task.run, task.agent, task.view, task.batch, complete=False
+                task.run, task.agent, task.view, task.batch, step=task.step, complete=False
             )
         call = self._call(context, pulse)
         if context.definition.repeat == "never":

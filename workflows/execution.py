@@ -320,7 +320,11 @@ class Execution:
         engine = self.engine
         return workflow.execute_activity(
             CALL_MODEL,
-            CallModel(tools=engine.tools_of(order.agent), **self._step_call(order)),
+            CallModel(
+                tools=engine.tools_of(order.agent),
+                item=engine.maps.item(order.step),
+                **self._step_call(order),
+            ),
             result_type=ModelResult,
             **model_options(engine.plan, order, self._queue or None),
         )
@@ -358,7 +362,7 @@ class Execution:
             "call": order.call.call,
             "agent": "" if same else order.agent,
             "definition": engine.plan.definition,
-            "view": pack_view(engine.view(order.agent), batch),
+            "view": pack_view(engine.view(order.agent, order.step), batch),
             "batch": batch,
             "attempt": order.call.attempt,
         }

@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.drafting import ACTION, Drafting, check_hash, no_edit
     from crewlog.graph.engine import Engine
+    from crewlog.ids import item_log, item_of
     from crewlog.state import journal as j
     from crewlog.state.calls import OpenRunResult
     from crewlog.state.model import Interrupt
@@ -207,6 +208,7 @@ def _check_log(engine: Engine | Drafting, log: str) -> None:
     readable = {"public"}
     for agent, rules in engine.plan.agents.items():
         readable |= {*rules.reads, f"private:{agent}"}
+    readable |= {item_log(step) for step in engine.state.frontier if item_of(step)}
     if log not in readable:
         raise CommandRejected(
             f"nobody reads {log!r}", remedy=f"Logs: {', '.join(sorted(readable))}."

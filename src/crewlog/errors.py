@@ -34,7 +34,7 @@ a node, a tool, an address). The command line prints the three and an exit code,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 
 class CrewlogError(Exception):
@@ -90,6 +90,8 @@ class Diagnostic:
     """The source line, or the part of a long one around the fault."""
     caret: int = 0
     """Where in the excerpt the underline begins, from 1; 0 means at `column`."""
+    severity: Literal["error", "warning"] = "error"
+    """An error keeps the crew from running; a warning does not."""
 
     @property
     def place(self) -> str:

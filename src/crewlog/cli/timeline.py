@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from crewlog.cli.screen import PALETTE, Part, clock, plain
 from crewlog.graph.plan import BUILT_IN_TOOLS
-from crewlog.ids import NodeName, StepId, node_of
+from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import journal as j
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
@@ -112,6 +112,7 @@ class Timeline:
         match entry:
             case (
                 j.StepStarted()
+                | j.StepMapped()
                 | j.StepCompleted()
                 | j.StepFailed()
                 | j.StepRetried()
@@ -148,9 +149,13 @@ class Timeline:
                 self.waiting.pop(node, None)
                 if entry.agent is None:
                     return []
-                visit = int(entry.step.rpartition("#")[2])
+                visit = int(visit_of(entry.step).rpartition("#")[2])
                 again = f" again (visit {visit})" if visit > 1 else ""
-                return self._row(entry, node, "●", f"thinking{again}", "cyan")
+                item = f" about item {item_of(entry.step)}" if item_of(entry.step) else ""
+                return self._row(entry, node, "●", f"thinking{item}{again}", "cyan")
+            case j.StepMapped():
+                text = f"has a step for each of {entry.of} items of {entry.agent}.{entry.key}"
+                return self._row(entry, node_of(entry.step), "⋔", text, "cyan")
             case j.StepCompleted():
                 self.running.pop(entry.step, None)
                 said = self._said.pop(entry.step, "")

@@ -107,6 +107,8 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
         because = f"skipped: {asked.detail} was not met"
         await engine.finish(asked.step, NEXT, because=because, skipped=True)
         return
+    if decision == "again":  # it is ready, and looks for its list once more
+        return
     condition = parse_condition(asked.detail)
     if isinstance(condition, Fact) and condition.operator is None:
         engine.record(j.FlagSet, flag=condition.name, value=True, by=by)

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from crewlog.authority.permissions import check_write
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.turn_graph import TurnGraph
-from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log
+from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, working_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
-from crewlog.state.calls import ModelResult, ToolResult
+from crewlog.state.calls import ModelResult, OutputValue, ToolResult
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Call, FrontierEntry
 
@@ -49,7 +49,7 @@ class Turns:
             Call(call=n, tool=asked.tool, id=asked.id, message=result.hash, brief=asked.brief)
             for n, asked in zip(follow, result.tools, strict=True)
         )
-        logs = (private_log(agent),) if calls else self._final_logs(agent)
+        logs = (working_log(step, agent),) if calls else self._final_logs(agent)
         self._run.record(
             j.ModelReplied,
             step=step,
@@ -82,7 +82,7 @@ class Turns:
                 call=number,
                 agent=agent,
                 tool=call.tool,
-                ref=_ref(result, (private_log(agent),)),
+                ref=_ref(result, (working_log(step, agent),)),
                 ok=result.ok,
                 brief=brief_of(result.body),
                 ms=result.ms,
@@ -106,7 +106,7 @@ class Turns:
         }
         if not ok:
             body["status"] = "error"
-        ref = j.MessageRef(body=hash_json(body), logs=(private_log(agent),), inline=body)
+        ref = j.MessageRef(body=hash_json(body), logs=(working_log(step, agent),), inline=body)
         fact = j.ToolReturned(
             at=self._run.at,
             step=step,
@@ -163,6 +163,7 @@ class Turns:
                     value=output.value,
                     body=output.body,
                     inline=None if result.stored else output.content,
+                    items=self._items(agent, output),
                 )
             else:
                 denied.append(decision.reason)
@@ -170,6 +171,14 @@ class Turns:
             yield j.PermissionDenied(
                 at=self._run.at, step=step, call=number, agent=agent, tool=tool, reason=reason
             )
+
+    def _items(self, agent: AgentName, output: OutputValue) -> int | None:
+        """How many items a large list has, where a node has a step for each of them."""
+        content = output.content
+        if output.body is None or not isinstance(content, list):
+            return None
+        wanted = any(n.for_each == f"{agent}.{output.key}" for n in self._run.plan.nodes.values())
+        return len(content) if wanted else None  # pyright: ignore[reportUnknownArgumentType]
 
     async def _tool_done(self, step: StepId, number: int, facts: list[j.JournalEntry]) -> None:
         calls = calls_of(self._run.state.frontier.get(step))

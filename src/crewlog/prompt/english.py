@@ -91,7 +91,9 @@ class _Work:
         for i, said in enumerate(work):
             final = i == len(work) - 1 and i > 0
             out.append(sentence(self._said(said, "finally" if final else "then")))
-            if isinstance(said, ast.Step | ast.Use) or (isinstance(said, ast.Ask) and not said.before):
+            if isinstance(said, ast.Step | ast.Use) or (
+                isinstance(said, ast.Ask) and not said.before
+            ):
                 self.first = False
         return out
 
@@ -269,7 +271,9 @@ def _rule(said: ast.AnyStatement) -> list[str]:  # noqa: C901 - a table of the r
             return [f"no more than {most} at a time"]
         case ast.UseModel(agents=who, model=model):
             model = model.removeprefix("openai:")
-            return [f"{named(who) if who else 'every agent'} {plural('uses', who)} the model {model}"]
+            return [
+                f"{named(who) if who else 'every agent'} {plural('uses', who)} the model {model}"
+            ]
         case _:
             return []
 
@@ -291,7 +295,9 @@ def _trait(said: ast.Trait) -> str:
     first = text.split(" ", 1)[0].lower()
     if first in {"should", "must", "is", "has", "never", "always", "keeps", "will", "can"}:
         return f"{who} {text}"
-    if text.lower().startswith(f"{who} ".lower()) or text.lower().startswith(("all agents ", "every")):
+    if text.lower().startswith(f"{who} ".lower()) or text.lower().startswith(
+        ("all agents ", "every")
+    ):
         return text
     if first in {"you", "your"}:
         return f"{who.removeprefix('the ')}, {text[:1].lower()}{text[1:]}"

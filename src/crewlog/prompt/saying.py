@@ -509,7 +509,7 @@ def _is_gate(phase: Phase, found: Sequence[Phase]) -> bool:
 
 
 def _groups(found: Sequence[Phase]) -> Iterator[list[Phase]]:
-    """Agents' phases of one item that wait for the same together; everything else by itself."""
+    """Agents' phases that wait for the same together; everything else by itself."""
     group: list[Phase] = []
     for phase in found:
         item = phase.item
@@ -517,10 +517,12 @@ def _groups(found: Sequence[Phase]) -> Iterator[list[Phase]]:
             bool(group)
             and isinstance(item, AgentPhase)
             and isinstance(head := group[0].item, AgentPhase)
-            and group[0].path[:2] == phase.path[:2]
             and _Waits.on(group[0]) == _Waits.on(phase)
             and group[0].entry == phase.entry
             and head.when == item.when
+            and not any(
+                isinstance(p.item, AgentPhase) and p.item.agent == item.agent for p in group
+            )
         )
         if group and not together:
             yield group

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from crewlog.prompt.saying import _Teller
 
 PUBLIC = ("public",)
-_SAID = {"prompt", "description", "model", "tools", "reads", "writes", "outputs", "writes_flags"} | {
+_SAID = {
+    "prompt",
+    "description",
+    "model",
+    "tools",
+    "reads",
+    "writes",
+    "outputs",
+    "writes_flags",
+} | {
     "on_error",
     "enabled",
     "pattern",
@@ -189,7 +198,9 @@ class RulesTeller:
             for name in named:
                 tools = self._crew.agents[name].tools
                 if tools is not None and tool not in tools:
-                    self._teller.unsaid(f"the permission of {tool!r} for {name!r}, which has it not")
+                    self._teller.unsaid(
+                        f"the permission of {tool!r} for {name!r}, which has it not"
+                    )
             if named:
                 self._add(ast.Allow(agents=tuple(named), tools=(tool,), only=True))
             else:

@@ -23,7 +23,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.journal import Batch
-from crewlog.state.model import PromptRemark, Usage
+from crewlog.state.model import Item, PromptRemark, Usage
 from crewlog.state.told import asked_tools, model_of, used
 
 OPEN_RUN = "open_run"
@@ -128,6 +128,8 @@ class CallModel(StepCall):
 
     tools: tuple[ToolName, ...] = ()
     """The tools that the model is offered, as permitted now."""
+    item: Item | None = None
+    """The item that the step is for, where its phase has a step for each."""
 
 
 class AskedTool(Model):

@@ -206,6 +206,19 @@ class StepStarted(Fact):
     """The agent whose turn it is; none for decisions and questions."""
 
 
+class StepMapped(Fact):
+    """A step began that has a step of its own for each item of a list."""
+
+    kind: Literal["StepMapped"] = "StepMapped"
+    step: StepId
+    agent: AgentName
+    """Whose output the list is."""
+    key: str
+    """Which output of it."""
+    of: int
+    """How many items there are."""
+
+
 class ConditionMet(Fact):
     """A waiting step's requirement came true, or people waived it: it is ready."""
 
@@ -304,6 +317,8 @@ class OutputSet(Fact):
     """The body that holds it, where it is not."""
     inline: Json = None
     """The large value itself, where the store was away when it was made."""
+    items: int | None = None
+    """How many items a large list has, where a node has a step for each of them."""
 
 
 class StepCompleted(Fact):
@@ -314,6 +329,8 @@ class StepCompleted(Fact):
     because: str = ""
     """For a skipped or answered step: why."""
     skipped: bool = False
+    goto: tuple[NodeName, ...] = ()
+    """For the step of an item: nodes that it hands off to, once all items are done."""
 
 
 class StepFailed(Fact):
@@ -451,6 +468,7 @@ JournalEntry = Annotated[
     | MessageAdded
     | Routed
     | StepStarted
+    | StepMapped
     | ConditionMet
     | ModelReplied
     | ToolReturned

@@ -46,6 +46,48 @@ class Output(Model):
     """The body that holds the value, where it is larger, or the message that is the text."""
     position: int
     """The journal position that set it."""
+    items: int | None = None
+    """How many items the list in the body has, where a node has a step for each of them."""
+
+
+class Item(Model):
+    """An item of a list that a node has a step for: itself where it is small, or where it is."""
+
+    number: int
+    """Which one, from 1."""
+    of: int
+    """How many there are."""
+    value: Json = None
+    """The item, where the list is small."""
+    listed: ContentHash | None = None
+    """The body that holds the list."""
+    body: ContentHash | None = None
+    """The body that holds the item alone."""
+
+
+class Mapped(Model):
+    """The position of a visit that has a step for each item of a list."""
+
+    of: int
+    """How many items there are."""
+    started: int = 0
+    """Items whose steps were started; they are started in order, as there is room."""
+    done: int = 0
+    """Items whose steps are done."""
+    position: int = 0
+    """The journal position of the list: it orders what the steps set."""
+    items: Json = None
+    """The list, where it is small."""
+    listed: ContentHash | None = None
+    """The body that holds the list, where it is not."""
+    goto: tuple[NodeName, ...] = ()
+    """Where its steps' tools handed off to: the run goes there once all are done."""
+
+    def item(self, number: int) -> Item:
+        """The item of that number."""
+        if self.listed is not None:
+            return Item(number=number, of=self.of, listed=self.listed)
+        return Item(number=number, of=self.of, value=self.items[number - 1])
 
 
 class Usage(Model):
@@ -128,6 +170,8 @@ class FrontierEntry(Model):
     """What a waiting step waits for, as a condition's text."""
     turn: Turn | None = None
     """The position inside its turn, once it runs."""
+    mapped: Mapped | None = None
+    """The position of its items' steps, where it has a step for each item of a list."""
 
 
 class PromptRemark(Model):

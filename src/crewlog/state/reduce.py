@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
-from crewlog.ids import AgentName, ContentHash, NodeName, RunId, StepId, step_id
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    NodeName,
+    RunId,
+    StepId,
+    item_log,
+    item_of,
+    node_of,
+    step_id,
+    visit_of,
+)
 from crewlog.state import journal as j
 from crewlog.state.hashing import chain, hash_json, log_root
 from crewlog.state.model import (
@@ -19,6 +30,7 @@ from crewlog.state.model import (
     CrewState,
     FrontierEntry,
     LogHead,
+    Mapped,
     Output,
     PromptState,
     ResumeInfo,
@@ -272,10 +284,41 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
     turn = None
     if entry.agent is not None:
         turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1)
+    changes: Changes = {"steps": state.steps + 1}
+    if number := item_of(entry.step):
+        started = FrontierEntry(
+            step=entry.step, node=node_of(entry.step), status="running", since=position, turn=turn
+        )
+        frontier = _with(state.frontier, entry.step, started)
+        return {**changes, "frontier": _mapped(frontier, entry.step, started=number)}
     return {
-        "steps": state.steps + 1,
+        **changes,
         **_entry(state, entry.step, status="running", since=position, turn=turn),
     }
+
+
+@_on(j.StepMapped)
+def _step_mapped(state: CrewState, entry: j.StepMapped, position: int) -> Changes:
+    found = state.agent_outputs.get(entry.agent, {}).get(entry.key)
+    mapped = Mapped(
+        of=entry.of,
+        position=position,
+        items=found.value if found else None,
+        listed=found.body if found else None,
+    )
+    return _entry(state, entry.step, status="running", since=position, mapped=mapped)
+
+
+Frontier = dict[StepId, FrontierEntry]
+
+
+def _mapped(frontier: Frontier, step: StepId, **changes: Any) -> Frontier:
+    """The frontier with the position of an item's visit changed, where that is there."""
+    visit = frontier.get(visit_of(step))
+    if visit is None or visit.mapped is None:
+        return frontier
+    mapped = visit.mapped.model_copy(update=changes)
+    return _with(frontier, visit.step, visit.model_copy(update={"mapped": mapped}))
 
 
 @_on(j.ConditionMet)
@@ -345,7 +388,7 @@ def _output(
 
 @_on(j.OutputSet)
 def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
-    output = Output(value=entry.value, body=entry.body, position=position)
+    output = Output(value=entry.value, body=entry.body, position=position, items=entry.items)
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
 
 
@@ -355,6 +398,8 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
         return {}
     node = state.frontier[step].node
     frontier = _without(state.frontier, step)
+    if item_of(step):  # the visit goes on; what was said while working is in the store
+        return {"frontier": frontier, "messages": _without(state.messages, item_log(step))}
     for key, found in frontier.items():
         if found.node == node and found.status == "queued":
             status = "waiting" if found.requirement else "ready"
@@ -365,7 +410,13 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
 
 @_on(j.StepCompleted)
 def _step_completed(state: CrewState, entry: j.StepCompleted, position: int) -> Changes:
-    return _leave(state, entry.step, position)
+    changes = _leave(state, entry.step, position)
+    visit = state.frontier.get(visit_of(entry.step))
+    if changes and item_of(entry.step) and visit is not None and visit.mapped is not None:
+        goto = tuple(dict.fromkeys((*visit.mapped.goto, *entry.goto)))
+        done = visit.mapped.done + 1
+        changes["frontier"] = _mapped(changes["frontier"], entry.step, done=done, goto=goto)
+    return changes
 
 
 @_on(j.StepCancelled)
@@ -426,7 +477,8 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     found = state.frontier.get(question.step) if question and question.step else None
     if found is None or found.status != "asking":
         return changes
-    status = "waiting" if found.requirement else "running" if found.turn else "ready"
+    running = found.turn is not None or found.mapped is not None
+    status = "waiting" if found.requirement else "running" if running else "ready"
     return {**changes, **_entry(state, found.step, status=status, since=position)}
 
 
