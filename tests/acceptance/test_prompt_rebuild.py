@@ -34,10 +34,11 @@ async def test_rows_of_a_run_that_waits_for_approval(site: Site, db: Any) -> Non
     await run.edit("i1", edited)
     question = await asked(run, 2)
     await run.message("kept", id="m1")
-    number = 0
-    while (await run.status()).execution == 1:
-        number += 1
+    number, execution = 0, 1
+    while execution == 1:  # a last round in the second one: its facts are in the run's row
+        number, execution = number + 1, (await run.status()).execution
         await run.pause(id=f"p{number}")
+        await run.wait_until(lambda view: view.status == "paused", LIMIT)
         await run.resume(id=f"r{number}")
         await run.wait_until(lambda view: view.status == "waiting", LIMIT)
     await at_rest(site, run)
