@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import Diagnostic, InvalidDefinition
-from crewlog.model import Json
 from crewlog.prompt.registry import Registry
 from crewlog.store.protocol import Store
 
@@ -32,36 +29,17 @@ async def registry_of(store: Store, name: str, model: str) -> Registry:
 
 
 async def _registered(store: Store, name: str) -> Registry:
-    data = await _content(store, name)
-    if data is None:
-        raise InvalidDefinition(
-            [
-                Diagnostic(
-                    f"no registry is registered as {name!r}",
-                    path=("registry",),
-                    remedy=did_you_mean(name, (), "Register it: `crewlog registry add FILE`."),
-                )
-            ]
-        )
+    row = await store.get_registered("registry", name)
+    if row is None:
+        known = [each.name for each in await store.list_registered("registry")]
+        how = did_you_mean(name, known, "Register it: `crewlog crews add FILE`.")
+        fault = Diagnostic(f"no registry is registered as {name!r}", path=("registry",), remedy=how)
+        raise InvalidDefinition([fault])
+    data = await store.get_definition(row.content)
     try:
         return Registry.model_validate(data)
     except ValidationError as error:
-        fault = error.errors()[0]
+        first = error.errors()[0]
         raise InvalidDefinition(
-            [Diagnostic(f"the registry {name!r} is not valid: {fault['msg']}", path=fault["loc"])]
+            [Diagnostic(f"the registry {name!r} is not valid: {first['msg']}", path=first["loc"])]
         ) from error
-
-
-async def _content(store: Any, name: str) -> dict[str, Json] | None:
-    """The seam to the store's registries."""
-    get = getattr(store, "get_registry", None)
-    if get is None:
-        return None
-    found: Any = await get(name)
-    if found is None:
-        return None
-    content: Any = getattr(found, "content", found)
-    data: dict[str, Json] = content
-    if isinstance(content, str):
-        data = await store.get_definition(content)
-    return data
