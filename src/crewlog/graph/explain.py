@@ -143,8 +143,9 @@ def _written(definition: CrewDefinition, node: str) -> tuple[Path, str | None]:
     for phase in phases(expanded.definition):
         if phase.name == node:
             path = phase.path
-            if expanded.paths:
-                path = expanded.paths.get(int(path[1]), path)
+            origin = expanded.origin(path)
+            if origin is not None:
+                path = origin.phase
             return path, phase.item.task if isinstance(phase.item, AgentPhase) else None
     return (), None
 

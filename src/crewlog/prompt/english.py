@@ -120,7 +120,8 @@ class _Work:
 
     def _step(self, said: ast.Step, then: str) -> str:
         lead = self._lead(said, then)
-        one = len({part.model_copy(update={"agent": ""}) for part in said.parts}) == 1
+        head = said.parts[0]
+        one = all(part.model_copy(update={"agent": head.agent}) == head for part in said.parts)
         plain = said.parts[0].only_if is None and said.parts[0].for_each is None
         if len(said.parts) > 1 and one and plain:
             part = said.parts[0]

@@ -18,7 +18,7 @@ from crewlog.prompt import ast
 from crewlog.prompt.names import agent_name, crew_name
 
 if TYPE_CHECKING:
-    from crewlog.prompt.saying import _Teller
+    from crewlog.prompt.saying import Teller
 
 PUBLIC = ("public",)
 _SAID = {
@@ -46,7 +46,7 @@ class RulesTeller:
         teller: Who says the work.
     """
 
-    def __init__(self, teller: _Teller) -> None:
+    def __init__(self, teller: Teller) -> None:
         self._teller = teller
         self._crew: CrewDefinition = teller.crew
         self._registry = teller.registry
@@ -161,10 +161,10 @@ class RulesTeller:
             named = self._crew.permissions.get(tool)
             if named is None or set(named) != set(names):
                 together.setdefault(tuple(dict.fromkeys(names)), []).append(tool)
-        for names, tools in together.items():
-            if names:
-                everyone = len(names) == len(self._crew.agents) > 1
-                self._add(ast.Allow(agents=() if everyone else names, tools=tuple(tools)))
+        for who, tools in together.items():
+            if who:
+                everyone = len(who) == len(self._crew.agents) > 1
+                self._add(ast.Allow(agents=() if everyone else who, tools=tuple(tools)))
         self._unused(having)
         for tool, made in self._crew.tools.items():
             offered = self._registry.tools.get(tool) if self._registry is not None else None
