@@ -12,11 +12,12 @@ from temporalio import activity
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
+from crewlog.activities.items import Items
 from crewlog.activities.keep import keep, keep_all
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import usage_of
-from crewlog.activities.render import prompt
+from crewlog.activities.render import prompt, with_item
 from crewlog.activities.replies import kept
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
@@ -59,6 +60,7 @@ class ModelCalls:
         self._models = models
         self._registry = registry
         self._built_in = built_in
+        self._items = Items(store)
 
     async def run(self, task: CallModel, effect: Effect) -> ModelResult:
         """Makes the call and stores its reply."""
@@ -97,7 +99,9 @@ class ModelCalls:
         """The model's name and its reply."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
-        transcript = await self._hydrator.hydrate(task.run, task.agent, task.view, task.batch)
+        transcript = await self._hydrator.hydrate(
+            task.run, task.agent, task.view, task.batch, step=task.step
+        )
         name = _model_name(crew, agent, task)
         model: Any = await self._models.ready(
             name, agent.model_settings, _request_timeout(agent.timeout)
@@ -105,8 +109,11 @@ class ModelCalls:
         schemas = await self._schemas(task, crew, agent)
         if schemas:
             model = model.bind_tools(schemas)
+        what = await self._definitions.task(task.definition, task.step)
+        if (item := await self._items.shown(task)) is not None:
+            transcript = with_item(transcript, item, task.step)
         effect.started = True
-        said = prompt(task.agent, agent, task.tools, transcript)
+        said = prompt(task.agent, agent, task.tools, transcript, what)
         return name, await _ask(model, said, name, agent, task)
 
     async def _schemas(

@@ -1,35 +1,65 @@
-"""Definitions by hash, parsed once per worker."""
+"""Definitions by hash, parsed and written out once per worker: builders and patterns in place."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from crewlog.activities.recent import Recent
-from crewlog.definition.model import AgentDefinition, CrewDefinition
-from crewlog.errors import InternalError
-from crewlog.ids import AgentName, ContentHash
+from crewlog.definition.expand import expand
+from crewlog.definition.model import AgentDefinition, AgentPhase, CrewDefinition
+from crewlog.definition.phases import phases
+from crewlog.errors import InternalError, InvalidDefinition
+from crewlog.ids import AgentName, ContentHash, StepId, node_of
 from crewlog.model import Json
 from crewlog.store.protocol import Store
 
 
 class Definitions:
-    """A cache of parsed definitions; a definition never changes under its hash."""
+    """A cache of definitions; a definition never changes under its hash."""
 
     def __init__(self, store: Store, most: int = 256) -> None:
         self._store = store
-        self._parsed: Recent[ContentHash, CrewDefinition] = Recent(most)
+        self._written_out: Recent[ContentHash, CrewDefinition] = Recent(most)
+        self._tasks: Recent[ContentHash, Mapping[str, str]] = Recent(most)
         self.checked: Recent[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = Recent(most)
         """Definitions that runs were started with, as they came, checked and lowered."""
 
     async def get(self, hash_: ContentHash) -> CrewDefinition:
-        """The definition of that hash."""
-        found = self._parsed.get(hash_)
+        """The definition of that hash, without builders and patterns.
+
+        What they stand for is in it: their phases, and the outputs and flags that these need.
+        """
+        found = self._written_out.get(hash_)
         if found is None:
             data = await self._store.get_definition(hash_)
-            found = self._parsed.put(hash_, CrewDefinition.from_json(data))
+            found = self.put(hash_, CrewDefinition.from_json(data))
         return found
 
-    def put(self, hash_: ContentHash, definition: CrewDefinition) -> None:
-        """Keeps a definition that is at hand."""
-        self._parsed.put(hash_, definition)
+    def put(self, hash_: ContentHash, definition: CrewDefinition) -> CrewDefinition:
+        """Keeps a definition that is at hand, as it was written; returns it written out.
+
+        Raises:
+            InvalidDefinition: where this worker lacks a builder.
+        """
+        expanded = expand(definition)
+        if expanded.faults:  # a builder that this worker lacks, and others have
+            raise InvalidDefinition([fault.diagnostic() for fault in expanded.faults])
+        return self._written_out.put(hash_, expanded.definition)
+
+    async def task(self, hash_: ContentHash, step: StepId) -> str | None:
+        """What the agent is to do in a step, by its phase in the definition of that hash."""
+        found = self._tasks.get(hash_)
+        if found is None:
+            found = self._tasks.put(hash_, _tasks(await self.get(hash_)))
+        return found.get(node_of(step))
+
+
+def _tasks(definition: CrewDefinition) -> Mapping[str, str]:
+    return {
+        phase.name: phase.item.task
+        for phase in phases(definition)
+        if isinstance(phase.item, AgentPhase) and phase.item.task
+    }
 
 
 def agent_of(definition: CrewDefinition, agent: AgentName) -> AgentDefinition:

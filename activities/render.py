@@ -22,7 +22,7 @@ from langchain_core.messages import (
 )
 
 from crewlog.definition.model import AgentDefinition
-from crewlog.ids import AgentName, ContentHash
+from crewlog.ids import AgentName, ContentHash, StepId, item_of, visit_of
 
 LONGEST = 200_000
 """Characters of a message that a model is shown; the log keeps all of them."""
@@ -41,10 +41,16 @@ class Transcript:
     Args:
         agent: Whose view it is.
         quotes: Quoted messages that the run's transcripts share.
+        step: The step, where it is that of an item. It sees nothing of what the agent says about
+            the other items: its replies would stand here as this step's own, in another order each
+            time.
     """
 
-    def __init__(self, agent: AgentName, quotes: Quotes | None = None) -> None:
+    def __init__(
+        self, agent: AgentName, quotes: Quotes | None = None, step: StepId | None = None
+    ) -> None:
         self._agent = agent
+        self._step = step if step is not None and item_of(step) else None
         self._quotes: Quotes = {} if quotes is None else quotes
         self._groups: list[list[BaseMessage]] = []
         self._asked: dict[str, int] = {}
@@ -55,6 +61,8 @@ class Transcript:
     def add(self, message: BaseMessage, body: ContentHash) -> None:
         """Adds the next message by position, whose body has that hash."""
         if isinstance(message, AIMessage) and message.name == self._agent:
+            if self._is_siblings(message):
+                return
             ids = call_ids(message)
             if ids:
                 self._asked.update(dict.fromkeys(ids, len(self._groups)))
@@ -67,6 +75,14 @@ class Transcript:
             if quote is not message:
                 self._quotes[body] = quote
             self._groups.append([quote])
+
+    def _is_siblings(self, message: AIMessage) -> bool:
+        said_in = step_of(message)
+        return (
+            self._step is not None
+            and said_in not in (None, self._step)
+            and visit_of(said_in or self._step) == visit_of(self._step)
+        )
 
     def _answer(self, message: ToolMessage) -> None:
         index = self._asked[message.tool_call_id]
@@ -96,6 +112,18 @@ class Transcript:
                 for id_ in self._open.get(index, ())
             ]
         return out
+
+
+def step_of(message: BaseMessage) -> StepId | None:
+    """The step that a reply was made in; none where its id does not say so."""
+    step, _, call = (message.id or "").rpartition("/")
+    return StepId(step) if call.isdecimal() and "#" in step else None
+
+
+def with_item(transcript: Sequence[BaseMessage], item: str, step: StepId) -> list[BaseMessage]:
+    """The transcript with the step's item, right before what the agent has said about it."""
+    at = next((i for i, m in enumerate(transcript) if step_of(m) == step), len(transcript))
+    return [*transcript[:at], shortened(HumanMessage(item)), *transcript[at:]]
 
 
 def call_ids(message: AIMessage) -> list[str]:
@@ -150,9 +178,18 @@ def prompt(
     definition: AgentDefinition,
     tools: Sequence[str],
     transcript: Sequence[BaseMessage],
+    task: str | None = None,
 ) -> list[BaseMessage]:
-    """What the agent's model is given: the system message, the transcript, and a turn to take."""
-    out: list[BaseMessage] = [_system_message(_system(definition, tools)), *transcript]
+    """What the agent's model is given: the system message, the transcript, and a turn to take.
+
+    Args:
+        agent: The agent.
+        definition: Its definition.
+        tools: The tools that it is offered.
+        transcript: The messages that it sees.
+        task: What it is to do in this phase.
+    """
+    out: list[BaseMessage] = [_system_message(_system(definition, tools, task)), *transcript]
     last = out[-1]
     if isinstance(last, AIMessage):
         out.append(HumanMessage("It is your turn again."))
@@ -167,8 +204,10 @@ def _system_message(text: str) -> SystemMessage:
     return SystemMessage(text)
 
 
-def _system(definition: AgentDefinition, tools: Sequence[str]) -> str:
+def _system(definition: AgentDefinition, tools: Sequence[str], task: str | None) -> str:
     lines = [definition.prompt]
+    if task:
+        lines.append(f"Your task now: {task}")
     if definition.writes_flags and "set_flag" in tools:
         names = ", ".join(definition.writes_flags)
         lines.append(f"Set a flag with set_flag when what it says is so. Flags: {names}.")

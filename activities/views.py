@@ -22,8 +22,9 @@ from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
+from crewlog.activities.recent import Recent
 from crewlog.activities.render import Quotes, Transcript, shortened
-from crewlog.ids import AgentName, ContentHash, LogName, RunId
+from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, item_of
 from crewlog.model import Json
 from crewlog.state.calls import View
 from crewlog.state.hashing import log_root
@@ -35,6 +36,8 @@ from crewlog.store.protocol import Store
 
 CHARACTERS = 1024
 """Characters of a message that weigh as much as a short message."""
+ITEMS_KEPT = 128
+"""Transcripts of items' steps that are kept of a run: as many as are at work, and some more."""
 Chain = list[tuple[int, ContentHash]]
 """Positions and bodies of a log, oldest first."""
 
@@ -49,8 +52,8 @@ class _At(NamedTuple):
 class _Merged(Transcript):
     """An agent's transcript, and how far it has taken the logs of its view."""
 
-    def __init__(self, agent: AgentName, quotes: Quotes) -> None:
-        super().__init__(agent, quotes)
+    def __init__(self, agent: AgentName, quotes: Quotes, step: StepId | None) -> None:
+        super().__init__(agent, quotes, step)
         self.taken: dict[LogName, _At] = {}
         self.position = 0
 
@@ -80,6 +83,8 @@ class _Run:
         self.messages: dict[ContentHash, BaseMessage] = {}
         self.quotes: Quotes = {}
         self.transcripts: dict[AgentName, _Merged] = {}
+        self.of_items: Recent[StepId, _Merged] = Recent(ITEMS_KEPT)
+        """Those of items' steps, which have one each."""
         self.text = 0
         """What the messages and the quotes weigh besides being there: their text."""
         self.counted = 0
@@ -121,12 +126,20 @@ class _Run:
         if len(self.quotes) > quotes:
             self.text += _characters(self.quotes[body]) // CHARACTERS
 
-    def transcript(self, agent: AgentName, view: Mapping[LogName, _At]) -> tuple[_Merged, Chain]:
-        """The agent's transcript that the view continues, a new one if need be, and what is new."""
-        merged = self.transcripts.get(agent)
+    def transcript(
+        self, agent: AgentName, view: Mapping[LogName, _At], step: StepId | None
+    ) -> tuple[_Merged, Chain]:
+        """The transcript that the view continues, a new one if need be, and what is new.
+
+        Args:
+            agent: Whose it is.
+            view: The logs, as far as they are wanted.
+            step: The step, where it is that of an item.
+        """
+        merged = self.transcripts.get(agent) if step is None else self.of_items.get(step)
         fresh = None if merged is None else merged.fresh(view)
         if merged is None or fresh is None:
-            merged = _Merged(agent, self.quotes)
+            merged = _Merged(agent, self.quotes, step)
             fresh = merged.fresh(view) or []
         return merged, fresh
 
@@ -154,6 +167,7 @@ class Hydrator:
         batch: Batch = Batch.EMPTY,
         bodies: Mapping[ContentHash, Json] | None = None,
         *,
+        step: StepId | None = None,
         complete: bool = True,
     ) -> list[BaseMessage]:
         """The messages of a view in order, as the agent sees them, and nothing besides.
@@ -164,23 +178,28 @@ class Hydrator:
             view: The logs, each at a head.
             batch: Entries that may not have been in the store yet; their links need no reading.
             bodies: Message bodies at hand.
+            step: The step that the view is for.
             complete: Whether calls without a result are given one.
 
         Raises:
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
+        step = step if step is not None and item_of(step) else None
         known = self._remembered(run)
         self._learn(known, batch)
         known.parse(bodies or {})
         logs = await self._logs(known, view, batch)
-        _, fresh = known.transcript(agent, logs)
+        _, fresh = known.transcript(agent, logs, step)
         await self._read_bodies(known, (body for _, body in fresh))
-        merged, fresh = known.transcript(agent, logs)
+        merged, fresh = known.transcript(agent, logs, step)
         for position, body in fresh:
             known.take(merged, position, body)
         merged.taken = logs
-        known.transcripts[agent] = merged
+        if step is None:
+            known.transcripts[agent] = merged
+        else:
+            known.of_items.put(step, merged)
         self._count(known)
         return merged.complete() if complete else merged.messages()
 

@@ -6,6 +6,7 @@ All ids are plain strings on the wire. Formats:
 | --- | --- | --- |
 | `RunId` | `music-7f3a` | the Temporal workflow id |
 | `StepId` | `backend#2` | node name, `#`, visit number from 1 |
+| | `backend#2.7` | the step of an item: the visit that maps, `.`, item number from 1 |
 | `CallKey` | `music-7f3a/backend#2/3` | run, step, call number from 1: an idempotency key |
 | `ContentHash` | 27 characters | see `crewlog.content` |
 """
@@ -24,7 +25,7 @@ CallKey = NewType("CallKey", str)
 InterruptId = NewType("InterruptId", str)
 CommandId = NewType("CommandId", str)
 LogName = NewType("LogName", str)
-"""`public`, `group:G`, `private:A` or `channel:C`."""
+"""`public`, `group:G`, `private:A`, `channel:C`, or `private:STEP` of an item's step."""
 ContentHash = NewType("ContentHash", str)
 Position = NewType("Position", int)
 """A place in a run's journal, from 1, without gaps."""
@@ -40,6 +41,22 @@ def node_of(step: StepId) -> NodeName:
     return NodeName(step.rpartition("#")[0])
 
 
+def item_step(visit: StepId, item: int) -> StepId:
+    """The id of the step for the item `item` (from 1) of a visit that has a step for each."""
+    return StepId(f"{visit}.{item}")
+
+
+def item_of(step: StepId) -> int:
+    """The number of the item that a step is for; 0 for a visit itself."""
+    return int(step.rpartition("#")[2].partition(".")[2] or 0)
+
+
+def visit_of(step: StepId) -> StepId:
+    """The visit that an item's step belongs to; any other step is its own."""
+    node, _, visit = step.rpartition("#")
+    return StepId(f"{node}#{visit.partition('.')[0]}")
+
+
 def call_key(run: RunId, step: StepId, call: int) -> CallKey:
     """The idempotency key of the call `call` (from 1) of a step."""
     return CallKey(f"{run}/{step}/{call}")
@@ -48,6 +65,19 @@ def call_key(run: RunId, step: StepId, call: int) -> CallKey:
 def private_log(agent: AgentName) -> LogName:
     """The log that only `agent` reads: its tool calls and their results."""
     return LogName(f"private:{agent}")
+
+
+def item_log(step: StepId) -> LogName:
+    """The log that only an item's step reads; no agent's own log can have its name."""
+    return LogName(f"private:{step}")
+
+
+def working_log(step: StepId, agent: AgentName) -> LogName:
+    """The log of what an agent says while it works on a step: an item's step has its own.
+
+    Steps of one agent that run side by side would otherwise mix their calls in one log.
+    """
+    return item_log(step) if item_of(step) else private_log(agent)
 
 
 PUBLIC = LogName("public")

@@ -19,7 +19,7 @@ from typing_extensions import override
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.engine import Engine, Order
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import RunId
+from crewlog.ids import RunId, visit_of
 from crewlog.state import journal as j
 from crewlog.state.calls import AskedTool, ModelResult, OutputValue, ToolResult
 from crewlog.state.hashing import hash_json
@@ -96,7 +96,7 @@ class RandomScript:
     def __call__(self, order: Order) -> Outcome:
         call = order.call
         rng = dice(f"{self.seed}/{order.step}/{call.call}/{call.attempt}")
-        visit = int(order.step.rpartition("#")[2])
+        visit = int(visit_of(order.step).rpartition("#")[2])
         wild = visit <= 3 and call.call <= 9 and call.attempt == 1
         if wild and rng.random() < 0.06:
             kind = "OutcomeUnknown" if call.tool and rng.random() < 0.6 else "ModelRefused"
@@ -121,9 +121,19 @@ class RandomScript:
         if rng.random() < 0.3:
             value = rng.choice([1, True, 0.5, "x", [1], {"a": None}])
             more["outputs"] = (OutputValue(key=rng.choice(["score", "other"]), value=value),)
+        elif rng.random() < 0.5:
+            more["outputs"] = (_list(rng),)
         if wild and rng.random() < 0.06:
             more["goto"] = (rng.choice([*self.plan.nodes, "nowhere"]),)
         return returns(f"{order.step}/{order.call.call}", **more)
+
+
+def _list(rng: random.Random) -> OutputValue:
+    """A list to have a step for each item of, mostly: small or large, empty, or none at all."""
+    value = rng.choice([[], ["a"], [1, None, {}], [True] * 5, "no list", ["x" * 100] * 4])
+    if len(json.dumps(value)) <= 256:
+        return OutputValue(key="list", value=value)
+    return OutputValue(key="list", body=hash_json(value), content=value)
 
 
 def random_plan(rng: random.Random) -> GraphPlan:
@@ -179,6 +189,7 @@ def _attempt(rng: random.Random) -> GraphPlan:
         names += here
     flow.append("last")
     agents = {name: _agent(rng) for name in agents_in(flow)}
+    approvers = [name for name in ("p0_0", "p1_0") if name in agents]
     tools = {name: {"run": "m:f"} for name in ("read", "act", "secret")}
     return plan_of(
         flow,
@@ -186,6 +197,12 @@ def _attempt(rng: random.Random) -> GraphPlan:
         tools=tools,
         flags={"ok": False, "ready": None},
         permissions={"secret": []},
+        merge={
+            "ok": "last",
+            "ready": "last",
+            **{f"{name}.{key}": "last" for name in agents for key in ("score", "list")},
+        },
+        approvals=rng.choice([{}, {}, {"act": None}, {"act": approvers}]),
         limits={"steps": rng.choice([8, 1000, 1000])},
     )
 
@@ -197,6 +214,11 @@ def _phase(rng: random.Random, name: str, earlier: list[str]) -> dict[str, Any]:
         phase["else"] = rng.choice(["skip", "ask_human", *earlier[:1]])
     if rng.random() < 0.1:
         phase["only_if"] = "not ok"
+    agents = [name for name in earlier if name.startswith("p")]
+    if agents and rng.random() < 0.25:
+        phase["for_each"] = f"{rng.choice(agents)}.list"
+    if rng.random() < 0.06:
+        phase["needs"] = rng.sample(["read", "act", "secret"], 1)
     return phase
 
 
@@ -205,7 +227,8 @@ def _agent(rng: random.Random) -> dict[str, Any]:
         "tools": ["read", "act"],
         "max_calls": rng.choice([2, 25]),
         "writes_flags": ["ok", "ready"],
-        "outputs": ["score"],
+        "outputs": ["score", "list"],
+        "enabled": rng.random() < 0.97,
         "on_error": rng.choice(["ask", "ask", "continue", "continue", "fail"]),
         "writes": rng.choice([["public"], ["group:g"], ["public", "group:g"]]),
     }

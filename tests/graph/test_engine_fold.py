@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from crewlog.ids import node_of
+from crewlog.authority.permissions import needs_approval
+from crewlog.ids import item_of, node_of, private_log, visit_of, working_log
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
@@ -44,9 +45,11 @@ async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
         kinds.update("loop" for entry in sim.facts("Routed") if entry.get("loop"))
         kinds.update("late" for entry in sim.facts("Routed") if entry.get("late"))
         kinds.update("handoff" for entry in sim.facts("ToolReturned") if entry.get("goto"))
-    never = {"ContinuedAsNew"}
+    never = {"ContinuedAsNew", "PromptReceived", "PromptRead", "PromptCompiled", "PromptRefused"}
+    never |= {"DefinitionEdited", "DefinitionApproved", "DefinitionRejected"}  # test_drafting.py
     wanted = {kind for kind in _entry_kinds() if kind not in never}
     wanted |= {"ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual"}
+    wanted |= {"tool_approval"}
     wanted |= {"loop", "late", "handoff"}
     assert not wanted - set(kinds)
     assert min(kinds[kind] for kind in wanted) >= 2
@@ -71,10 +74,65 @@ async def test_a_node_has_one_visit_under_way_at_a_time() -> None:
     for sim in await crews():
         under_way: dict[str, str] = {}
         for entry in sim.journal:
-            if entry["kind"] == "StepStarted":
-                assert under_way.setdefault(node_of(entry["step"]), entry["step"]) == entry["step"]
-            elif entry["kind"] in ("StepCompleted", "StepCancelled"):
-                under_way.pop(node_of(entry["step"]), None)
+            step = entry.get("step", "")
+            if entry["kind"] in ("StepStarted", "StepMapped"):
+                visit = visit_of(step)
+                assert under_way.setdefault(node_of(step), visit) == visit
+            elif entry["kind"] in ("StepCompleted", "StepCancelled") and not item_of(step):
+                under_way.pop(node_of(step), None)
+
+
+async def test_a_mapped_visit_has_a_step_for_each_item_and_ends_with_the_last() -> None:
+    seen: Counter[int] = Counter()
+    for sim in await crews():
+        maps = {entry["step"]: entry["of"] for entry in sim.facts("StepMapped")}
+        started: dict[str, list[int]] = {visit: [] for visit in maps}
+        left: dict[str, int] = dict(maps)
+        for entry in sim.journal:
+            step = entry.get("step") or ""
+            if entry["kind"] == "StepStarted" and item_of(step):
+                started[visit_of(step)].append(item_of(step))
+            elif entry["kind"] == "StepCompleted" and item_of(step):
+                left[visit_of(step)] -= 1
+            elif entry["kind"] == "StepCompleted" and step in maps:
+                assert left[step] == 0, "the visit was completed before its items"
+                assert started[step] == list(range(1, maps[step] + 1))
+                seen[maps[step]] += 1
+            elif entry["kind"] == "Routed" and entry.get("source"):
+                assert not item_of(entry["source"]), "no item routes on"
+        for visit, numbers in started.items():
+            assert numbers == list(range(1, len(numbers) + 1)), visit
+        assert not [log for log in sim.state.messages if "#" in log] or sim.state.frontier
+    assert {1, 3, 4} <= set(seen)
+
+
+async def test_no_call_is_made_that_nobody_has_approved() -> None:
+    for sim in await crews():
+        plan = sim.engine.plan
+        raised = {e["interrupt"]["id"]: e["interrupt"] for e in sim.facts("InterruptRaised")}
+        approved = {
+            (raised[e["interrupt"]]["step"], raised[e["interrupt"]].get("call"))
+            for e in sim.facts("InterruptAnswered")
+            if raised[e["interrupt"]]["kind"] == "tool_approval" and e["decision"] == "approve"
+        }
+        calls = {
+            (e["step"], c["call"]): c for e in sim.facts("ModelReplied") for c in e.get("calls", ())
+        }
+        for step, number, _ in sim.made:
+            call, agent = calls.get((step, number)), plan.nodes[node_of(step)].agent or ""
+            if call is not None and needs_approval(agent, call["tool"], plan.approvals):
+                assert (step, number) in approved
+
+
+async def test_no_turn_works_in_the_log_of_another_step() -> None:
+    for sim in await crews():
+        for entry in sim.journal:
+            if entry["kind"] not in ("ModelReplied", "ToolReturned"):
+                continue
+            working = [log for log in entry["ref"]["logs"] if log.startswith("private:")]
+            final = entry["kind"] == "ModelReplied" and not entry.get("calls")
+            own = private_log(entry["agent"])
+            assert set(working) <= {own if final else working_log(entry["step"], entry["agent"])}
 
 
 async def test_every_result_is_applied_once_and_tools_in_call_order() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from graph.simulation import Simulation, as_json, crew_run, dice, run_crew
 
-SEEDS = range(32)
+SEEDS = range(48)
 RESTORED: Counter[str] = Counter()
 
 
@@ -45,6 +45,7 @@ async def test_a_run_that_is_carried_over_ends_as_one_that_is_not(often: str) ->
 def _count(frontier: object) -> None:
     for entry in frontier:  # type: ignore[attr-defined]
         RESTORED[entry.status] += 1
+        RESTORED["mid-map"] += bool(entry.mapped and entry.mapped.started)
         for call in entry.turn.calls if entry.turn else ():
             RESTORED[f"{call.status} {'tool' if call.tool else 'model'}"] += 1
         RESTORED["mid-batch"] += bool(entry.turn and 0 < entry.turn.returned < entry.turn.expected)
@@ -55,7 +56,7 @@ async def test_all_kinds_of_positions_were_carried() -> None:
     """Runs after the test above, which would else be able to miss what it is about."""
     wanted = {"ready", "running", "waiting", "asking", "arrivals", "base"}
     wanted |= {"ready tool", "ready model", "held tool", "asking tool", "asking model", "mid-batch"}
-    wanted |= {"interrupts", "break", "paused"}
+    wanted |= {"interrupts", "break", "paused", "mid-map"}
     if not RESTORED:
         pytest.skip("the test above did not run")
     assert not {kind for kind in wanted if not RESTORED[kind]}

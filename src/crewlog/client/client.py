@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import quote
 
 from temporalio.client import Client as TemporalClient
@@ -34,6 +34,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
+from crewlog.prompt.names import crew_name
 from crewlog.state.brief import brief
 from crewlog.state.model import CLOSED
 from crewlog.store.protocol import CrewRow, RunRow, Store
@@ -47,6 +48,8 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 _CREW_MEMO = "crew"
 _MOST_NAMES = 20
+_LONGEST_PATH = 255
+"""Characters of a text that may be a file's path; a longer one is a prompt."""
 TASK_TIMEOUT = timedelta(seconds=5)
 """How long a workflow task may take: ours take milliseconds, replays of long histories a second."""
 _POLLED_PAUSE = 5.0
@@ -166,16 +169,24 @@ class Client:
         id: str | None = None,
         by: str | None = None,
         execution_timeout: timedelta | None = None,
+        registry: str = "",
+        reader: Literal["auto", "grammar", "llm"] = "auto",
+        model: str = "",
     ) -> Run:
         """Starts a run of a crew.
 
         Args:
             crew: A registered name; a file (a path, or a text that ends in `.yaml`, `.yml` or
-                `.json`, or is an existing file); a definition, as data or as a model.
+                `.json`, or is an existing file); a definition, as data or as a model; or a prompt:
+                a text that has a space and so is no name. What a prompt makes runs once it is
+                approved (`Run.interrupts`, `Run.respond`).
             input: What the crew is asked to do: a text, or JSON data.
             id: The run's id; by default the crew's name and four characters.
             by: Who starts it; by default the system's user.
             execution_timeout: When Temporal ends the run, whatever it does.
+            registry: Of a prompt: the registered registry that says what it may use.
+            reader: Of a prompt: who reads it.
+            model: Of a prompt: the model, where the registry names none.
 
         Raises:
             RunAlreadyExists: the id is taken, by an open run or a closed one.
@@ -185,7 +196,9 @@ class Client:
         """
         name, content = await self._resolve(crew)
         who = self.user if by is None else by
-        payload = StartRun(crew=content, input=input, by=who)
+        payload = StartRun(
+            crew=content, input=input, by=who, registry=registry, reader=reader, model=model
+        )
         if id is not None:
             return await self._start(_checked(id), name, payload, execution_timeout)
         for _ in range(8):
@@ -235,6 +248,8 @@ class Client:
 
     async def _resolve(self, crew: Crew) -> tuple[str, str | dict[str, Json]]:
         """The crew's name, and what the start input holds."""
+        if isinstance(crew, str) and wire.is_prompt(crew) and not is_file(crew):
+            return _named_by(crew), crew
         if isinstance(crew, str) and not is_file(crew):
             await self._check_name(crew)
             return crew, crew
@@ -364,6 +379,12 @@ class Client:
         )
 
 
+def _named_by(prompt: str) -> str:
+    """What a run is called after: the prompt's heading."""
+    first = next(line for line in prompt.splitlines() if line.strip())
+    return (crew_name(first) if first.startswith("#") else "") or "crew"
+
+
 _OPEN = frozenset({"running", "paused", "waiting", "stopping"})
 
 
@@ -391,6 +412,8 @@ def definition_of(crew: Crew) -> CrewDefinition:
 
 def is_file(text: str) -> bool:
     """Whether a crew that is given as a text is a file, and not a registered name."""
+    if "\n" in text.strip() or len(text) > _LONGEST_PATH:
+        return False
     return text.lower().endswith(_FILES) or Path(text).is_file()
 
 

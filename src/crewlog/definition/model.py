@@ -387,6 +387,8 @@ class CrewDefinition(Model):
     approvals: dict[str, tuple[str, ...] | None] = Field(default_factory=dict)
     """Tools whose calls wait for a person's yes, by tool: the agents that it holds for; null: every
     agent."""
+    merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
+    """How values combine where several steps may set a key: by flag, or `agent.output`."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""
     approval: Literal["required", "understood", "none"] = "understood"

@@ -296,7 +296,7 @@ def _build(document: Document, node: Node, path: Path) -> Json:
 def _key(document: Document, key: Node, path: Path) -> str | None:
     if key.kind == "scalar":
         value = _scalar(document, key, path) if key.style is None else _text(document, key, path)
-        if isinstance(value, str) and value != "<<":
+        if isinstance(value, str) and (value != "<<" or key.style is not None):
             return value
         if value == "<<":
             fault, remedy = "merge keys ('<<') are not YAML 1.2", "Write the keys out."

@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
 from crewlog.definition.conditions import Condition, facts_in
-from crewlog.definition.expand import expand
+from crewlog.definition.course_checks import course_findings
+from crewlog.definition.expand import Expanded, expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.flow_checks import flow_findings
 from crewlog.definition.model import (
@@ -21,10 +22,10 @@ from crewlog.definition.model import (
     AgentPhase,
     AskPhase,
     CrewDefinition,
-    DecisionPhase,
     ToolDefinition,
 )
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.unused import conditions_of, unused_findings
 from crewlog.errors import Diagnostic
 
 BUILT_IN_TOOLS = ("set_flag", "set_output")
@@ -50,12 +51,29 @@ def check(definition: CrewDefinition) -> list[Diagnostic]:
 
 def findings(definition: CrewDefinition) -> list[Finding]:
     """Everything that is wrong with the meaning of a definition."""
+    return [each for each in all_findings(definition) if each.severity == "error"]
+
+
+def warnings(definition: CrewDefinition) -> list[Diagnostic]:
+    """What its author may not have meant, though the crew runs; places are paths in the data."""
+    found = all_findings(definition)
+    return [each.diagnostic() for each in found if each.severity == "warning"]
+
+
+def all_findings(definition: CrewDefinition) -> list[Finding]:
+    """Errors and warnings."""
     expanded = expand(definition)
+    found = phases(expanded.definition)
     if expanded.faults:
-        return list(expanded.faults)  # what they would have made cannot be looked at
-    definition = expanded.definition
-    found = phases(definition)
-    return [expanded.original(finding) for finding in _findings(definition, found)]
+        # Of the flow only what holds whatever the parts would have made.
+        some = [*_without_flow(expanded.definition, found), *_undefined(found, definition)]
+        return [*expanded.faults, *(expanded.original(each) for each in some)]
+    plain = expanded.definition
+    courses = course_findings(definition, expanded, found)
+    known = [*_findings(plain, found, expanded), *courses]
+    if not any(each.severity == "error" for each in known):
+        known += unused_findings(plain, found)
+    return list(dict.fromkeys(expanded.original(each) for each in known))
 
 
 def part_findings(
@@ -77,14 +95,21 @@ def part_findings(
     ]
 
 
-def _findings(definition: CrewDefinition, found: list[Phase]) -> list[Finding]:
+def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Finding]:
     return [
         *part_findings(definition.agents, definition.tools),
-        *_phase_names(found),
+        *_phase_names(found, definition),
         *_models(definition),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
-        *_agents_in_flow(definition, found),
+    ]
+
+
+def _findings(definition: CrewDefinition, found: list[Phase], expanded: Expanded) -> list[Finding]:
+    return [
+        *_without_flow(definition, found),
+        *_undefined(found, definition),
+        *_names_in_flow(definition, found, expanded),
         *_phases(definition, found),
         *flow_findings(found, definition.agents),
         *_conditions(definition, found),
@@ -104,9 +129,9 @@ def _names(
             yield Finding(("tools", name), say, "Choose another name.")
 
 
-def _phase_names(found: list[Phase]) -> Iterator[Finding]:
+def _phase_names(found: list[Phase], definition: CrewDefinition) -> Iterator[Finding]:
     for phase in found:
-        if phase.item.phase in RESERVED:
+        if phase.item.phase in RESERVED and phase.name not in definition.agents:
             say = f"a phase cannot be called {phase.name!r}: the word has a meaning of its own"
             yield Finding((*phase.path, "phase"), say, "Choose another name.")
 
@@ -210,34 +235,51 @@ def _logs(agents: Mapping[str, AgentDefinition]) -> Iterator[Finding]:
                     yield Finding(path, say, "Share through public, group:NAME or channel:NAME.")
 
 
-def _agents_in_flow(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
-    used: dict[str, Phase] = {}
-    by_name: dict[str, Phase] = {}
+def _undefined(found: list[Phase], definition: CrewDefinition) -> Iterator[Finding]:
     for phase in found:
         item = phase.item
-        if isinstance(item, AgentPhase):
-            path = (*phase.path, "agent")
-            if item.agent not in definition.agents:
-                say = f"the flow names the agent {item.agent!r}, which is not defined."
-                remedy = did_you_mean(item.agent, definition.agents, "Agents are under 'agents:'.")
-                yield Finding(path, say, remedy)
-            used.setdefault(item.agent, phase)
+        if isinstance(item, AgentPhase) and item.agent not in definition.agents:
+            say = f"the flow names the agent {item.agent!r}, which is not defined."
+            remedy = did_you_mean(item.agent, definition.agents, "Agents are under 'agents:'.")
+            yield Finding((*phase.path, "agent"), say, remedy)
+
+
+def _names_in_flow(
+    definition: CrewDefinition, found: list[Phase], expanded: Expanded
+) -> Iterator[Finding]:
+    by_name: dict[str, Phase] = {}
+    for phase in found:
         other = by_name.setdefault(phase.name, phase)
-        if other is phase:
-            continue
-        if isinstance(item, AgentPhase) and item.phase is None:
-            say = f"the agent {item.agent!r} is in the flow twice under one name"
-            remedy = f"Name the phases, e.g. {{agent: {item.agent}, phase: {item.agent}_again}}."
-            if isinstance(other.item, AgentPhase) and other.item.agent == item.agent:
-                remedy += " To repeat it in a loop, use {if: …, go: …, at_most: …}."
-            yield Finding(phase.path, say, remedy)
-        else:
-            say = f"two phases are called {phase.name!r}"
-            yield Finding((*phase.path, "phase"), say, "Choose another name for one.")
+        if other is not phase:
+            yield _same_name(phase, other, expanded)
+    used = {phase.item.agent for phase in found if isinstance(phase.item, AgentPhase)}
     for name in definition.agents:
         if name not in used:
             say = f"agent {name!r} is in no phase of the flow"
             yield Finding(("agents", name), say, f"Add '- {name}' under 'flow:', or remove it.")
+
+
+def _same_name(phase: Phase, other: Phase, expanded: Expanded) -> Finding:
+    item = phase.item
+    here, there = expanded.origin(phase.path), expanded.origin(other.path)
+    made = [origin for origin in (here, there) if origin is not None and origin.use]
+    if made:
+        own = next((origin for origin in made if not origin.head), made[0])
+        say = f"two phases are called {phase.name!r}: {own.part} makes one"
+        others = [origin.part for origin in made if origin is not own]
+        say += f", and {others[0]} makes one" if others else ", and the flow has one"
+        remedy = "Name one of the two, e.g. phase: second"
+        if own.use[:1] == ("flow",):
+            remedy += f"; a part's phases are then called second.{phase.name}"
+        return Finding((*phase.path, "phase"), say, f"{remedy}.")
+    if isinstance(item, AgentPhase) and item.phase in (None, item.agent):
+        say = f"the agent {item.agent!r} is in the flow twice under one name"
+        remedy = f"Name the phases, e.g. {{agent: {item.agent}, phase: {item.agent}_again}}."
+        if isinstance(other.item, AgentPhase) and other.item.agent == item.agent:
+            remedy += " To repeat it in a loop, use {if: …, go: …, at_most: …}."
+        return Finding(phase.path, say, remedy)
+    say = f"two phases are called {phase.name!r}"
+    return Finding((*phase.path, "phase"), say, "Choose another name for one.")
 
 
 def _phases(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
@@ -271,17 +313,8 @@ def _conditions(definition: CrewDefinition, found: list[Phase]) -> Iterator[Find
     flags.update(flag for agent in definition.agents.values() for flag in agent.writes_flags)
     flags.update(p.item.sets for p in found if isinstance(p.item, AskPhase) and p.item.sets)
     for phase in found:
-        item = phase.item
-        conditions: Mapping[str, Condition | None] = {}
-        if isinstance(item, AgentPhase):
-            conditions = {"when": item.when, "only_if": item.only_if}
-        elif isinstance(item, AskPhase):
-            conditions = {"only_if": item.only_if}
-        elif isinstance(item, DecisionPhase):
-            conditions = {"if": item.if_}
-        for key, condition in conditions.items():
-            if condition is not None:
-                yield from _facts(condition, (*phase.path, key), definition, flags)
+        for key, condition in conditions_of(phase).items():
+            yield from _facts(condition, (*phase.path, key), definition, flags)
 
 
 def _facts(

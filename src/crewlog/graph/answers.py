@@ -11,8 +11,11 @@ from collections.abc import Awaitable, Callable
 
 from crewlog.definition.conditions import Fact, parse_condition
 from crewlog.errors import CommandRejected, InterruptNotOpen
+from crewlog.graph import approvals
 from crewlog.graph.engine import Engine
+from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import NEXT
+from crewlog.graph.turns import calls_of
 from crewlog.ids import CommandId, InterruptId, NodeName
 from crewlog.state import journal as j
 from crewlog.state.model import Interrupt
@@ -22,7 +25,7 @@ class StopAsked(Exception):
     """The answer ends the run; the caller stops it as it would by the `stop` signal."""
 
 
-def find_interrupt(engine: Engine, interrupt: str) -> Interrupt:
+def find_interrupt(engine: RunFacts, interrupt: str) -> Interrupt:
     """The open interrupt of that id.
 
     Raises:
@@ -55,18 +58,31 @@ def check_option(interrupt: Interrupt, decision: str) -> None:
 
 
 async def answer(
-    engine: Engine, interrupt: Interrupt, decision: str, *, by: str, command: CommandId | None
+    engine: Engine,
+    interrupt: Interrupt,
+    decision: str,
+    *,
+    by: str,
+    command: CommandId | None,
+    reason: str = "",
 ) -> None:
-    """Records an answer and does what it says.
+    """Records an answer and does what it says; the reason is that of a refused call.
 
     Raises:
         StopAsked: where the answer ends the run.
     """
     engine.record(
-        j.InterruptAnswered, interrupt=interrupt.id, decision=decision, by=by, command=command
+        j.InterruptAnswered,
+        interrupt=interrupt.id,
+        decision=decision,
+        by=by,
+        command=command,
+        reason=reason,
     )
     if decision == "stop":
         raise StopAsked
+    if interrupt.kind == "tool_approval" and decision == "reject":
+        await _refuse(engine, interrupt, by, reason)
     handler = _HANDLERS.get(interrupt.kind)
     if handler is not None:
         await handler(engine, interrupt, decision, by)
@@ -106,6 +122,8 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
         because = f"skipped: {asked.detail} was not met"
         await engine.finish(asked.step, NEXT, because=because, skipped=True)
         return
+    if decision == "again":  # it is ready, and looks for its list once more
+        return
     condition = parse_condition(asked.detail)
     if isinstance(condition, Fact) and condition.operator is None:
         engine.record(j.FlagSet, flag=condition.name, value=True, by=by)
@@ -133,6 +151,13 @@ async def _outcome(engine: Engine, asked: Interrupt, decision: str, by: str) -> 
     await engine.turns.answer_call(
         entry.step, call, f"The tool did not answer. {by or 'A person'} says: {said}", ok=True
     )
+
+
+async def _refuse(engine: Engine, asked: Interrupt, by: str, reason: str) -> None:
+    entry = engine.state.frontier.get(asked.step) if asked.step else None
+    call = next((c for c in calls_of(entry) if c.call == asked.call), None)
+    if entry is not None and call is not None:
+        await engine.turns.answer_call(entry.step, call, approvals.refusal(by, reason), ok=False)
 
 
 Handler = Callable[[Engine, Interrupt, str, str], Awaitable[None]]

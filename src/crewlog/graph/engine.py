@@ -20,10 +20,11 @@ from crewlog.graph.compile import compile_plan
 from crewlog.graph.driver import Target
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.loops import Joins, Loops
+from crewlog.graph.maps import Maps
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, GraphPlan, PlanNode
 from crewlog.graph.routing import decide, dependents, late_arrivals, new_generation, unfilled
 from crewlog.graph.turns import Turns, calls_of
-from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId
+from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.ledger import Ledger
@@ -54,15 +55,26 @@ class Engine(RunFacts):
         self._driver = compile_plan(plan)
         self._following = dependents(plan)
         self._loops = Loops(plan)
+        self.maps = Maps(self, self._complete, self._may_start)
 
     # -- beginning and restoring -------------------------------------------------------------
 
     @classmethod
     async def begin(
-        cls, plan: GraphPlan, run: RunId, *, input_text: str, by: str, at: int
+        cls,
+        plan: GraphPlan,
+        run: RunId,
+        *,
+        input_text: str,
+        by: str,
+        at: int,
+        ledger: Ledger | None = None,
     ) -> Engine:
-        """A new run: its input is the first public message, and its entry nodes are ready."""
-        engine = cls(plan, Ledger(CrewState(run=run)))
+        """A new run: its input is the first public message, and its entry nodes are ready.
+
+        With a ledger it is a run that had a prompt and has got its crew.
+        """
+        engine = cls(plan, ledger or Ledger(CrewState(run=run)))
         engine.at = at
         engine.record(
             j.RunStarted,
@@ -73,6 +85,7 @@ class Engine(RunFacts):
             permissions=plan.permissions,
             rules=plan.rules,
             by=by,
+            began=engine.state.started,
         )
         if input_text:
             engine.say(input_text, by=by, to=LogName("public"), message_id="input")
@@ -183,29 +196,35 @@ class Engine(RunFacts):
 
     async def _move(self, entry: FrontierEntry) -> None:
         node = self.plan.nodes[entry.node]
-        if entry.status == "waiting" and (node.when is None or self.holds(node.when)):
+        if entry.status in ("waiting", "ready") and (off := self._switched_off(node)):
+            await self._complete(entry.step, because=off, skipped=True)
+        elif entry.status == "waiting" and (node.when is None or self.holds(node.when)):
             self.record(j.ConditionMet, step=entry.step)
         elif entry.status == "asking" and entry.requirement and node.when is not None:
             if self.holds(node.when):  # it came true while people were asked about it
                 self._withdraw(entry.step)
         elif entry.status == "ready":
             await self._start(entry, node)
+        elif entry.mapped is not None and entry.status == "running":
+            self.maps.start_items(entry, node)
+        elif entry.status == "asking" and entry.mapped is None and self.maps.begins(node):
+            self._withdraw(entry.step, "requirement")
 
     async def _start(self, entry: FrontierEntry, node: PlanNode) -> None:
         step = entry.step
-        breaks = set(self.state.break_before) & {entry.node, NodeName("*")}
-        if breaks:
-            self.ask("manual", f"Go on with {step}?", step=step, options=("go on", "stop"))
+        if self._breaks(step, entry.node):
+            pass
         elif node.only_if is not None and not self.holds(node.only_if):
             because = f"{render_condition(node.only_if)} does not hold"
             await self._complete(step, because=because, skipped=True)
+        elif missing := self._missing_tools(node):
+            await self._complete(step, because=missing, skipped=True)
         elif node.kind == "decide":
             await self._decide(step, entry.node)
-        elif self.state.steps >= self.plan.limits.steps * (1 + self.state.extensions):
-            # One question for all that would start: one answer extends the limit once.
-            if not any(asked.kind == "limit" for asked in self.state.interrupts.values()):
-                question = f"The run has taken {self.state.steps} steps, its limit. Go on?"
-                self.ask("limit", question, step=step, options=("go on", "stop"))
+        elif node.for_each is not None:
+            await self.maps.begin(step, node)
+        elif self._at_limit(step):
+            pass
         elif node.ask is not None:
             self.record(j.StepStarted, step=step)
             self.ask(
@@ -218,6 +237,43 @@ class Engine(RunFacts):
             )
         else:
             self.record(j.StepStarted, step=step, agent=node.agent)
+
+    def _may_start(self, step: StepId, node: NodeName) -> bool:
+        """Whether a visit may start another step of its items; else people are asked."""
+        return not (self._breaks(step, node) or self._at_limit(step))
+
+    def _breaks(self, step: StepId, node: NodeName) -> bool:
+        """Whether people asked to be asked before a node; then they are."""
+        breaks = set(self.state.break_before) & {node, NodeName("*")}
+        if breaks:
+            self.ask("manual", f"Go on with {step}?", step=step, options=("go on", "stop"))
+        return bool(breaks)
+
+    def _at_limit(self, step: StepId) -> bool:
+        """Whether the run has taken all the steps it may; then people are asked."""
+        if self.state.steps < self.plan.limits.steps * (1 + self.state.extensions):
+            return False
+        # One question for all that would start: one answer extends the limit once.
+        if not any(asked.kind == "limit" for asked in self.state.interrupts.values()):
+            question = f"The run has taken {self.state.steps} steps, its limit. Go on?"
+            self.ask("limit", question, step=step, options=("go on", "stop"))
+        return True
+
+    def _switched_off(self, node: PlanNode) -> str:
+        """Why a node is skipped whatever else holds; empty where it is not."""
+        if node.agent is None or self.plan.agents[node.agent].enabled:
+            return ""
+        return f"{node.agent} is switched off"
+
+    def _missing_tools(self, node: PlanNode) -> str:
+        """Why a node is skipped that needs tools; empty where its agent may call them all."""
+        if node.agent is None:
+            return ""
+        for tool in node.needs:
+            decision = self.check(node.agent, tool)
+            if not decision.allowed:
+                return f"it needs {tool}: {decision.reason}"
+        return ""
 
     async def _decide(self, step: StepId, name: NodeName) -> None:
         state = self.state
@@ -285,13 +341,16 @@ class Engine(RunFacts):
     ) -> None:
         node = self.state.frontier[step].node
         self._withdraw(step)
+        if item_of(step):
+            await self.maps.item_done(step, because=because, skipped=skipped, handoff=handoff)
+            return
         self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
         await self._route(node, (outcome,) if not handoff else (), handoff=handoff)
 
-    def _withdraw(self, step: StepId) -> None:
+    def _withdraw(self, step: StepId, kind: str | None = None) -> None:
         """Closes the questions about a step, where nobody waits for their answers any more."""
         for asked in list(self.state.interrupts.values()):
-            if asked.step == step:
+            if asked.step == step and kind in (None, asked.kind):
                 self.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn")
 
     async def _route(
@@ -307,7 +366,7 @@ class Engine(RunFacts):
         arrived = self._following[node] if NEXT in outcome else ()
         anew = self._begins_anew(node, (*outcome, *handoff))
         reset = new_generation(anew, self.state.routing)
-        active = [entry.node for entry in self.state.frontier.values()]
+        active = [entry.node for step, entry in self.state.frontier.items() if not item_of(step)]
         late = late_arrivals(self.plan, anew, active)
         routing = route_facts(
             self.state.routing, node, arrived, loop=loop, reset=reset, late=late, rearmed=rearmed

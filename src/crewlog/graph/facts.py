@@ -8,7 +8,17 @@ from typing import Any
 from crewlog.authority.permissions import Decision, check_tool
 from crewlog.definition.conditions import Condition, holds
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import AgentName, FlagName, InterruptId, LogName, StepId, ToolName, private_log
+from crewlog.ids import (
+    AgentName,
+    FlagName,
+    InterruptId,
+    LogName,
+    StepId,
+    ToolName,
+    item_log,
+    item_of,
+    private_log,
+)
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.calls import View
@@ -30,6 +40,10 @@ class RunFacts:
     def state(self) -> CrewState:
         """The live state."""
         return self.ledger.state
+
+    def goes_on(self, step: StepId) -> bool:
+        """Whether anybody still waits for the calls of a step."""
+        return step in self.state.frontier
 
     def record(self, kind: type[Any], **fields: Any) -> Any:
         """Records a fact at the engine's time."""
@@ -56,8 +70,9 @@ class RunFacts:
         detail: str = "",
         flag: FlagName | None = None,
         words: bool = False,
+        **more: Any,
     ) -> None:
-        """Raises an interrupt."""
+        """Raises an interrupt; `more` are further fields of it."""
         self.record(
             j.InterruptRaised,
             interrupt=Interrupt.model_validate(
@@ -71,6 +86,7 @@ class RunFacts:
                     "detail": detail,
                     "flag": flag,
                     "words": words,
+                    **more,
                 }
             ),
         )
@@ -90,9 +106,11 @@ class RunFacts:
             for agent, found in self.state.agent_outputs.items()
         }
 
-    def view(self, agent: AgentName) -> View:
-        """The logs that an agent may read, each at its head."""
-        readable = (*self.plan.agents[agent].reads, private_log(agent))
+    def view(self, agent: AgentName, step: StepId | None = None) -> View:
+        """The logs that an agent may read, each at its head; in an item's step, that one's too."""
+        readable = [*self.plan.agents[agent].reads, private_log(agent)]
+        if step is not None and item_of(step):
+            readable.append(item_log(step))
         logs = self.state.messages
         return View(heads={log: logs[log].head for log in readable if log in logs})
 

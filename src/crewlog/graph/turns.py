@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from crewlog.authority.permissions import check_write
+from crewlog.authority.permissions import check_write, needs_approval
+from crewlog.graph import approvals
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.turn_graph import TurnGraph
-from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log
+from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, working_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
-from crewlog.state.calls import ModelResult, ToolResult
+from crewlog.state.calls import ModelResult, OutputValue, ToolResult
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Call, FrontierEntry
 
@@ -49,7 +50,7 @@ class Turns:
             Call(call=n, tool=asked.tool, id=asked.id, message=result.hash, brief=asked.brief)
             for n, asked in zip(follow, result.tools, strict=True)
         )
-        logs = (private_log(agent),) if calls else self._final_logs(agent)
+        logs = (working_log(step, agent),) if calls else self._final_logs(agent)
         self._run.record(
             j.ModelReplied,
             step=step,
@@ -64,7 +65,8 @@ class Turns:
         if not calls:
             await self._ended(step, ())
         for call in calls:
-            await self._refuse_unless_allowed(step, agent, call)
+            if await self._is_allowed(step, agent, call):
+                self._ask_for_approval(step, agent, call, result)
 
     async def tool_returned(self, step: StepId, number: int, result: ToolResult) -> None:
         """Applies a tool's result in call order: one that comes early is held."""
@@ -82,7 +84,7 @@ class Turns:
                 call=number,
                 agent=agent,
                 tool=call.tool,
-                ref=_ref(result, (private_log(agent),)),
+                ref=_ref(result, (working_log(step, agent),)),
                 ok=result.ok,
                 brief=brief_of(result.body),
                 ms=result.ms,
@@ -106,7 +108,7 @@ class Turns:
         }
         if not ok:
             body["status"] = "error"
-        ref = j.MessageRef(body=hash_json(body), logs=(private_log(agent),), inline=body)
+        ref = j.MessageRef(body=hash_json(body), logs=(working_log(step, agent),), inline=body)
         fact = j.ToolReturned(
             at=self._run.at,
             step=step,
@@ -119,11 +121,12 @@ class Turns:
         )
         await self._tool_done(step, call.call, [fact])
 
-    async def _refuse_unless_allowed(self, step: StepId, agent: AgentName, call: Call) -> None:
+    async def _is_allowed(self, step: StepId, agent: AgentName, call: Call) -> bool:
+        """Whether an agent may make a call; where not, the call is answered with a refusal."""
         tool = call.tool or ""
         decision = self._run.check(agent, tool)
         if decision.allowed:
-            return
+            return True
         self._run.record(
             j.PermissionDenied,
             step=step,
@@ -135,6 +138,29 @@ class Turns:
         offered = ", ".join(self._run.tools_of(agent)) or "none"
         await self.answer_call(
             step, call, f"Refused: {decision.reason}. Tools you may call: {offered}.", ok=False
+        )
+        return False
+
+    def _ask_for_approval(
+        self, step: StepId, agent: AgentName, call: Call, result: ModelResult
+    ) -> None:
+        """Asks people about a call whose tool needs that; from then on it is not to be made."""
+        tool = call.tool or ""
+        args = approvals.arguments(result, call.id)
+        if args is None or not needs_approval(agent, tool, self._run.plan.approvals):
+            return  # arguments that cannot be read are never run: the model is told
+        shown, whole = approvals.shown(args)
+        self._run.ask(
+            "tool_approval",
+            approvals.question(step, tool, call.brief),
+            step=step,
+            call=call.call,
+            options=approvals.OPTIONS,
+            detail=approvals.detail(shown, result.hash, whole=whole),
+            words=True,
+            tool=tool,
+            args=shown,
+            message=result.hash,
         )
 
     def _writes(
@@ -163,6 +189,7 @@ class Turns:
                     value=output.value,
                     body=output.body,
                     inline=None if result.stored else output.content,
+                    items=self._items(agent, output),
                 )
             else:
                 denied.append(decision.reason)
@@ -170,6 +197,14 @@ class Turns:
             yield j.PermissionDenied(
                 at=self._run.at, step=step, call=number, agent=agent, tool=tool, reason=reason
             )
+
+    def _items(self, agent: AgentName, output: OutputValue) -> int | None:
+        """How many items a large list has, where a node has a step for each of them."""
+        content = output.content
+        if output.body is None or not isinstance(content, list):
+            return None
+        wanted = any(n.for_each == f"{agent}.{output.key}" for n in self._run.plan.nodes.values())
+        return len(content) if wanted else None  # pyright: ignore[reportUnknownArgumentType]
 
     async def _tool_done(self, step: StepId, number: int, facts: list[j.JournalEntry]) -> None:
         calls = calls_of(self._run.state.frontier.get(step))

@@ -46,6 +46,48 @@ class Output(Model):
     """The body that holds the value, where it is larger, or the message that is the text."""
     position: int
     """The journal position that set it."""
+    items: int | None = None
+    """How many items the list in the body has, where a node has a step for each of them."""
+
+
+class Item(Model):
+    """An item of a list that a node has a step for: itself where it is small, or where it is."""
+
+    number: int
+    """Which one, from 1."""
+    of: int
+    """How many there are."""
+    value: Json = None
+    """The item, where the list is small."""
+    listed: ContentHash | None = None
+    """The body that holds the list."""
+    body: ContentHash | None = None
+    """The body that holds the item alone."""
+
+
+class Mapped(Model):
+    """The position of a visit that has a step for each item of a list."""
+
+    of: int
+    """How many items there are."""
+    started: int = 0
+    """Items whose steps were started; they are started in order, as there is room."""
+    done: int = 0
+    """Items whose steps are done."""
+    position: int = 0
+    """The journal position of the list: it orders what the steps set."""
+    items: Json = None
+    """The list, where it is small."""
+    listed: ContentHash | None = None
+    """The body that holds the list, where it is not."""
+    goto: tuple[NodeName, ...] = ()
+    """Where its steps' tools handed off to: the run goes there once all are done."""
+
+    def item(self, number: int) -> Item:
+        """The item of that number."""
+        if self.listed is not None:
+            return Item(number=number, of=self.of, listed=self.listed)
+        return Item(number=number, of=self.of, value=self.items[number - 1])
 
 
 class Usage(Model):
@@ -92,6 +134,8 @@ class Call(Model):
     """The answer of a held call, as the journal entry to be."""
     attempt: int = 1
     """Which try: people may have asked for another."""
+    approved: str = ""
+    """The interrupt by which people approved it, where its tool needs that."""
 
 
 class Turn(Model):
@@ -128,6 +172,51 @@ class FrontierEntry(Model):
     """What a waiting step waits for, as a condition's text."""
     turn: Turn | None = None
     """The position inside its turn, once it runs."""
+    mapped: Mapped | None = None
+    """The position of its items' steps, where it has a step for each item of a list."""
+
+
+class PromptRemark(Model):
+    """Something to know about a prompt: an error, or what was not understood or assumed."""
+
+    code: str
+    """What kind of thing it is: see `crewlog.prompt.compiled.Code`."""
+    severity: Literal["error", "warning"] = "warning"
+    """With an error there is no crew that may run."""
+    message: str
+    remedy: str = ""
+    line: int = 0
+    """From 1; 0 where it is about no place."""
+    column: int = 0
+    """From 1."""
+
+    def __str__(self) -> str:
+        place = f"{self.line}:{self.column}  " if self.line else ""
+        return f"{place}{self.message}" + (f"\n    {self.remedy}" if self.remedy else "")
+
+
+class PromptState(Model):
+    """The prompt that a run was started with, and what it came to."""
+
+    text: ContentHash
+    """The body that holds the prompt."""
+    registry: str = ""
+    """The registry that says what it may use; empty: nothing."""
+    reader: Literal["grammar", "llm", ""] = ""
+    """Who read it, once it is compiled."""
+    rounds: int = 0
+    """How often a model was asked."""
+    definition: ContentHash | None = None
+    """The definition that people are asked about, or have approved."""
+    remarks: tuple[PromptRemark, ...] = ()
+    """What there is to know about it."""
+    requirements: tuple[str, ...] = ()
+    """`audio depends on backend.models_ready`."""
+    edited: bool = False
+    """Whether people changed the definition."""
+    approved: ContentHash | None = None
+    """The definition that may run, once people have approved it."""
+    approved_by: str = ""
 
 
 class Interrupt(Model):
@@ -135,7 +224,16 @@ class Interrupt(Model):
 
     id: InterruptId
     """Its id in the run: `i1`, `i2`, …"""
-    kind: Literal["ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual"]
+    kind: Literal[
+        "ask",
+        "requirement",
+        "step_failed",
+        "outcome_unknown",
+        "tool_approval",
+        "limit",
+        "manual",
+        "approval",
+    ]
     """Why it is asked."""
     question: str
     """What is asked, for people."""
@@ -144,15 +242,28 @@ class Interrupt(Model):
     call: int | None = None
     """The call of the step that waits."""
     options: tuple[str, ...] = ("approve", "reject")
-    """Answers to choose from; the first is what `approve` means, the last what `reject` means."""
+    """Answers to choose from; `approve` means the first, `reject` what `refusal` says."""
     detail: str = ""
     """The error or the requirement in full."""
     flag: FlagName | None = None
     """The flag that the answer sets."""
     words: bool = False
     """Whether other words than the options are an answer too."""
+    hash: ContentHash | None = None
+    """The definition that is to be approved: the answer is about it and no other."""
     position: int = 0
     """The journal position that raised it."""
+    tool: str = ""
+    """The tool that is to be called, where people are asked for that."""
+    args: Json = None
+    """The arguments of that call, long texts in them shortened."""
+    message: ContentHash | None = None
+    """The AI message that asks for the call, with all of its arguments: what is approved."""
+
+    @property
+    def refusal(self) -> str:
+        """What `reject` means: the last option, but for a call of a tool, where that is `stop`."""
+        return "reject" if self.kind == "tool_approval" else self.options[-1]
 
 
 class Routing(Model):
@@ -260,6 +371,10 @@ class CrewState(Model):
     """How often people let the run go on past its limit of steps."""
     error: str = ""
     """Why the run failed."""
+    error_type: str = ""
+    """The kind of failure, where it has one: `InvalidPrompt`."""
+    prompt: PromptState | None = None
+    """What the run was started with, where that was a prompt."""
 
     @property
     def closed(self) -> bool:

@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
-from crewlog.ids import AgentName, ContentHash, NodeName, RunId, StepId, step_id
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    NodeName,
+    RunId,
+    StepId,
+    item_log,
+    item_of,
+    node_of,
+    step_id,
+    visit_of,
+)
 from crewlog.state import journal as j
 from crewlog.state.hashing import chain, hash_json, log_root
 from crewlog.state.model import (
@@ -19,7 +30,9 @@ from crewlog.state.model import (
     CrewState,
     FrontierEntry,
     LogHead,
+    Mapped,
     Output,
+    PromptState,
     ResumeInfo,
     Routing,
     Turn,
@@ -148,8 +161,51 @@ def _run_started(_state: CrewState, entry: j.RunStarted, _position: int) -> Chan
         "flags": dict(entry.flags),
         "tool_permissions": dict(entry.permissions),
         "coordination_rules": entry.rules,
-        "started": entry.at,
+        "started": entry.began or entry.at,
     }
+
+
+@_on(j.PromptReceived)
+def _prompt_received(_state: CrewState, entry: j.PromptReceived, _position: int) -> Changes:
+    prompt = PromptState(text=entry.prompt, registry=entry.registry)
+    return {"started": entry.at, "prompt": prompt}
+
+
+def _prompt(state: CrewState, **changes: Any) -> Changes:
+    return {} if state.prompt is None else {"prompt": state.prompt.model_copy(update=changes)}
+
+
+@_on(j.PromptRead)
+def _prompt_read(state: CrewState, entry: j.PromptRead, _position: int) -> Changes:
+    used = state.usage.get(entry.agent, Usage()) + entry.usage
+    return {"usage": _with(state.usage, entry.agent, used), **_prompt(state, rounds=entry.round)}
+
+
+@_on(j.PromptCompiled)
+def _prompt_compiled(state: CrewState, entry: j.PromptCompiled, _position: int) -> Changes:
+    return _prompt(
+        state,
+        reader=entry.reader,
+        definition=entry.definition,
+        remarks=entry.remarks,
+        requirements=entry.requirements,
+    )
+
+
+@_on(j.PromptRefused)
+def _prompt_refused(state: CrewState, entry: j.PromptRefused, _position: int) -> Changes:
+    return _prompt(state, reader=entry.reader, remarks=entry.remarks)
+
+
+@_on(j.DefinitionEdited)
+def _definition_edited(state: CrewState, entry: j.DefinitionEdited, _position: int) -> Changes:
+    # What was remarked of the prompt's own definition does not hold for another one.
+    return _prompt(state, definition=entry.definition, edited=True, remarks=(), requirements=())
+
+
+@_on(j.DefinitionApproved)
+def _definition_approved(state: CrewState, entry: j.DefinitionApproved, _position: int) -> Changes:
+    return _prompt(state, approved=entry.definition, approved_by=entry.by)
 
 
 @_on(j.Routed)
@@ -228,10 +284,41 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
     turn = None
     if entry.agent is not None:
         turn = Turn(calls=(Call(call=1),), next_call=2, model_calls=1)
+    changes: Changes = {"steps": state.steps + 1}
+    if number := item_of(entry.step):
+        started = FrontierEntry(
+            step=entry.step, node=node_of(entry.step), status="running", since=position, turn=turn
+        )
+        frontier = _with(state.frontier, entry.step, started)
+        return {**changes, "frontier": _mapped(frontier, entry.step, started=number)}
     return {
-        "steps": state.steps + 1,
+        **changes,
         **_entry(state, entry.step, status="running", since=position, turn=turn),
     }
+
+
+@_on(j.StepMapped)
+def _step_mapped(state: CrewState, entry: j.StepMapped, position: int) -> Changes:
+    found = state.agent_outputs.get(entry.agent, {}).get(entry.key)
+    mapped = Mapped(
+        of=entry.of,
+        position=position,
+        items=found.value if found else None,
+        listed=found.body if found else None,
+    )
+    return _entry(state, entry.step, status="running", since=position, mapped=mapped)
+
+
+Frontier = dict[StepId, FrontierEntry]
+
+
+def _mapped(frontier: Frontier, step: StepId, **changes: Any) -> Frontier:
+    """The frontier with the position of an item's visit changed, where that is there."""
+    visit = frontier.get(visit_of(step))
+    if visit is None or visit.mapped is None:
+        return frontier
+    mapped = visit.mapped.model_copy(update=changes)
+    return _with(frontier, visit.step, visit.model_copy(update={"mapped": mapped}))
 
 
 @_on(j.ConditionMet)
@@ -301,7 +388,7 @@ def _output(
 
 @_on(j.OutputSet)
 def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
-    output = Output(value=entry.value, body=entry.body, position=position)
+    output = Output(value=entry.value, body=entry.body, position=position, items=entry.items)
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
 
 
@@ -311,6 +398,8 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
         return {}
     node = state.frontier[step].node
     frontier = _without(state.frontier, step)
+    if item_of(step):  # the visit goes on; what was said while working is in the store
+        return {"frontier": frontier, "messages": _without(state.messages, item_log(step))}
     for key, found in frontier.items():
         if found.node == node and found.status == "queued":
             status = "waiting" if found.requirement else "ready"
@@ -321,7 +410,13 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
 
 @_on(j.StepCompleted)
 def _step_completed(state: CrewState, entry: j.StepCompleted, position: int) -> Changes:
-    return _leave(state, entry.step, position)
+    changes = _leave(state, entry.step, position)
+    visit = state.frontier.get(visit_of(entry.step))
+    if changes and item_of(entry.step) and visit is not None and visit.mapped is not None:
+        goto = tuple(dict.fromkeys((*visit.mapped.goto, *entry.goto)))
+        done = visit.mapped.done + 1
+        changes["frontier"] = _mapped(changes["frontier"], entry.step, done=done, goto=goto)
+    return changes
 
 
 @_on(j.StepCancelled)
@@ -380,10 +475,18 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     if question and question.kind == "limit" and entry.decision == question.options[0]:
         changes["extensions"] = state.extensions + 1
     found = state.frontier.get(question.step) if question and question.step else None
-    if found is None or found.status != "asking":
+    if found is None or question is None:
         return changes
-    status = "waiting" if found.requirement else "running" if found.turn else "ready"
-    return {**changes, **_entry(state, found.step, status=status, since=position)}
+    if question.kind == "tool_approval" and entry.decision == "approve":
+        turn = _call_changed(state, found.step, question.call, status="ready", approved=question.id)
+        found = found.model_copy(update={"turn": turn})
+        changes["frontier"] = _with(state.frontier, found.step, found)
+    if found.status != "asking":
+        return changes
+    running = found.turn is not None or found.mapped is not None
+    status = "waiting" if found.requirement else "running" if running else "ready"
+    moved = found.model_copy(update={"status": status, "since": position})
+    return {**changes, "frontier": _with(state.frontier, found.step, moved)}
 
 
 @_on(j.BreakRequested)
@@ -427,4 +530,9 @@ def _stopped(_state: CrewState, _entry: j.RunStopped, _position: int) -> Changes
 
 @_on(j.RunFailed)
 def _failed(_state: CrewState, entry: j.RunFailed, _position: int) -> Changes:
-    return {"status": "failed", "error": entry.error, "interrupts": {}}
+    return {
+        "status": "failed",
+        "error": entry.error,
+        "error_type": entry.error_type,
+        "interrupts": {},
+    }
