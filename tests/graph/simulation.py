@@ -197,6 +197,11 @@ def _attempt(rng: random.Random) -> GraphPlan:
         tools=tools,
         flags={"ok": False, "ready": None},
         permissions={"secret": []},
+        merge=rng.choice(
+            [{}, {}, {"ready": "append", "p0_0.list": "append", "p0_0.text": "append"}]
+        )
+        if "p0_0" in agents
+        else {},
         approvals=rng.choice([{}, {}, {"act": None}, {"act": approvers}]),
         limits={"steps": rng.choice([8, 1000, 1000])},
     )

@@ -75,6 +75,7 @@ def lower(definition: CrewDefinition) -> GraphPlan:
         tools={ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
         permissions=_agents_by_tool(definition.permissions),
         approvals=_agents_by_tool(definition.approvals),
+        merge=definition.merge,
         flags={FlagName(name): value for name, value in definition.flags.items()},
         rules=tuple(rule for name, node in nodes.items() for rule in rules_of(name, node)),
         limits=definition.limits,
