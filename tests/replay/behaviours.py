@@ -155,6 +155,41 @@ async def denied_tool(site: Site) -> Run:
 
 
 @behaviour
+async def for_each(site: Site) -> Run:
+    """A step for each of three items, two at a time, cut in their middle; their texts are a list."""
+    agents = {
+        "a": [calls(("set_output", {"key": "list", "value": ["x", "y", "z"]})), {"text": "A"}],
+        "b": [calls(("nap", {"seconds": 0.05})), {"text": "B"}],
+        "c": [{"text": "C"}],
+    }
+    crew = site.crew(
+        agents,
+        rules={"a": {"outputs": ["list"]}},
+        tools={"nap": tool("nap")},
+        limits={"events": 50, "parallel": 2},
+        merge={"b.text": "append"},
+        flow=["a", {"agent": "b", "for_each": "a.list"}, "c"],
+    )
+    return await _to_the_end(site, "for_each", crew)
+
+
+@behaviour
+async def tool_approval(site: Site) -> Run:
+    """Two calls of a tool that needs a yes: one is approved, one refused; a third is held."""
+    batch = calls(("risky", {"text": "x"}), ("risky", {"text": "y"}), ("echo", {"text": "z"}))
+    tools = {"risky": tool("echo", "never", effects="external"), "echo": tool("echo")}
+    crew = site.crew({"a": [batch, {"text": "A"}]}, tools=tools, approvals={"risky": None})
+    run = await _start(site, "tool_approval", crew)
+    await run.wait_until(
+        lambda view: len(view.interrupts) == 2 and not view.frontier[0].doing, LIMIT
+    )
+    await run.respond("i2", "not that one", by="ana", id="no")
+    await run.respond("i1", "approve", by="ana", id="yes")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
 async def step_failed_retried(site: Site) -> Run:
     """A model that refuses; people let it try again."""
     run = await _start(
