@@ -322,7 +322,7 @@ class Execution:
             CALL_MODEL,
             CallModel(
                 tools=engine.tools_of(order.agent),
-                item=engine.maps.item(order.step),
+                item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
                 **self._step_call(order),
             ),
             result_type=ModelResult,
@@ -334,7 +334,11 @@ class Execution:
         if call.message is None or call.tool is None:
             raise InternalError(f"the call {order.step}/{call.call} names no message")
         task = CallTool(
-            tool=ToolName(call.tool), id=call.id, message=call.message, **self._step_call(order)
+            tool=ToolName(call.tool),
+            id=call.id,
+            message=call.message,
+            approved=call.approved,
+            **self._step_call(order),
         )
         plan = self.engine.plan
         if self._is_local(order):

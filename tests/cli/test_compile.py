@@ -145,9 +145,7 @@ def test_a_new_version_keeps_what_was_named(capsys: pytest.CaptureFixture[str]) 
     Path("notes.md").write_text(WHOLE)
     assert run_cli(["compile", "notes.md", "--out", "crew.yaml"]) == 0
     renamed = (
-        Path("crew.yaml")
-        .read_text()
-        .replace("else: ask_human", "else: ask_human, phase: verdict")
+        Path("crew.yaml").read_text().replace("else: ask_human", "else: ask_human, phase: verdict")
     )
     Path("crew.yaml").write_text(renamed)
     load_file("crew.yaml")

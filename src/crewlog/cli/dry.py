@@ -138,6 +138,8 @@ def _step(screen: Screen, number: int, step: DryStep, width: int) -> None:
     for looked in step.conditions:
         sign = ("✓ ", "green") if looked.holds else ("✗ ", "yellow")
         _beneath(screen, width, sign, _looked(looked, step))
+    if step.items is not None:
+        _beneath(screen, width, ("⇉ ", "cyan"), f"a step for each of {counted(step.items, 'item')}")
     if step.sets:
         sets = ", ".join(f"{plain(k)} = {_shown(v)}" for k, v in step.sets.items())
         _beneath(screen, width, ("⚑ ", "cyan"), f"sets {sets} (assumed)")

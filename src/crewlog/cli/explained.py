@@ -58,6 +58,7 @@ def show_explanation(
     screen.line("")
     if compiled is not None:
         _words(screen, compiled, found)
+    _rows(screen, "made by", [found.part] if found.part else [])
     _rows(screen, "waits for", [_waits(found), *found.conditions])
     _rows(screen, "sent here by", [_sender(way) for way in found.sent_by])
     if found.question is not None:

@@ -70,8 +70,9 @@ class RunFacts:
         detail: str = "",
         flag: FlagName | None = None,
         words: bool = False,
+        **more: Any,
     ) -> None:
-        """Raises an interrupt."""
+        """Raises an interrupt; `more` are further fields of it."""
         self.record(
             j.InterruptRaised,
             interrupt=Interrupt.model_validate(
@@ -85,6 +86,7 @@ class RunFacts:
                     "detail": detail,
                     "flag": flag,
                     "words": words,
+                    **more,
                 }
             ),
         )

@@ -368,6 +368,8 @@ class InterruptAnswered(Fact):
     """The option taken, or words."""
     by: str = ""
     command: CommandId | None = None
+    reason: str = ""
+    """Why a call of a tool was refused: its model is told."""
 
 
 class BreakRequested(Fact):

@@ -134,6 +134,8 @@ class Call(Model):
     """The answer of a held call, as the journal entry to be."""
     attempt: int = 1
     """Which try: people may have asked for another."""
+    approved: str = ""
+    """The interrupt by which people approved it, where its tool needs that."""
 
 
 class Turn(Model):
@@ -223,7 +225,14 @@ class Interrupt(Model):
     id: InterruptId
     """Its id in the run: `i1`, `i2`, …"""
     kind: Literal[
-        "ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual", "approval"
+        "ask",
+        "requirement",
+        "step_failed",
+        "outcome_unknown",
+        "tool_approval",
+        "limit",
+        "manual",
+        "approval",
     ]
     """Why it is asked."""
     question: str
@@ -233,7 +242,7 @@ class Interrupt(Model):
     call: int | None = None
     """The call of the step that waits."""
     options: tuple[str, ...] = ("approve", "reject")
-    """Answers to choose from; the first is what `approve` means, the last what `reject` means."""
+    """Answers to choose from; `approve` means the first, `reject` what `refusal` says."""
     detail: str = ""
     """The error or the requirement in full."""
     flag: FlagName | None = None
@@ -244,6 +253,17 @@ class Interrupt(Model):
     """The definition that is to be approved: the answer is about it and no other."""
     position: int = 0
     """The journal position that raised it."""
+    tool: str = ""
+    """The tool that is to be called, where people are asked for that."""
+    args: Json = None
+    """The arguments of that call, long texts in them shortened."""
+    message: ContentHash | None = None
+    """The AI message that asks for the call, with all of its arguments: what is approved."""
+
+    @property
+    def refusal(self) -> str:
+        """What `reject` means: the last option, but for a call of a tool, where that is `stop`."""
+        return "reject" if self.kind == "tool_approval" else self.options[-1]
 
 
 class Routing(Model):

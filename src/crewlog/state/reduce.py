@@ -475,11 +475,18 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     if question and question.kind == "limit" and entry.decision == question.options[0]:
         changes["extensions"] = state.extensions + 1
     found = state.frontier.get(question.step) if question and question.step else None
-    if found is None or found.status != "asking":
+    if found is None or question is None:
+        return changes
+    if question.kind == "tool_approval" and entry.decision == "approve":
+        turn = _call_changed(state, found.step, question.call, status="ready", approved=question.id)
+        found = found.model_copy(update={"turn": turn})
+        changes["frontier"] = _with(state.frontier, found.step, found)
+    if found.status != "asking":
         return changes
     running = found.turn is not None or found.mapped is not None
     status = "waiting" if found.requirement else "running" if running else "ready"
-    return {**changes, **_entry(state, found.step, status=status, since=position)}
+    moved = found.model_copy(update={"status": status, "since": position})
+    return {**changes, "frontier": _with(state.frontier, found.step, moved)}
 
 
 @_on(j.BreakRequested)
