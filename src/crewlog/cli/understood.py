@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from crewlog.cli.screen import Part, Screen, counted, plain, plain_lines
 from crewlog.definition.content import definition_hash
@@ -161,11 +161,11 @@ def _is_own(compiled: CompiledPrompt, part: Provenance) -> bool:
     """Whether a phase says itself what it waits for, or on what condition it works."""
     if compiled.definition is None:
         return True
-    found: Any = compiled.definition
-    for step in part.path:
-        found = getattr(found, step) if isinstance(step, str) else found[step]
-        if isinstance(found, ParallelPhase) and found.after is not None:
-            return True
+    item = compiled.definition.flow[int(part.path[1])]
+    if isinstance(item, ParallelPhase) and item.after is not None:
+        return True
+    inner: Any = item.parallel if isinstance(item, ParallelPhase) else item
+    found = cast("Any", inner)[int(part.path[-1])] if isinstance(inner, tuple) else inner
     if not isinstance(found, AgentPhase):
         return False
     return bool(
