@@ -322,7 +322,7 @@ class Execution:
             CALL_MODEL,
             CallModel(
                 tools=engine.tools_of(order.agent),
-                item=engine.maps.item(order.step),
+                item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
                 **self._step_call(order),
             ),
             result_type=ModelResult,

@@ -67,10 +67,9 @@ def other_words(definition: CrewDefinition, registry: Registry | None = None) ->
 def in_english(said: Said) -> str:
     """Statements as Markdown: the crew's name, who is in it, the work, and the rules as a list."""
     parts = [f"# {heading(said.crew)}"]
-    if said.cast:
-        count = len(said.cast)
-        are = "There is one agent" if count == 1 else f"There are {counted(count)} agents"
-        parts.append(f"{are}: {listed(a(name) for name in said.cast)}.")
+    if len(said.cast) > 1:
+        cast = listed(a(name) for name in said.cast)
+        parts.append(f"There are {counted(len(said.cast))} agents: {cast}.")
     work = _Work()
     parts.append("\n".join(work.sentences(said.work)))
     if said.rules:

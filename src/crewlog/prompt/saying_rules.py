@@ -191,6 +191,7 @@ class RulesTeller:
         return named is None or agent in named
 
     def _permissions(self) -> None:
+        together: dict[tuple[str, ...], list[str]] = {}
         for tool, named in self._crew.permissions.items():
             if named is None:
                 self._teller.unsaid(f"the permission of {tool!r} for everyone")
@@ -201,10 +202,12 @@ class RulesTeller:
                     self._teller.unsaid(
                         f"the permission of {tool!r} for {name!r}, which has it not"
                     )
-            if named:
-                self._add(ast.Allow(agents=tuple(named), tools=(tool,), only=True))
+            together.setdefault(tuple(sorted(named)), []).append(tool)
+        for who, tools in together.items():
+            if who:
+                self._add(ast.Allow(agents=who, tools=tuple(tools), only=True))
             else:
-                self._add(ast.Deny(tools=(tool,)))
+                self._add(ast.Deny(tools=tuple(tools)))
 
     def _approvals(self) -> None:
         given = self._registry.approvals if self._registry is not None else {}
