@@ -93,9 +93,10 @@ class Decision(Inlet):
     """A decision of people, in LangChain's human-in-the-loop shape."""
 
     type: Literal["approve", "reject", "respond"]
-    """`approve` takes the first option, `reject` the last, `respond` what `message` says."""
+    """`approve` takes the first option, `reject` the last (for a `tool_approval`, `reject`),
+    `respond` what `message` says."""
     message: str = ""
-    """The option or the words."""
+    """The option or the words; with `reject`, why a call of a tool is refused."""
 
 
 class Respond(Command):
@@ -172,12 +173,14 @@ class InterruptView(Model):
 
     id: InterruptId
     kind: str
-    """`ask`, `requirement`, `step_failed`, `outcome_unknown`, `limit` or `manual`."""
+    """`ask`, `requirement`, `step_failed`, `outcome_unknown`, `tool_approval`, `limit` or
+    `manual`."""
     step: StepId | None = None
     question: str
     detail: str = ""
     options: tuple[str, ...]
-    """What `respond` may take as `message`; `approve` is the first, `reject` the last."""
+    """What `respond` may take as `message`; `approve` is the first, `reject` the last, or the one
+    of that name for a `tool_approval`."""
     words: bool = False
     """Whether any other words are an answer too."""
     action_requests: tuple[dict[str, Json], ...]
