@@ -37,6 +37,7 @@ _LAST = {
     "fail": "otherwise fail",
     "next": "otherwise go on",
 }
+_THEN = ("then", "finally")
 _ON_ERROR = {"ask": "ask me", "fail": "stop", "continue": "continue without it"}
 
 
@@ -165,8 +166,10 @@ class _Work:
             return f"{' and '.join(clauses)}, again "
         text = clauses[0]
         for clause in clauses[1:]:
-            text += f" and {clause}" if text not in {"then", "finally"} else f", {clause}"
-        return f"{text}, " if clauses[-1] not in {"then", "finally"} else f"{text} "
+            text += f", {clause}" if text in _THEN else f" and {clause}"
+        part = said.parts[0]
+        bare = clauses[-1] in _THEN and part.only_if is None and part.for_each is None
+        return f"{text} " if bare else f"{text}, "
 
     def _back(self, said: ast.Back) -> str:
         most = f", {bound(said.at_most)}" if said.at_most is not None else ""

@@ -140,9 +140,15 @@ def condition(said: ast.Cond) -> str:
         case ast.Not():
             return f"not {condition(said.of)}"
         case ast.Both():
-            return " and ".join(condition(part) for part in said.of)
+            return " and ".join(_joined(part) for part in said.of)
         case ast.Either():
-            return " or ".join(condition(part) for part in said.of)
+            return " or ".join(_joined(part) for part in said.of)
+
+
+def _joined(said: ast.Cond) -> str:
+    """A part of several: a state needs its subject, or it would belong to the part before."""
+    text = condition(said)
+    return text if " " in text.removeprefix("not ") else f"it is {text}"
 
 
 def _fact(said: ast.Fact, *, negated: bool = False) -> str:
