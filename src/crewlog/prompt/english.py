@@ -122,14 +122,9 @@ class _Work:
         lead = self._lead(said, then)
         head = said.parts[0]
         one = all(part.model_copy(update={"agent": head.agent}) == head for part in said.parts)
-        plain = said.parts[0].only_if is None and said.parts[0].for_each is None
+        plain = head.only_if is None and head.for_each is None and not head.task
         if len(said.parts) > 1 and one and plain:
-            part = said.parts[0]
-            who = named([p.agent for p in said.parts])
-            needs = _needs(part)
-            if part.task:
-                return f"{lead}{does(who, part.task, many=True)} in parallel{needs}"
-            return f"{lead}{who} work in parallel{needs}"
+            return f"{lead}{named([p.agent for p in said.parts])} work in parallel{_needs(head)}"
         clauses = [self._part(part) for part in said.parts]
         text = lead + clauses[0]
         for part, clause in zip(said.parts[1:], clauses[1:], strict=True):
