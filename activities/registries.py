@@ -31,11 +31,7 @@ async def _registered(store: Store, name: str) -> Registry:
     row = await store.get_registered("registry", name)
     if row is None:
         known = [each.name for each in await store.list_registered("registry")]
-        there = f"There are: {', '.join(known)}." if known else "None is registered yet."
-        fault = Diagnostic(
-            f"no registry is registered as {name!r}",
-            path=("registry",),
-            remedy=did_you_mean(name, known, there),
-        )
+        how = did_you_mean(name, known, "Register it: `crewlog crews add FILE`.")
+        fault = Diagnostic(f"no registry is registered as {name!r}", path=("registry",), remedy=how)
         raise InvalidDefinition([fault])
     return load_registry_data(await store.get_definition(row.content))

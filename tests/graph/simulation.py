@@ -199,8 +199,12 @@ def _attempt(rng: random.Random) -> GraphPlan:
         permissions={"secret": []},
         merge={
             "ok": "last",
-            "ready": "last",
-            **{f"{name}.{key}": "last" for name in agents for key in ("score", "list")},
+            "ready": rng.choice(["last", "append"]),
+            **{
+                f"{name}.{key}": rng.choice(["last", "last", "append"])
+                for name in agents
+                for key in ("score", "list")
+            },
         },
         approvals=rng.choice([{}, {}, {"act": None}, {"act": approvers}]),
         limits={"steps": rng.choice([8, 1000, 1000])},

@@ -98,7 +98,7 @@ def test_faults_are_sentences_at_their_place(
     assert underlined(found) == word
     assert remedy in found.remedy
     assert "pydantic" not in found.render()
-    assert "crew" not in found.render()
+    assert "the crew" not in found.message
 
 
 def test_all_faults_come_together_and_in_order() -> None:

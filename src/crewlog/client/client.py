@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import getpass
 import json
 import logging
@@ -26,18 +25,19 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
+from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
 from crewlog.client.run import Run
-from crewlog.definition.load import load_data, load_file
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
 from crewlog.prompt.names import crew_name
+from crewlog.prompt.registry import Registry
 from crewlog.state.brief import brief
 from crewlog.state.model import CLOSED
-from crewlog.store.protocol import CrewRow, RunRow, Store
+from crewlog.store.protocol import CrewRow, RegisteredRow, RunRow, Store
 from crewlog.wire import StartRun
 
 Crew = str | Path | Mapping[str, Json] | CrewDefinition
@@ -47,7 +47,6 @@ _FILES = (".yaml", ".yml", ".json")
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 _CREW_MEMO = "crew"
-_MOST_NAMES = 20
 _LONGEST_PATH = 255
 """Characters of a text that may be a file's path; a longer one is a prompt."""
 TASK_TIMEOUT = timedelta(seconds=5)
@@ -97,6 +96,8 @@ class Client:
         self.task_queue = task_queue
         self.gateway = Gateway(temporal, endpoints.address)
         self._store = store
+        self.catalog = Catalog(store.get)
+        """What is registered: crews, registries and their parts."""
         self.mentions = True
         """Whether a missing worker is logged, once; the command line tells it itself."""
         self._look_again: dict[str, float] = {}
@@ -265,15 +266,7 @@ class Client:
             known = [row.name for row in await store.list_crews()]
         except ServiceError:
             return
-        close = difflib.get_close_matches(name, known, n=3)
-        hint = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
-        shown = ", ".join(known[:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
-        there = f"Registered: {shown}. " if known else "None is registered yet. "
-        raise UsageError(
-            f"there is no crew {name!r}",
-            remedy=f"{hint}{there}Register it with `crewlog register FILE`, or give the file's "
-            "path.",
-        )
+        raise no_crew(name, known)
 
     async def register(self, crew: CrewDefinition | Mapping[str, Json] | str | Path) -> CrewRow:
         """Registers a definition under its name: a new version, unless nothing changed.
@@ -282,10 +275,29 @@ class Client:
             InvalidDefinition: the definition has faults.
             StoreUnavailable: the store is away.
         """
-        definition = definition_of(crew)
-        return await (await self.store()).register_crew(
-            CrewName(definition.crew), definition.to_json(), int(time.time() * 1000)
-        )
+        return (await self.catalog.add_crew(definition_of(crew))).crew
+
+    async def register_registry(
+        self, registry: Registry | Mapping[str, Json] | str | Path
+    ) -> RegisteredRow:
+        """Registers what prompts may use, under its name: a new version, unless nothing changed.
+
+        Its agents, tools, builders and models are registered with it; see `crewlog.client.catalog`.
+
+        Raises:
+            InvalidDefinition: the registry has faults.
+            StoreUnavailable: the store is away.
+        """
+        return (await self.catalog.add_registry(registry)).registered
+
+    async def registry(self, name: str, version: int | None = None) -> Registry:
+        """A registered registry, by default its newest version.
+
+        Raises:
+            UsageError: there is none of that name, or it has no such version.
+            StoreUnavailable: the store is away.
+        """
+        return (await self.catalog.registry(name, version)).registry
 
     # -- lists -------------------------------------------------------------------------------
 
@@ -394,20 +406,6 @@ def no_worker(queue: str) -> str:
     if queue != wire.TASK_QUEUE:
         worker += f" --task-queue {queue}"
     return f"no worker polls {queue!r}: run `crewlog dev` (or `{worker}`) in the crew's directory"
-
-
-def definition_of(crew: Crew) -> CrewDefinition:
-    """The definition in a file, in data, or as it is.
-
-    Raises:
-        InvalidDefinition: with every fault found.
-        UsageError: the file cannot be read.
-    """
-    if isinstance(crew, CrewDefinition):
-        return crew
-    if isinstance(crew, str | Path):
-        return load_file(crew)
-    return load_data(dict(crew))
 
 
 def is_file(text: str) -> bool:
