@@ -40,6 +40,7 @@ _OPENERS = _SIGNS | frozenset(
 _EMBEDDED = frozenset(
     "what how why whether which that who whom where if unless when whenever until whoever".split()
 )
+_GENERIC = frozenset("agent agents human person people crew team other others one thing user".split())
 _MARKERS = frozenset("agents agent people roles specialists experts team crew members cast".split())
 _BY = frozenset("by per".split())
 _ADVERBS = frozenset(
@@ -84,7 +85,7 @@ class Names:
         if last.endswith("s") and agentive(singular(last)):
             last = singular(last)
         name = agent_name(" ".join([*words, last]))
-        if not name:
+        if not name or name in _GENERIC or (words and words[-1] in DETERMINERS):
             return False
         entry = self.found.get(name)
         if entry is None:

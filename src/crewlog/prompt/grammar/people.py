@@ -146,9 +146,9 @@ _GET = rf"(?:get|obtain|ask for|seek|request|needs?|requires?|with|there must be
 
 
 @rule(
-    rf"(?:{_ASK}|{_APPROVES}|{_BLESSED}|{_GET}) ?,? ?(?:just |right |shortly )?before (?:the )?{{A1:who}}(?: .+|$)",
-    rf"(?:just |right )?before {{A1:who}}(?: [^,]+)? ?,? (?:then )?(?:{_ASK}|{_APPROVES}|{_BLESSED}|{_GET})(?: [^@]{{0,80}})?",
-    rf"{{A1:who}} (?:(?:then|always|also|must|has to|should|needs to|is to|may only|can only|only|will) )*(?:waits?|wait|needs?|requires?|gets?|get|asks? for|has to have|holds? (?:off )?(?:for|until))(?: for)? {_MY} {_YES}(?: (?:before|to|first|for|prior to)(?: .+)?)?",
+    rf"(?:{_ASK}|{_APPROVES}|{_BLESSED}|{_GET}) ?,? ?(?:just |right |shortly )?before (?:the )?{{A1:who}}(?P<does> [^;,–]+)?",
+    rf"(?:just |right )?before {{A1:who}}(?P<does> [^,]+)? ?,? (?:then )?(?:{_ASK}|{_APPROVES}|{_BLESSED}|{_GET})(?: [^@]{{0,80}})?",
+    rf"{{A1:who}} (?:(?:then|always|also|must|has to|should|needs to|is to|may only|can only|only|will) )*(?:waits?|wait|needs?|requires?|gets?|get|asks? for|has to have|holds? (?:off )?(?:for|until))(?: for)? {_MY} {_YES}(?: (?:before|to|first|for|prior to)(?: [^;,–]+)?)?",
     rf"{{A1:who}} (?:(?:then|always|also|must|has to|should|needs to|is to) )*(?:asks?|checks? with|consults?) (?:me|us)(?: first| for (?:my )?{_YES})?(?: before [a-z]+ing.*| before (?:it|she|he) .+)?",
     rf"{{A1:who}} (?:(?:may|can|must|is allowed to|should) )(?:only )?(?:{_THING} )?(?:only )?(?:after|once|when|if|with) (?:{_I} (?:have )?(?:said yes|approved|agreed|ok'd|okayed|seen|signed off|given|confirmed|say|approve|agree|say so)(?: .+)?|{_MY} {_YES})",
     rf"(?:do not let|never let) {{A1:who}} .+ (?:without|before|until) (?:asking me|my approval|i have .+|{_MY} {_YES}|i .+)(?: first)?",
@@ -161,6 +161,8 @@ def ask_before(state: State, match: Match) -> bool:
     if re.search(r"[#$][0-9]", match.phrase.text) and not re.search(r"before .* (?:start|send|publish|work)", match.phrase.text):
         return False
     agent = who(state, match)[0]
+    if match.get("does"):
+        state.tasks.setdefault(agent, state.raw(match.sub("does")))
     return state.say(Ask(question=state.raw(match.phrase), before=agent, words=match.words))
 
 

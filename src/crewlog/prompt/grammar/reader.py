@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from crewlog.definition.findings import did_you_mean
-from crewlog.prompt.ast import CrewName, PromptAst, Words
+from crewlog.prompt.ast import AnyStatement, Ask, CrewName, Part, PromptAst, Step, Words
 from crewlog.prompt.compiled import Remark
 from crewlog.prompt.grammar import people  # noqa: F401  its rules join the table
 from crewlog.prompt.grammar.mentions import Roster
@@ -42,6 +42,7 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
     for sentence in parts:
         _sentence(state, sentence)
     _needs_left(state)
+    _asked_before(state)
     look_at_tasks(state)
     remarks = sorted(state.remarks, key=lambda r: (r.words[0].start if r.words else 0))
     return Reading(PromptAst(statements=tuple(state.statements)), tuple(remarks))
@@ -54,7 +55,7 @@ def _sentence(state: State, sentence: Sentence) -> None:
     if sentence.kind == "heading":
         state.section = " ".join(t.text for t in sentence.tokens)
         named = any(isinstance(s, CrewName) for s in state.statements)
-        if sentence.level == 1 and not named:
+        if (sentence.level == 1 or not state.statements) and not named:
             words = Words(start=sentence.start, end=sentence.stop)
             if name := crew_name(state.text[words.start : words.end]):
                 state.say(CrewName(name=name, words=(words,)))
@@ -95,6 +96,7 @@ def _read(state: State, sentence: Sentence) -> None:
     units = _labelled(state, sentence, state.roster.marked(sentence))
     whole = Words(start=sentence.start, end=sentence.stop)
     _unclear(state, sentence)
+    state.addressed = ()
     read_sentence(state, units)
     state.labelled = False
     if len(state.statements) == before and len(state.remarks) == remarked and not state.touched:
@@ -150,6 +152,19 @@ def _unclear(state: State, sentence: Sentence) -> None:
                     f"Say which, e.g. {names[0]!r}.",
                     severity="error",
                 )
+
+
+def _asked_before(state: State) -> None:
+    """`Wait for my approval before the operator starts` is the operator's step where none is said."""
+    out: list[AnyStatement] = []
+    working = set(state.ever)
+    for statement in state.statements:
+        out.append(statement)
+        if isinstance(statement, Ask) and statement.before and statement.before not in working:
+            working.add(statement.before)
+            part = Part(agent=statement.before, task=state.tasks.get(statement.before, ""))
+            out.append(Step(parts=(part,), words=statement.words))
+    state.statements = out
 
 
 def _needs_left(state: State) -> None:
