@@ -39,7 +39,7 @@ class Clause:
 
 _SUBJECT = pattern(r"(?:both |each |every |one |a new |either )?(?P<who>{A})(?: (?:both|all|each))?(?= |$)")
 _MADE = pattern(
-    r"(?:(?:you|we|i|please|would|like|want|to|can|should|must|will) )*(?:have|let|get|make|ask|tell|use|lets|has|want|need|call|instruct|task|bring in|allow|assign|send|put) "
+    r"(?:(?:you|we|i|please|would|like|want|to|can|should|must|will) )*(?:have|let|get|make|ask|tell|use|lets|has|want|like|need|call|instruct|task|bring in|allow|assign|send|put) "
     r"(?P<who>{A}) (?:both |then |all |now |first |off )*(?:to )?(?P<task>.+)"
 )
 _PASSIVE = pattern(
@@ -71,7 +71,7 @@ _CAST_BEHIND = pattern(r"(?P<who>{A}) (?:are|make up|form|is|work in) (?:the|our
 _BOTH_WORK = re.compile(r"\b(?:simultaneously|in parallel|parallel|at the same time|at once|side by side|concurrently)\b")
 _BESIDE = re.compile(r"\b(?:meanwhile|at the same time|in the meantime|in parallel with (?:that|this|it|@[0-9]+)|simultaneously|in parallel|alongside(?: @[0-9]+)?|concurrently)\b")
 _TRAIT = pattern(
-    r"(?P<who>{A})(?: (?:both|all|each|also|always))* (?:(?:is|are|was|were|'s|has been)(?! (?:to|asked to|told to|going to|next|up|on|given|handed|brought|called|invited|set to|supposed to|expected to)\b)|should|shall|must(?! also)|ought to|never|always|does not|do not|may not|can not|must not|needs to be|has to be|have to be|needs not|need not|had better|would|could|can be|may be|cares?|knows?|likes?|hates?|loves?|speaks|believes|prefers?|tends to|has (?:a|an|the|no|some|good|great|years|an eye)|thinks (?:like|in)|behaves|wants|keeps in mind|avoids?|remembers?|respects?|stays?|acts? (?:as|like)|sounds?|may|can|could|might|will not|be)(?= )"
+    r"(?P<who>{A})(?: (?:both|all|each|also|always))* (?:(?:is|are|was|were|'s|has been)(?! (?:to|asked to|told to|going to|next|up|on|given|handed|brought|called|invited|set to|supposed to|expected to)\b)|should|shall|must(?! also)|ought to|never|always|does not|do not|may not|can not|must not|needs to be|has to be|have to be|needs not|need not|had better|would|could|can be|may be|cares?|knows?|likes?|hates?|loves?|speaks|believes|prefers?|tends to|has (?:a|an|the|no|some|good|great|years|an eye)(?! (?:[a-z]+ )?(?:look|go|try|think|read|say|turn|shot|stab|peek|crack|word|chat|glance|play|browse)\b)|thinks (?:like|in)|behaves|wants|keeps in mind|avoids?|remembers?|respects?|stays?|acts? (?:as|like)|sounds?|may|can|could|might|will not|be)(?= )"
 )
 _DUTY = pattern(r"(?P<who>{A})(?: (?:both|all|then|also|now))* (?:has to|have to|must|needs to|need to|is to|are to|should|shall|will|is going to|are going to|is asked to|are asked to|is told to|is supposed to|is expected to|is set to|gets to|is called to|is brought in to|is given the job of|is invited to|may|can|could|gets|is due to|is meant to|is tasked with|is responsible for|is in charge of|takes care of)(?= )")
 _ADVERBS = pattern(r"(?:{ADV} |, )*")

@@ -31,7 +31,7 @@ from crewlog.prompt.grammar.clauses import Clause, read_clause
 from crewlog.prompt.grammar.leads import led
 from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern
 from crewlog.prompt.grammar.pending import Pending, subordinate
-from crewlog.prompt.grammar.rules import RULES, apply
+from crewlog.prompt.grammar.rules import RULES, SINGLE, apply
 from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
 from crewlog.prompt.grammar.state import State
 
@@ -132,12 +132,13 @@ def _next(sentence: Sentence) -> None:
         if "otherwise" in given.marks | sentence.carried and not sentence.pending:
             break
         before = len(state.statements)
-        if apply(state, given.phrase, RULES) and _keep(sentence, before, given.phrase):
+        tables = RULES if stop > at + 1 else [*RULES, *SINGLE]
+        if apply(state, given.phrase, tables) and _keep(sentence, before, given.phrase):
             sentence.at = stop
             sentence.glue = None
             return
         subject = _with_subject(state, given.phrase)
-        if subject is not None and apply(state, subject, RULES) and _keep(sentence, before, subject):
+        if subject is not None and apply(state, subject, tables) and _keep(sentence, before, subject):
             sentence.at = stop
             sentence.glue = None
             return

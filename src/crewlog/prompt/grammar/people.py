@@ -85,7 +85,7 @@ def that_tool_needs(state: State, match: Match) -> bool:
 # -- gates -----------------------------------------------------------------------------------------
 
 _UNSURE = r"(?:unsure|not sure|uncertain|in doubt|not certain|undecided|not confident|not quite sure|stuck|unclear|not clear|does not know(?: what to do)?|do not know|has doubts|have doubts|is in two minds)(?: (?:about|of|whether|what|how|which) [^,;()]{1,60})?"
-_CALLS = r"(?:(?:should |must |will |can |has to |needs to |is to |shall |simply |just |then |always |please |to |better |may |let )*(?:ask|asks|asking|consult|consults|check with|checks with|turn to|turns to|call in|calls in|call|calls|refer to|refers to|go to|goes to|come to|comes to|comes back to|get|gets|bring in|brings in|involve|involves|escalate to|escalates to|defer to|ping|pings|contact|contacts|hand over to|hands over to|tell|tells|bother|wait for|waits for) (?:{ME}|me|the human|a human operator|my)(?: (?:for help|for advice|first|what to do|instead|rather than guess|and not guess|to decide|decide|about it|for a decision|look|opinion|help))*)"
+_CALLS = r"(?:(?:should |must |will |can |has to |needs to |is to |shall |simply |just |then |always |please |to |better |may |let )*(?:ask|asks|asking|consult|consults|check with|checks with|turn to|turns to|call in|calls in|call|calls|refer to|refers to|go to|goes to|come to|comes to|comes back to|get|gets|bring in|brings in|involve|involves|escalate to|escalates to|defer to|ping|pings|contact|contacts|hand over to|hands over to|tell|tells|bother|wait for|waits for) (?:{ME}|me|the human|a human operator|my)(?: (?:for help|for advice|first|what to do|instead|rather than guess|and not guess|to decide|decide|about it|for a decision|look|opinion|help|instead of [^,;]+|rather than [^,;]+|before [^,;]+))*)"
 _WHEN = r"(?:when|whenever|if|where|in case|as soon as|any time|anytime|every time|should)"
 
 
@@ -221,6 +221,7 @@ _QUESTION = r"(?:whether|which|what|who|whom|how|when|where|why|about|if|for|to|
     rf"(?:it|this|that|the [a-z ]+) (?:needs|requires|must have|has to have|has to get|waits for|gets|must get) {_MY} {_YES}(?: first)?",
     rf"(?:then )?(?:my|our) {_YES} is (?:needed|required|asked for|due)(?: .*)?",
     rf"(?:let me|have me|let us) (?:approve|decide|check|look|see|review|confirm|choose|pick|have a look|sign off|take a look|know)(?: .*)?",
+    single=True,
 )
 def ask_here(state: State, match: Match) -> bool:
     """`Ask me whether the tone is right`."""

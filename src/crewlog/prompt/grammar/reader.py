@@ -11,7 +11,7 @@ from crewlog.prompt.compiled import Remark
 from crewlog.prompt.grammar import people  # noqa: F401  its rules join the table
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
-from crewlog.prompt.grammar.phrase import Unit
+from crewlog.prompt.grammar.phrase import Phrase, Unit
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
 from crewlog.prompt.grammar.words_of_control import look_at_tasks
@@ -97,6 +97,7 @@ def _read(state: State, sentence: Sentence) -> None:
     whole = Words(start=sentence.start, end=sentence.stop)
     _unclear(state, sentence)
     state.addressed = ()
+    units = _named_aside(units)
     read_sentence(state, units)
     state.labelled = False
     if len(state.statements) == before and len(state.remarks) == remarked and not state.touched:
@@ -110,6 +111,24 @@ def _labelled(state: State, sentence: Sentence, units: list[Unit]) -> list[Unit]
         state.labelled = True
         return [units[0], *units[2:]]
     return units
+
+
+_ASIDE = re.compile(
+    r"(?:(?:so|honestly|then|and|first|well|ok|,) )*(?:someone|somebody|one (?:agent|person|of them|of you))"
+    r"(?P<first> .*?)? ?,? (?:let us |we |we will |i |i will )?(?:just )?call (?:it|him|her|them|that one|this one|that|this) (?P<name>@[0-9]+)(?P<last>.*)"
+)
+
+
+def _named_aside(units: list[Unit]) -> list[Unit]:
+    """`Someone, call it the writer, drafts …` with the name in the place of `someone`."""
+    phrase = Phrase(units)
+    if " call " not in phrase.text or (found := _ASIDE.fullmatch(phrase.text)) is None:
+        return units
+    name = phrase.group(found, "name").units
+    first, last = phrase.group(found, "first").units, phrase.group(found, "last").units
+    if last and last[0].text == ",":
+        last = last[1:]
+    return [*name, *first, *last]
 
 
 def _strangers(state: State) -> None:

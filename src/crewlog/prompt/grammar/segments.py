@@ -169,6 +169,8 @@ class _Cutter:
     def _complete(self, i: int) -> bool:
         """Whether what stands before `i` already has its verb."""
         text = self._text(self.begin, i)
+        if re.match(r"(?:[a-z]+ )?for (?:each|every) ", text):
+            return True
         for lead in _SUBORDINATORS.finditer(text):
             text = text[lead.end() :] if not lead.start() else text
         later = [m.end() for m in _SUBORDINATORS.finditer(text)]
@@ -195,7 +197,7 @@ class _Cutter:
             fronted = re.match(r"(?:(?:and|then|but|so|oh|also) )+" + SUBORDINATE.pattern, self._text(self.begin, i))
         if fronted is None or before in {"and", "or", ",", "not", "the", "by", "of"} or i - self.begin < 2:
             return False
-        if word not in {"it", "ask", "just", "stop", "skip", "back", "go", "return", "continue", "then", "the", "we", "you", "give", "start", "let", "have"} and not word.startswith("@"):
+        if word not in {"it", "ask", "just", "stop", "skip", "back", "go", "return", "continue", "then", "the", "we", "you", "give", "start"} and not word.startswith("@"):
             return False
         place = self.at[i] + (len(word) + 1 if word in {"just", "then"} else 0)
         rest = self._text(self.begin, i)
