@@ -199,6 +199,7 @@ def _merge(definition: CrewDefinition) -> Iterator[Finding]:
     flags.update(definition.flags)
     flags.update(p.sets for p in definition.flow if isinstance(p, AskPhase) and p.sets)
     keys = [key for name, agent in definition.agents.items() for key in _keys(name, agent)]
+    keys += [f"{name}.text" for name in definition.agents]
     for key in definition.merge:
         if key not in flags and key not in keys:
             say = f"'merge' names {key!r}, which is neither a flag nor an output that an agent sets"

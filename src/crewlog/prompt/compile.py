@@ -179,7 +179,7 @@ class _Finish:
             phases = self.crew.phases_of(agent)
             later = [node for node in phases if self.nodes.index(node) >= at]
             for node in (later or phases)[:1]:
-                if node.only_if is None:
+                if node.only_if is None or node.only_if == only_if:
                     node.only_if = only_if
                 else:
                     node.only_if = AllOf(of=(node.only_if, only_if))
