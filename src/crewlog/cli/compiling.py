@@ -160,11 +160,26 @@ def _find(named: str | None, source: Source | None) -> Offer:
 
 
 def _registered(name: str) -> Offer:
-    """A registry of the store, by its name."""
-    raise UsageError(
-        f"there is no registry file {name!r}",
-        remedy=f"Give the path of a registry's YAML file, e.g. --registry {REGISTRY_FILE}.",
-    )
+    """A registry of the store, by its name or `NAME@VERSION`.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    import asyncio  # noqa: PLC0415
+
+    from crewlog.cli.finding import find  # noqa: PLC0415
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.prompt.registry import Registry  # noqa: PLC0415
+
+    async def looked_up() -> Registry:
+        # What is printed is the prompt's: that servers were started is told on standard error.
+        async with connected(Screen(as_json=True), both=True) as client:
+            content = (await find(client.catalog, f"registry:{name}")).content
+            assert isinstance(content, Registry)  # noqa: S101 - the kind that was asked for
+            return content
+
+    return Offer(asyncio.run(looked_up()), None, name)
 
 
 def compiled(
