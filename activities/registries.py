@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
-
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.prompt.registry import Registry
+from crewlog.prompt.registry_file import load_registry_data
 from crewlog.store.protocol import Store
 
 
@@ -35,11 +34,4 @@ async def _registered(store: Store, name: str) -> Registry:
         how = did_you_mean(name, known, "Register it: `crewlog crews add FILE`.")
         fault = Diagnostic(f"no registry is registered as {name!r}", path=("registry",), remedy=how)
         raise InvalidDefinition([fault])
-    data = await store.get_definition(row.content)
-    try:
-        return Registry.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidDefinition(
-            [Diagnostic(f"the registry {name!r} is not valid: {first['msg']}", path=first["loc"])]
-        ) from error
+    return load_registry_data(await store.get_definition(row.content))

@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
 
     from crewlog.errors import CommandRejected, CrewlogError, UsageError
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
+    from crewlog.graph.approvals import decided
     from crewlog.graph.drafting import ACTION, Drafting, check_hash, no_edit
     from crewlog.graph.engine import Engine
     from crewlog.ids import item_log, item_of
@@ -221,17 +222,22 @@ async def _respond(engine: Engine, command: Respond) -> str:
     check_hash(interrupt, command.hash)
     if given.type == "edit":
         raise no_edit(interrupt)
-    decision = _decision(interrupt, given)
+    reason = ""
+    if interrupt.kind == "tool_approval":
+        decision, reason = decided(interrupt, given.type, given.message, command.reason)
+    else:
+        decision = _decision(interrupt, given)
     check_option(interrupt, decision)
+    who: dict[str, Any] = {"by": command.by, "command": command.id}
     try:
-        await answer(engine, interrupt, decision, by=command.by, command=command.id)
+        await answer(engine, interrupt, decision, reason=reason, **who)
     except StopAsked:
         engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
     return decision
 
 
 def _decision(interrupt: Interrupt, given: Decision) -> str:
-    chosen = {"approve": interrupt.options[0], "reject": interrupt.options[-1]}
+    chosen = {"approve": interrupt.options[0], "reject": interrupt.refusal}
     return chosen.get(given.type, given.message)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from crewlog.graph import approvals
     from crewlog.graph.drafting import ACTION, Drafting
     from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
@@ -100,7 +101,7 @@ def graph_view(engine: Engine | Drafting) -> GraphView:
 
 def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> InterruptView:
     """A question in LangChain's human-in-the-loop shape."""
-    name: str = interrupt.kind
+    name = interrupt.tool or interrupt.kind
     args: dict[str, Any] = {"step": interrupt.step, "options": list(interrupt.options)}
     allowed = ["approve", "reject", "respond"]
     if interrupt.kind == "approval" and isinstance(engine, Drafting):
@@ -110,6 +111,7 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
             "definition": engine.definition,
             "remarks": [remark.model_dump() for remark in engine.prompt.remarks],
         }
+    request: dict[str, Any] = {"name": name, "args": args, "description": interrupt.question}
     return InterruptView(
         id=interrupt.id,
         kind=interrupt.kind,
@@ -119,7 +121,7 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
         options=interrupt.options,
         words=interrupt.words,
         hash=interrupt.hash or "",
-        action_requests=({"name": name, "args": args, "description": interrupt.question},),
+        action_requests=(approvals.request(interrupt) if interrupt.tool else request,),
         review_configs=({"action_name": name, "allowed_decisions": allowed},),
     )
 

@@ -276,3 +276,17 @@ async def test_a_store_that_is_away_before_the_effect_is_a_retry(tool_call, stor
     assert failed.value.details == ("", "Start it", False)
     assert len(crew_tools.seen) == before
     assert LogName("public") in log.heads
+
+
+async def test_a_call_that_needs_approval_is_not_run_without(tool_call):
+    args = {"a": 1, "b": 2}
+    for approvals, approved, ok in [
+        ({"add": None}, "", False),
+        ({"add": ["backend"]}, "", False),
+        ({"add": ["writer"]}, "", True),
+        ({"add": None}, "i1", True),
+    ]:
+        definition = crew(approvals=approvals)
+        result = await tool_call("add", args, crew=definition, approved=approved)
+        assert result.ok is ok
+        assert ("Nobody has approved this call of 'add'." in result.body["content"]) is not ok

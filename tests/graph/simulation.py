@@ -189,6 +189,7 @@ def _attempt(rng: random.Random) -> GraphPlan:
         names += here
     flow.append("last")
     agents = {name: _agent(rng) for name in agents_in(flow)}
+    approvers = [name for name in ("p0_0", "p1_0") if name in agents]
     tools = {name: {"run": "m:f"} for name in ("read", "act", "secret")}
     return plan_of(
         flow,
@@ -196,7 +197,16 @@ def _attempt(rng: random.Random) -> GraphPlan:
         tools=tools,
         flags={"ok": False, "ready": None},
         permissions={"secret": []},
-        merge={"ok": "last", "ready": "last"},
+        merge={
+            "ok": "last",
+            "ready": rng.choice(["last", "append"]),
+            **{
+                f"{name}.{key}": rng.choice(["last", "last", "append"])
+                for name in agents
+                for key in ("score", "list")
+            },
+        },
+        approvals=rng.choice([{}, {}, {"act": None}, {"act": approvers}]),
         limits={"steps": rng.choice([8, 1000, 1000])},
     )
 

@@ -174,7 +174,7 @@ async def test_what_is_never_reached_has_a_reason() -> None:
         {"if": "not ok", "go": "end", "phase": "leave"},
         "c",
         {"agent": "fix", "after": "go"},
-        {"agent": "d", "after": ["c", "fix"]},
+        {"agent": "d", "after": {"any": ["c", "fix"]}},
     ]
     found = await dry_run(plan_of(flow))
     assert {each.node: each.why for each in found.never} == {
@@ -194,6 +194,38 @@ async def test_a_run_that_fails_and_one_that_is_cut_off_say_so() -> None:
     loops = ["a", {"if": "not ok", "go": "a", "at_most": 100_000}]
     found = await dry_run(plan_of(loops), most=20)
     assert (found.end, found.because) == ("cut", "it goes on after 20 steps")
+
+
+MAP = ["planner", {"agent": "worker", "for_each": "planner.topics"}, "merge"]
+PLANNER: dict[str, Any] = {"planner": {"outputs": ["topics"]}}
+
+
+async def test_a_list_that_nobody_sets_is_a_requirement() -> None:
+    found = await dry_run(plan_of(MAP, PLANNER))
+    (unmet,) = found.unmet
+    assert (unmet.node, unmet.requirement) == ("worker", "planner.topics")
+    (asked,) = found.questions
+    assert (asked.options[0], asked.answer) == ("again", "skip")
+    assert visits(found) == ["planner#1", "worker#1", "merge#1"]
+
+
+async def test_a_list_that_is_assumed_has_a_step_for_each_item() -> None:
+    topics = {"planner": {"topics": ["a", "b", "c"]}}
+    found = await dry_run(plan_of(MAP, PLANNER), outputs=topics)
+    assert step(found, "worker#1").items == 3
+    assert step(found, "merge#1").why == "worker is done"
+    assert (found.end, found.questions) == ("completed", ())
+    none = await dry_run(plan_of(MAP, PLANNER), outputs={"planner": {"topics": []}})
+    assert step(none, "worker#1").because == "planner.topics is empty"
+
+
+async def test_what_is_switched_off_or_lacks_its_tools_is_skipped_with_the_reason() -> None:
+    agents = {"b": {"tools": ["deploy"]}, "c": {"enabled": False}}
+    more: dict[str, Any] = {"tools": {"deploy": {"run": "t:d"}}, "permissions": {"deploy": []}}
+    found = await dry_run(plan_of(["a", {"agent": "b", "needs": ["deploy"]}, "c"], agents, **more))
+    skipped = {each.node: each.because for each in found.steps if each.outcome == "skipped"}
+    assert skipped["b"].startswith("it needs deploy: ")
+    assert skipped["c"] == "c is switched off"
 
 
 @given(flow=flows())

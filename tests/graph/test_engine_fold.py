@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from crewlog.authority.permissions import needs_approval
 from crewlog.ids import item_of, node_of, private_log, visit_of, working_log
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
@@ -43,11 +44,13 @@ async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
         kinds.update(entry["interrupt"]["kind"] for entry in sim.facts("InterruptRaised"))
         kinds.update("loop" for entry in sim.facts("Routed") if entry.get("loop"))
         kinds.update("late" for entry in sim.facts("Routed") if entry.get("late"))
+        kinds.update("append" for entry in sim.journal if entry.get("append"))
         kinds.update("handoff" for entry in sim.facts("ToolReturned") if entry.get("goto"))
     never = {"ContinuedAsNew", "PromptReceived", "PromptRead", "PromptCompiled", "PromptRefused"}
     never |= {"DefinitionEdited", "DefinitionApproved", "DefinitionRejected"}  # test_drafting.py
     wanted = {kind for kind in _entry_kinds() if kind not in never}
     wanted |= {"ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual"}
+    wanted |= {"tool_approval", "append"}
     wanted |= {"loop", "late", "handoff"}
     assert not wanted - set(kinds)
     assert min(kinds[kind] for kind in wanted) >= 2
@@ -102,6 +105,24 @@ async def test_a_mapped_visit_has_a_step_for_each_item_and_ends_with_the_last() 
             assert numbers == list(range(1, len(numbers) + 1)), visit
         assert not [log for log in sim.state.messages if "#" in log] or sim.state.frontier
     assert {1, 3, 4} <= set(seen)
+
+
+async def test_no_call_is_made_that_nobody_has_approved() -> None:
+    for sim in await crews():
+        plan = sim.engine.plan
+        raised = {e["interrupt"]["id"]: e["interrupt"] for e in sim.facts("InterruptRaised")}
+        approved = {
+            (raised[e["interrupt"]]["step"], raised[e["interrupt"]].get("call"))
+            for e in sim.facts("InterruptAnswered")
+            if raised[e["interrupt"]]["kind"] == "tool_approval" and e["decision"] == "approve"
+        }
+        calls = {
+            (e["step"], c["call"]): c for e in sim.facts("ModelReplied") for c in e.get("calls", ())
+        }
+        for step, number, _ in sim.made:
+            call, agent = calls.get((step, number)), plan.nodes[node_of(step)].agent or ""
+            if call is not None and needs_approval(agent, call["tool"], plan.approvals):
+                assert (step, number) in approved
 
 
 async def test_no_turn_works_in_the_log_of_another_step() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from crewlog.errors import UsageError
 from crewlog.graph.explain import explain
+from crewlog.graph.lower import lower
 from graph.crews import crew
 
 TOOLS = {
@@ -89,10 +90,16 @@ def test_what_an_agent_decides_is_told() -> None:
     assert denied["write_file"] == "permissions let only writer call it"
 
 
-def test_a_pattern_is_found_where_it_is_written() -> None:
+def test_what_a_pattern_made_says_so() -> None:
     definition = crew(FLOW, AGENTS, **MORE)
-    assert explain(definition, "checker").path == ("flow", 1)
+    assert explain(definition, "writer").part == ""
     assert explain(definition, "gate").path == ("flow", 3)
+    inside = [name for name in lower(definition).nodes if name.startswith("checker.")]
+    assert inside
+    for name in inside:
+        found = explain(definition, name)
+        assert found.path == ("flow", 1)
+        assert found.part == "the pattern 'review_loop' of 'checker'"
 
 
 def test_decisions_and_questions_are_explained() -> None:
@@ -114,8 +121,10 @@ def test_decisions_and_questions_are_explained() -> None:
     assert not asked.tools
     last = explain(definition, "publisher")
     assert last.conditions == (
-        "once reached, it waits until checker.score >= 0.8; where it can no longer come true, "
-        "people are asked",
+        (
+            "once reached, it waits until checker.score >= 0.8; where it can no longer come true, "
+            "people are asked"
+        ),
         "skipped unless approved",
     )
     assert [way.to for way in last.follows] == ["end"]

@@ -22,29 +22,38 @@ from crewlog.prompt.registry import Registry
 
 T = TypeVar("T")
 
-AGENTS = (
-    "writer editor checker planner researcher publisher tester designer translator reviewer coder"
-    " ui_designer fact_checker copy_editor data_engineer release_manager log_analyst triager"
-    " lawyer accountant archivist illustrator narrator auditor scout summariser mediator"
-    " technical_writer network_engineer product_owner interviewer bookkeeper forecaster moderator"
-    " screener sound_designer currency_specialist risk_analyst librarian negotiator clerk curator"
-).split()
-FLAGS = (
-    "approved rejected tests_pass models_ready file_complete urgent alarm_gone facts_hold"
-    " draft_ready totals_match harmless"
-).split()
-NUMBERS = "score amount risk_level reading_speed settlement".split()
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+AGENTS = _words("""
+writer editor checker planner researcher publisher tester designer translator reviewer coder
+ui_designer fact_checker copy_editor data_engineer release_manager log_analyst triager
+lawyer accountant archivist illustrator narrator auditor scout summariser mediator
+technical_writer network_engineer product_owner interviewer bookkeeper forecaster moderator
+screener sound_designer currency_specialist risk_analyst librarian negotiator clerk curator
+""")
+FLAGS = _words("""
+approved rejected tests_pass models_ready file_complete urgent alarm_gone facts_hold
+draft_ready totals_match harmless
+""")
+NUMBERS = _words("""
+score amount risk_level reading_speed settlement
+""")
 CHOICES = {
     "kind": ("bug", "question", "praise"),
     "priority": ("high", "medium", "low"),
     "category": ("travel", "food", "office"),
     "topic": ("sport", "politics"),
 }
-LISTS = "topics chapters clusters candidates lessons competitors".split()
-TOOLS = (
-    "write_file web_search send_email deploy read_logs post_entry run_tests draw_chart"
-    " save_report query_data"
-).split()
+LISTS = _words("""
+topics chapters clusters candidates lessons competitors
+""")
+TOOLS = _words("""
+write_file web_search send_email deploy read_logs post_entry run_tests draw_chart
+save_report query_data
+""")
 MODELS = ("openai:gpt-5", "openai:gpt-5-nano")
 TASKS = (
     "drafts the notes",
@@ -478,7 +487,7 @@ class Roll:
             names[node["name"]] = node["name"] = name
 
     def flow(self) -> list[Any]:
-        """The phases as people write them: with what they wait for where it is not the item before."""
+        """The phases as people write them."""
         items: list[Any] = []
         previous: tuple[list[str], int] = ([], 0)
         groups = self.groups()
@@ -527,7 +536,7 @@ class Roll:
         """What only a definition can say."""
         dice = self.dice
         if dice.chance(50):
-            whole["description"] = "Does: what it's told – “quickly”."
+            whole["description"] = "Does: what it's told: “quickly”."
         if dice.chance(30):
             whole["flags"] = {"weekend": dice.one((True, False, "no", 3))}
         if dice.chance(30):
@@ -563,7 +572,7 @@ def roll(dice: Dice, size: int, *, plain: bool) -> CrewDefinition:
 
 def seeded(seed: int, size: int, *, plain: bool = True) -> CrewDefinition:
     """The crew of a seed."""
-    return roll(Dice(random.Random(seed).randint), size, plain=plain)
+    return roll(Dice(random.Random(seed).randint), size, plain=plain)  # noqa: S311
 
 
 @st.composite

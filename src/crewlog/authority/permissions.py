@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from crewlog.model import Model
 
@@ -39,6 +40,20 @@ def check_tool(
     if allowed is not None and agent not in allowed:
         return Decision(allowed=False, reason=f"permissions do not let {agent!r} call {tool!r}")
     return Decision(allowed=True, reason=f"{tool!r} is among the tools of {agent!r}")
+
+
+def needs_approval(agent: str, tool: str, approvals: Mapping[Any, tuple[str, ...] | None]) -> bool:
+    """Whether a person must say yes to each call that `agent` makes of `tool`.
+
+    Args:
+        agent: The caller.
+        tool: The tool.
+        approvals: The tools that need it, with the agents that it holds for; null: every agent.
+    """
+    if tool not in approvals:
+        return False
+    held = approvals[tool]
+    return held is None or agent in held
 
 
 def check_write(kind: str, agent: str, name: str, allowed: Collection[str]) -> Decision:

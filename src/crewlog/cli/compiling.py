@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,7 @@ STDIN = "-"
 NAMELESS = "prompt"
 """What a prompt is called that stands in no file."""
 
-Reader = Literal["auto", "grammar", "llm"]
+READERS = ("auto", "grammar", "llm")
 RegistryOption = Annotated[
     str | None,
     typer.Option(
@@ -165,21 +165,27 @@ def _registered(name: str) -> Offer:
     Raises:
         UsageError: there is none of that name.
     """
-    import asyncio  # noqa: PLC0415
-
-    from crewlog.cli.finding import find  # noqa: PLC0415
-    from crewlog.cli.screen import Screen  # noqa: PLC0415
-    from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.cli.app import go  # noqa: PLC0415
     from crewlog.prompt.registry import Registry  # noqa: PLC0415
 
-    async def looked_up() -> Registry:
-        # What is printed is the prompt's: that servers were started is told on standard error.
+    kept: list[Registry] = []
+
+    async def ask() -> int:
+        from crewlog.cli.finding import find  # noqa: PLC0415
+        from crewlog.cli.screen import Screen  # noqa: PLC0415
+        from crewlog.cli.services import connected  # noqa: PLC0415
+
+        # Standard output is the prompt's, and may be read by a program.
         async with connected(Screen(as_json=True), both=True) as client:
             content = (await find(client.catalog, f"registry:{name}")).content
-            assert isinstance(content, Registry)  # noqa: S101 - the kind that was asked for
-            return content
+            if isinstance(content, Registry):
+                kept.append(content)
+        return 0
 
-    return Offer(asyncio.run(looked_up()), None, name)
+    go(ask())
+    if not kept:  # a signal ended the search
+        raise KeyboardInterrupt
+    return Offer(kept[0], name=name)
 
 
 def compiled(
@@ -189,14 +195,26 @@ def compiled(
     reader: str = "auto",
     previous: CrewDefinition | None = None,
 ) -> CompiledPrompt:
-    """A prompt, compiled."""
-    from crewlog.prompt.compile import compile_prompt  # noqa: PLC0415
+    """A prompt, compiled.
 
-    if reader not in {"auto", "grammar", "llm"}:
+    Raises:
+        UsageError: there is no such reader.
+        ModelError: a model was to read it, and cannot be asked.
+    """
+    from crewlog.cli.reading import read  # noqa: PLC0415
+
+    if reader not in READERS:
         raise UsageError(
-            f"there is no reader {reader!r}", remedy="The readers are: auto, grammar, llm."
+            f"there is no reader {reader!r}", remedy=f"The readers are: {', '.join(READERS)}."
         )
-    return compile_prompt(source.text, offer.registry, file=source.file, previous=previous)
+    return read(
+        source.text,
+        offer.registry,
+        file=source.file,
+        reader=reader,  # type: ignore[arg-type]
+        previous=previous,
+        directory=code_directory(source, offer),
+    )
 
 
 def code_directory(source: Source, offer: Offer) -> Path:

@@ -120,7 +120,8 @@ def _tails(screen: Screen, found: DryRun) -> None:
         width = max(len(each.node) for each in found.never)
         for never in found.never:
             head: list[Part] = [("  · ", "yellow"), plain(never.node).ljust(width), "  "]
-            screen.wrapped(head, plain(never.why), indent=4 + width + 2)
+            indent = min(6 + width, screen.width // 2)
+            screen.wrapped(head, plain(never.why), indent=indent)
     questions = counted(len(found.questions), "question")
     screen.line("")
     screen.line((f"  {counted(len(found.steps), 'visit')} · {questions}", "dim"))
@@ -134,10 +135,12 @@ def _name(step: DryStep) -> str:
 
 def _step(screen: Screen, number: int, step: DryStep, width: int) -> None:
     head: list[Part] = [(f"  {number:>3}  ", "dim"), (_name(step).ljust(width), "bold"), "  "]
-    screen.wrapped(head, plain(step.why), indent=width + 9, style="dim")
+    screen.wrapped(head, plain(step.why), indent=_indent(screen, width), style="dim")
     for looked in step.conditions:
         sign = ("✓ ", "green") if looked.holds else ("✗ ", "yellow")
         _beneath(screen, width, sign, _looked(looked, step))
+    if step.items is not None:
+        _beneath(screen, width, ("⇉ ", "cyan"), f"a step for each of {counted(step.items, 'item')}")
     if step.sets:
         sets = ", ".join(f"{plain(k)} = {_shown(v)}" for k, v in step.sets.items())
         _beneath(screen, width, ("⚑ ", "cyan"), f"sets {sets} (assumed)")
@@ -168,4 +171,10 @@ def _shown(value: Json) -> str:
 
 
 def _beneath(screen: Screen, width: int, sign: tuple[str, str], text: str) -> None:
-    screen.wrapped([" " * (width + 9), sign], text, indent=width + 11)
+    indent = _indent(screen, width)
+    screen.wrapped([" " * indent, sign], text, indent=indent + 2)
+
+
+def _indent(screen: Screen, width: int) -> int:
+    """Where what belongs to a visit begins: beside its name, or beneath where that is too long."""
+    return width + 9 if width + 9 <= screen.width // 2 else 9

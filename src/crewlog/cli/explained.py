@@ -46,18 +46,15 @@ def show_explanation(
 ) -> None:
     """All that there is to say of a node."""
     kind = {"agent": f"agent {found.agent}", "decide": "decision", "ask": "question to people"}
-    screen.line(
-        ("  crew ", "dim"),
-        plain(found.crew),
-        (" · node ", "dim"),
-        (plain(found.node), "bold"),
-        (f" · {plain(kind[found.kind])}", "dim"),
-    )
+    head: list[Part] = [("  crew ", "dim"), plain(found.crew), (" · node ", "dim")]
+    head += [(plain(found.node), "bold"), (" · ", "dim")]
+    screen.wrapped(head, plain(kind[found.kind]), indent=2, style="dim")
     if found.description:
         screen.paragraph(found.description, style="dim")
     screen.line("")
     if compiled is not None:
         _words(screen, compiled, found)
+    _rows(screen, "made by", [found.part] if found.part else [])
     _rows(screen, "waits for", [_waits(found), *found.conditions])
     _rows(screen, "sent here by", [_sender(way) for way in found.sent_by])
     if found.question is not None:
@@ -149,7 +146,8 @@ def _tools(screen: Screen, label: str, tools: Sequence[ToolAccess]) -> None:
             notes.append("high risk")
         if each.approval:
             head.append(("waits for approval; ", "yellow"))
-        screen.wrapped(head, plain("; ".join(notes)), indent=_LABEL + 4 + width, style="dim")
+        indent = min(_LABEL + 4 + width, screen.width // 2)
+        screen.wrapped(head, plain("; ".join(notes)), indent=indent, style="dim")
     if not tools and label == "may call":
         _rows(screen, label, ["no tool"])
 

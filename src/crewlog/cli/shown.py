@@ -15,6 +15,7 @@ from crewlog.errors import CrewlogError
 from crewlog.graph.draw import picture
 from crewlog.model import Json
 from crewlog.state.model import Output
+from crewlog.state.model import Part as OutputPart
 from crewlog.wire import JournalItem
 
 STYLES = {"completed": "bold green", "running": "bold cyan", "failed": "bold red"}
@@ -27,7 +28,7 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
     state = sight.state
     screen.line(
         ("  crew ", "dim"),
-        plain(state.crew),
+        plain(state.crew or (sight.plan.crew if sight.plan else "") or "?"),
         (" · run ", "dim"),
         (sight.run, "bold"),
         (f" · graph v{state.graph_version} · ", "dim"),
@@ -38,6 +39,10 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
         screen.block(
             picture(sight.plan, sight.statuses, min(screen.width, 120) - 4, screen.colored)
         )
+        screen.line("")
+    if sight.prompt is not None and not state.definition:
+        screen.line("  ", ("prompt:", "bold"))
+        screen.paragraph(plain_lines(sight.prompt).strip(), indent=4)
         screen.line("")
     _facts(screen, sight)
     _frontier(screen, sight)
@@ -101,7 +106,7 @@ async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:
     outputs = sight.state.agent_outputs
     if not outputs:
         return
-    wanted = {o.body for found in outputs.values() for o in found.values() if o.body}
+    wanted = {body for found in outputs.values() for o in found.values() for body in o.bodies}
     try:
         bodies = await (await client.store()).get_bodies(wanted) if wanted else {}
     except CrewlogError:
@@ -121,7 +126,9 @@ async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:
                 screen.line((f"    … {counted(len(lines) - _LONGEST, 'more line')}", "dim"))
 
 
-def _text(output: Output, bodies: dict[Any, Json]) -> str:
+def _text(output: Output | OutputPart, bodies: dict[Any, Json]) -> str:
+    if isinstance(output, Output) and output.parts:
+        return "\n".join(_text(part, bodies) for part in output.parts)
     if output.body is None:
         return output.value if isinstance(output.value, str) else _short(output.value)
     body = bodies.get(output.body)

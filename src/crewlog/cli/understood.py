@@ -5,15 +5,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from crewlog.cli.screen import Part, Screen, counted, plain, plain_lines
 from crewlog.definition.content import definition_hash
-from crewlog.definition.model import AgentPhase, CrewDefinition
+from crewlog.definition.model import AgentPhase, CrewDefinition, ParallelPhase
+from crewlog.prompt.ast import Words
 
 if TYPE_CHECKING:
     from crewlog.errors import Diagnostic
-    from crewlog.prompt.ast import Words
     from crewlog.prompt.compiled import CompiledPrompt, Provenance, Remark
 
 LABELS = {
@@ -57,6 +57,10 @@ class _Row:
 
     text: str
     words: list[Words] = field(default_factory=list["Words"])
+    after: str = "→"
+    """Of a phase: `→` where it comes after what stands before it, `·` where it says itself when."""
+    quoted: list[Words] = field(default_factory=list["Words"])
+    """Of a line of a chain: the words of its phases, one by one."""
 
 
 def show_understood(screen: Screen, compiled: CompiledPrompt, *, words: bool = False) -> None:
@@ -68,25 +72,29 @@ def show_understood(screen: Screen, compiled: CompiledPrompt, *, words: bool = F
         words: Whether the words of each part are quoted.
     """
     _head(screen, compiled)
-    room = min(screen.width, _WIDEST)
     groups = _groups(compiled)
-    where = {id(row): _where(compiled, row.words) for _, rows in groups for row in rows}
-    last = max((len(each) for each in where.values()), default=0)
-    widest = max((len(row.text) for _, rows in groups for row in rows), default=0)
-    column = max(20, min(widest, room - _LABEL - last - 2 if screen.tty else widest))
+    column = _column(screen, compiled, groups)
     for label, rows in groups:
-        if label == LABELS["phase"]:
-            rows = _chain(rows, column)
-        for number, row in enumerate(rows):
+        chained = _chain(rows, column) if label == LABELS["phase"] else rows
+        for number, row in enumerate(chained):
             _row(screen, "" if number else label, row.text, column, _where(compiled, row.words))
             if words:
-                _quoted(screen, compiled, row.words)
+                _quoted(screen, compiled, row.quoted or row.words)
     _graph(screen, compiled)
     if compiled.requirements:
         screen.line("")
         for number, text in enumerate(compiled.requirements):
             _row(screen, "" if number else "requires", plain(text), column, "")
     show_remarks(screen, compiled)
+
+
+def _column(screen: Screen, compiled: CompiledPrompt, groups: list[tuple[str, list[_Row]]]) -> int:
+    """How wide the parts' texts may be, so that their words stand in one column."""
+    rows = [row for label, found in groups for row in found if label != LABELS["phase"]]
+    rows += [row for label, found in groups if label == LABELS["phase"] for row in _chain(found)]
+    last = max((len(_where(compiled, row.words)) for row in rows), default=0)
+    room = min(screen.width, _WIDEST) - _LABEL - last - 2
+    return max(20, min(room, max((len(row.text) for row in rows), default=0)))
 
 
 def show_remarks(screen: Screen, compiled: CompiledPrompt) -> None:
@@ -106,15 +114,10 @@ def _head(screen: Screen, compiled: CompiledPrompt) -> None:
     parts = [counted(len(definition.agents), "agent")]
     if compiled.ok:
         parts.append(counted(len(lower(definition).nodes), "node"))
-    address = (str(compiled.hash), "cyan") if compiled.ok else ("not to be run", "bold red")
-    screen.line(
-        ("  crew ", "dim"),
-        (plain(definition.crew), "bold"),
-        (" · ", "dim"),
-        " · ".join(parts),
-        (" · ", "dim"),
-        address,
-    )
+    head: list[Part] = [("  crew ", "dim"), (plain(definition.crew), "bold"), (" · ", "dim")]
+    head += [" · ".join(parts), (" · ", "dim")]
+    address = str(compiled.hash) if compiled.ok else "not to be run"
+    screen.wrapped(head, address, indent=2, style="cyan" if compiled.ok else "bold red")
     screen.line("")
 
 
@@ -136,8 +139,11 @@ def _groups(compiled: CompiledPrompt) -> list[tuple[str, list[_Row]]]:
         if what == "agent" and _said_by_phases(mine, compiled.provenance):
             continue
         if what == "dependency":
-            mine = [each for each in mine if _is_own(compiled, each)]
-        rows = [_Row(_text(each), list(each.words)) for each in mine]
+            mine = [each for each in mine if _is_own(compiled, each) or _counts(compiled, each)]
+        if what == "phase":
+            rows = _phases(compiled, mine)
+        else:
+            rows = [_Row(_text(each), list(each.words)) for each in mine]
         if rows:
             found.append((label, rows))
     return found
@@ -152,15 +158,27 @@ def _text(part: Provenance) -> str:
 
 
 def _is_own(compiled: CompiledPrompt, part: Provenance) -> bool:
-    """Whether a dependency is more than to come after what stands before it in the flow."""
+    """Whether a phase says itself what it waits for, or on what condition it works."""
     if compiled.definition is None:
         return True
-    found: Any = compiled.definition
-    for step in part.path:
-        found = getattr(found, step) if isinstance(step, str) else found[step]
-    return isinstance(found, AgentPhase) and bool(
+    item = compiled.definition.flow[int(part.path[1])]
+    if isinstance(item, ParallelPhase) and item.after is not None:
+        return True
+    inner: Any = item.parallel if isinstance(item, ParallelPhase) else item
+    found = cast("Any", inner)[int(part.path[-1])] if isinstance(inner, tuple) else inner
+    if not isinstance(found, AgentPhase):
+        return False
+    return bool(
         found.after is not None or found.when or found.only_if or found.for_each or found.needs
     )
+
+
+def _counts(compiled: CompiledPrompt, part: Provenance) -> bool:
+    """Whether a phase waits for some of those before it and not for all."""
+    flow = compiled.definition.flow if compiled.definition is not None else ()
+    place = int(part.path[1])
+    before = flow[place - 1] if 0 < place <= len(flow) else None
+    return isinstance(before, ParallelPhase) and before.join != "all"
 
 
 def _said_by_phases(agents: Sequence[Provenance], every: Sequence[Provenance]) -> bool:
@@ -170,18 +188,33 @@ def _said_by_phases(agents: Sequence[Provenance], every: Sequence[Provenance]) -
     return all(each.text in named for each in agents)
 
 
-def _chain(rows: list[_Row], room: int) -> list[_Row]:
-    """The phases as a chain, `a → b → c`, in as few lines as there is room for."""
+def _phases(compiled: CompiledPrompt, parts: Sequence[Provenance]) -> list[_Row]:
+    """The items of the flow that are phases, in order; those side by side as `a + b`."""
+    rows: dict[int, _Row] = {}
+    for part in parts:
+        place = int(part.path[1])
+        row = rows.setdefault(place, _Row("", [], "·" if _is_own(compiled, part) else "→"))
+        row.text = f"{row.text} + {plain(part.text)}" if row.text else plain(part.text)
+        row.words += part.words
+    return [rows[place] for place in sorted(rows)]
+
+
+def _chain(rows: Sequence[_Row], room: int = 10_000) -> list[_Row]:
+    """The phases as a chain, `a + b → c`, in as few lines as there is room for."""
     lines: list[_Row] = []
     for row in rows:
-        more = f"{lines[-1].text} → {row.text}" if lines else row.text
-        if lines and len(more) <= room - 2:
+        more = f"{lines[-1].text} {row.after} {row.text}" if lines else row.text
+        if lines and len(more) <= room:
             lines[-1].text = more
-            lines[-1].words += row.words
+            lines[-1].words.extend(row.words)
         else:
-            lines.append(_Row(row.text, list(row.words)))
-    for line in lines[1:]:
-        line.text = f"→ {line.text}"
+            text = f"{row.after} {row.text}" if lines else row.text
+            lines.append(_Row(text, list(row.words)))
+    for line in lines:
+        # One stretch: a line of a chain is said from its first word to its last.
+        first = min((each.start for each in line.words), default=0)
+        last = max((each.end for each in line.words), default=0)
+        line.quoted, line.words = line.words, [Words(start=first, end=last)] if last else []
     return lines
 
 
@@ -191,7 +224,7 @@ def _row(screen: Screen, label: str, text: str, column: int, where: str) -> None
     for number, line in enumerate(lines):
         parts: list[Part] = [("  " + (label if number == 0 else "")).ljust(_LABEL), line]
         if number == 0 and where:
-            parts.append((" " * (column - len(line) + 2) + where, "dim"))
+            parts.append((" " * max(2, column - len(line) + 2) + where, "dim"))
         parts[0] = (str(parts[0]), "bold")
         screen.line(*parts, crop=True)
 
@@ -213,8 +246,8 @@ def _where(compiled: CompiledPrompt, words: Iterable[Words]) -> str:
             merged.append((first, last))
     if not merged:
         return ""
-    shown = [f"{first}{_DASH}{last}" if first != last else str(first) for first, last in merged[:3]]
-    more = ", …" if len(merged) > 3 else ""
+    shown = [f"{first}{_DASH}{last}" if first != last else str(first) for first, last in merged[:2]]
+    more = ", …" if len(merged) > 2 else ""
     only = len(merged) == 1 and merged[0][0] == merged[0][1]
     return f"{'word' if only else 'words'} {', '.join(shown)}{more}"
 

@@ -26,7 +26,7 @@ from crewlog.model import Json, Model
 GROUP = "crewlog.builders"
 """The entry point group: each entry names a builder, or a module that has some."""
 _INSTALL = (
-    "A builder of a package must be installed wherever this crew is checked and run, on every "
+    "A builder of a package must be installed wherever it is checked and run, on every "
     "worker too."
 )
 

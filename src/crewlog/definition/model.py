@@ -142,14 +142,28 @@ class PatternUse(Model):
     """Its steps that are switched off, by name, e.g. `[plan]`."""
 
 
+def _use_of(value: Any) -> Any:
+    """A use as a mapping.
+
+    Its list is made a tuple here: behind a validator, JSON is no longer known to be JSON, and what
+    is read strictly takes no list for a tuple.
+    """
+    if isinstance(value, str):
+        return {"use": value}
+    if isinstance(value, dict):
+        use: dict[str, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(use.get("off"), list):
+            use["off"] = tuple(use["off"])
+        return use
+    return value
+
+
 class _OrName:
     """Lets a mapping be written as its `use` alone."""
 
     @staticmethod
     def __get_pydantic_core_schema__(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_before_validator_function(
-            lambda value: {"use": value} if isinstance(value, str) else value, handler(source)
-        )
+        return no_info_before_validator_function(_use_of, handler(source))
 
     @staticmethod
     def __get_pydantic_json_schema__(
@@ -374,7 +388,9 @@ class CrewDefinition(Model):
     """Tools whose calls wait for a person's yes, by tool: the agents that it holds for; null: every
     agent."""
     merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
-    """How values combine where several steps may set a key: by flag, or `agent.output`."""
+    """How values combine where more than one step sets a flag, or an output as `agent.output`:
+    `last` keeps the last one; `append` makes a list, in the order in which they are applied, and
+    those of a phase with `for_each` in the order of its items."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""
     approval: Literal["required", "understood", "none"] = "understood"

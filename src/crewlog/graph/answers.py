@@ -11,9 +11,11 @@ from collections.abc import Awaitable, Callable
 
 from crewlog.definition.conditions import Fact, parse_condition
 from crewlog.errors import CommandRejected, InterruptNotOpen
+from crewlog.graph import approvals
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import NEXT
+from crewlog.graph.turns import calls_of
 from crewlog.ids import CommandId, InterruptId, NodeName
 from crewlog.state import journal as j
 from crewlog.state.model import Interrupt
@@ -56,18 +58,31 @@ def check_option(interrupt: Interrupt, decision: str) -> None:
 
 
 async def answer(
-    engine: Engine, interrupt: Interrupt, decision: str, *, by: str, command: CommandId | None
+    engine: Engine,
+    interrupt: Interrupt,
+    decision: str,
+    *,
+    by: str,
+    command: CommandId | None,
+    reason: str = "",
 ) -> None:
-    """Records an answer and does what it says.
+    """Records an answer and does what it says; the reason is that of a refused call.
 
     Raises:
         StopAsked: where the answer ends the run.
     """
     engine.record(
-        j.InterruptAnswered, interrupt=interrupt.id, decision=decision, by=by, command=command
+        j.InterruptAnswered,
+        interrupt=interrupt.id,
+        decision=decision,
+        by=by,
+        command=command,
+        reason=reason,
     )
     if decision == "stop":
         raise StopAsked
+    if interrupt.kind == "tool_approval" and decision == "reject":
+        await _refuse(engine, interrupt, by, reason)
     handler = _HANDLERS.get(interrupt.kind)
     if handler is not None:
         await handler(engine, interrupt, decision, by)
@@ -87,7 +102,7 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
     first, last = asked.options[0], asked.options[-1]
     if asked.flag is not None:
         value = True if decision == first else False if decision == last else decision
-        engine.record(j.FlagSet, flag=asked.flag, value=value, by=by)
+        engine.record(j.FlagSet, flag=asked.flag, value=value, by=by, **engine.added(asked.flag))
     goes = decision if decision in {*asked.options} & {*engine.plan.nodes} else NEXT
     if goes == NEXT and asked.flag is None and decision == last and len(asked.options) > 1:
         # A "no" that nothing else takes must not read as a "yes".
@@ -111,7 +126,8 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
         return
     condition = parse_condition(asked.detail)
     if isinstance(condition, Fact) and condition.operator is None:
-        engine.record(j.FlagSet, flag=condition.name, value=True, by=by)
+        flag = condition.name
+        engine.record(j.FlagSet, flag=flag, value=True, by=by, **engine.added(flag))
     engine.record(j.ConditionMet, step=asked.step, waived=True)
 
 
@@ -136,6 +152,13 @@ async def _outcome(engine: Engine, asked: Interrupt, decision: str, by: str) -> 
     await engine.turns.answer_call(
         entry.step, call, f"The tool did not answer. {by or 'A person'} says: {said}", ok=True
     )
+
+
+async def _refuse(engine: Engine, asked: Interrupt, by: str, reason: str) -> None:
+    entry = engine.state.frontier.get(asked.step) if asked.step else None
+    call = next((c for c in calls_of(entry) if c.call == asked.call), None)
+    if entry is not None and call is not None:
+        await engine.turns.answer_call(entry.step, call, approvals.refusal(by, reason), ok=False)
 
 
 Handler = Callable[[Engine, Interrupt, str, str], Awaitable[None]]

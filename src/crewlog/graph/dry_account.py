@@ -27,7 +27,7 @@ from crewlog.graph.dry_model import (
 )
 from crewlog.graph.plan import ASK_HUMAN, SKIP, GraphPlan, PlanNode
 from crewlog.graph.routing import unfilled
-from crewlog.ids import AgentName, NodeName, RunId, StepId, node_of
+from crewlog.ids import AgentName, NodeName, RunId, StepId, item_of, node_of, visit_of
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState, Interrupt
@@ -61,6 +61,7 @@ class _Draft:
     conditions: list[Looked] = field(default_factory=list[Looked])
     outcome: Literal["done", "skipped", "open"] = "open"
     because: str = ""
+    items: int | None = None
     sets: dict[str, Json] = field(default_factory=dict[str, Json])
     to: tuple[NodeName, ...] = ()
     unfilled: tuple[Unfilled, ...] = ()
@@ -78,6 +79,7 @@ def _step(draft: _Draft, plan: GraphPlan) -> DryStep:
         conditions=tuple(draft.conditions),
         outcome=draft.outcome,
         because=draft.because,
+        items=draft.items,
         sets=draft.sets,
         to=draft.to,
         unfilled=draft.unfilled,
@@ -104,13 +106,16 @@ class _Account:
                 self._routed(entry, before)
             case j.ConditionMet():
                 self._condition(entry.step, "when", waived=entry.waived)
-            case j.StepStarted():
+            case j.StepStarted() if not item_of(entry.step):
                 self._condition(entry.step, "only_if")
+            case j.StepMapped():
+                self._condition(entry.step, "only_if")
+                self.steps[entry.step].items = entry.of
             case j.FlagSet() if entry.by:
                 self._set(entry.by, entry.flag, entry.value)
             case j.OutputSet():
                 self._set(entry.agent, f"{entry.agent}.{entry.key}", entry.value)
-            case j.StepCompleted():
+            case j.StepCompleted() if not item_of(entry.step):
                 self._ended(entry)
             case j.InterruptRaised():
                 self._raised(entry.interrupt)
@@ -152,7 +157,7 @@ class _Account:
     # -- visits ----------------------------------------------------------------------------------
 
     def _routed(self, entry: j.Routed, before: CrewState) -> None:
-        new = [step for step in self.state.frontier if step not in before.frontier]
+        new = [s for s in self.state.frontier if s not in before.frontier and not item_of(s)]
         for step in new:
             self.steps[step] = _Draft(step, self._why(entry, node_of(step)))
         done = self._completed.get(entry.source) if entry.source is not None else None
@@ -203,7 +208,7 @@ class _Account:
         for step, entry in self.state.frontier.items():
             node = self.plan.nodes[entry.node]
             if node.agent == AgentName(agent) and entry.status == "running":
-                self.steps[step].sets[name] = value
+                self.steps[visit_of(step)].sets[name] = value
                 return
 
     def _ended(self, entry: j.StepCompleted) -> None:
@@ -227,7 +232,12 @@ class _Account:
         self._asked[asked.id] = asked
         if asked.kind == "requirement" and asked.step is not None:
             name = node_of(asked.step)
-            self._note_unmet(name, self.plan.nodes[name])
+            node = self.plan.nodes[name]
+            if node.for_each is not None and asked.detail == node.for_each:
+                then = "people are asked: look again, skip this, or stop"
+                self.unmet[name] = Unmet(node=name, requirement=node.for_each, then=then)
+            else:
+                self._note_unmet(name, node)
 
     def _note_unmet(self, name: NodeName, node: PlanNode) -> None:
         if node.when is None or name in self.unmet:

@@ -65,6 +65,8 @@ class DryStep(Model):
     """`open` where the run ended before it."""
     because: str = ""
     """Why it was skipped, or where a decision or an answer went."""
+    items: int | None = None
+    """How many items it has a step for, where it has one for each item of a list."""
     sets: dict[str, Json] = Field(default_factory=dict[str, Json])
     """The flags and outputs that it was assumed to set."""
     to: tuple[NodeName, ...] = ()

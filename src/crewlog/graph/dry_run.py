@@ -116,16 +116,20 @@ class _Drill:
         await self.engine.turns.model_replied(order.step, order.call.call, reply)
 
     def _choose(self, asked: Interrupt) -> str:
-        """The first option; where that goes to a node, another one from the second time on."""
+        """The first option; another one where that would only lead here again.
+
+        It does where it goes to a node and was given before, and where it says to look again for
+        a list that nobody sets.
+        """
         first, *others = asked.options
         node = self.engine.state.frontier[asked.step].node if asked.step else None
         key = (node, asked.question)
         again = key in self._answered
         self._answered.add(key)
-        if again and first in self.plan.nodes:
-            on = [o for o in others if o not in self.plan.nodes]
-            return next((o for o in on if o != "stop"), on[0] if on else first)
-        return first
+        if first != "again" and not (again and first in self.plan.nodes):
+            return first
+        on = [option for option in others if option not in self.plan.nodes]
+        return next((option for option in on if option != "stop"), on[0] if on else first)
 
 
 def _check(plan: GraphPlan, flags: Mapping[str, Json], outputs: Outputs) -> None:

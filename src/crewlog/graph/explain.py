@@ -66,6 +66,8 @@ class Explanation(Model):
     agent: AgentName | None = None
     path: tuple[str | int, ...] = ()
     """Where in the definition it is written."""
+    part: str = ""
+    """What made it, where it is not written itself: `the pattern 'review_loop' of 'author'`."""
     entry: bool = False
     """Whether the run starts with it."""
     waits_for: tuple[NodeName, ...] = ()
@@ -116,13 +118,14 @@ def explain(definition: CrewDefinition, node: str) -> Explanation:
             remedy=did_you_mean(node, plan.nodes, there),
         )
     found = plan.nodes[name]
-    phase_path, task = _written(definition, node)
+    phase_path, part, task = _written(definition, node)
     data: dict[str, Json] = {
         "crew": plan.crew,
         "node": name,
         "kind": found.kind,
         "agent": found.agent,
         "path": phase_path,
+        "part": part,
         "entry": found.entry,
         "waits_for": found.join.of if found.join else (),
         "need": found.join.need if found.join else 0,
@@ -137,16 +140,15 @@ def explain(definition: CrewDefinition, node: str) -> Explanation:
     return Explanation.model_validate(data)
 
 
-def _written(definition: CrewDefinition, node: str) -> tuple[Path, str | None]:
-    """Where a node is written, and its phase's task."""
+def _written(definition: CrewDefinition, node: str) -> tuple[Path, str, str | None]:
+    """Where a node is written, what made it, and its phase's task."""
     expanded = expand(definition)
     for phase in phases(expanded.definition):
         if phase.name == node:
-            path = phase.path
-            if expanded.paths:
-                path = expanded.paths.get(int(path[1]), path)
-            return path, phase.item.task if isinstance(phase.item, AgentPhase) else None
-    return (), None
+            origin = expanded.origin(phase.path)
+            path, part = (origin.phase, origin.part) if origin else (phase.path, "")
+            return path, part, phase.item.task if isinstance(phase.item, AgentPhase) else None
+    return (), "", None
 
 
 def _conditions(node: PlanNode) -> Iterator[str]:

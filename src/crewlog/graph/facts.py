@@ -70,8 +70,9 @@ class RunFacts:
         detail: str = "",
         flag: FlagName | None = None,
         words: bool = False,
+        **more: Any,
     ) -> None:
-        """Raises an interrupt."""
+        """Raises an interrupt; `more` are further fields of it."""
         self.record(
             j.InterruptRaised,
             interrupt=Interrupt.model_validate(
@@ -85,9 +86,20 @@ class RunFacts:
                     "detail": detail,
                     "flag": flag,
                     "words": words,
+                    **more,
                 }
             ),
         )
+
+    def appends(self, key: str) -> bool:
+        """Whether what steps set of a flag, or of `agent.output`, makes a list."""
+        return self.plan.merge.get(key) == "append"
+
+    def added(self, key: str, step: StepId | None = None) -> dict[str, Any]:
+        """What a fact that sets a flag or an output says of how its value is combined."""
+        if not self.appends(key):
+            return {}
+        return {"append": True, "step": step if step is not None and item_of(step) else None}
 
     def fail(self, error: str) -> None:
         """Ends the run without success."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from crewlog.authority.permissions import check_write
+from crewlog.authority.permissions import check_write, needs_approval
+from crewlog.graph import approvals
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.turn_graph import TurnGraph
 from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, working_log
@@ -60,11 +61,13 @@ class Turns:
             calls=calls,
             usage=result.usage,
             brief=brief_of(result.body),
+            append=not calls and self._run.appends(f"{agent}.text"),
         )
         if not calls:
             await self._ended(step, ())
         for call in calls:
-            await self._refuse_unless_allowed(step, agent, call)
+            if await self._is_allowed(step, agent, call):
+                self._ask_for_approval(step, agent, call, result)
 
     async def tool_returned(self, step: StepId, number: int, result: ToolResult) -> None:
         """Applies a tool's result in call order: one that comes early is held."""
@@ -119,11 +122,12 @@ class Turns:
         )
         await self._tool_done(step, call.call, [fact])
 
-    async def _refuse_unless_allowed(self, step: StepId, agent: AgentName, call: Call) -> None:
+    async def _is_allowed(self, step: StepId, agent: AgentName, call: Call) -> bool:
+        """Whether an agent may make a call; where not, the call is answered with a refusal."""
         tool = call.tool or ""
         decision = self._run.check(agent, tool)
         if decision.allowed:
-            return
+            return True
         self._run.record(
             j.PermissionDenied,
             step=step,
@@ -135,6 +139,29 @@ class Turns:
         offered = ", ".join(self._run.tools_of(agent)) or "none"
         await self.answer_call(
             step, call, f"Refused: {decision.reason}. Tools you may call: {offered}.", ok=False
+        )
+        return False
+
+    def _ask_for_approval(
+        self, step: StepId, agent: AgentName, call: Call, result: ModelResult
+    ) -> None:
+        """Asks people about a call whose tool needs that; from then on it is not to be made."""
+        tool = call.tool or ""
+        args = approvals.arguments(result, call.id)
+        if args is None or not needs_approval(agent, tool, self._run.plan.approvals):
+            return  # arguments that cannot be read are never run: the model is told
+        shown, whole = approvals.shown(args)
+        self._run.ask(
+            "tool_approval",
+            approvals.question(step, tool, call.brief),
+            step=step,
+            call=call.call,
+            options=approvals.OPTIONS,
+            detail=approvals.detail(shown, result.hash, whole=whole),
+            words=True,
+            tool=tool,
+            args=shown,
+            message=result.hash,
         )
 
     def _writes(
@@ -150,7 +177,13 @@ class Turns:
         for flag, value in result.flags.items():
             decision = check_write("flag", agent, flag, rules.flags)
             if decision.allowed:
-                yield j.FlagSet(at=self._run.at, flag=FlagName(flag), value=value, by=agent)
+                yield j.FlagSet(
+                    at=self._run.at,
+                    flag=FlagName(flag),
+                    value=value,
+                    by=agent,
+                    **self._run.added(flag, step),
+                )
             else:
                 denied.append(decision.reason)
         for output in result.outputs:
@@ -164,6 +197,7 @@ class Turns:
                     body=output.body,
                     inline=None if result.stored else output.content,
                     items=self._items(agent, output),
+                    **self._run.added(f"{agent}.{output.key}", step),
                 )
             else:
                 denied.append(decision.reason)

@@ -67,10 +67,9 @@ def other_words(definition: CrewDefinition, registry: Registry | None = None) ->
 def in_english(said: Said) -> str:
     """Statements as Markdown: the crew's name, who is in it, the work, and the rules as a list."""
     parts = [f"# {heading(said.crew)}"]
-    if said.cast:
-        count = len(said.cast)
-        are = "There is one agent" if count == 1 else f"There are {counted(count)} agents"
-        parts.append(f"{are}: {listed(a(name) for name in said.cast)}.")
+    if len(said.cast) > 1:
+        cast = listed(a(name) for name in said.cast)
+        parts.append(f"There are {counted(len(said.cast))} agents: {cast}.")
     work = _Work()
     parts.append("\n".join(work.sentences(said.work)))
     if said.rules:
@@ -120,7 +119,8 @@ class _Work:
 
     def _step(self, said: ast.Step, then: str) -> str:
         lead = self._lead(said, then)
-        one = len({part.model_copy(update={"agent": ""}) for part in said.parts}) == 1
+        head = said.parts[0]
+        one = all(part.model_copy(update={"agent": head.agent}) == head for part in said.parts)
         plain = said.parts[0].only_if is None and said.parts[0].for_each is None
         if len(said.parts) > 1 and one and plain:
             part = said.parts[0]

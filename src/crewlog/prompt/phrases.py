@@ -9,23 +9,33 @@ from crewlog.definition.findings import listed
 from crewlog.model import Json
 from crewlog.prompt import ast
 
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-_STATES = frozenset(
-    "ready complete done approved rejected finished ok okay available clean clear valid correct"
-    " right wrong safe green gone closed open sanctioned angry urgent harmless trivial hopeless"
-    " final late early full empty missing broken signed paid confirmed sure unsure accepted"
-    " verified resolved solved fixed stable good bad high low plausible sound legal critical".split()
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NUMBERS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve"),
 )
+_STATES = _words("""
+ready complete done approved rejected finished ok okay available clean clear valid correct
+right wrong safe green gone closed open sanctioned angry urgent harmless trivial hopeless
+final late early full empty missing broken signed paid confirmed sure unsure accepted
+verified resolved solved fixed stable good bad high low plausible sound legal critical
+""")
 """Words that a thing is: `models_ready` is "the models are ready"."""
-_MARKED = frozenset(
-    "and or then but if unless while when once after before until of to in at by for with without"
-    " who that which as from is are be not only all any each every the a an its it i me you we"
-    " they next finally first last again also may can must should".split()
-)
+_MARKED = _words("""
+and or then but if unless while when once after before until of to in at by for with without
+who that which as from is are be not only all any each every the a an its it i me you we
+they next finally first last again also may can must should
+""")
 """Words that would not be read as a part of a name: such a name is said as it is written."""
 _DECIDED = {"approved": "approves it", "rejected": "rejects it"}
-_COMPARED = {"<": "is below", ">": "is above", ">=": "is at least", "<=": "is at most"}
-_COMPARED |= {"==": "is", "!=": "is not"}
+_COMPARED = {"<": "is below", ">": "is above", ">=": "is at least", "<=": "is at most"} | {
+    "==": "is",
+    "!=": "is not",
+}
 _NOUN_S = re.compile(r"(?:ss|us|is)$")
 
 

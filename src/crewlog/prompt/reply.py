@@ -377,8 +377,8 @@ def _claims(said: AnyStatement, prompt: Prompt, registry: Registry) -> Iterator[
 def _agent_problem(name: str, prompt: Prompt, registry: Registry) -> tuple[str, str] | None:
     if name in registry.agents:
         return None
-    right = agent_name(name)
-    if right != name:
+    right = agent_name(name.replace("_", " "))
+    if right != name or not name:
         hint = f"Write {right!r}." if right else "Agents are called by their noun."
         return f"{name!r} is no agent's name", hint
     if not prompt.names(name):

@@ -8,8 +8,8 @@ makes sentences of the statements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from crewlog.definition import conditions as c
@@ -20,9 +20,9 @@ from crewlog.definition.phases import END, Phase, phases
 from crewlog.prompt import ast
 from crewlog.prompt.assemble import negated
 from crewlog.prompt.registry import Registry
+from crewlog.prompt.saying_asks import without_before, without_gates
 from crewlog.prompt.traits import Told, told_of
 
-GO_ON = "go on"
 _OTHERWISE: dict[str | None, Any] = {
     None: "next",
     "next": "next",
@@ -64,36 +64,48 @@ def say(definition: CrewDefinition, registry: Registry | None = None) -> Said:
         registry: What stands in it need not be said; without one, tools and the crew's model are
             taken as given.
     """
-    teller = _Teller(definition, registry)
+    teller = Teller(definition, registry)
     teller.tell()
     return teller.said
 
 
 @dataclass(frozen=True)
-class _Waits:
+class Awaited:
     """What a phase waits for."""
 
-    of: frozenset[str] = frozenset()
+    of: frozenset[str] = frozenset[str]()
     need: int = 0
 
     @classmethod
-    def on(cls, phase: Phase) -> _Waits:
+    def on(cls, phase: Phase) -> Awaited:
+        """What a phase waits for."""
         return cls(frozenset(phase.sources), phase.need)
 
     @classmethod
-    def all(cls, names: Sequence[str]) -> _Waits:
-        return cls(frozenset(names), len(set(names)))
+    def all(cls, names: Iterable[str]) -> Awaited:
+        """All of some phases."""
+        of = frozenset(names)
+        return cls(of, len(of))
 
     @property
     def every(self) -> bool:
+        """Whether it is all of them."""
         return self.need == len(self.of)
 
     @property
     def join(self) -> Any:
+        """`all`, `any` or how many."""
         return "all" if self.every else "any" if self.need == 1 else self.need
 
 
-class _Teller:
+class Teller:
+    """Says a crew, phase by phase.
+
+    Args:
+        definition: A valid definition.
+        registry: What need not be said.
+    """
+
     def __init__(self, definition: CrewDefinition, registry: Registry | None) -> None:
         from crewlog.prompt.saying_rules import RulesTeller  # noqa: PLC0415 - they use each other
 
@@ -112,7 +124,7 @@ class _Teller:
         """Flags that what is said gives to each agent."""
         self.outputs: dict[str, set[str]] = {name: set() for name in definition.agents}
         self.done: list[Phase] = []
-        self.tail = _Waits()
+        self.tail = Awaited()
         self.last: list[Phase] = []
         self.before: list[str] = []
         self.questions: dict[str, Phase] = {}
@@ -120,9 +132,14 @@ class _Teller:
         self.rules = RulesTeller(self)
 
     def tell(self) -> None:
+        """Says everything."""
         self._names()
-        found = self._without_gates(phases(self.crew))
-        for group in _groups(self._without_before(found)):
+        found, gated = without_gates(phases(self.crew))
+        for agent, below in gated.items():
+            self.outputs[agent].add("unsure" if below is None else "confidence")
+            self.said.rules.append(ast.Gate(agents=(agent,), below=below))
+        found, self.questions = without_before(found)
+        for group in _groups(found):
             first = group[0].item
             if isinstance(first, AgentPhase):
                 self._step(group)
@@ -136,6 +153,7 @@ class _Teller:
         self.rules.tell()
 
     def unsaid(self, what: str) -> None:
+        """Remembers that something cannot be said."""
         if what not in self.said.unsaid:
             self.said.unsaid.append(what)
 
@@ -159,6 +177,7 @@ class _Teller:
         return []
 
     def workers(self) -> list[str]:
+        """The agents that worked last."""
         return list(dict.fromkeys(a for phase in self.last for a in self.agents_of(phase)))
 
     def latest(self, phase: str) -> str | None:
@@ -173,64 +192,6 @@ class _Teller:
     def _last_of(self, agent: str) -> str | None:
         return next((p.name for p in reversed(self.done) if agent in self.agents_of(p)), None)
 
-    # -- gates and questions before ------------------------------------------------------------
-
-    def _without_gates(self, found: list[Phase]) -> list[Phase]:
-        gates = {p.sources[0]: p for p in found if _is_gate(p, found)}
-        own: dict[str, list[Phase]] = {}
-        for phase in found:
-            if isinstance(phase.item, AgentPhase):
-                own.setdefault(phase.item.agent, []).append(phase)
-        for agent, mine in own.items():
-            kinds = {_gate_below(gates[p.name]) if p.name in gates else None for p in mine}
-            below = next(iter(kinds)) if len(kinds) == 1 else None
-            waited = any(
-                p.name in other.sources
-                for p in mine
-                for other in found
-                if other is not gates.get(p.name)
-            )
-            if below is None or waited:
-                for phase in mine:
-                    gates.pop(phase.name, None)
-                continue
-            self.outputs[agent].add("unsure" if below < 0 else "confidence")
-            self.said.rules.append(ast.Gate(agents=(agent,), below=None if below < 0 else below))
-        names = {gate.name: name for name, gate in gates.items()}
-        return [
-            replace(phase, sources=tuple(names.get(s, s) for s in phase.sources))
-            for phase in found
-            if phase.name not in names
-        ]
-
-    def _without_before(self, found: list[Phase]) -> list[Phase]:
-        by_name = {phase.name: phase for phase in found}
-        waiting: dict[str, list[str]] = {}
-        for phase in found:
-            for source in phase.sources:
-                waiting.setdefault(source, []).append(phase.name)
-        out: list[Phase] = []
-        for phase in found:
-            item = phase.item
-            target = by_name.get(phase.name.removeprefix("before_"))
-            if (
-                isinstance(item, AskPhase)
-                and target is not None
-                and target is not phase
-                and isinstance(target.item, AgentPhase)
-                and target.sources == (phase.name,)
-                and waiting[phase.name] == [target.name]
-                and item.only_if == target.item.only_if
-            ):
-                self.questions[target.name] = phase
-                continue
-            out.append(phase)
-        for i, phase in enumerate(out):
-            if phase.name in self.questions:
-                ask = self.questions[phase.name]
-                out[i] = replace(phase, sources=ask.sources, need=ask.need, entry=ask.entry)
-        return out
-
     # -- work ----------------------------------------------------------------------------------
 
     def _step(self, group: list[Phase]) -> None:
@@ -244,13 +205,13 @@ class _Teller:
         assert isinstance(item, AgentPhase)  # noqa: S101
         own = [self.agents_of(p) for p in self.last] == [[item.agent]]
         step = ast.Step(parts=tuple(parts), again=own and len(parts) == 1)
-        said = self._waiting(group[0], step, item.when, context)
+        said = self._waiting(group[0], step, item.when)
         if said is None:
             self.unsaid(f"what {group[0].name!r} waits for")
             said = step
         self.said.work.append(said)
         self.before, self.last = context, group
-        self.tail = _Waits.all([p.name for p in group])
+        self.tail = Awaited.all([p.name for p in group])
 
     def _part(self, phase: Phase, context: list[str], chain: list[c.Condition]) -> ast.Part:
         item = phase.item
@@ -281,39 +242,39 @@ class _Teller:
             needs=item.needs,
         )
 
-    def _waiting(
-        self, phase: Phase, step: ast.Step, when: c.Condition | None, context: list[str]
-    ) -> ast.Step | None:
+    def _waiting(self, phase: Phase, step: ast.Step, when: c.Condition | None) -> ast.Step | None:
         """The step with what it waits for said, where that can be said."""
-        wanted = _Waits.on(phase)
-        if when is None:
-            if phase.entry:
-                return step.model_copy(update={"start": bool(self.done)})
-            if not wanted.of:
-                return None
-            if wanted == self.tail:
-                return step
-            after = self.waits(wanted)
-            if after is not None:
-                return step.model_copy(update={"after": after})
-            rest = wanted.of - self.tail.of
-            if wanted.every and self.tail.every and self.tail.of < wanted.of:
-                after = self.waits(_Waits.all([s for s in phase.sources if s in rest]))
-            return after and step.model_copy(update={"after": after, "then": True})
+        wanted = Awaited.on(phase)
+        if when is not None:
+            return self._required(wanted, step, when)
+        if phase.entry:
+            return step.model_copy(update={"start": bool(self.done)})
+        if not wanted.of:
+            return None
+        if wanted == self.tail:
+            return step
+        after = self.waits(wanted)
+        if after is not None:
+            return step.model_copy(update={"after": after})
+        if wanted.every and self.tail.every and self.tail.of < wanted.of:
+            after = self.waits(Awaited.all(wanted.of - self.tail.of))
+        return None if after is None else step.model_copy(update={"after": after, "then": True})
+
+    def _required(self, wanted: Awaited, step: ast.Step, when: c.Condition) -> ast.Step | None:
+        """A step that waits for something that an agent decides, and so for that agent."""
         ready = self.condition(when, [])
-        owners = {self._last_of(str(fact.agent)) for fact in ast_facts(ready)}
+        owners = frozenset(self._last_of(str(fact.agent)) or "" for fact in ast_facts(ready))
         step = step.model_copy(update={"ready": ready})
-        if not wanted.every or None in owners:
+        if not wanted.every or "" in owners:
             return None
         if wanted.of == owners:
             return step
         if self.tail.every and wanted.of == owners | self.tail.of:
             return step.model_copy(update={"then": True})
-        rest = wanted.of - owners
-        after = self.waits(_Waits.all([s for s in phase.sources if s in rest]))
-        return after and step.model_copy(update={"after": after})
+        after = self.waits(Awaited.all(wanted.of - owners)) if owners < wanted.of else None
+        return None if after is None else step.model_copy(update={"after": after})
 
-    def waits(self, wanted: _Waits) -> ast.Waits | None:
+    def waits(self, wanted: Awaited) -> ast.Waits | None:
         """The words for phases: those that worked last, or their agents by name."""
         if not wanted.of:
             return None
@@ -327,7 +288,7 @@ class _Teller:
 
     def _joined(self, phase: Phase) -> bool:
         """Says what a decision or question waits for, where that is not what was said last."""
-        wanted = _Waits.on(phase)
+        wanted = Awaited.on(phase)
         if wanted == self.tail and not (phase.entry and self.done):
             return True
         waits = self.waits(wanted)
@@ -342,7 +303,7 @@ class _Teller:
     def _decision(self, phase: Phase, item: Decision) -> None:
         self._joined(phase)
         when = self.condition(item.if_, self.workers())
-        self.tail = _Waits.all([phase.name])
+        self.tail = Awaited.all([phase.name])
         if item.go == END and item.at_most is None:
             self.said.work.append(ast.Stop(condition=when))
             return
@@ -359,14 +320,14 @@ class _Teller:
         self.said.work.append(back)
 
     def _question(self, phase: Phase, item: AskPhase) -> None:
-        wanted, after = _Waits.on(phase), None
+        wanted, after = Awaited.on(phase), None
         if wanted != self.tail and len(wanted.of) == 1:
             after = self.latest(next(iter(wanted.of)))
         if after is None:
             self._joined(phase)
         only_if = None if item.only_if is None else self.condition(item.only_if, self.workers())
         self.said.work.append(self._ask(phase, item, after=after, only_if=only_if))
-        self.tail = _Waits.all([phase.name])
+        self.tail = Awaited.all([phase.name])
 
     def _ask_before(self, phase: Phase) -> None:
         ask = self.questions.get(phase.name)
@@ -390,7 +351,7 @@ class _Teller:
 
     def _builder(self, phase: Phase, item: BuilderPhase) -> None:
         self._joined(phase)
-        self.tail = _Waits.all([phase.name])
+        self.tail = Awaited.all([phase.name])
         count = sum(isinstance(p.item, BuilderPhase) and p.item.use == item.use for p in self.done)
         expected = item.use if not count else f"{item.use}_{count + 1}"
         if item.use != "supervisor":
@@ -478,36 +439,6 @@ def _unnamed(item: Any) -> Any:
     return item
 
 
-def _gate_below(gate: Phase) -> float | None:
-    """The confidence below which a gate asks; -1 where the agent says that it is unsure."""
-    item = gate.item
-    if not isinstance(item, AskPhase):
-        return None
-    match item.only_if:
-        case c.Fact(name="unsure", operator=None):
-            return -1.0
-        case c.Not(of=c.Fact(name="confidence", operator=">=", value=int() | float() as least)):
-            return float(least)
-        case _:
-            return None
-
-
-def _is_gate(phase: Phase, found: Sequence[Phase]) -> bool:
-    item = phase.item
-    if not isinstance(item, AskPhase) or len(phase.sources) != 1 or item.sets or item.words:
-        return False
-    name = phase.sources[0]
-    of = next((p.item for p in found if p.name == name), None)
-    return (
-        isinstance(of, AgentPhase)
-        and phase.name == f"gate_{name}"
-        and item.options == (GO_ON, name, "stop")
-        and _gate_below(phase) is not None
-        and item.only_if is not None
-        and {fact.agent for fact in c.facts_in(item.only_if)} == {of.agent}
-    )
-
-
 def _groups(found: Sequence[Phase]) -> Iterator[list[Phase]]:
     """Agents' phases that wait for the same together; everything else by itself."""
     group: list[Phase] = []
@@ -517,7 +448,7 @@ def _groups(found: Sequence[Phase]) -> Iterator[list[Phase]]:
             bool(group)
             and isinstance(item, AgentPhase)
             and isinstance(head := group[0].item, AgentPhase)
-            and _Waits.on(group[0]) == _Waits.on(phase)
+            and Awaited.on(group[0]) == Awaited.on(phase)
             and group[0].entry == phase.entry
             and head.when == item.when
             and not any(

@@ -18,7 +18,7 @@ from crewlog.prompt import ast
 from crewlog.prompt.names import agent_name, crew_name
 
 if TYPE_CHECKING:
-    from crewlog.prompt.saying import _Teller
+    from crewlog.prompt.saying import Teller
 
 PUBLIC = ("public",)
 _SAID = {
@@ -46,7 +46,7 @@ class RulesTeller:
         teller: Who says the work.
     """
 
-    def __init__(self, teller: _Teller) -> None:
+    def __init__(self, teller: Teller) -> None:
         self._teller = teller
         self._crew: CrewDefinition = teller.crew
         self._registry = teller.registry
@@ -161,10 +161,10 @@ class RulesTeller:
             named = self._crew.permissions.get(tool)
             if named is None or set(named) != set(names):
                 together.setdefault(tuple(dict.fromkeys(names)), []).append(tool)
-        for names, tools in together.items():
-            if names:
-                everyone = len(names) == len(self._crew.agents) > 1
-                self._add(ast.Allow(agents=() if everyone else names, tools=tuple(tools)))
+        for who, tools in together.items():
+            if who:
+                everyone = len(who) == len(self._crew.agents) > 1
+                self._add(ast.Allow(agents=() if everyone else who, tools=tuple(tools)))
         self._unused(having)
         for tool, made in self._crew.tools.items():
             offered = self._registry.tools.get(tool) if self._registry is not None else None
@@ -191,6 +191,7 @@ class RulesTeller:
         return named is None or agent in named
 
     def _permissions(self) -> None:
+        together: dict[tuple[str, ...], list[str]] = {}
         for tool, named in self._crew.permissions.items():
             if named is None:
                 self._teller.unsaid(f"the permission of {tool!r} for everyone")
@@ -201,10 +202,12 @@ class RulesTeller:
                     self._teller.unsaid(
                         f"the permission of {tool!r} for {name!r}, which has it not"
                     )
-            if named:
-                self._add(ast.Allow(agents=tuple(named), tools=(tool,), only=True))
+            together.setdefault(tuple(sorted(named)), []).append(tool)
+        for who, tools in together.items():
+            if who:
+                self._add(ast.Allow(agents=who, tools=tuple(tools), only=True))
             else:
-                self._add(ast.Deny(tools=(tool,)))
+                self._add(ast.Deny(tools=tuple(tools)))
 
     def _approvals(self) -> None:
         given = self._registry.approvals if self._registry is not None else {}

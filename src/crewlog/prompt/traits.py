@@ -16,7 +16,8 @@ _SENTENCE = re.compile(r"(?<=[.!?…])\s+(?=\S)")
 _DUTY = "Before you end, set the "
 _PART = "Your part: "
 _TRAIT = re.compile(
-    r"(?:is|are|was|has|have|should|must|may|can|never|always|you|keep|do not|don't|be)\b", re.I
+    r"(?:is|are|was|has|have|should|must|may|can|never|always|you|keep|do not|don't|be)\b",
+    re.IGNORECASE,
 )
 
 

@@ -209,6 +209,8 @@ class CallTool(StepCall):
     """The AI message that has the arguments."""
     permitted: bool = True
     """Whether the workflow's check allowed it; the activity checks again."""
+    approved: str = ""
+    """The interrupt by which people approved the call, where its tool needs that."""
 
 
 def claim_key(run: RunId, task: CallTool) -> str:

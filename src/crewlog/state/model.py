@@ -37,6 +37,22 @@ class LogHead(Model):
     """How many messages it has."""
 
 
+Place = tuple[int, int]
+"""Where a value stands in a list that several steps add to: the journal position, and the item's
+number in a visit that has a step for each; then the position is that of its list."""
+
+
+class Part(Model):
+    """A value in a list that several steps add to."""
+
+    value: Json = None
+    """The value, where its JSON is at most 256 bytes."""
+    body: ContentHash | None = None
+    """The body that holds it, where it is larger, or the message that is the text."""
+    place: Place
+    """Where it stands."""
+
+
 class Output(Model):
     """An output of an agent: its value where it is small, and the body that holds it."""
 
@@ -48,6 +64,13 @@ class Output(Model):
     """The journal position that set it."""
     items: int | None = None
     """How many items the list in the body has, where a node has a step for each of them."""
+    parts: tuple[Part, ...] = ()
+    """The values in order, where what steps set makes a list."""
+
+    @property
+    def bodies(self) -> tuple[ContentHash, ...]:
+        """The bodies that hold it."""
+        return tuple(h for h in (self.body, *(part.body for part in self.parts)) if h is not None)
 
 
 class Item(Model):
@@ -80,11 +103,16 @@ class Mapped(Model):
     """The list, where it is small."""
     listed: ContentHash | None = None
     """The body that holds the list, where it is not."""
+    parts: tuple[Part, ...] = ()
+    """The items by themselves, where several steps made the list."""
     goto: tuple[NodeName, ...] = ()
     """Where its steps' tools handed off to: the run goes there once all are done."""
 
     def item(self, number: int) -> Item:
         """The item of that number."""
+        if self.parts:
+            part = self.parts[number - 1]
+            return Item(number=number, of=self.of, value=part.value, body=part.body)
         if self.listed is not None:
             return Item(number=number, of=self.of, listed=self.listed)
         return Item(number=number, of=self.of, value=self.items[number - 1])
@@ -134,6 +162,8 @@ class Call(Model):
     """The answer of a held call, as the journal entry to be."""
     attempt: int = 1
     """Which try: people may have asked for another."""
+    approved: str = ""
+    """The interrupt by which people approved it, where its tool needs that."""
 
 
 class Turn(Model):
@@ -223,7 +253,14 @@ class Interrupt(Model):
     id: InterruptId
     """Its id in the run: `i1`, `i2`, …"""
     kind: Literal[
-        "ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual", "approval"
+        "ask",
+        "requirement",
+        "step_failed",
+        "outcome_unknown",
+        "tool_approval",
+        "limit",
+        "manual",
+        "approval",
     ]
     """Why it is asked."""
     question: str
@@ -233,7 +270,7 @@ class Interrupt(Model):
     call: int | None = None
     """The call of the step that waits."""
     options: tuple[str, ...] = ("approve", "reject")
-    """Answers to choose from; the first is what `approve` means, the last what `reject` means."""
+    """Answers to choose from; `approve` means the first, `reject` what `refusal` says."""
     detail: str = ""
     """The error or the requirement in full."""
     flag: FlagName | None = None
@@ -244,6 +281,17 @@ class Interrupt(Model):
     """The definition that is to be approved: the answer is about it and no other."""
     position: int = 0
     """The journal position that raised it."""
+    tool: str = ""
+    """The tool that is to be called, where people are asked for that."""
+    args: Json = None
+    """The arguments of that call, long texts in them shortened."""
+    message: ContentHash | None = None
+    """The AI message that asks for the call, with all of its arguments: what is approved."""
+
+    @property
+    def refusal(self) -> str:
+        """What `reject` means: the last option, but for a call of a tool, where that is `stop`."""
+        return "reject" if self.kind == "tool_approval" else self.options[-1]
 
 
 class Routing(Model):
@@ -315,6 +363,10 @@ class CrewState(Model):
     """Outputs by agent and key; `text` is the final message of the last turn."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """Flags."""
+    flag_places: dict[FlagName, tuple[Place, ...]] = Field(
+        default_factory=dict[FlagName, tuple[Place, ...]]
+    )
+    """Where each value stands in the list of a flag that steps add to."""
     tool_permissions: dict[str, tuple[AgentName, ...] | None] = Field(
         default_factory=dict[str, tuple[AgentName, ...] | None]
     )

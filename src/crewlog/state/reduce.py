@@ -7,6 +7,7 @@ entry's class.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
@@ -22,8 +23,9 @@ from crewlog.ids import (
     step_id,
     visit_of,
 )
+from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.hashing import chain, hash_json, log_root
+from crewlog.state.hashing import canonical, chain, hash_json, log_root
 from crewlog.state.model import (
     Call,
     CommandOutcome,
@@ -32,6 +34,8 @@ from crewlog.state.model import (
     LogHead,
     Mapped,
     Output,
+    Part,
+    Place,
     PromptState,
     ResumeInfo,
     Routing,
@@ -39,6 +43,8 @@ from crewlog.state.model import (
     Usage,
 )
 
+SMALL = 256
+"""Bytes of JSON that conditions see of a list that steps add to, as of any value."""
 COMMANDS_KEPT = 1000
 """Outcomes of recent commands that the state keeps; older ones are in the store."""
 
@@ -303,8 +309,9 @@ def _step_mapped(state: CrewState, entry: j.StepMapped, position: int) -> Change
     mapped = Mapped(
         of=entry.of,
         position=position,
-        items=found.value if found else None,
+        items=found.value if found and not found.parts else None,
         listed=found.body if found else None,
+        parts=found.parts if found else (),
     )
     return _entry(state, entry.step, status="running", since=position, mapped=mapped)
 
@@ -343,7 +350,10 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
             "returned": 0,
         }
     )
-    if not entry.calls:
+    if not entry.calls and entry.append:
+        text = Part(body=entry.ref.body, place=_place(state, entry.step, position))
+        changes["agent_outputs"] = _added(state, entry.agent, "text", text, position)
+    elif not entry.calls:
         text = Output(body=entry.ref.body, position=position)
         changes["agent_outputs"] = _output(state, entry.agent, "text", text)
     return {**changes, **_entry(state, entry.step, turn=after)}
@@ -376,8 +386,43 @@ def _call_held(state: CrewState, entry: j.CallHeld, _position: int) -> Changes:
 
 
 @_on(j.FlagSet)
-def _flag_set(state: CrewState, entry: j.FlagSet, _position: int) -> Changes:
-    return {"flags": _with(state.flags, entry.flag, entry.value)}
+def _flag_set(state: CrewState, entry: j.FlagSet, position: int) -> Changes:
+    if not entry.append:
+        return {"flags": _with(state.flags, entry.flag, entry.value)}
+    before = state.flags.get(entry.flag)
+    values: list[Json] = list(before) if isinstance(before, list) else []  # pyright: ignore[reportUnknownArgumentType]
+    # What the list began with stands before all that steps add.
+    places = state.flag_places.get(entry.flag, ((0, 0),) * len(values))
+    place = _place(state, entry.step, position)
+    at = bisect_right(places, place)
+    values.insert(at, entry.value)
+    return {
+        "flags": _with(state.flags, entry.flag, values),
+        "flag_places": _with(state.flag_places, entry.flag, (*places[:at], place, *places[at:])),
+    }
+
+
+def _place(state: CrewState, step: StepId | None, position: int) -> Place:
+    """Where a value stands in a list: in the order of the journal, or of the items of a visit."""
+    visit = state.frontier.get(visit_of(step)) if step is not None and item_of(step) else None
+    if step is None or visit is None or visit.mapped is None:
+        return (position, 0)
+    return (visit.mapped.position, item_of(step))
+
+
+def _added(
+    state: CrewState, agent: AgentName, key: str, part: Part, position: int
+) -> dict[AgentName, dict[str, Output]]:
+    """The outputs with one more value in the list of an output."""
+    known = state.agent_outputs.get(agent, {}).get(key)
+    parts = known.parts if known else ()
+    at = bisect_right([each.place for each in parts], part.place)
+    parts = (*parts[:at], part, *parts[at:])
+    small: Json = None
+    if len(parts) <= SMALL and all(each.body is None for each in parts):
+        values = [each.value for each in parts]
+        small = values if len(canonical(values)) <= SMALL else None
+    return _output(state, agent, key, Output(value=small, parts=parts, position=position))
 
 
 def _output(
@@ -388,6 +433,10 @@ def _output(
 
 @_on(j.OutputSet)
 def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
+    if entry.append:
+        place = _place(state, entry.step, position)
+        part = Part(value=entry.value, body=entry.body, place=place)
+        return {"agent_outputs": _added(state, entry.agent, entry.key, part, position)}
     output = Output(value=entry.value, body=entry.body, position=position, items=entry.items)
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
 
@@ -475,11 +524,18 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     if question and question.kind == "limit" and entry.decision == question.options[0]:
         changes["extensions"] = state.extensions + 1
     found = state.frontier.get(question.step) if question and question.step else None
-    if found is None or found.status != "asking":
+    if found is None or question is None:
+        return changes
+    if question.kind == "tool_approval" and entry.decision == "approve":
+        turn = _call_changed(state, found.step, question.call, status="ready", approved=question.id)
+        found = found.model_copy(update={"turn": turn})
+        changes["frontier"] = _with(state.frontier, found.step, found)
+    if found.status != "asking":
         return changes
     running = found.turn is not None or found.mapped is not None
     status = "waiting" if found.requirement else "running" if running else "ready"
-    return {**changes, **_entry(state, found.step, status=status, since=position)}
+    moved = found.model_copy(update={"status": status, "since": position})
+    return {**changes, "frontier": _with(state.frontier, found.step, moved)}
 
 
 @_on(j.BreakRequested)

@@ -1,0 +1,114 @@
+"""Calls of tools that wait for a person's yes: what people are shown, and what they may answer.
+
+A call is bound to the message that asks for it, by hash: what is approved is what runs. People are
+shown its arguments as that message has them. They are strangers' words that may be long: an
+interrupt is part of the state, so long texts in it are shortened, and it says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from crewlog.errors import CommandRejected
+from crewlog.model import Json
+from crewlog.state.calls import ModelResult
+from crewlog.state.hashing import canonical
+from crewlog.state.model import Interrupt
+
+OPTIONS = ("approve", "reject", "stop")
+MOST_BYTES = 4096
+"""Arguments whose JSON is no longer are shown as they are."""
+_ALMOST = {"yes": "approve", "y": "approve", "ok": "approve", "okay": "approve", "no": "reject"}
+_LIKE = 0.75
+"""How alike a word is to an option, to be taken for a slip and not for a reason."""
+
+
+def arguments(result: ModelResult, call_id: str) -> dict[str, Json] | None:
+    """The arguments of a call that a reply asks for; none where they could not be read."""
+    asked = result.body.get("tool_calls") or ()
+    found = next((call for call in asked if call.get("id") == call_id), None)
+    return None if found is None else dict(found.get("args") or {})
+
+
+def shown(args: dict[str, Json]) -> tuple[Json, bool]:
+    """Arguments as people are shown them, and whether these are all of them."""
+    if len(canonical(args)) <= MOST_BYTES:
+        return args, True
+    most = MOST_BYTES
+    while most > 8:
+        most //= 2
+        short = _shortened(args, most)
+        if len(canonical(short)) <= MOST_BYTES:
+            return short, False
+    return {"…": f"{len(args)} arguments"}, False
+
+
+def _shortened(value: Json, most: int) -> Json:
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]}… ({len(value)} characters)"
+    if isinstance(value, Mapping):
+        found = cast("Mapping[str, Json]", value)
+        kept = {k[:most]: _shortened(v, most) for k, v in list(found.items())[:most]}
+        return kept if len(found) <= most else {**kept, "…": f"{len(found)} in all"}
+    if isinstance(value, list):
+        listed: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+        short = [_shortened(each, most) for each in listed[:most]]
+        return short if len(listed) <= most else [*short, f"… ({len(listed)} in all)"]
+    return value
+
+
+def detail(args: Json, message: str, *, whole: bool) -> str:
+    """The arguments as text, and where all of them are."""
+    text = json.dumps(args, ensure_ascii=False, indent=1)
+    if whole:
+        return f"{text}\nof the message {message}"
+    return f"{text}\nShortened: the message {message} has all of it, and all of it is approved."
+
+
+def decided(asked: Interrupt, kind: str, message: str, reason: str) -> tuple[str, str]:
+    """What an answer decides about a call, and why where it is refused.
+
+    Words refuse, since nobody says yes by the way. A reason can never be read as an option.
+
+    Args:
+        asked: The question.
+        kind: The decision's type: `approve`, `reject` or `respond`.
+        message: What the decision says.
+        reason: What the command says why.
+
+    Raises:
+        CommandRejected: for words that look like an option that is misspelt.
+    """
+    if kind != "respond":
+        return kind, message.strip() or reason
+    if message in asked.options:
+        return message, reason
+    word = message.strip().lower()
+    close = difflib.get_close_matches(word, asked.options, 1, _LIKE)
+    meant = _ALMOST.get(word) or (close[0] if close else None)
+    if meant is not None or not word:
+        hint = f"Did you mean {meant!r}? " if meant else ""
+        raise CommandRejected(
+            f"{message!r} is no answer to {asked.id!r}",
+            remedy=f"{hint}Its options are: {', '.join(asked.options)}; other words refuse the "
+            "call, and are its reason.",
+        )
+    return "reject", message.strip()
+
+
+def refusal(by: str, reason: str) -> str:
+    """What the model is told of a call that people refused."""
+    return f"Refused by {by or 'people'}{f': {reason}' if reason else '.'}"
+
+
+def question(step: str, tool: str, brief: str) -> str:
+    """What people are asked."""
+    return f"May {step} call {tool}{f' with {brief}' if brief else ''}?"
+
+
+def request(asked: Interrupt) -> dict[str, Any]:
+    """The call in the shape of LangChain's human-in-the-loop requests."""
+    return {"name": asked.tool, "args": asked.args or {}, "description": asked.question}
