@@ -213,10 +213,10 @@ def test_at_a_terminal_a_refused_yes_is_asked_about(tmp_path: Path) -> None:
 
 def test_nothing_runs_with_errors(tmp_path: Path) -> None:
     crewlog = Cli(tmp_path / "home", made(tmp_path, "none"))
-    (tmp_path / "notes.md").write_text(f"{PROMPT}The writer may use rocket_launcher.\n")
+    (tmp_path / "notes.md").write_text(f"{PROMPT}The writer uses the model gpt-9.\n")
     done = crewlog("run", "notes.md", "--yes")
     assert done.code == 2
-    assert "rocket_launcher" in done.err
+    assert "gpt-9" in done.err
     assert not (tmp_path / "home").exists()
 
 
