@@ -43,6 +43,8 @@ class Items:
         return f"Your item ({item.number} of {item.of}): {text}"
 
     async def _value(self, item: Item, batch: Batch) -> Json:
+        if item.body is not None:
+            return await self._body(item.body, batch)
         if item.listed is None:
             return item.value
         values = self._lists.get(item.listed)

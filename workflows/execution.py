@@ -52,7 +52,7 @@ with workflow.unsafe.imports_passed_through():
         ToolResult,
     )
     from crewlog.state.carry import Carry
-    from crewlog.state.model import Output
+    from crewlog.state.model import Output, Part
     from crewlog.state.packing import pack_view
     from crewlog.wire import RunResult
 
@@ -451,7 +451,9 @@ class Execution:
         if state.status == "failed":
             return Ended(error=state.error, error_type=state.error_type)
 
-        def value(output: Output) -> Any:
+        def value(output: Output | Part) -> Any:
+            if isinstance(output, Output) and output.parts:
+                return [value(part) for part in output.parts]
             return fetched.outputs.get(output.body) if output.body else output.value
 
         cancel = state.commands.get(CommandId(CANCEL))
@@ -477,10 +479,10 @@ class Execution:
     async def _store_the_end(self) -> CloseRunResult:
         state = self.engine.state
         wanted = {
-            output.body
+            body
             for found in state.agent_outputs.values()
             for output in found.values()
-            if output.body is not None
+            for body in output.bodies
         }
         fetched: CloseRunResult = await workflow.execute_activity(
             CLOSE_RUN,

@@ -157,3 +157,26 @@ async def test_a_worker_that_is_killed_in_mid_map_and_rows_that_are_lost(
     assert is_whole(await run.rebuild())
     assert_same(await dump(db), before)
     await assert_same_once_more(site, db, run)
+
+
+async def test_what_the_items_say_is_a_list_in_their_order(crews: Site) -> None:
+    large = "y" * 400
+    first = calls(("set_output", {"key": "found", "value": large}), ("nap", {"seconds": 0.3}))
+    worker = [
+        {"when": r"Your item \(1 of 3\)", **first},
+        {"when": r"Your item", **calls(("set_output", {"key": "found", "value": 2}))},
+        {"text": "said"},
+    ]  # fmt: skip
+    crew = mapping(
+        crews,
+        ["a", "b", "c"],
+        worker,
+        rules={"worker": {"outputs": ["found"]}},
+        tools={"nap": tool("nap")},
+        merge={"worker.found": "append", "worker.text": "append"},
+    )
+    crew["flow"][-1] = {"agent": "writer", "for_each": "worker.found"}
+    run, result = await crews.finish(crew)
+    assert result.outputs["worker"] == {"found": [large, 2, 2], "text": ["said"] * 3}
+    shown = [p["messages"][-1]["content"] for p in prompts_of(crews, run, "writer")]
+    assert sorted(shown) == [f"Your item ({n} of 3): {v}" for n, v in ((1, large), (2, 2), (3, 2))]

@@ -303,3 +303,40 @@ def test_two_wide_layers_are_drawn_without_looking_at_every_pair_of_lines() -> N
     lines = picture(plan_of([*wide, "end_"])).splitlines()
     assert time.thread_time() - began < 10  # in the time of all pairs: a minute
     assert sum("a" in line for line in lines) >= 100
+
+
+def full() -> GraphPlan:
+    """Everything that a phase may say of when and how it runs."""
+    flow = [
+        "planner",
+        {"ask": "Publish?", "only_if": "ok"},
+        [
+            {"agent": "worker", "for_each": "planner.topics"},
+            {"agent": "cleaner", "needs": ["delete", "read"]},
+        ],
+        {"agent": "idle", "only_if": "ok"},
+    ]
+    agents: dict[str, Any] = {"planner": {"outputs": ["topics"]}, "idle": {"enabled": False}}
+    tools = {name: {"run": "m:f"} for name in ("delete", "read")}
+    return plan_of(flow, agents, tools=tools, approvals={"delete": ["cleaner"]})
+
+
+def test_conditions_needs_lists_and_approvals_are_drawn() -> None:
+    text = picture(full(), width=140)
+    for words in (
+        "? ask_1 (if ok)",
+        "worker (each planner.topics)",
+        "cleaner (needs delete + read)",
+        "idle (off, if ok)",
+        "\n? cleaner: asks before delete\n",
+    ):
+        assert words in text
+    chart = mermaid(full())
+    for words in (
+        '("cleaner, asks before delete")',
+        '("idle (off)")',
+        '-->|"if ok"| n1',
+        '-->|"each planner.topics"| n2',
+        '-->|"needs delete #43; read"| n3',
+    ):
+        assert words in chart

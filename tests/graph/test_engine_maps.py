@@ -289,3 +289,14 @@ async def test_the_phases_of_an_agent_that_is_switched_off_are_skipped(more: Any
     assert (skipped["step"], skipped["because"]) == ("a#1", "a is switched off")
     assert sim.ran() == ["b#1"]
     assert sim.state.status == "completed"
+
+
+@pytest.mark.parametrize("ok", [True, False])
+async def test_a_question_with_a_condition_is_asked_only_where_it_holds(ok: bool) -> None:
+    flow: list[Any] = ["a", {"ask": "Well?", "only_if": "sure"}, "b"]
+    sim = await run(plan_of(flow, flags={"sure": ok}))
+    assert bool(sim.state.interrupts) is ok
+    if not ok:
+        (skipped,) = [e for e in sim.facts("StepCompleted") if e.get("skipped")]
+        assert (skipped["step"], skipped["because"]) == ("ask_1#1", "sure does not hold")
+        assert sim.ran() == ["a#1", "b#1"]

@@ -182,3 +182,31 @@ def test_every_plan_can_be_carried_and_its_joins_satisfied(flow: list[Any]) -> N
 
 def _ready(join: Join | None, done: set[str]) -> bool:
     return join is not None and sum(source in done for source in join.of) >= join.need
+
+
+def test_the_rules_say_when_a_phase_runs_and_who_must_agree() -> None:
+    flow = [
+        "planner",
+        {"ask": "Publish?", "only_if": "ok"},
+        {"agent": "worker", "for_each": "planner.topics", "needs": ["read"]},
+        "idle",
+    ]
+    agents: dict[str, Any] = {"planner": {"outputs": ["topics"]}, "idle": {"enabled": False}}
+    tools = {name: {"run": "m:f"} for name in ("delete", "read")}
+    plan = plan_of(
+        flow,
+        agents,
+        tools=tools,
+        approvals={"delete": None, "read": ["worker", "idle"]},
+        merge={"ok": "last", "worker.text": "append"},
+    )
+    assert {
+        "ask_1 is asked only if ok",
+        "worker has a step for each item of planner.topics",
+        "worker is skipped unless worker may call read",
+        "idle is switched off: its phases are skipped",
+        "every call of delete waits for a person's yes",
+        "calls of read by worker and idle wait for a person's yes",
+        "what steps set of worker.text makes a list",
+    } <= set(plan.rules)
+    assert not [rule for rule in plan.rules if "ok makes" in rule]

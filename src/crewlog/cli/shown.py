@@ -15,6 +15,7 @@ from crewlog.errors import CrewlogError
 from crewlog.graph.draw import picture
 from crewlog.model import Json
 from crewlog.state.model import Output
+from crewlog.state.model import Part as OutputPart
 from crewlog.wire import JournalItem
 
 STYLES = {"completed": "bold green", "running": "bold cyan", "failed": "bold red"}
@@ -105,7 +106,7 @@ async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:
     outputs = sight.state.agent_outputs
     if not outputs:
         return
-    wanted = {o.body for found in outputs.values() for o in found.values() if o.body}
+    wanted = {body for found in outputs.values() for o in found.values() for body in o.bodies}
     try:
         bodies = await (await client.store()).get_bodies(wanted) if wanted else {}
     except CrewlogError:
@@ -125,7 +126,9 @@ async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:
                 screen.line((f"    … {counted(len(lines) - _LONGEST, 'more line')}", "dim"))
 
 
-def _text(output: Output, bodies: dict[Any, Json]) -> str:
+def _text(output: Output | OutputPart, bodies: dict[Any, Json]) -> str:
+    if isinstance(output, Output) and output.parts:
+        return "\n".join(_text(part, bodies) for part in output.parts)
     if output.body is None:
         return output.value if isinstance(output.value, str) else _short(output.value)
     body = bodies.get(output.body)

@@ -388,7 +388,9 @@ class CrewDefinition(Model):
     """Tools whose calls wait for a person's yes, by tool: the agents that it holds for; null: every
     agent."""
     merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
-    """How values combine where several steps may set a key: by flag, or `agent.output`."""
+    """How values combine where more than one step sets a flag, or an output as `agent.output`:
+    `last` keeps the last one; `append` makes a list, in the order in which they are applied, and
+    those of a phase with `for_each` in the order of its items."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""
     approval: Literal["required", "understood", "none"] = "understood"

@@ -102,7 +102,7 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
     first, last = asked.options[0], asked.options[-1]
     if asked.flag is not None:
         value = True if decision == first else False if decision == last else decision
-        engine.record(j.FlagSet, flag=asked.flag, value=value, by=by)
+        engine.record(j.FlagSet, flag=asked.flag, value=value, by=by, **engine.added(asked.flag))
     goes = decision if decision in {*asked.options} & {*engine.plan.nodes} else NEXT
     if goes == NEXT and asked.flag is None and decision == last and len(asked.options) > 1:
         # A "no" that nothing else takes must not read as a "yes".
@@ -126,7 +126,8 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
         return
     condition = parse_condition(asked.detail)
     if isinstance(condition, Fact) and condition.operator is None:
-        engine.record(j.FlagSet, flag=condition.name, value=True, by=by)
+        flag = condition.name
+        engine.record(j.FlagSet, flag=flag, value=True, by=by, **engine.added(flag))
     engine.record(j.ConditionMet, step=asked.step, waived=True)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 
+from crewlog.authority.permissions import needs_approval
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.findings import listed
 from crewlog.graph.canvas import Box, doubtful, paint
@@ -64,7 +65,7 @@ class Flowchart:
     def __init__(self, plan: GraphPlan) -> None:
         self._ids = ids = {name: f"n{i}" for i, name in enumerate(plan.nodes)}
         lines = ["flowchart LR", "    start((start))"]
-        lines += [f"    {ids[name]}{_shape(name, node)}" for name, node in plan.nodes.items()]
+        lines += [f"    {ids[name]}{_shape(name, node, plan)}" for name, node in plan.nodes.items()]
         lines.append("    done([done])")
         for name, node in plan.nodes.items():
             lines += [f"    {way}" for way in _mermaid_ways(name, node, plan, ids)]
@@ -94,17 +95,19 @@ def _escaped(text: str) -> str:
     )
 
 
-def _shape(name: NodeName, node: PlanNode) -> str:
+def _shape(name: NodeName, node: PlanNode, plan: GraphPlan) -> str:
     if node.decide is not None and node.decide.passes:
         return '(("' + _escaped(name) + '"))'
     if node.decide is not None:
         return '{"' + _escaped(f"{render_condition(node.decide.when)}?") + '"}'
     if node.ask is not None:
         return '{{"' + _escaped(_short(node.ask.question, 80)) + '"}}'
-    text = _escaped(
-        name if node.agent is None or str(node.agent) == name else f"{name}: {node.agent}"
-    )
-    return '("' + text + '")'
+    label = name if node.agent is None or str(node.agent) == name else f"{name}: {node.agent}"
+    if _switched_off(node, plan):
+        label += " (off)"
+    if tools := _guarded(node, plan):
+        label += _short(f", asks before {', '.join(tools)}", 80)
+    return '("' + _escaped(label) + '")'
 
 
 def _mermaid_ways(
@@ -131,7 +134,23 @@ def _entry_label(node: PlanNode) -> str:
         parts.append(f"when {_short(render_condition(node.when), _LONGEST_CONDITION)}")
     if node.only_if is not None:
         parts.append(f"if {_short(render_condition(node.only_if), _LONGEST_CONDITION)}")
+    if node.needs:
+        parts.append(_short(f"needs {' + '.join(node.needs)}", _LONGEST_CONDITION))
+    if node.for_each is not None:
+        parts.append(f"each {_short(node.for_each, _LONGEST_CONDITION)}")
     return ", ".join(parts)
+
+
+def _switched_off(node: PlanNode, plan: GraphPlan) -> bool:
+    return node.agent is not None and not plan.agents[node.agent].enabled
+
+
+def _guarded(node: PlanNode, plan: GraphPlan) -> list[str]:
+    """The tools whose calls in a node wait for a person's yes."""
+    if node.agent is None:
+        return []
+    tools = plan.agents[node.agent].tools
+    return [tool for tool in tools if needs_approval(node.agent, tool, plan.approvals)]
 
 
 def _goes(ask: Ask, option: str, nodes: Collection[str]) -> str:
@@ -196,7 +215,14 @@ def picture(
     """
     width = max(width, 24)
     boxes: dict[str, Box] = {
-        name: _box(name, node, (statuses or {}).get(name, ""), color, width - 10)
+        name: _box(
+            name,
+            node,
+            (statuses or {}).get(name, ""),
+            color,
+            width - 10,
+            off=_switched_off(node, plan),
+        )
         for name, node in plan.nodes.items()
     }
     edges, ranking = _ways(plan)
@@ -229,14 +255,16 @@ def picture(
     return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
 
-def _box(name: NodeName, node: PlanNode, status: str, color: bool, longest: int) -> Box:
+def _box(
+    name: NodeName, node: PlanNode, status: str, color: bool, longest: int, *, off: bool
+) -> Box:
     sign = {"decide": "◇ ", "ask": "? "}.get(node.kind, "")
     if node.decide is not None and node.decide.passes:
         sign = "· "
     if node.join is None and not node.entry:
         sign = f"⇢ {sign}"
     glyph = f"{_GLYPHS[status]} " if status in _GLYPHS else ""
-    label = _entry_label(node)
+    label = ", ".join(part for part in ("off" if off else "", _entry_label(node)) if part)
     text = f"{glyph}{sign}{name}" + (f" ({label})" if label else "")
     code = _COLORS.get(status, "") if color else ""
     return Box(_short(text, longest), code)
@@ -286,5 +314,7 @@ def _notes(
         answers = [f"{option} → done" if option in ends else option for option in node.ask.options]
         answers += [ANY_WORDS] if node.ask.words else []
         yield f"? {name}: {clean(node.ask.question)} [{' / '.join(answers)}]"
-    elif node.when is not None and node.otherwise != ASK_HUMAN:
+    elif tools := _guarded(node, plan):
+        yield f"? {name}: asks before {listed(tools, 'and')}"
+    if node.when is not None and node.otherwise != ASK_HUMAN:
         yield f"⇢ {name}: where {render_condition(node.when)} cannot come true → {node.otherwise}"

@@ -91,6 +91,16 @@ class RunFacts:
             ),
         )
 
+    def appends(self, key: str) -> bool:
+        """Whether what steps set of a flag, or of `agent.output`, makes a list."""
+        return self.plan.merge.get(key) == "append"
+
+    def added(self, key: str, step: StepId | None = None) -> dict[str, Any]:
+        """What a fact that sets a flag or an output says of how its value is combined."""
+        if not self.appends(key):
+            return {}
+        return {"append": True, "step": step if step is not None and item_of(step) else None}
+
     def fail(self, error: str) -> None:
         """Ends the run without success."""
         self.record(j.RunFailed, error=error)

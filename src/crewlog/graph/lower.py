@@ -75,8 +75,12 @@ def lower(definition: CrewDefinition) -> GraphPlan:
         tools={ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
         permissions=_agents_by_tool(definition.permissions),
         approvals=_agents_by_tool(definition.approvals),
+        merge=definition.merge,
         flags={FlagName(name): value for name, value in definition.flags.items()},
-        rules=tuple(rule for name, node in nodes.items() for rule in rules_of(name, node)),
+        rules=(
+            *(rule for name, node in nodes.items() for rule in rules_of(name, node)),
+            *_crew_rules(definition),
+        ),
         limits=definition.limits,
     )
 
@@ -182,8 +186,7 @@ def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
         yield f"{name} starts with the run"
     else:
         yield f"{name} starts when it is sent to"
-    if node.only_if is not None:
-        yield f"{name} is skipped unless {render_condition(node.only_if)}"
+    yield from _runs_where(name, node)
     if node.when is not None and node.otherwise != ASK_HUMAN:
         what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
         yield f"{name} {what} where {render_condition(node.when)} can no longer hold"
@@ -192,6 +195,33 @@ def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.ask is not None:
         answers = [*node.ask.options, *([ANY_WORDS] if node.ask.words else [])]
         yield f"{name} asks people: {listed(answers, 'or')}"
+
+
+def _runs_where(name: NodeName, node: PlanNode) -> Iterator[str]:
+    """What else a node needs to run once it is reached, and how often it runs."""
+    if node.only_if is not None and node.ask is not None:
+        yield f"{name} is asked only if {render_condition(node.only_if)}"
+    elif node.only_if is not None:
+        yield f"{name} is skipped unless {render_condition(node.only_if)}"
+    if node.needs:
+        yield f"{name} is skipped unless {node.agent} may call {listed(node.needs)}"
+    if node.for_each is not None:
+        yield f"{name} has a step for each item of {node.for_each}"
+
+
+def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
+    """The rules that are not about one node, as sentences."""
+    for name, agent in definition.agents.items():
+        if not agent.enabled:
+            yield f"{name} is switched off: its phases are skipped"
+    for tool, named in definition.approvals.items():
+        if named is None:
+            yield f"every call of {tool} waits for a person's yes"
+        elif named:
+            yield f"calls of {tool} by {listed(named)} wait for a person's yes"
+    for key, how in definition.merge.items():
+        if how == "append":
+            yield f"what steps set of {key} makes a list"
 
 
 def decision_text(decide: Decide) -> str:

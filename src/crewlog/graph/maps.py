@@ -119,6 +119,8 @@ class Maps:
 
 def count_of(output: Output) -> int | None:
     """How many items an output has; none where it is no list."""
+    if output.parts:
+        return len(output.parts)
     if isinstance(output.value, list):
         return len(output.value)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     return output.items if output.body is not None else None

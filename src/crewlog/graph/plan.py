@@ -152,6 +152,10 @@ class GraphPlan(Model):
         default_factory=dict[ToolName, tuple[AgentName, ...] | None]
     )
     """Tools whose calls wait for a person's yes, with the agents it holds for; none: all."""
+    merge: dict[str, Literal["last", "append"]] = Field(
+        default_factory=dict[str, Literal["last", "append"]]
+    )
+    """How the values of a flag, or of an output as `agent.output`, combine; by default `last`."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """First values."""
     rules: tuple[str, ...] = ()

@@ -61,6 +61,7 @@ class Turns:
             calls=calls,
             usage=result.usage,
             brief=brief_of(result.body),
+            append=not calls and self._run.appends(f"{agent}.text"),
         )
         if not calls:
             await self._ended(step, ())
@@ -176,7 +177,13 @@ class Turns:
         for flag, value in result.flags.items():
             decision = check_write("flag", agent, flag, rules.flags)
             if decision.allowed:
-                yield j.FlagSet(at=self._run.at, flag=FlagName(flag), value=value, by=agent)
+                yield j.FlagSet(
+                    at=self._run.at,
+                    flag=FlagName(flag),
+                    value=value,
+                    by=agent,
+                    **self._run.added(flag, step),
+                )
             else:
                 denied.append(decision.reason)
         for output in result.outputs:
@@ -190,6 +197,7 @@ class Turns:
                     body=output.body,
                     inline=None if result.stored else output.content,
                     items=self._items(agent, output),
+                    **self._run.added(f"{agent}.{output.key}", step),
                 )
             else:
                 denied.append(decision.reason)

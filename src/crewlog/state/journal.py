@@ -241,6 +241,8 @@ class ModelReplied(Fact):
     usage: Usage = Usage()
     brief: str = ""
     """The start of what it said, for people."""
+    append: bool = False
+    """Whether a final message is added to the agent's texts, instead of taking their place."""
 
     @property
     @override
@@ -303,6 +305,10 @@ class FlagSet(Fact):
     """No default: by `==`, 1 would equal true, and the entry as JSON would lose it."""
     by: str = ""
     """The agent, or the principal."""
+    append: bool = False
+    """Whether it is added to the flag's list, instead of taking the place of its value."""
+    step: StepId | None = None
+    """For a value that is added: the step of an item, whose place in the list it takes."""
 
 
 class OutputSet(Fact):
@@ -319,6 +325,10 @@ class OutputSet(Fact):
     """The large value itself, where the store was away when it was made."""
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
+    append: bool = False
+    """Whether it is added to the output's list, instead of taking the place of its value."""
+    step: StepId | None = None
+    """For a value that is added: the step of an item, whose place in the list it takes."""
 
 
 class StepCompleted(Fact):

@@ -37,6 +37,22 @@ class LogHead(Model):
     """How many messages it has."""
 
 
+Place = tuple[int, int]
+"""Where a value stands in a list that several steps add to: the journal position, and the item's
+number in a visit that has a step for each; then the position is that of its list."""
+
+
+class Part(Model):
+    """A value in a list that several steps add to."""
+
+    value: Json = None
+    """The value, where its JSON is at most 256 bytes."""
+    body: ContentHash | None = None
+    """The body that holds it, where it is larger, or the message that is the text."""
+    place: Place
+    """Where it stands."""
+
+
 class Output(Model):
     """An output of an agent: its value where it is small, and the body that holds it."""
 
@@ -48,6 +64,13 @@ class Output(Model):
     """The journal position that set it."""
     items: int | None = None
     """How many items the list in the body has, where a node has a step for each of them."""
+    parts: tuple[Part, ...] = ()
+    """The values in order, where what steps set makes a list."""
+
+    @property
+    def bodies(self) -> tuple[ContentHash, ...]:
+        """The bodies that hold it."""
+        return tuple(h for h in (self.body, *(part.body for part in self.parts)) if h is not None)
 
 
 class Item(Model):
@@ -80,11 +103,16 @@ class Mapped(Model):
     """The list, where it is small."""
     listed: ContentHash | None = None
     """The body that holds the list, where it is not."""
+    parts: tuple[Part, ...] = ()
+    """The items by themselves, where several steps made the list."""
     goto: tuple[NodeName, ...] = ()
     """Where its steps' tools handed off to: the run goes there once all are done."""
 
     def item(self, number: int) -> Item:
         """The item of that number."""
+        if self.parts:
+            part = self.parts[number - 1]
+            return Item(number=number, of=self.of, value=part.value, body=part.body)
         if self.listed is not None:
             return Item(number=number, of=self.of, listed=self.listed)
         return Item(number=number, of=self.of, value=self.items[number - 1])
@@ -335,6 +363,10 @@ class CrewState(Model):
     """Outputs by agent and key; `text` is the final message of the last turn."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """Flags."""
+    flag_places: dict[FlagName, tuple[Place, ...]] = Field(
+        default_factory=dict[FlagName, tuple[Place, ...]]
+    )
+    """Where each value stands in the list of a flag that steps add to."""
     tool_permissions: dict[str, tuple[AgentName, ...] | None] = Field(
         default_factory=dict[str, tuple[AgentName, ...] | None]
     )

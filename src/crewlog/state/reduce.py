@@ -24,6 +24,7 @@ from crewlog.ids import (
 )
 from crewlog.state import journal as j
 from crewlog.state.hashing import chain, hash_json, log_root
+from crewlog.state.merging import place_of, with_part, with_value
 from crewlog.state.model import (
     Call,
     CommandOutcome,
@@ -32,6 +33,7 @@ from crewlog.state.model import (
     LogHead,
     Mapped,
     Output,
+    Part,
     PromptState,
     ResumeInfo,
     Routing,
@@ -299,12 +301,13 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
 
 @_on(j.StepMapped)
 def _step_mapped(state: CrewState, entry: j.StepMapped, position: int) -> Changes:
-    found = state.agent_outputs.get(entry.agent, {}).get(entry.key)
+    found = _found(state, entry.agent, entry.key)
     mapped = Mapped(
         of=entry.of,
         position=position,
-        items=found.value if found else None,
+        items=found.value if found and not found.parts else None,
         listed=found.body if found else None,
+        parts=found.parts if found else (),
     )
     return _entry(state, entry.step, status="running", since=position, mapped=mapped)
 
@@ -345,6 +348,9 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
     )
     if not entry.calls:
         text = Output(body=entry.ref.body, position=position)
+        if entry.append:
+            part = Part(body=entry.ref.body, place=place_of(state, entry.step, position))
+            text = with_part(_found(state, entry.agent, "text"), part, position)
         changes["agent_outputs"] = _output(state, entry.agent, "text", text)
     return {**changes, **_entry(state, entry.step, turn=after)}
 
@@ -376,8 +382,23 @@ def _call_held(state: CrewState, entry: j.CallHeld, _position: int) -> Changes:
 
 
 @_on(j.FlagSet)
-def _flag_set(state: CrewState, entry: j.FlagSet, _position: int) -> Changes:
-    return {"flags": _with(state.flags, entry.flag, entry.value)}
+def _flag_set(state: CrewState, entry: j.FlagSet, position: int) -> Changes:
+    if not entry.append:
+        return {"flags": _with(state.flags, entry.flag, entry.value)}
+    values, places = with_value(
+        state.flags.get(entry.flag),
+        state.flag_places.get(entry.flag, ()),
+        entry.value,
+        place_of(state, entry.step, position),
+    )
+    return {
+        "flags": _with(state.flags, entry.flag, values),
+        "flag_places": _with(state.flag_places, entry.flag, places),
+    }
+
+
+def _found(state: CrewState, agent: AgentName, key: str) -> Output | None:
+    return state.agent_outputs.get(agent, {}).get(key)
 
 
 def _output(
@@ -388,7 +409,12 @@ def _output(
 
 @_on(j.OutputSet)
 def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
-    output = Output(value=entry.value, body=entry.body, position=position, items=entry.items)
+    if entry.append:
+        place = place_of(state, entry.step, position)
+        part = Part(value=entry.value, body=entry.body, place=place)
+        output = with_part(_found(state, entry.agent, entry.key), part, position)
+    else:
+        output = Output(value=entry.value, body=entry.body, position=position, items=entry.items)
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
 
 
