@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from uuid import uuid4
@@ -254,3 +255,27 @@ def test_yes_runs_what_was_understood_whole(home: Path, tmp_path: Path) -> None:
     assert (started["event"], result["status"]) == ("started", "completed")
     entry = crewlog("log", run, "--limit", "1", "--json").records[0]["entry"]
     assert entry["definition"] == approved["hash"]
+
+
+@pytest.mark.server
+def test_a_registered_registry_is_found_by_its_name(home: Path, tmp_path: Path) -> None:
+    root = made(tmp_path)
+    crewlog = Cli(home, root)
+    assert crewlog("dev", "--detach", "--no-worker").code == 0
+    program = (
+        "import asyncio, crewlog\n"
+        "async def main():\n"
+        "    async with await crewlog.connect() as c:\n"
+        "        await c.register_registry('registry.yaml')\n"
+        "asyncio.run(main())\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program], cwd=root, env=crewlog.env, check=True, timeout=60
+    )
+    (root / "registry.yaml").unlink()
+    found = crewlog("compile", "notes.md", "--registry", "notes", "--json")
+    assert found.code == 0, found.err
+    assert list(found.records[0]["definition"]["tools"]) == ["write_file"]
+    missing = crewlog("compile", "notes.md", "--registry", "ntes")
+    assert missing.code == 2
+    assert "'ntes'" in missing.err

@@ -160,9 +160,8 @@ def _find(named: str | None, source: Source | None) -> Offer:
 
 
 def _registered(name: str) -> Offer:
-    """A registry of the store, by its name."""
+    """A registry of the store, by its name: the newest version."""
     from crewlog.cli.app import go  # noqa: PLC0415
-    from crewlog.prompt.registry import Registry  # noqa: PLC0415
 
     kept: list[Registry] = []
 
@@ -171,18 +170,10 @@ def _registered(name: str) -> Offer:
         from crewlog.cli.services import connected  # noqa: PLC0415
 
         async with connected(Screen(), both=True) as client:
-            store = await client.store()
-            row = await store.get_registered("registry", name)
-            if row is not None:
-                kept.append(Registry.from_json(await store.get_definition(row.content)))
+            kept.append(await client.registry(name))
         return 0
 
     go(ask())
-    if not kept:
-        raise UsageError(
-            f"there is no file and no registered registry {name!r}",
-            remedy=f"Give the path of a registry's YAML file, e.g. --registry {REGISTRY_FILE}.",
-        )
     return Offer(kept[0], name=name)
 
 
