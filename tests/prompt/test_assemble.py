@@ -292,3 +292,12 @@ def test_every_part_has_the_words_it_came_from() -> None:
     assert decision.path == ("flow", 2)
     assert decision.words == (Words(start=33, end=45),)
     assert "bad → a (≤ 2)" in decision.text
+
+
+def test_what_several_steps_may_set_at_once_gets_a_rule_and_that_is_said() -> None:
+    each = Step(parts=(Part(agent="digger", for_each="topics"),))
+    found = compile_(step("planner"), each, said(ast.Gate, agents=("digger",)))
+    assert codes(found) == ["assumed"]
+    assert found.ok
+    assert found.definition is not None
+    assert found.definition.merge == {"digger.unsure": "last"}
