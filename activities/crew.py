@@ -17,6 +17,7 @@ from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.call_model import ModelCalls
 from crewlog.activities.call_tool import ToolCalls
 from crewlog.activities.close_run import close_run
+from crewlog.activities.compile_prompt import PromptCompiler
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import as_failures
 from crewlog.activities.heartbeat import heartbeats
@@ -24,16 +25,20 @@ from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
+from crewlog.ids import RunId
 from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,
     CLOSE_RUN,
+    COMPILE_PROMPT,
     FLUSH,
     OPEN_RUN,
     CallModel,
     CallTool,
     CloseRun,
     CloseRunResult,
+    CompilePrompt,
+    CompilePromptResult,
     Flush,
     ModelResult,
     OpenRun,
@@ -76,20 +81,37 @@ class CrewActivities:
         registry = tools or ToolRegistry()
         built_in = BuiltIn()
         hydrator = Hydrator(store, max_entries)
-        self._models = ModelCalls(
-            store, self._definitions, hydrator, models or ModelFactory(), registry, built_in
-        )
+        models = models or ModelFactory()
+        self._compiler = PromptCompiler(store, models)
+        self._models = ModelCalls(store, self._definitions, hydrator, models, registry, built_in)
         self._tools = ToolCalls(store, self._definitions, hydrator, registry, built_in, workspace)
 
     def all(self) -> Sequence[Callable[..., Any]]:
         """The activities, for a worker."""
-        return [self.open_run, self.call_model, self.call_tool, self.flush, self.close_run]
+        return [
+            self.open_run,
+            self.compile_prompt,
+            self.call_model,
+            self.call_tool,
+            self.flush,
+            self.close_run,
+        ]
 
     @activity.defn(name=OPEN_RUN)
     async def open_run(self, task: OpenRun) -> OpenRunResult:
         """Resolves and checks what a run was started with."""
         with as_failures():
-            return await open_run(task, self._store, self._definitions, self._search_attributes)
+            async with heartbeats():
+                return await open_run(task, self._store, self._definitions, self._search_attributes)
+
+    @activity.defn(name=COMPILE_PROMPT)
+    async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
+        """Reads a run's prompt, with the grammar or by asking a model once."""
+        with as_failures() as effect:
+            async with heartbeats():
+                batch = await self._batches.whole(task.batch)
+                run = RunId(activity.info().workflow_id or "")
+                return await self._compiler.run(run, task, batch, effect)
 
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> ModelResult:

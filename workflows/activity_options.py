@@ -41,6 +41,24 @@ signal came) it may record other facts at the same positions than those that wer
 """
 
 
+CHECKING: dict[str, Any] = {**STORING, "summary": "checks the crew"}
+"""Options of the activity that checks, lowers and stores what a prompt makes, or people changed."""
+
+COMPILING: dict[str, Any] = {
+    "start_to_close_timeout": timedelta(seconds=180),
+    "heartbeat_timeout": timedelta(seconds=5),
+    "retry_policy": RetryPolicy(
+        initial_interval=timedelta(seconds=1),
+        backoff_coefficient=2,
+        maximum_interval=timedelta(seconds=60),
+        maximum_attempts=5,
+    ),
+    "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    "summary": "compiles the prompt",
+}
+"""Options of the activity that reads a prompt: at most one model call each."""
+
+
 def model_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str, Any]:
     """Options of a model call."""
     rules = plan.agents[order.agent]

@@ -19,20 +19,29 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.errors import CrewlogError
+    from crewlog.errors import CommandRejected, CrewlogError
+    from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import RunId
     from crewlog.state.calls import OPEN_RUN, OpenRun, OpenRunResult
-    from crewlog.state.carry import read_carry
+    from crewlog.state.carry import DraftCarry, read_carry
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
     from crewlog.wire import CLOSING, WORKFLOW_TYPE, Page, StartRun
 
 from crewlog.workflows import views
-from crewlog.workflows.activity_options import LOCAL
+from crewlog.workflows.activity_options import CHECKING, LOCAL
 from crewlog.workflows.execution import CANCEL, Ended, Execution
-from crewlog.workflows.inbox import Incoming, Unreadable, from_outside, now, parse, read_args
+from crewlog.workflows.inbox import (
+    Incoming,
+    Unreadable,
+    edited_definition,
+    from_outside,
+    now,
+    parse,
+    read_args,
+)
 
 WHOLE = RawValue(Payload())
 """What a query gets that is sent without an argument. A default, since an optional parameter would
@@ -71,7 +80,8 @@ class CrewRun:
                 initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE,
             )
         if ended.result is None:
-            raise ApplicationError(ended.error, type="RunFailed", non_retryable=True)
+            kind = ended.error_type or "RunFailed"
+            raise ApplicationError(ended.error, type=kind, non_retryable=True)
         if ended.cancelled:
             raise asyncio.CancelledError
         return ended.result.model_dump(mode="json")
@@ -87,6 +97,8 @@ class CrewRun:
 
     async def _begin(self, data: Any) -> Execution:
         start = _parse_start(data)
+        if start.prompt is not None:
+            return self._draft(start, start.prompt)
         opened = await _open(start)
         engine = await Engine.begin(
             GraphPlan.from_json(opened.plan),
@@ -102,10 +114,25 @@ class CrewRun:
             search_attributes=opened.search_attributes,
         )
 
+    def _draft(self, start: StartRun, text: str) -> Execution:
+        draft = DraftCarry(
+            input=_as_text(start.input), by=start.by, reader=start.reader, model=start.model
+        )
+        run = RunId(workflow.info().workflow_id)
+        engine = Drafting.begin(run, text, draft, registry=start.registry, at=_started())
+        # Whether the server knows the search attributes is told by the check of the definition.
+        return Execution(engine, self._inbox, queue=start.queue, search_attributes=False)
+
     def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
         ledger = Ledger(CrewState.from_json(carry.state))
-        engine = Engine(GraphPlan.from_json(carry.plan), ledger)
+        engine: Engine | Drafting
+        if carry.draft is not None:
+            engine = Drafting(
+                ledger, carry.draft, *map(GraphPlan.from_json, filter(None, [carry.plan]))
+            )
+        else:
+            engine = Engine(GraphPlan.from_json(carry.plan), ledger)
         engine.at = at = _started()
         self._inbox[:0] = [
             *(Incoming(name, Unreadable(reason), at) for name, reason in carry.unreadable),
@@ -129,6 +156,7 @@ class CrewRun:
     async def respond(self, raw: RawValue) -> dict[str, Any]:
         """Answers an interrupt; see `Respond` and `Accepted`."""
         incoming = Incoming("respond", from_outside([raw]), now())
+        await self._check_edit(incoming)
         self._inbox.append(incoming)
         await workflow.wait_condition(lambda: incoming.done)
         if incoming.error is not None or incoming.result is None:
@@ -137,6 +165,32 @@ class CrewRun:
                 error.message, error.remedy, type=type(error).__name__, non_retryable=True
             )
         return incoming.result.model_dump(mode="json")
+
+    async def _check_edit(self, incoming: Incoming) -> None:
+        """Checks the definition of an answer that edits: here, so that the loop need not wait.
+
+        Whoever else answers meanwhile is first; then this answer is refused, checked or not.
+        """
+        engine = self._execution.engine if self._execution is not None else None
+        if not isinstance(engine, Drafting):
+            return
+        definition = edited_definition(engine, incoming.data)
+        if definition is None:
+            return
+        try:
+            incoming.edited = await workflow.execute_activity(
+                OPEN_RUN,
+                OpenRun(run=engine.state.run, crew=definition),
+                result_type=OpenRunResult,
+                **CHECKING,
+            )
+        except ActivityError as error:
+            cause = error.cause
+            why = cause.message if isinstance(cause, ApplicationError) else str(cause or error)
+            incoming.edited = CommandRejected(
+                f"the edited crew is not valid:\n{why}",
+                remedy="The question stays open: correct the definition, and use a new id.",
+            )
 
     @respond.validator
     def check_respond(self, raw: RawValue) -> None:
@@ -171,8 +225,9 @@ class CrewRun:
     @workflow.query(name="interrupts")
     def interrupts(self) -> list[dict[str, Any]]:
         """The open questions: `InterruptView`s."""
-        questions = self._ready().engine.state.interrupts.values()
-        return [views.interrupt_view(q).model_dump(mode="json") for q in questions]
+        engine = self._ready().engine
+        questions = engine.state.interrupts.values()
+        return [views.interrupt_view(q, engine).model_dump(mode="json") for q in questions]
 
     @workflow.query(name="journal")
     def journal(self, raw: RawValue = WHOLE) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from temporalio.exceptions import (
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import InternalError, StoreUnavailable
+    from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
     from crewlog.ids import CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
@@ -36,13 +37,18 @@ with workflow.unsafe.imports_passed_through():
         CALL_MODEL,
         CALL_TOOL,
         CLOSE_RUN,
+        COMPILE_PROMPT,
         FLUSH,
+        OPEN_RUN,
         CallModel,
         CallTool,
         CloseRun,
         CloseRunResult,
+        CompilePromptResult,
         Flush,
         ModelResult,
+        OpenRun,
+        OpenRunResult,
         ToolResult,
     )
     from crewlog.state.carry import Carry
@@ -52,6 +58,8 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows import views
 from crewlog.workflows.activity_options import (
+    CHECKING,
+    COMPILING,
     STORING,
     local_options,
     model_options,
@@ -68,6 +76,9 @@ POSITION_MEMO = "position"
 
 CANCEL = f"{RESERVED}cancel"
 """The id of the `stop` that Temporal's cancel becomes."""
+
+FOR_CREWS = ("message", "interrupt")
+"""Signals that need a crew."""
 
 LAST_CALLS = 10
 """How often what arrives while the run ends is refused and stored before it ends anyway."""
@@ -94,9 +105,12 @@ class Landed:
     """The journal position up to which its activity has stored, if it ended well."""
     at: int = 0
     """When it ended, by `now`."""
-    result: ModelResult | ToolResult | None = None
+    result: Result | None = None
     error: str = ""
     error_type: str = ""
+
+
+Result = ModelResult | ToolResult | CompilePromptResult | OpenRunResult
 
 
 @dataclass(frozen=True)
@@ -106,19 +120,27 @@ class Ended:
     result: RunResult | None = None
     carry: Carry | None = None
     error: str = ""
+    error_type: str = ""
     cancelled: bool = False
     """Whether Temporal's cancel stopped the run, in this execution or an earlier one."""
 
 
 class Execution:
-    """The loop of one execution."""
+    """The loop of one execution; of a run that has no crew yet, its engine is a `Drafting`."""
 
     def __init__(
-        self, engine: Engine, inbox: list[Incoming], *, queue: str, search_attributes: bool
+        self,
+        engine: Engine | Drafting,
+        inbox: list[Incoming],
+        *,
+        queue: str,
+        search_attributes: bool,
     ) -> None:
         self.engine = engine
         self.closing = False
         self._inbox = inbox
+        self._kept: list[Incoming] = []
+        """What is said to a crew that there is not yet: it is taken once there is."""
         self._queue = queue
         self._search_attributes = search_attributes
         self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
@@ -143,6 +165,7 @@ class Execution:
             await self._apply_landed()
             state = self.engine.state
             if not (self.closing or state.closed):
+                await self._begin_crew()
                 await self.engine.settle(self._flights)
                 await self._launch()
                 self.closing = self._must_continue() and not self.engine.state.closed
@@ -178,13 +201,28 @@ class Execution:
             or info.get_current_history_length() >= self.engine.plan.limits.events
         )
 
+    async def _begin_crew(self) -> None:
+        """Puts the engine in the place of the draft, once people have approved its definition."""
+        if isinstance(self.engine, Drafting) and self.engine.ready:
+            self.engine = await self.engine.crew()
+            self._inbox += self._take_kept()
+            await self._take_inbox()
+
     # -- what came ---------------------------------------------------------------------------
 
     async def _take_inbox(self) -> None:
         while self._inbox:
             incoming = self._inbox.pop(0)
             self._tick(incoming.at)
+            drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
+            if drafting and incoming.name in FOR_CREWS:
+                self._kept.append(incoming)
+                continue
             await take(self.engine, incoming)
+
+    def _take_kept(self) -> list[Incoming]:
+        kept, self._kept = self._kept, []
+        return kept
 
     async def _apply_landed(self) -> None:
         while self._landed:
@@ -195,13 +233,15 @@ class Execution:
             self._commands += self._is_local(order)  # its marker
             del self._flights[key]
             self._cancelled.discard(key)
-            if result is not None and result.journaled:
+            if result is not None and not isinstance(result, OpenRunResult) and result.journaled:
                 self.engine.ledger.stored(landed.stored)
             if self.engine.state.closed:
                 continue
-            if isinstance(result, ModelResult):
+            if isinstance(self.engine, Drafting) and result is not None:
+                self._apply_draft(self.engine, result)
+            elif isinstance(self.engine, Engine) and isinstance(result, ModelResult):
                 await self.engine.turns.model_replied(order.step, order.call.call, result)
-            elif isinstance(result, ToolResult):
+            elif isinstance(self.engine, Engine) and isinstance(result, ToolResult):
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
             elif landed.error_type == MOVED:
                 self._moved.add(key)
@@ -209,6 +249,13 @@ class Execution:
                 await self.engine.call_failed(
                     order.step, order.call.call, landed.error, landed.error_type
                 )
+
+    def _apply_draft(self, draft: Drafting, result: Result) -> None:
+        if isinstance(result, CompilePromptResult):
+            draft.compiled(result)
+        elif isinstance(result, OpenRunResult):
+            self._search_attributes = result.search_attributes
+            draft.opened(result)
 
     def _tick(self, at: int) -> None:
         """Moves the engine's clock: it tells when what is applied came in, see `now`."""
@@ -230,7 +277,7 @@ class Execution:
 
     async def _fly(self, order: Order) -> None:
         position = self.engine.state.position
-        call: Any = self._tool_call(order) if order.call.tool else self._model_call(order)
+        call: Any = self._call(order)
         try:
             result = await call
             landed = Landed(order, position, now(), result)
@@ -248,13 +295,34 @@ class Execution:
                 await asyncio.sleep(STORE_PAUSE)
         self._landed.append(landed)
 
+    def _call(self, order: Order) -> Any:
+        if isinstance(self.engine, Drafting):
+            return self._draft_call(self.engine, order)
+        return self._tool_call(order) if order.call.tool else self._model_call(order)
+
+    def _draft_call(self, draft: Drafting, order: Order) -> Any:
+        if order.call.tool is None:
+            return workflow.execute_activity(
+                COMPILE_PROMPT,
+                draft.compile_call(),
+                result_type=CompilePromptResult,
+                task_queue=self._queue or None,
+                **COMPILING,
+            )
+        return workflow.execute_activity(
+            OPEN_RUN,
+            OpenRun(run=draft.state.run, crew=draft.definition or {}),
+            result_type=OpenRunResult,
+            **CHECKING,
+        )
+
     def _model_call(self, order: Order) -> Any:
         engine = self.engine
         return workflow.execute_activity(
             CALL_MODEL,
             CallModel(
                 tools=engine.tools_of(order.agent),
-                item=engine.maps.item(order.step),
+                item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
                 **self._step_call(order),
             ),
             result_type=ModelResult,
@@ -333,7 +401,7 @@ class Execution:
         state = self.engine.state
         ending = state.status in ("stopping", "stopped", "failed")
         for key, task in self._flights.items():
-            if key not in self._cancelled and (ending or key[0] not in state.frontier):
+            if key not in self._cancelled and (ending or not self.engine.goes_on(key[0])):
                 self._cancelled.add(key)
                 task.cancel()
 
@@ -367,6 +435,8 @@ class Execution:
 
     async def _close(self) -> Ended:
         """Stores the last of the journal, refuses what comes too late, and makes the result."""
+        self._inbox += self._take_kept()
+        await self._take_inbox()
         fetched = await self._store_the_end()
         for _ in range(LAST_CALLS):
             # Handlers wait for what they brought to be taken, so that comes first.
@@ -379,7 +449,7 @@ class Execution:
             fetched = await self._store_the_end()
         state = self.engine.state
         if state.status == "failed":
-            return Ended(error=state.error)
+            return Ended(error=state.error, error_type=state.error_type)
 
         def value(output: Output | Part) -> Any:
             if isinstance(output, Output) and output.parts:
@@ -443,9 +513,13 @@ class Execution:
             j.ContinuedAsNew, execution=self.engine.state.execution + 1, because=because
         )
         await self._flush(snapshot=True)
+        self._inbox[:0] = self._take_kept()
+        draft = self.engine.draft if isinstance(self.engine, Drafting) else None
+        planned = bool(self.engine.plan.nodes)
         return Ended(
             carry=Carry(
-                plan=self.engine.plan.to_json(),
+                plan=self.engine.plan.to_json() if planned else {},
+                draft=draft,
                 state=self.engine.state.to_json(),
                 inbox=tuple(
                     (i.name, i.data) for i in self._inbox if not isinstance(i.data, Unreadable)

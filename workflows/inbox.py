@@ -21,13 +21,17 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.errors import CommandRejected, CrewlogError, UsageError
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.approvals import decided
+    from crewlog.graph.drafting import ACTION, Drafting, check_hash, no_edit
     from crewlog.graph.engine import Engine
     from crewlog.ids import item_log, item_of
     from crewlog.state import journal as j
+    from crewlog.state.calls import OpenRunResult
+    from crewlog.state.model import Interrupt
     from crewlog.wire import (
         SIGNALS,
         Accepted,
         Command,
+        Decision,
         InterruptCommand,
         MessageCommand,
         Respond,
@@ -58,6 +62,8 @@ class Incoming:
     done: bool = False
     result: Accepted | None = None
     error: CrewlogError | None = None
+    edited: OpenRunResult | CommandRejected | None = None
+    """Of an answer that edits a definition: the definition, checked, or what is wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,7 @@ def parse(name: str, data: Any) -> Command:
         raise CommandRejected(f"{name}: {faults}", remedy="docs/wire.md has the fields.") from error
 
 
-async def take(engine: Engine, incoming: Incoming) -> None:
+async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
     """Applies one command; its outcome is recorded, whatever it is."""
     try:
         incoming.result = await _apply(engine, incoming)
@@ -143,7 +149,7 @@ async def take(engine: Engine, incoming: Incoming) -> None:
         incoming.done = True
 
 
-async def _apply(engine: Engine, incoming: Incoming) -> Accepted:
+async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted:
     command = parse(incoming.name, incoming.data)
     known = engine.state.commands.get(command.id)
     if known is not None:
@@ -152,14 +158,14 @@ async def _apply(engine: Engine, incoming: Incoming) -> Accepted:
         return Accepted(id=command.id, position=known.position, detail="applied before")
     if engine.state.closed:
         raise UsageError(f"the run has ended: it is {engine.state.status}")
-    detail = await _effect(engine, incoming.name, command)
+    detail = await _effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
     return Accepted(id=command.id, position=outcome.position, detail=detail)
 
 
-async def _effect(engine: Engine, name: str, command: Command) -> str:
+async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Command) -> str:
     who: dict[str, Any] = {"by": command.by, "reason": command.reason, "command": command.id}
-    match name, command:
+    match incoming.name, command:
         case "pause", _:
             if engine.state.status != "running":
                 raise CommandRejected(
@@ -191,13 +197,15 @@ async def _effect(engine: Engine, name: str, command: Command) -> str:
                 command=command.id,
             )
         case "respond", Respond():
+            if isinstance(engine, Drafting):
+                return _respond_to_draft(engine, command, incoming.edited)
             return await _respond(engine, command)
         case _:
-            raise CommandRejected(f"{name!r} is not understood")
+            raise CommandRejected(f"{incoming.name!r} is not understood")
     return ""
 
 
-def _check_log(engine: Engine, log: str) -> None:
+def _check_log(engine: Engine | Drafting, log: str) -> None:
     readable = {"public"}
     for agent, rules in engine.plan.agents.items():
         readable |= {*rules.reads, f"private:{agent}"}
@@ -211,12 +219,14 @@ def _check_log(engine: Engine, log: str) -> None:
 async def _respond(engine: Engine, command: Respond) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
+    check_hash(interrupt, command.hash)
+    if given.type == "edit":
+        raise no_edit(interrupt)
     reason = ""
     if interrupt.kind == "tool_approval":
         decision, reason = decided(interrupt, given.type, given.message, command.reason)
     else:
-        chosen = {"approve": interrupt.options[0], "reject": interrupt.refusal}
-        decision = chosen.get(given.type, given.message)
+        decision = _decision(interrupt, given)
     check_option(interrupt, decision)
     who: dict[str, Any] = {"by": command.by, "command": command.id}
     try:
@@ -224,3 +234,47 @@ async def _respond(engine: Engine, command: Respond) -> str:
     except StopAsked:
         engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
     return decision
+
+
+def _decision(interrupt: Interrupt, given: Decision) -> str:
+    chosen = {"approve": interrupt.options[0], "reject": interrupt.refusal}
+    return chosen.get(given.type, given.message)
+
+
+def _respond_to_draft(
+    engine: Drafting, command: Respond, edited: OpenRunResult | CommandRejected | None
+) -> str:
+    interrupt = find_interrupt(engine, command.interrupt)
+    given = command.decisions[0]
+    check_hash(interrupt, command.hash)
+    if given.type == "edit":
+        if isinstance(edited, CommandRejected):
+            raise edited
+        if edited is None:
+            raise no_edit(interrupt)
+        return engine.edit(interrupt, edited, by=command.by, command=command.id)
+    decision = _decision(interrupt, given)
+    reason = given.message if given.type == "reject" and given.message else command.reason
+    try:
+        engine.answer(interrupt, decision, by=command.by, command=command.id, reason=reason)
+    except StopAsked:
+        engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
+    return decision
+
+
+def edited_definition(engine: Drafting, data: Any) -> dict[str, Any] | None:
+    """The definition that an answer to an open question puts in place of ours, to be checked."""
+    try:
+        command = parse("respond", data)
+    except CommandRejected:
+        return None
+    if not isinstance(command, Respond) or command.id in engine.state.commands:
+        return None
+    interrupt = engine.state.interrupts.get(command.interrupt)
+    action = command.decisions[0].edited_action
+    if interrupt is None or interrupt.kind != "approval":
+        return None
+    if action is None or action.name != ACTION:
+        return None
+    definition = action.args.get("definition")
+    return definition if isinstance(definition, dict) else {}

@@ -9,6 +9,7 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.graph import approvals
+    from crewlog.graph.drafting import ACTION, Drafting
     from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
@@ -33,7 +34,7 @@ REASONS = {
 }
 
 
-def run_view(engine: Engine, flights: Flights) -> RunView:
+def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
     """Where the run is."""
     state = engine.state
     steps = tuple(
@@ -49,7 +50,7 @@ def run_view(engine: Engine, flights: Flights) -> RunView:
     waiting = waiting_for(state, flights)
     return RunView(
         run=state.run,
-        crew=state.crew,
+        crew=state.crew or engine.plan.crew,
         status=_status(state, waiting),
         graph_version=state.graph_version,
         execution=state.execution,
@@ -87,7 +88,7 @@ def statuses(state: CrewState) -> dict[NodeName, str]:
     return found
 
 
-def graph_view(engine: Engine) -> GraphView:
+def graph_view(engine: Engine | Drafting) -> GraphView:
     """The graph with the state of its nodes."""
     colours = statuses(engine.state)
     return GraphView(
@@ -98,14 +99,19 @@ def graph_view(engine: Engine) -> GraphView:
     )
 
 
-def interrupt_view(interrupt: Interrupt) -> InterruptView:
+def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> InterruptView:
     """A question in LangChain's human-in-the-loop shape."""
     name = interrupt.tool or interrupt.kind
-    request: dict[str, Any] = {
-        "name": name,
-        "args": {"step": interrupt.step, "options": list(interrupt.options)},
-        "description": interrupt.question,
-    }
+    args: dict[str, Any] = {"step": interrupt.step, "options": list(interrupt.options)}
+    allowed = ["approve", "reject", "respond"]
+    if interrupt.kind == "approval" and isinstance(engine, Drafting):
+        name, allowed = ACTION, ["approve", "reject", "edit"]
+        args = {
+            "hash": interrupt.hash,
+            "definition": engine.definition,
+            "remarks": [remark.model_dump() for remark in engine.prompt.remarks],
+        }
+    request: dict[str, Any] = {"name": name, "args": args, "description": interrupt.question}
     return InterruptView(
         id=interrupt.id,
         kind=interrupt.kind,
@@ -114,14 +120,13 @@ def interrupt_view(interrupt: Interrupt) -> InterruptView:
         detail=interrupt.detail,
         options=interrupt.options,
         words=interrupt.words,
+        hash=interrupt.hash or "",
         action_requests=(approvals.request(interrupt) if interrupt.tool else request,),
-        review_configs=(
-            {"action_name": name, "allowed_decisions": ["approve", "reject", "respond"]},
-        ),
+        review_configs=({"action_name": name, "allowed_decisions": allowed},),
     )
 
 
-def journal_page(engine: Engine, page: Page) -> JournalPage:
+def journal_page(engine: Engine | Drafting, page: Page) -> JournalPage:
     """A part of this execution's journal."""
     ledger = engine.ledger
     return JournalPage(
@@ -134,7 +139,7 @@ def journal_page(engine: Engine, page: Page) -> JournalPage:
     )
 
 
-def checkpoint_page(engine: Engine, page: Page) -> CheckpointPage:
+def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
     """Checkpoints of this execution: the places after each step."""
     ledger = engine.ledger
     found: list[CheckpointView] = []
@@ -156,13 +161,14 @@ def checkpoint_page(engine: Engine, page: Page) -> CheckpointPage:
     )
 
 
-def details(engine: Engine, flights: Flights) -> str:
+def details(engine: Engine | Drafting, flights: Flights) -> str:
     """The run in Markdown, for the web UI."""
     state = engine.state
     waiting = waiting_for(state, flights)
+    crew = state.crew or engine.plan.crew or "a prompt"
     version = f"graph v{state.graph_version} · {state.steps} steps"
     lines = [
-        f"**{state.crew}** · {_status(state, waiting)} · {version}",
+        f"**{crew}** · {_status(state, waiting)} · {version}",
         "",
         *(_step_line(entry, flights) for entry in state.frontier.values()),
     ]

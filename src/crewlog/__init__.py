@@ -10,15 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crewlog.client import Client, Run, connect
+    from crewlog.prompt.compile import compile_prompt
+    from crewlog.prompt.compiled import CompiledPrompt
+    from crewlog.prompt.registry import Registry
     from crewlog.tool_call import current_call
 
     __version__: str
 
-__all__ = ["Client", "Run", "__version__", "connect", "current_call"]
+__all__ = [
+    "Client",
+    "CompiledPrompt",
+    "Registry",
+    "Run",
+    "__version__",
+    "compile_prompt",
+    "connect",
+    "current_call",
+]
 
 _HOME = {
     "Client": "crewlog.client",
+    "CompiledPrompt": "crewlog.prompt.compiled",
+    "Registry": "crewlog.prompt.registry",
     "Run": "crewlog.client",
+    "compile_prompt": "crewlog.prompt.compile",
     "connect": "crewlog.client",
     "current_call": "crewlog.tool_call",
 }

@@ -8,6 +8,7 @@
     │   ├── RunAlreadyExists
     │   ├── InterruptNotOpen
     │   └── CommandRejected        the run answered no, and says why
+    │       └── ApprovalMismatch   it was asked about another definition
     ├── ServiceError               the surroundings: they may come back
     │   ├── TemporalUnavailable
     │   ├── StoreUnavailable
@@ -22,6 +23,7 @@
     │       ├── ToolFailed         raised; the model may see it and repair
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
     ├── RunFailed                  how a run ended, as its client sees it
+    │   └── InvalidPrompt          its prompt makes no crew
     └── InternalError              a bug of ours; carries what to report
         └── HistoryConflict        two histories claim one run's rows
 
@@ -32,7 +34,7 @@ a node, a tool, an address). The command line prints the three and an exit code,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 
 class CrewlogError(Exception):
@@ -88,6 +90,8 @@ class Diagnostic:
     """The source line, or the part of a long one around the fault."""
     caret: int = 0
     """Where in the excerpt the underline begins, from 1; 0 means at `column`."""
+    severity: Literal["error", "warning"] = "error"
+    """An error keeps the crew from running; a warning does not."""
 
     @property
     def place(self) -> str:
@@ -162,6 +166,10 @@ class CommandRejected(UsageError):
     """The run refused a command; the journal has the reason too."""
 
 
+class ApprovalMismatch(CommandRejected):
+    """The answer names another definition than the question is about."""
+
+
 class ServiceError(CrewlogError):
     """Something that Crewlog stands on is away. Nothing is lost; it may come back."""
 
@@ -230,6 +238,12 @@ class RunFailed(CrewlogError):
     """The run ended without success; the message is the run's own."""
 
     exit_code = 1
+
+
+class InvalidPrompt(RunFailed):
+    """The prompt that the run was started with makes no crew; the message has every remark."""
+
+    exit_code = 2
 
 
 class InternalError(CrewlogError):

@@ -20,9 +20,9 @@ are durable data: a field may be added with a default, never renamed or removed.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
 from crewlog.model import Json, Model
@@ -53,13 +53,32 @@ class StartRun(Inlet):
     """What `CrewRun` is started with."""
 
     crew: str | dict[str, Json]
-    """A registered crew's name, or an inline definition."""
+    """A registered crew's name, an inline definition, or a prompt: a text that has a space or a
+    line break, and so is no name."""
     input: Json = ""
     """What the crew is asked to do: a text, or data that is shown to it as JSON."""
     by: str = ""
     """Who starts it."""
     queue: str = ""
     """The task queue of its activities; by default the workflow's own."""
+    registry: str = ""
+    """Of a prompt: the registered registry that says what it may use; by default nothing."""
+    reader: Literal["auto", "grammar", "llm"] = "auto"
+    """Of a prompt: who reads it. `auto`: the grammar where it understands everything, else a model
+    if there is one."""
+    model: str = ""
+    """Of a prompt: the model that reads it and that its crew uses, where the registry names
+    none."""
+
+    @property
+    def prompt(self) -> str | None:
+        """The prompt, where it is one."""
+        return self.crew if isinstance(self.crew, str) and is_prompt(self.crew) else None
+
+
+def is_prompt(crew: str) -> bool:
+    """Whether a text is a prompt: no name of a crew has a space in it."""
+    return any(character.isspace() for character in crew.strip())
 
 
 class Command(Inlet):
@@ -89,14 +108,31 @@ class MessageCommand(Command):
     """The log that it goes to: `public`, `group:G`, `channel:C` or `private:A`."""
 
 
+class EditedAction(Inlet):
+    """An action as people want it instead."""
+
+    name: str
+    """The action's name, e.g. `run_crew`."""
+    args: dict[str, Json]
+    """Its arguments: of `run_crew` the `definition`."""
+
+
 class Decision(Inlet):
     """A decision of people, in LangChain's human-in-the-loop shape."""
 
-    type: Literal["approve", "reject", "respond"]
+    type: Literal["approve", "reject", "respond", "edit"]
     """`approve` takes the first option, `reject` the last (for a `tool_approval`, `reject`),
-    `respond` what `message` says."""
+    `respond` what `message` says, `edit` another definition (of an `approval` only)."""
     message: str = ""
-    """The option or the words; with `reject`, why a call of a tool is refused."""
+    """The option or the words; with `reject`, why."""
+    edited_action: EditedAction | None = None
+    """Of `edit`: what to do instead."""
+
+    @model_validator(mode="after")
+    def _edits(self) -> Self:
+        if (self.type == "edit") != (self.edited_action is not None):
+            raise ValueError("`edited_action` goes with the type `edit`, and only with it")
+        return self
 
 
 class Respond(Command):
@@ -106,6 +142,9 @@ class Respond(Command):
     """Which one."""
     decisions: tuple[Decision, ...] = Field(min_length=1, max_length=1)
     """The decision: one for each action request, of which there is one."""
+    hash: str = Field(default="", max_length=200)
+    """Of an `approval`: the definition that the answer is about; another than the question's is
+    refused."""
 
 
 class Accepted(Model):
@@ -173,8 +212,8 @@ class InterruptView(Model):
 
     id: InterruptId
     kind: str
-    """`ask`, `requirement`, `step_failed`, `outcome_unknown`, `tool_approval`, `limit` or
-    `manual`."""
+    """`ask`, `requirement`, `step_failed`, `outcome_unknown`, `tool_approval`, `limit`, `manual`
+    or `approval`."""
     step: StepId | None = None
     question: str
     detail: str = ""
@@ -183,6 +222,8 @@ class InterruptView(Model):
     of that name for a `tool_approval`."""
     words: bool = False
     """Whether any other words are an answer too."""
+    hash: str = ""
+    """Of an `approval`: the definition that is asked about."""
     action_requests: tuple[dict[str, Json], ...]
     """`[{"name", "args", "description"}]`."""
     review_configs: tuple[dict[str, Json], ...]

@@ -257,10 +257,11 @@ class Site:
         queue: str = SHARED,
         id: str | None = None,
         within: timedelta = RUN_LIMIT,
+        **prompt: Any,
     ) -> Run:
         """Starts a run with an execution timeout, to be checked at the test's end."""
         run = await self.client(queue).start(
-            crew, input, id=id, by="test", execution_timeout=within
+            crew, input, id=id, by="test", execution_timeout=within, **prompt
         )
         self.runs.append(run)
         return run

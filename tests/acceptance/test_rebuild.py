@@ -44,7 +44,7 @@ TABLES = {
     "checkpoints": "position",
     "snapshots": "position",
 }
-NO_RUNS_TABLES = {"crews", "schema_migrations"}
+NO_RUNS_TABLES = {"crews", "registered", "schema_migrations"}
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000
 pytestmark = pytest.mark.timeout(180)
@@ -63,7 +63,8 @@ async def db(site: Site) -> AsyncIterator[Any]:
 
 
 async def lose(db: Any) -> None:
-    await db.execute(f"TRUNCATE {', '.join(f'crewlog.{table}' for table in TABLES)}, crewlog.crews")
+    tables = [*TABLES, "crews", "registered"]
+    await db.execute(f"TRUNCATE {', '.join(f'crewlog.{table}' for table in tables)}")
 
 
 async def drop(db: Any) -> None:

@@ -187,12 +187,14 @@ async def test_the_commands_of_the_documents(crews: Site, temporal: CommandLine)
     assert not await crews.entries(run, "CommandRejected")
     assert len(await crews.entries(run, "MessageAdded")) == 2  # the input, and what was said
     rest = [line for line in lines if line not in used]
-    assert len(rest) == 2
-    stopped, inline = sorted(rest, key=lambda line: "hello-1" in line)
+    assert len(rest) == 3
+    order = ("stop", "hello-1", "prose-7")
+    stopped, inline, prose = sorted(rest, key=lambda line: [word not in line for word in order])
     other = await crews.start(definition)
     await until(lambda: crews.ledger(other, "start"), "the gate")
     await temporal.as_written(stopped.replace("notes-42", other.id))
     assert (await other.result(LIMIT)).status == "stopped"
     # Its model needs a key: that it starts is enough.
-    await temporal.as_written(inline.replace(f"--task-queue {SHARED}", "--task-queue nobody"))
-    await crews.client().run("hello-1").terminate()
+    for line, id_ in ((inline, "hello-1"), (prose, "prose-7")):
+        await temporal.as_written(line.replace(f"--task-queue {SHARED}", "--task-queue nobody"))
+        await crews.client().run(id_).terminate()

@@ -35,6 +35,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
     assert commands[:3] == ["init", "run", "demo"]
     assert set(commands) == {
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
+        *("compile", "explain"),
         *("ps", "show", "watch", "log"),
         *("answer", "pause", "resume", "stop", "interrupt", "message"),
         *("dev", "worker", "doctor", "rebuild"),

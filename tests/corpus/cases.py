@@ -169,14 +169,14 @@ def main(folders: list[str]) -> int:
                 meaning(case.expected)
             except InvalidDefinition as error:
                 faults += 1
-                print(f"{file}:\n{error}")
+                sys.stdout.write(f"{file}:\n{error}\n")
             except (AssertionError, KeyError, TypeError, AttributeError) as error:
                 faults += 1
-                print(f"{file}: {type(error).__name__}: {error}")
+                sys.stdout.write(f"{file}: {type(error).__name__}: {error}\n")
             except Exception as error:
                 faults += 1
-                print(f"{file}: {error}")
-    print(f"{faults} faults")
+                sys.stdout.write(f"{file}: {error}\n")
+    sys.stdout.write(f"{faults} faults\n")
     return 1 if faults else 0
 
 

@@ -296,3 +296,13 @@ def test_malformed_texts_give_a_definition_or_a_located_error(text: str) -> None
 def test_any_data_gives_only_invalid_definition(data: object) -> None:
     with pytest.raises(InvalidDefinition):
         load_data(data)
+
+
+def test_a_pattern_with_a_step_switched_off() -> None:
+    text = (
+        "crew: notes\nmodel: openai:gpt-5-mini\nagents:\n  writer:\n    prompt: Write.\n"
+        "    pattern: {use: planner_executor, off: [plan]}\n"
+    )
+    pattern = load_definition(text).agents["writer"].pattern
+    assert pattern is not None
+    assert pattern.off == ("plan",)

@@ -199,7 +199,9 @@ def _attempt(rng: random.Random) -> GraphPlan:
         tools=tools,
         flags={"ok": False, "ready": None},
         permissions={"secret": []},
-        merge={"ok": "last", "ready": "last"} | appended,
+        merge={"ok": "last", "ready": "last"}
+        | {f"{name}.{key}": "last" for name in agents for key in ("score", "list")}
+        | appended,
         approvals=rng.choice([{}, {}, {"act": None}, {"act": approvers}]),
         limits={"steps": rng.choice([8, 1000, 1000])},
     )

@@ -189,7 +189,10 @@ async def test_answers_are_drawn_where_they_lead(
 
 
 def test_a_question_that_nothing_waits_for_is_drawn_to_the_end_only_if_it_may_end() -> None:
-    back = plan_of(["a", "b", {"ask": "Which?", "options": ["a", "b"]}])
+    back = plan_of(["a", "b", {"ask": "Which?", "options": ["a", "b", "stop"]}])
+    asked = back.nodes["ask_1"]
+    only = asked.model_copy(update={"ask": Ask(question="Which?", options=("a", "b"))})
+    back = back.model_copy(update={"nodes": {**back.nodes, "ask_1": only}})
     assert picture(back).splitlines()[0] == " a ── b ── ? ask_1"
     assert "--> done" not in mermaid(back)
     some = plan_of(["a", {"ask": "Go on?", "options": ["a", "stop"]}])

@@ -219,7 +219,7 @@ async def test_people_are_shown_the_call_with_its_arguments_and_its_message() ->
     assert '"path": "notes/a.md"' in question.detail
     assert result.hash in question.detail
     assert (question.tool, question.args, question.message) == ("act", args, result.hash)
-    view = interrupt_view(question)
+    view = interrupt_view(question, sim.engine)
     assert view.action_requests == (
         {"name": "act", "args": args, "description": question.question},
     )

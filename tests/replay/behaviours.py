@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -12,6 +13,7 @@ from temporalio.client import WorkflowFailureError
 from acceptance.builds import Deployment
 from acceptance.harness import LIMIT, Site, calls, tool, until
 from crewlog.client import Run
+from crewlog.errors import CommandRejected, RunFailed
 
 Drive = Callable[[Site], Awaitable[Run]]
 BEHAVIOURS: dict[str, Drive] = {}
@@ -223,6 +225,108 @@ async def bad_start(site: Site) -> Run:
     with suppress(WorkflowFailureError):
         await site.temporal.get_workflow_handle("bad-start").result()
     return site.client().run("bad-start")
+
+
+PROMPT = "The collector gathers the changes, then the writer drafts the notes. Make it snappy."
+READING: dict[str, Any] = {
+    "statements": [
+        {
+            "kind": "step",
+            "quotes": ["The collector gathers the changes"],
+            "parts": [{"agent": "collector"}],
+        },
+        {
+            "kind": "step",
+            "quotes": ["then the writer drafts the notes."],
+            "parts": [{"agent": "writer"}],
+        },
+    ],
+    "not_understood": ["Make it snappy."],
+}
+
+
+async def _prompted(site: Site, name: str, *answers: str) -> Run:
+    """A run with a prompt; a model reads it, as is given."""
+    reading = json.dumps(READING)
+    said = [{"text": text or reading} for text in (*answers, "")]
+    model = site.script({"compiler": said, "*": [{"text": "done"}]})
+    id_ = name.replace("_", "-")
+    return await site.start(PROMPT, id=id_, reader="llm", model=model)
+
+
+async def _definition(run: Run) -> dict[str, Any]:
+    (question,) = await run.interrupts()
+    return question.action_requests[0]["args"]["definition"]
+
+
+@behaviour
+async def prompt_approved(site: Site) -> Run:
+    """A prompt whose reading is mended, a wrong edit, a right one, what is said before there is a
+    crew, a pause over the approval, and the crew."""
+    run = await _prompted(site, "prompt_approved", "Sure!")
+    await _asked(run)
+    definition = await _definition(run)
+    with suppress(CommandRejected):
+        await run.edit("i1", {**definition, "flow": ["nobody"]}, by="ana", id="wrong")
+    await run.edit("i1", {**definition, "description": "edited"}, by="ana", id="edit")
+    await run.message("Be brief.", by="ana", id="m1")
+    await run.pause(by="ana", id="p1")
+    await run.wait_until(lambda view: view.status == "paused", LIMIT)
+    (question,) = await run.interrupts()
+    await run.respond("i2", "approve", by="ana", id="yes", about=question.hash)
+    await run.resume(by="ana", id="r1")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def prompt_rejected(site: Site) -> Run:
+    """A prompt whose crew people reject, with a message that no crew ever gets."""
+    run = await _prompted(site, "prompt_rejected")
+    await _asked(run)
+    await run.message("Be brief.", by="ana", id="m1")
+    await run.respond("i1", "reject", by="ana", id="no", reason="no tester")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def prompt_invalid(site: Site) -> Run:
+    """A prompt whose model answers nonsense to the end."""
+    run = await _prompted(site, "prompt_invalid", *["What?"] * 4)
+    with suppress(RunFailed):
+        await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def prompt_continued(site: Site) -> Run:
+    """A prompt whose question is carried to another execution, with a message, and answered."""
+    run = await _prompted(site, "prompt_continued")
+    await _asked(run)
+    edited = {**await _definition(run), "limits": {"events": 50}}
+    await run.edit("i1", edited, by="ana", id="edit")
+    await run.message("Be brief.", by="ana", id="m1")
+    number = 0
+    while (await run.status()).execution == 1:
+        number += 1
+        await run.pause(by="ana", id=f"p{number}")
+        await run.resume(by="ana", id=f"r{number}")
+        await run.wait_until(lambda view: view.status == "waiting", LIMIT)
+    await run.respond("i2", "approve", by="ana", id="yes")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def prompt_stopped(site: Site) -> Run:
+    """The signal `stop` while a model reads the prompt."""
+    model = site.script({"compiler": [{"stall": 60, "text": "late"}]})
+    run = await site.start(PROMPT, id="prompt-stopped", reader="llm", model=model)
+    await until(lambda: site.prompted(run), "the model")
+    await run.stop("enough", by="ana", id="s1")
+    await run.result(LIMIT)
+    return run
 
 
 @behaviour

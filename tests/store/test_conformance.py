@@ -20,7 +20,7 @@ from crewlog.state import journal as j
 from crewlog.state.hashing import hash_json, log_root
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.store import InMemoryStore, Store
-from crewlog.store.protocol import CheckpointRow, InterruptRow, RunRow, Snapshot
+from crewlog.store.protocol import CheckpointRow, InterruptRow, Kind, RunRow, Snapshot
 from store.journals import (
     CHANNEL,
     PRIVATE,
@@ -123,6 +123,8 @@ async def test_crews_get_versions(store: Store, run: RunId) -> None:
     assert await store.get_crew(name, 4) is None
     assert await store.get_crew(name, 0) is None
     assert [row for row in await store.list_crews() if row.name == name] == [third]
+    every = await store.list_crews(all_versions=True)
+    assert [row for row in every if row.name == name] == [first, second, third]
 
 
 async def test_registrations_at_once(store: Store, run: RunId) -> None:
@@ -133,6 +135,72 @@ async def test_registrations_at_once(store: Store, run: RunId) -> None:
     by_version = {row.version: row for row in rows}
     assert sorted(by_version) == list(range(1, newest.version + 1))
     assert by_version[newest.version] == newest
+
+
+async def test_registered_parts_get_versions(store: Store, run: RunId) -> None:
+    name = f"{run}-{HOSTILE}"
+    assert await store.get_registered("registry", name) is None
+    assert await store.list_registered("registry", name) == []
+    tool = {"run": "m:f", "words": [HOSTILE, "é"], "b": 1, "a": 1.0}
+    [registry, part] = await store.register(
+        {("registry", name): {"tools": {"t": tool}}, ("tool", f"{name}/t"): tool}, 10
+    )
+    assert (registry.kind, registry.name, registry.version, registry.at) == (
+        "registry",
+        name,
+        1,
+        10,
+    )
+    assert (part.kind, part.name, part.version) == ("tool", f"{name}/t", 1)
+    assert part.content == hash_json(tool)
+    assert list(await store.get_definition(part.content)) == ["run", "words", "b", "a"]
+    # In another order, with one change: only what changed has a new version.
+    again = await store.register(
+        {("tool", f"{name}/t"): tool, ("registry", name): {"tools": {}}}, 11
+    )
+    assert again == [part, await store.get_registered("registry", name, 2)]
+    back = await store.register({("registry", name): {"tools": {"t": tool}}}, 12)
+    assert [row.version for row in back] == [3], "going back is a change"
+    assert await store.get_registered("registry", name) == back[0]
+    assert await store.get_registered("registry", name, 1) == registry
+    assert await store.get_registered("registry", name, 4) is None
+    assert await store.get_registered("registry", name, 0) is None
+    assert await store.get_registered("agent", f"{name}/t") is None, "a name is of one kind"
+    assert await store.list_registered("registry", name) == [registry, again[1], back[0]]
+    assert [row for row in await store.list_registered("registry") if row.name == name] == back
+    assert await store.register({}, 13) == []
+
+
+async def test_registered_names_are_listed_in_order(store: Store, run: RunId) -> None:
+    names = [f"{run}{end}" for end in ("", "-", "/", "A", "Z", "_", "a", "é", "😀")]
+    await store.register({("model", name): {"of": name} for name in reversed(names)}, 1)
+    listed = [row.name for row in await store.list_registered("model")]
+    assert [name for name in listed if name.startswith(f"{run}")] == names
+
+
+async def test_nothing_of_a_registration_that_fails_is_kept(store: Store, run: RunId) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        await store.register({("agent", run): {"good": 1}, ("tool", run): {"bad": float("nan")}}, 1)
+    assert await store.get_registered("agent", run) is None
+
+
+async def test_registrations_of_many_parts_at_once(store: Store, run: RunId) -> None:
+    """Consecutive versions, and no deadlock, whatever the order of the parts."""
+    keys: list[tuple[Kind, str]] = [("tool", f"{run}/{n}") for n in range(6)]
+    results = await asyncio.gather(
+        *(
+            store.register({key: {"v": n // 2} for key in (keys if n % 2 else reversed(keys))}, n)
+            for n in range(12)
+        )
+    )
+    for key in keys:
+        versions = await store.list_registered(*key)
+        assert [row.version for row in versions] == list(range(1, len(versions) + 1))
+        assert 6 <= len(versions) <= 12
+        found = {row.version: row for rows in results for row in rows if row.name == key[1]}
+        assert [found[version] for version in sorted(found)] == versions
+    counts = {len(await store.list_registered(*key)) for key in keys}
+    assert len(counts) == 1, "each registration came whole after another"
 
 
 async def test_a_runs_life(store: Store, run: RunId) -> None:

@@ -33,6 +33,7 @@ async def answer_run(
     by: str | None,
     command_id: str | None,
     as_json: bool,
+    reason: str = "",
 ) -> int:
     """Answer, and follow unless `detach`."""
     screen = Screen(as_json=as_json)
@@ -50,7 +51,7 @@ async def answer_run(
         run = client.run(run_id)
         assignment = assigned(sight.queue)
         async with hand(assignment) as lent:
-            await _respond(run, question, decision, by, command_id)
+            await _respond(run, question, decision, by, command_id, reason)
             if detach or screen.as_json:
                 _told(screen, run_id, question, decision)
             if detach:
@@ -132,14 +133,22 @@ async def _ask(screen: Screen, question: InterruptView) -> str:
 
 
 async def _respond(
-    run: Run, question: InterruptView, decision: str, by: str | None, command_id: str | None
+    run: Run,
+    question: InterruptView,
+    decision: str,
+    by: str | None,
+    command_id: str | None,
+    reason: str,
 ) -> None:
     """Answer; a worker that has just been started may take a moment. The id makes it one answer."""
     identity = command_id or f"a-{secrets.token_hex(8)}"
     deadline = time.monotonic() + WORKER_LIMIT
     while True:
         try:
-            await run.respond(question.id, decision, by=by, id=identity)
+            # Of an approval it says which definition was seen here.
+            await run.respond(
+                question.id, decision, by=by, id=identity, reason=reason, about=question.hash
+            )
         except WorkerMissing:
             if time.monotonic() > deadline:
                 raise

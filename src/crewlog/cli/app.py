@@ -18,7 +18,7 @@ HELP = """Crews of LLM agents as durable Temporal workflows.
 
 A run survives anything: Ctrl-C, a killed worker, a reboot. Start with `crewlog init my-crew`."""
 
-FIRST = ("init", "run", "demo", "validate", "graph")
+FIRST = ("init", "run", "demo", "compile", "validate", "explain", "graph")
 """What most people look for, before the others of its section."""
 
 

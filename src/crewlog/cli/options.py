@@ -41,3 +41,21 @@ CommandIdOption = Annotated[
         show_default=False,
     ),
 ]
+DryRunOption = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Route the graph without calling anything: which node follows which and why, what "
+        "is asked, what is never reached.",
+    ),
+]
+Assume = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--assume",
+        metavar="NAME[=VALUE]",
+        show_default=False,
+        help="In a dry run, a flag (approved, approved=false) or an output (checker.score=0.9) "
+        "that agents set; may be repeated.",
+    ),
+]

@@ -12,7 +12,8 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, Debug
+from crewlog.cli.compiling import RegistryOption
+from crewlog.cli.options import AsJson, Assume, Debug, DryRunOption
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -127,55 +128,65 @@ def _target(file: Traversable) -> str:
 
 
 @app.command(rich_help_panel=FILES)
-def validate(file: File, as_json: AsJson = False, debug: Debug = False) -> int:
-    """Check a crew's file; faults with their place, their reason and a remedy."""
-    del debug
-    from crewlog.cli.screen import Screen, counted, plain  # noqa: PLC0415
-    from crewlog.definition.load import load_file  # noqa: PLC0415
-    from crewlog.graph.lower import lower  # noqa: PLC0415
-
-    screen = Screen(as_json=as_json)
-    definition = load_file(file)
-    plan = lower(definition)
-    if as_json:
-        screen.document(
-            {
-                "valid": True,
-                "crew": plan.crew,
-                "definition": plan.definition,
-                "agents": list(plan.agents),
-                "tools": list(plan.tools),
-                "nodes": list(plan.nodes),
-                "rules": list(plan.rules),
-            }
-        )
-        return exits.OK
-    screen.line(
-        ("✓ ", "green"),
-        f"{plain(file)}: crew ",
-        (plan.crew, "bold"),
-        " · ",
-        " · ".join(
-            [
-                counted(len(plan.agents), "agent"),
-                counted(len(plan.tools), "tool"),
-                counted(len(plan.nodes), "node"),
-            ]
+def validate(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A crew's or a registry's YAML or JSON file, or a prompt (.md, .txt).",
+            show_default=False,
         ),
-    )
-    for rule in plan.rules:
-        screen.line(("  ", ""), (plain(rule), "dim"))
-    return exits.OK
+    ],
+    registry: RegistryOption = None,
+    dry_run: DryRunOption = False,
+    assume: Assume = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Check a crew, a registry or a prompt; all faults with their place, reason and remedy."""
+    del debug
+    from crewlog.cli.checking import check_crew, check_prompt, check_registry  # noqa: PLC0415
+    from crewlog.cli.compiling import is_prompt  # noqa: PLC0415
+    from crewlog.cli.prompts import wanted  # noqa: PLC0415
+
+    assumed = wanted(assume, dry_run=dry_run)
+    if is_prompt(file):
+        return check_prompt(file, registry, assumed, as_json=as_json)
+    if is_registry(Path(file)):
+        return check_registry(file, as_json=as_json)
+    return check_crew(file, assumed, as_json=as_json)
+
+
+def is_registry(file: Path) -> bool:
+    """Whether a file is a registry's: by its first key, or else by its name."""
+    try:
+        with file.open(encoding="utf-8-sig") as lines:
+            words = [line.partition(":")[0].strip("\"' {\t") for line in lines if ":" in line]
+    except (OSError, UnicodeDecodeError):
+        return False
+    keys = [word for word in words if word in {"crew", "registry"}]
+    return keys[:1] == ["registry"] or (not keys and file.name == "registry.yaml")
 
 
 @app.command(rich_help_panel=FILES)
-def schema(as_json: AsJson = False, debug: Debug = False) -> int:
-    """Print the JSON Schema of crew files."""
+def schema(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="[crew|registry|prompt-ast]",
+            help="What of: crew files, registry files, or what a reader makes of a prompt.",
+            show_default=False,
+        ),
+    ] = "crew",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Print a JSON Schema: of crew files, of registries, or of a prompt that was read."""
     del as_json, debug
+    from crewlog.cli.checking import schema_of  # noqa: PLC0415
     from crewlog.cli.screen import write  # noqa: PLC0415
-    from crewlog.definition.schema import schema_text  # noqa: PLC0415
 
-    write(schema_text().rstrip("\n"))
+    write(schema_of(what).rstrip("\n"))
     return exits.OK
 
 

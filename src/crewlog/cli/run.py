@@ -12,6 +12,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
+from crewlog.cli.compiling import ReaderOption, RegistryOption
 from crewlog.cli.options import AsJson, By, Debug, Queue
 from crewlog.errors import UsageError
 
@@ -62,8 +63,8 @@ def run(
     crew: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|CREW",
-            help="A crew's file, or a registered crew's name.",
+            metavar="FILE|PROMPT|CREW",
+            help="A crew's file, a prompt (.md, .txt, or prose in quotes), or a registered crew.",
             show_default=False,
         ),
     ],
@@ -91,14 +92,28 @@ def run(
     ] = None,
     task_queue: Queue = None,
     by: By = None,
+    registry: RegistryOption = None,
+    reader: ReaderOption = "auto",
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            "-y",
+            help="Approve what a prompt was compiled to, where the crew's policy allows it.",
+        ),
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
     """Run a crew and follow it to its end.
 
+    A prompt is compiled first: what was understood is shown, and a person approves it, edits it
+    or rejects it.
+
     Needs no set-up: servers are started if they are not there, and a worker runs for as long as
     this command. Ctrl-C leaves the run where it is; `crewlog watch RUN` goes on with it.
     """
+    from crewlog.cli.compiling import is_prompt  # noqa: PLC0415
     from crewlog.cli.files import is_file  # noqa: PLC0415
 
     if detach and (wait or answer):
@@ -110,7 +125,14 @@ def run(
     found: CrewDefinition | str = crew
     directory = Path.cwd()
     file: Path | None = None
-    if is_file(crew):
+    if is_prompt(crew):
+        approval = _from_prompt(
+            crew, registry, model=model, reader=reader, yes=yes, input=input, as_json=as_json
+        )
+        if approval is None:
+            return exits.STOPPED
+        found, directory = approval
+    elif is_file(crew):
         found = _loaded(crew, model)
         file = None if model else Path(crew)
         directory = Path(crew).resolve().parent
@@ -174,6 +196,61 @@ def _go(
         return go(start_and_leave(screen, start), debug=debug)
     manner = Manner(ask=screen.asks, leave=not wait, answers=answers)
     return go(start_and_follow(screen, start, manner, tell=tell), debug=debug)
+
+
+def _from_prompt(
+    prompt: str,
+    registry: str | None,
+    *,
+    model: str | None,
+    reader: str,
+    yes: bool,
+    input: str,
+    as_json: bool,
+) -> tuple[CrewDefinition, Path] | None:
+    """What a prompt was approved to be, and where its code is; none where a person said no.
+
+    Raises:
+        InvalidDefinition: the prompt has errors.
+        UsageError: nobody is here to approve.
+    """
+    from crewlog.cli.approving import Rejected, approved  # noqa: PLC0415
+    from crewlog.cli.compiling import (  # noqa: PLC0415
+        STDIN,
+        code_directory,
+        compiled,
+        find_offer,
+        read_source,
+    )
+    from crewlog.cli.prompts import faults_of  # noqa: PLC0415
+    from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
+    from crewlog.cli.understood import approval_json, show_understood  # noqa: PLC0415
+
+    if prompt == input == STDIN:
+        raise UsageError(
+            "standard input cannot be both the prompt and the input",
+            remedy="Give the prompt as a file.",
+            place="crewlog run",
+        )
+    screen = Screen(as_json=as_json)
+    source = read_source(prompt)
+    offer = find_offer(registry, source, model)
+    found = compiled(source, offer, reader=reader)
+    show_understood(screen, found)
+    faults = faults_of(found)
+    if faults is not None:
+        screen.line("")
+        raise faults
+    try:
+        definition = approved(screen, found, yes=yes)
+    except Rejected as no:
+        reason = f": {plain(no.reason)}" if no.reason else ""
+        screen.line("")
+        screen.line(("■ ", "yellow"), f"rejected{reason}. ", ("Nothing was started.", "dim"))
+        return None
+    if as_json:
+        screen.record(approval_json(found, definition))
+    return definition, code_directory(source, offer)
 
 
 def _loaded(file: str, model: str | None) -> CrewDefinition:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -129,12 +131,10 @@ class Screen:
         """A text that is wrapped at a terminal's edge, indented."""
         if self.as_json:
             return
-        body = Text(plain_lines(text), style)
         room = max(20, min(self.width, 100) - indent)
-        lines = body.wrap(self.out, room, overflow="ignore") if self.tty else [body]
-        for line in lines:
-            for each in line.split("\n"):
-                self.out.print(text_of(" " * indent).append_text(each), soft_wrap=True)
+        for line in plain_lines(text).split("\n"):
+            for each in folded(line, room) if self.tty else [line]:
+                self.out.print(text_of(" " * indent, (each, style)), soft_wrap=True)
 
     def wrapped(self, head: Iterable[Part], text: str, *, indent: int, style: str = "") -> None:
         """A head and a text beside it, wrapped under itself at a terminal's edge."""
@@ -196,15 +196,33 @@ def _wrapped(console: Console, head: Iterable[Part], text: str, indent: int, sty
         console.print(whole.append(text, style), soft_wrap=True)
         return
     room = max(20, console.width - indent)
-    body = text_of(" " * max(start - indent, 0)).append(text, style)
-    # Words are never broken: addresses and paths are there to be copied.
-    lines = body.wrap(console, room, overflow="ignore")
-    for number, line in enumerate(lines):
-        if number == 0:
-            line = whole.append_text(line[max(start - indent, 0) :])
+    for number, line in enumerate(folded(text, room, start - indent)):
+        shown = whole if number == 0 else Text(" " * indent)
+        console.print(shown.append(line, style), soft_wrap=True)
+
+
+def folded(text: str, room: int, first: int = 0) -> list[str]:
+    """A line as lines that fit, broken between words and nowhere else.
+
+    Words are never broken: addresses and paths are there to be copied.
+
+    Args:
+        text: The line; its indentation is kept.
+        room: Columns of a line.
+        first: Columns of the first one that are taken already.
+    """
+    lines: list[str] = []
+    line, taken = "", first
+    for word in re.findall(r"\s*\S+", text):
+        size = cell_len(word)
+        if taken + size > room and (line.strip() or (first and not lines)):
+            lines.append(line)
+            line = word.lstrip()
+            taken = cell_len(line)
         else:
-            line = Text(" " * indent).append_text(line)
-        console.print(line, soft_wrap=True)
+            line += word
+            taken += size
+    return [*lines, line] if line or not lines else lines
 
 
 class _Console(Console):

@@ -28,7 +28,7 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
     state = sight.state
     screen.line(
         ("  crew ", "dim"),
-        plain(state.crew),
+        plain(state.crew or (sight.plan.crew if sight.plan else "") or "?"),
         (" · run ", "dim"),
         (sight.run, "bold"),
         (f" · graph v{state.graph_version} · ", "dim"),
@@ -39,6 +39,10 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
         screen.block(
             picture(sight.plan, sight.statuses, min(screen.width, 120) - 4, screen.colored)
         )
+        screen.line("")
+    if sight.prompt is not None and not state.definition:
+        screen.line("  ", ("prompt:", "bold"))
+        screen.paragraph(plain_lines(sight.prompt).strip(), indent=4)
         screen.line("")
     _facts(screen, sight)
     _frontier(screen, sight)

@@ -7,6 +7,7 @@ nobody works on, is read from the store: folding its journal gives the state.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from crewlog.client import Client, Run
 from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
+from crewlog.errors import CrewlogError, RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
 from crewlog.graph.draw import mermaid
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
@@ -23,6 +24,7 @@ from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CLOSED, CrewState, Interrupt
 from crewlog.state.reduce import fold
 from crewlog.store.missing import RowsMissing
+from crewlog.store.protocol import Store
 from crewlog.wire import InterruptView, JournalItem
 
 PAGE = 1000
@@ -47,6 +49,8 @@ class Sight:
     queue: str = ""
     doing: dict[str, tuple[str, ...]] | None = None
     """Calls in flight, by step."""
+    prompt: str | None = None
+    """The prompt that it was started with, where it was one and the store has it."""
 
     @property
     def over(self) -> bool:
@@ -94,11 +98,11 @@ async def see(client: Client, run_id: str) -> Sight:
         missing = error
     if missing is None and status == "running":
         try:
-            return await _live(client, run, queue)
+            return await _with_prompt(client, await _live(client, run, queue))
         except WorkerMissing:
             pass
     try:
-        return await _stored(client, run, status, ended, queue)
+        return await _with_prompt(client, await _stored(client, run, status, ended, queue))
     except (StoreIncomplete, RunNotFound, WorkerMissing):
         if missing is not None:
             raise missing from None
@@ -107,6 +111,14 @@ async def see(client: Client, run_id: str) -> Sight:
         if status in OUTSIDE:
             raise outside(run.id, status, 0) from None
         raise
+
+
+async def _with_prompt(client: Client, sight: Sight) -> Sight:
+    if sight.state.prompt is not None:
+        with suppress(CrewlogError):  # it is a part of the picture, and no more
+            text = sight.state.prompt.text
+            sight.prompt = (await (await client.store()).get_bodies([text]))[text]
+    return sight
 
 
 async def _failed_early(client: Client, run: Run) -> RunFailed:
@@ -123,10 +135,11 @@ async def _live(client: Client, run: Run, queue: str) -> Sight:
     state, view, graph, questions = await asyncio.gather(
         run.state(), run.status(), run.graph(), run.interrupts()
     )
+    plan = GraphPlan.from_json(graph.plan)
     return Sight(
         run=run.id,
         state=state,
-        plan=GraphPlan.from_json(graph.plan),
+        plan=plan if plan.nodes else None,  # a prompt that is not compiled yet has none
         status=view.status,
         live=True,
         waiting_for=view.waiting_for,
@@ -160,10 +173,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
             f"`crewlog rebuild {run.id}` makes its rows again.",
         )
     state = fold(RunId(run.id), [entry_from_json(row.entry) for row in items])
-    try:
-        definition = CrewDefinition.from_json(await store.get_definition(state.definition))
-    except RowsMissing as error:
-        raise error.of(run.id) from error
+    plan = await _plan(store, run, state)
     closed = state.status in CLOSED
     open_ = not closed and status == "running"
     if closed and ended is None:
@@ -178,7 +188,7 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
     return Sight(
         run=run.id,
         state=state,
-        plan=lower(definition),
+        plan=plan,
         status=shown,
         live=closed,
         waiting_for=waiting,
@@ -186,6 +196,17 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         questions=[question_of(i) for i in state.interrupts.values()] if open_ else [],
         queue=queue,
     )
+
+
+async def _plan(store: Store, run: Run, state: CrewState) -> GraphPlan | None:
+    """The plan of a run's definition, or of the one that people are asked about."""
+    hash_ = state.definition or (state.prompt and state.prompt.definition)
+    if not hash_:
+        return None
+    try:
+        return lower(CrewDefinition.from_json(await store.get_definition(hash_)))
+    except RowsMissing as error:
+        raise error.of(run.id) from error
 
 
 def question_of(interrupt: Interrupt) -> InterruptView:
@@ -198,6 +219,7 @@ def question_of(interrupt: Interrupt) -> InterruptView:
         detail=interrupt.detail,
         options=interrupt.options,
         words=interrupt.words,
+        hash=interrupt.hash or "",
         action_requests=(),
         review_configs=(),
     )
@@ -208,7 +230,8 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
     state = sight.state
     return {
         "run": sight.run,
-        "crew": state.crew,
+        "crew": state.crew or (sight.plan.crew if sight.plan else ""),
+        "prompt": sight.prompt,
         "status": sight.status,
         "live": sight.live,
         "waiting_for": sight.waiting_for,

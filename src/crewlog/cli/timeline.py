@@ -20,6 +20,12 @@ _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
 _SLOW = 2_000
 """Milliseconds from which a tool's duration is worth a row."""
 _LONGEST = 120
+
+
+def _places(count: int) -> str:
+    return f"{count} place{'s' * (count != 1)}"
+
+
 _UPDATES = {"respond": "an answer"}
 """Commands whose names people never type, as they would call them."""
 
@@ -127,6 +133,8 @@ class Timeline:
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
                 return self._row(entry, entry.agent, "=", text, "dim")
+            case j.PromptReceived() | j.PromptRead() | j.PromptCompiled() | j.DefinitionEdited():
+                return self._prompt(entry)
             case _:
                 return self._run(entry)
 
@@ -239,6 +247,23 @@ class Timeline:
                 running.doing, running.since = {0: "thinking"}, at
 
     # -- the run ------------------------------------------------------------------------------
+
+    def _prompt(self, entry: j.Fact) -> list[Row]:
+        match entry:
+            case j.PromptReceived():
+                return self._row(entry, "", "●", "reading the prompt", "cyan")
+            case j.PromptRead() if entry.faults:
+                again = f"the model's reading does not hold in {_places(entry.faults)}"
+                return self._row(entry, "", "✗", again, "yellow")
+            case j.PromptCompiled():
+                how = {"llm": "a model", "grammar": "the grammar"}[entry.reader]
+                text = f"the prompt makes the crew '{entry.crew}', read by {how}"
+                return self._row(entry, "", "✓", text, "green")
+            case j.DefinitionEdited():
+                text = f"the crew was changed{_by(entry.by)}"
+                return self._row(entry, "", "✓", text, "yellow")
+            case _:
+                return []
 
     def _run(self, entry: j.JournalEntry) -> list[Row]:
         match entry:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import getpass
 import json
 import logging
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import quote
 
 from temporalio.client import Client as TemporalClient
@@ -26,17 +25,19 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
+from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
 from crewlog.client.run import Run
-from crewlog.definition.load import load_data, load_file
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
+from crewlog.prompt.names import crew_name
+from crewlog.prompt.registry import Registry
 from crewlog.state.brief import brief
 from crewlog.state.model import CLOSED
-from crewlog.store.protocol import CrewRow, RunRow, Store
+from crewlog.store.protocol import CrewRow, RegisteredRow, RunRow, Store
 from crewlog.wire import StartRun
 
 Crew = str | Path | Mapping[str, Json] | CrewDefinition
@@ -46,7 +47,8 @@ _FILES = (".yaml", ".yml", ".json")
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 _CREW_MEMO = "crew"
-_MOST_NAMES = 20
+_LONGEST_PATH = 255
+"""Characters of a text that may be a file's path; a longer one is a prompt."""
 TASK_TIMEOUT = timedelta(seconds=5)
 """How long a workflow task may take: ours take milliseconds, replays of long histories a second."""
 _POLLED_PAUSE = 5.0
@@ -94,6 +96,8 @@ class Client:
         self.task_queue = task_queue
         self.gateway = Gateway(temporal, endpoints.address)
         self._store = store
+        self.catalog = Catalog(store.get)
+        """What is registered: crews, registries and their parts."""
         self.mentions = True
         """Whether a missing worker is logged, once; the command line tells it itself."""
         self._look_again: dict[str, float] = {}
@@ -166,16 +170,24 @@ class Client:
         id: str | None = None,
         by: str | None = None,
         execution_timeout: timedelta | None = None,
+        registry: str = "",
+        reader: Literal["auto", "grammar", "llm"] = "auto",
+        model: str = "",
     ) -> Run:
         """Starts a run of a crew.
 
         Args:
             crew: A registered name; a file (a path, or a text that ends in `.yaml`, `.yml` or
-                `.json`, or is an existing file); a definition, as data or as a model.
+                `.json`, or is an existing file); a definition, as data or as a model; or a prompt:
+                a text that has a space and so is no name. What a prompt makes runs once it is
+                approved (`Run.interrupts`, `Run.respond`).
             input: What the crew is asked to do: a text, or JSON data.
             id: The run's id; by default the crew's name and four characters.
             by: Who starts it; by default the system's user.
             execution_timeout: When Temporal ends the run, whatever it does.
+            registry: Of a prompt: the registered registry that says what it may use.
+            reader: Of a prompt: who reads it.
+            model: Of a prompt: the model, where the registry names none.
 
         Raises:
             RunAlreadyExists: the id is taken, by an open run or a closed one.
@@ -185,7 +197,9 @@ class Client:
         """
         name, content = await self._resolve(crew)
         who = self.user if by is None else by
-        payload = StartRun(crew=content, input=input, by=who)
+        payload = StartRun(
+            crew=content, input=input, by=who, registry=registry, reader=reader, model=model
+        )
         if id is not None:
             return await self._start(_checked(id), name, payload, execution_timeout)
         for _ in range(8):
@@ -235,6 +249,8 @@ class Client:
 
     async def _resolve(self, crew: Crew) -> tuple[str, str | dict[str, Json]]:
         """The crew's name, and what the start input holds."""
+        if isinstance(crew, str) and wire.is_prompt(crew) and not is_file(crew):
+            return _named_by(crew), crew
         if isinstance(crew, str) and not is_file(crew):
             await self._check_name(crew)
             return crew, crew
@@ -250,15 +266,7 @@ class Client:
             known = [row.name for row in await store.list_crews()]
         except ServiceError:
             return
-        close = difflib.get_close_matches(name, known, n=3)
-        hint = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
-        shown = ", ".join(known[:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
-        there = f"Registered: {shown}. " if known else "None is registered yet. "
-        raise UsageError(
-            f"there is no crew {name!r}",
-            remedy=f"{hint}{there}Register it with `crewlog register FILE`, or give the file's "
-            "path.",
-        )
+        raise no_crew(name, known)
 
     async def register(self, crew: CrewDefinition | Mapping[str, Json] | str | Path) -> CrewRow:
         """Registers a definition under its name: a new version, unless nothing changed.
@@ -267,10 +275,29 @@ class Client:
             InvalidDefinition: the definition has faults.
             StoreUnavailable: the store is away.
         """
-        definition = definition_of(crew)
-        return await (await self.store()).register_crew(
-            CrewName(definition.crew), definition.to_json(), int(time.time() * 1000)
-        )
+        return (await self.catalog.add_crew(definition_of(crew))).crew
+
+    async def register_registry(
+        self, registry: Registry | Mapping[str, Json] | str | Path
+    ) -> RegisteredRow:
+        """Registers what prompts may use, under its name: a new version, unless nothing changed.
+
+        Its agents, tools, builders and models are registered with it; see `crewlog.client.catalog`.
+
+        Raises:
+            InvalidDefinition: the registry has faults.
+            StoreUnavailable: the store is away.
+        """
+        return (await self.catalog.add_registry(registry)).registered
+
+    async def registry(self, name: str, version: int | None = None) -> Registry:
+        """A registered registry, by default its newest version.
+
+        Raises:
+            UsageError: there is none of that name, or it has no such version.
+            StoreUnavailable: the store is away.
+        """
+        return (await self.catalog.registry(name, version)).registry
 
     # -- lists -------------------------------------------------------------------------------
 
@@ -364,6 +391,12 @@ class Client:
         )
 
 
+def _named_by(prompt: str) -> str:
+    """What a run is called after: the prompt's heading."""
+    first = next(line for line in prompt.splitlines() if line.strip())
+    return (crew_name(first) if first.startswith("#") else "") or "crew"
+
+
 _OPEN = frozenset({"running", "paused", "waiting", "stopping"})
 
 
@@ -375,22 +408,10 @@ def no_worker(queue: str) -> str:
     return f"no worker polls {queue!r}: run `crewlog dev` (or `{worker}`) in the crew's directory"
 
 
-def definition_of(crew: Crew) -> CrewDefinition:
-    """The definition in a file, in data, or as it is.
-
-    Raises:
-        InvalidDefinition: with every fault found.
-        UsageError: the file cannot be read.
-    """
-    if isinstance(crew, CrewDefinition):
-        return crew
-    if isinstance(crew, str | Path):
-        return load_file(crew)
-    return load_data(dict(crew))
-
-
 def is_file(text: str) -> bool:
     """Whether a crew that is given as a text is a file, and not a registered name."""
+    if "\n" in text.strip() or len(text) > _LONGEST_PATH:
+        return False
     return text.lower().endswith(_FILES) or Path(text).is_file()
 
 

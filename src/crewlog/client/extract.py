@@ -113,8 +113,8 @@ class Extracted:
     """The tool calls that were scheduled, by the activity's id."""
     attempts: dict[str, int] = field(default_factory=dict[str, int])
     """Which try gave a tool's result, by the activity's id."""
-    plan: GraphPlan | None = None
-    """The plan that the execution followed."""
+    plans: list[GraphPlan] = field(default_factory=list[GraphPlan])
+    """The plan that the execution followed, with those that people were asked about."""
     problems: list[str] = field(default_factory=list[str])
     """What could not be understood."""
 
@@ -196,6 +196,7 @@ def unanswered(events: Iterable[HistoryEvent]) -> set[str]:
 _TELLING = {
     (START, "input"),
     (calls.OPEN_RUN, "result"),
+    (calls.COMPILE_PROMPT, "input"),
     (calls.CALL_MODEL, "input"),
     (calls.CALL_MODEL, "result"),
     (calls.CALL_TOOL, "input"),
@@ -254,11 +255,17 @@ def extract(told: Iterable[Told]) -> Extracted:
     return out
 
 
+_CALLS: dict[str, type[calls.CompilePrompt | calls.CallModel]] = {
+    calls.COMPILE_PROMPT: calls.CompilePrompt,
+    calls.CALL_MODEL: calls.CallModel,
+}
+
+
 def _take(item: Told, out: Extracted) -> Iterable[Batch]:
     value: Json = item.value
     match item.place.name, item.place.way:
-        case calls.CALL_MODEL, "input":
-            return [calls.CallModel.model_validate(value, extra="ignore").batch]
+        case (calls.COMPILE_PROMPT | calls.CALL_MODEL) as name, "input":
+            return [_CALLS[name].model_validate(value, extra="ignore").batch]
         case calls.CALL_TOOL, "input":
             call = calls.CallTool.model_validate(value, extra="ignore")
             out.calls[item.place.activity] = call
@@ -288,11 +295,12 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
         case calls.OPEN_RUN, "result":
             opened = calls.OpenRunResult.model_validate(value, extra="ignore")
             out.definitions[hash_json(opened.definition)] = opened.definition
-            out.plan = GraphPlan.model_validate(opened.plan, extra="ignore")
+            out.plans.append(GraphPlan.model_validate(opened.plan, extra="ignore"))
         case _:
             carry = read_carry(value[_CARRY])
             out.carried = CrewState.model_validate(carry.state, extra="ignore")
-            out.plan = GraphPlan.model_validate(carry.plan, extra="ignore")
+            plans = [carry.plan] if carry.plan else []  # a prompt has none until it is compiled
+            out.plans += [GraphPlan.model_validate(plan, extra="ignore") for plan in plans]
             _snap(out, out.carried.position, carry.state)
     return ()
 

@@ -39,6 +39,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
 from crewlog.errors import (
+    ApprovalMismatch,
     CommandRejected,
     CrewlogError,
     InterruptNotOpen,
@@ -445,5 +446,8 @@ def _refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> Crewlog
     kind = cause.type if isinstance(cause, ApplicationError) else ""
     details = cause.details if isinstance(cause, ApplicationError) else ()
     remedy = next((str(detail) for detail in details if detail), "")
-    error_type = InterruptNotOpen if kind == InterruptNotOpen.__name__ else CommandRejected
+    known: dict[str, type[CrewlogError]] = {
+        each.__name__: each for each in (InterruptNotOpen, ApprovalMismatch)
+    }
+    error_type = known.get(kind or "", CommandRejected)
     return error_type(message or f"the run {run!r} refused {name!r}", remedy=remedy)

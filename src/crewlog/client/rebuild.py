@@ -32,7 +32,7 @@ from crewlog.errors import (
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
 from crewlog.state.calls import claim_key, owner_of
-from crewlog.state.journal import Batch, OutputSet
+from crewlog.state.journal import Batch, OutputSet, PromptReceived
 from crewlog.state.logs import entries_of, links_of
 from crewlog.state.model import CrewState
 from crewlog.store.protocol import Store
@@ -284,7 +284,7 @@ class Rebuild:
             await store.put_snapshot(self._run, snapshot)
         named, inline = _bodies_of(found.batches)
         lacking = await _lacking(store, sorted(named - bodies.keys() - inline))
-        for plan in {each.plan.definition for each in found.all if each.plan}:
+        for plan in {plan.definition for each in found.all for plan in each.plans}:
             if not await _has_definition(store, plan):
                 lacking.append(plan)
         chain = found.chain
@@ -343,7 +343,7 @@ def _claims(run: RunId, chain: Chain) -> Iterator[tuple[str, str]]:
     people a question; one that is missing lets a tool do twice what it must do once. So every such
     call is claimed: for the try that answered, or else for the first one.
     """
-    plans = [each.extracted.plan for each in chain.executions if each.extracted.plan]
+    plans = [plan for each in chain.executions for plan in each.extracted.plans]
     for execution in chain.executions:
         told = execution.extracted
         for activity, call in told.calls.items():
@@ -361,6 +361,9 @@ def _bodies_of(batches: Iterable[Batch]) -> tuple[set[ContentHash], set[ContentH
         for _, entry in entries_of(batch):
             if isinstance(entry, OutputSet) and entry.body is not None:
                 named.add(entry.body)
+            if isinstance(entry, PromptReceived):
+                named.add(entry.prompt)
+                inline.add(entry.prompt)
             if entry.message is not None:
                 named.add(entry.message.body)
                 if entry.message.inline is not None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.exceptions import CancelledError as TemporalCancelledError
-from temporalio.exceptions import TerminatedError
 from temporalio.exceptions import TimeoutError as TemporalTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -21,8 +21,10 @@ from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
 from crewlog.client.journal import JournalReader
 from crewlog.client.rebuild import Rebuild, RebuildReport
+from crewlog.definition.model import CrewDefinition
 from crewlog.errors import (
     CrewlogError,
+    InvalidPrompt,
     RunFailed,
     RunNotFound,
     TemporalUnavailable,
@@ -197,7 +199,8 @@ class Run:
         if isinstance(cause, TemporalTimeoutError):
             why = "its execution timeout is over"
             return outside(self.id, "timed_out", await self._known(), why)
-        return RunFailed(await self._gateway.failure(self.id), place=f"run {self.id!r}")
+        kind = InvalidPrompt if _kind(cause) == InvalidPrompt.__name__ else RunFailed
+        return kind(await self._gateway.failure(self.id), place=f"run {self.id!r}")
 
     async def _known(self) -> int:
         """The last position that the run or the store tells; 0 where neither does."""
@@ -290,7 +293,14 @@ class Run:
         return await self._signal("message", command)
 
     async def respond(
-        self, interrupt: str, decision: str, *, by: str | None = None, id: str | None = None
+        self,
+        interrupt: str,
+        decision: str,
+        *,
+        by: str | None = None,
+        id: str | None = None,
+        reason: str = "",
+        about: str = "",
     ) -> Accepted:
         """Answers an open question, exactly once, whatever happens on the way.
 
@@ -299,9 +309,12 @@ class Run:
             decision: `approve` (its first option), `reject` (its last), an option, or words.
             by: Who answers; by default the system's user.
             id: The command's id, to repeat a command whose outcome is not known.
+            reason: Why, for the journal.
+            about: Of an approval: the hash of the definition that is meant.
 
         Raises:
             InterruptNotOpen: nobody asks that, or somebody has answered it.
+            ApprovalMismatch: it asks about another definition.
             CommandRejected: the decision is none of the options, or the run has ended.
         """
         answer = (
@@ -309,7 +322,52 @@ class Run:
             if decision in ("approve", "reject")
             else {"type": "respond", "message": decision}
         )
-        command = self._made(Respond, by, id, interrupt=interrupt, decisions=[answer])
+        return await self._respond(interrupt, answer, by=by, id=id, reason=reason, about=about)
+
+    async def edit(
+        self,
+        interrupt: str,
+        definition: Mapping[str, Json] | CrewDefinition,
+        *,
+        by: str | None = None,
+        id: str | None = None,
+        about: str = "",
+    ) -> Accepted:
+        """Puts another definition in the place of the one that a run asks about.
+
+        The run asks anew, under another id: nothing runs before that is approved.
+
+        Args:
+            interrupt: The question's id.
+            definition: The definition, as data or as a model.
+            by: Who answers; by default the system's user.
+            id: The command's id.
+            about: The hash of the definition that was changed: where the run asks about another,
+                it refuses.
+
+        Raises:
+            InterruptNotOpen: nobody asks that, or somebody has answered it.
+            ApprovalMismatch: it asks about another definition.
+            CommandRejected: the definition has faults, all of which are named.
+        """
+        data = definition.to_json() if isinstance(definition, CrewDefinition) else {**definition}
+        action = {"name": "run_crew", "args": {"definition": data}}
+        answer = {"type": "edit", "edited_action": action}
+        return await self._respond(interrupt, answer, by=by, id=id, reason="", about=about)
+
+    async def _respond(
+        self,
+        interrupt: str,
+        answer: dict[str, Json],
+        *,
+        by: str | None,
+        id: str | None,
+        reason: str,
+        about: str,
+    ) -> Accepted:
+        command = self._made(
+            Respond, by, id, interrupt=interrupt, decisions=[answer], reason=reason, hash=about
+        )
         outcome = await self._gateway.update(self.id, "respond", _json(command))
         return Accepted.model_validate(outcome, extra="ignore")
 
@@ -357,6 +415,10 @@ class Run:
                 f"the run {self.id!r} cannot be told that: {faults}",
                 remedy="docs/wire.md has the fields.",
             ) from error
+
+
+def _kind(cause: BaseException | None) -> str:
+    return (cause.type or "") if isinstance(cause, ApplicationError) else ""
 
 
 class _Server:

@@ -3,23 +3,32 @@
 A builder returns flow items, which are data; `crewlog.definition.expand` puts them in the place
 where the builder was used. So what runs is always phases, decisions and questions, whoever wrote
 them. Packages bring their own by the entry point group `crewlog.builders`; a worker must have those
-that its crews use.
+that its crews use. `crewlog.builder` makes one of a function.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any, Literal
 
-from crewlog.definition.findings import did_you_mean
+from pydantic import TypeAdapter, ValidationError
+
+from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import CrewDefinition, FlowItem
-from crewlog.errors import UsageError
-from crewlog.model import Model
+from crewlog.errors import CrewlogError, UsageError
+from crewlog.model import Json, Model
 
 GROUP = "crewlog.builders"
-"""The entry point group: each entry names a module, or a function in one, to import."""
+"""The entry point group: each entry names a builder, or a module that has some."""
+_INSTALL = (
+    "A builder of a package must be installed wherever it is checked and run, on every "
+    "worker too."
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,7 @@ class Place:
     """Where a builder is used."""
 
     phase: str
-    """The name of the part; its phases' names begin with it, or are agents' names."""
+    """The name of the part."""
     crew: CrewDefinition
     """The crew as written."""
     agent: str | None = None
@@ -36,6 +45,9 @@ class Place:
     """What the agent is to do, for an agent's pattern."""
     off: tuple[str, ...] = ()
     """The steps that are switched off, for an agent's pattern."""
+    for_each: str | None = None
+    """`agent.output`, for an agent's pattern in a phase for each item of a list. A pattern that
+    puts it at none of its steps gets it at all of the agent's."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,8 @@ class Built:
     """Outputs that agents must have for it, by agent, besides those that they declare."""
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Flags that agents must be able to set, by agent, besides those that they declare."""
+    last: str | None = None
+    """The phase that what follows waits for, where it is not the last item."""
 
 
 Expand = Callable[[Any, Place], "Built | Sequence[FlowItem]"]
@@ -72,6 +86,8 @@ class Builder:
     """Makes the items; raises `ValueError` where the options make no sense."""
     steps: tuple[str, ...] = ()
     """The steps inside an agent that can be switched off."""
+    broken: str = ""
+    """Why it cannot be used: its package could not be loaded."""
 
     def build(self, options: Model, place: Place) -> Built:
         """The items for one use."""
@@ -79,8 +95,13 @@ class Builder:
         return made if isinstance(made, Built) else Built(made)
 
 
+class NoOptions(Model):
+    """A builder without options."""
+
+
 _registered: dict[str, Builder] = {}
-_loaded: set[str] = set()
+_broken: dict[tuple[str, str], Builder] = {}
+_loaded: set[tuple[str, str]] = set()
 
 
 def register(builder: Builder) -> Builder:
@@ -100,9 +121,13 @@ def register(builder: Builder) -> Builder:
 
 
 def builders() -> dict[str, Builder]:
-    """All builders by name, those of installed packages included."""
+    """All builders by name, those of installed packages included.
+
+    An entry point that cannot be loaded is here under its own name, with `broken` set.
+    """
     _load()
-    return dict(sorted(_registered.items()))
+    lost = {builder.name: builder for builder in _broken.values()}
+    return dict(sorted({**lost, **_registered}.items()))
 
 
 def find_builder(name: str) -> Builder:
@@ -114,20 +139,172 @@ def find_builder(name: str) -> Builder:
     if name not in _registered:
         _load()
     found = _registered.get(name)
-    if found is None:
-        known = ", ".join(sorted(_registered))
-        raise LookupError(did_you_mean(name, _registered, f"There are: {known}."))
-    return found
+    if found is not None:
+        return found
+    for lost in _broken.values():
+        if lost.name == name:
+            return lost
+    known = ", ".join(sorted(_registered))
+    near = did_you_mean(name, _registered, f"There are: {known}.")
+    said = [lost.broken for lost in _broken.values()]  # one of them may have brought it
+    raise LookupError(" ".join([near, _INSTALL, *(f"Note that {each}." for each in said)]))
 
 
 def _load() -> None:
-    import crewlog.definition.patterns  # noqa: F401, PLC0415 - registers the built-in ones
+    import_module("crewlog.definition.patterns")  # registers the built-in ones
 
     for entry in entry_points(group=GROUP):
-        if entry.value not in _loaded:
-            _loaded.add(entry.value)
-            entry.load()
+        key = (entry.name, entry.value)
+        if key in _loaded:
+            continue
+        _loaded.add(key)
+        fault = _load_entry(entry)
+        if fault:
+            package = entry.dist.name if entry.dist is not None else "?"
+            say = (
+                f"the package {package!r} names {entry.value!r} as the builder {entry.name!r}, "
+                f"{fault}"
+            )
+            _broken[key] = Builder(
+                entry.name, say, "flow", NoOptions, lambda _options, _place: [], broken=say
+            )
+
+
+def _load_entry(entry: EntryPoint) -> str:
+    """Loads an entry point; says what is wrong with it, or nothing."""
+    try:
+        found = entry.load()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - a package of others: its fault must stay its own
+        return f"and importing it fails: {type(error).__name__}: {error}"
+    if isinstance(found, Builder):
+        _registered.setdefault(found.name, found)
+        return ""
+    if isinstance(found, ModuleType):
+        inside = (found.__name__, f"{found.__name__}.")
+        if any(_origin(b) == inside[0] or _origin(b).startswith(inside[1]) for b in _all()):
+            return ""
+        return "a module that makes no builder: it must have a function under @crewlog.builder"
+    return f"which is no builder but {type(found).__name__!r}: put @crewlog.builder over it"
+
+
+def _all() -> Sequence[Builder]:
+    return tuple(_registered.values())
 
 
 def _origin(builder: Builder) -> str:
     return str(getattr(builder.expand, "__module__", "?"))
+
+
+def forget(module: str) -> None:
+    """Forgets the builders of a module, and what is known of entry points; for tests."""
+    for name in [name for name, builder in _registered.items() if _origin(builder) == module]:
+        del _registered[name]
+    sys.modules.pop(module, None)
+    _broken.clear()
+    _loaded.clear()
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of a builder in a definition."""
+
+    name: str
+    options: Mapping[str, Json]
+    place: Place
+    path: Path
+    """Where it is written."""
+
+    @property
+    def flow(self) -> bool:
+        """Whether it is used in the flow; else it is an agent's pattern."""
+        return self.place.agent is None
+
+    @property
+    def called(self) -> str:
+        """What messages call it."""
+        if self.flow:
+            return f"the builder {self.name!r}"
+        return f"the pattern {self.name!r} of {self.place.agent!r}"
+
+    @property
+    def key(self) -> str:
+        """What tells it from those that it is inside of."""
+        return f"builder {self.name}" if self.flow else f"agent {self.place.agent}"
+
+
+def build(use: Use) -> tuple[Built, list[Finding]]:
+    """What a builder makes for a use, and everything that is wrong with the use."""
+    nothing = Built(())
+    try:
+        builder = find_builder(use.name)
+    except LookupError as error:
+        say = f"no builder is called {use.name!r}"
+        return nothing, [Finding((*use.path, "use"), say, str(error))]
+    if builder.broken:
+        say = f"the builder {use.name!r} cannot be used: {builder.broken}"
+        return nothing, [Finding((*use.path, "use"), say, "Mend that package, or install another.")]
+    if use.flow is not (builder.kind == "flow"):
+        where = {"flow": "the flow, as {use: …}", "agent": "an agent, as its pattern"}
+        say = f"the builder {use.name!r} is for {where[builder.kind]}"
+        return nothing, [Finding((*use.path, "use"), say, "Use it there.")]
+    faults: list[Finding] = []
+    for step in use.place.off:
+        if step not in builder.steps:
+            say = f"the pattern {use.name!r} has no step {step!r} that can be switched off"
+            there = f"It has {listed(builder.steps)}." if builder.steps else ""
+            faults.append(Finding((*use.path, "off"), say, there, word=step))
+    try:
+        options = builder.options.model_validate(dict(use.options))
+    except ValidationError as error:
+        return nothing, [*faults, *_bad_options(error, use, builder)]
+    try:
+        built = builder.build(options, use.place)
+        items = _ITEMS.validate_python(tuple(built.items))
+    except ValidationError as error:
+        say = f"{use.called} returns what is no part of a flow: {_first(error)}"
+        remedy = "A builder returns flow items, a Built of them, or a StateGraph."
+        return nothing, [*faults, Finding((*use.path, "use"), say, remedy)]
+    except CrewlogError as error:
+        place = f" ({error.place})" if error.place else ""
+        say = f"{use.called}: {error.message}{place}"
+        return nothing, [*faults, Finding((*use.path, "use"), say, error.remedy)]
+    except ValueError as error:
+        return nothing, [*faults, Finding((*use.path, "with"), f"{use.called}: {error}")]
+    except Exception as error:  # noqa: BLE001 - a function of others: its fault is a finding
+        say = f"{use.called} failed: {type(error).__name__}: {error}"
+        remedy = f"Mend {_origin(builder)}: a builder raises ValueError for options it cannot use."
+        return nothing, [*faults, Finding((*use.path, "use"), say, remedy)]
+    if not items:
+        say = f"{use.called} makes no phase"
+        faults.append(Finding((*use.path, "use"), say, f"Mend {_origin(builder)}."))
+    return Built(items, built.outputs, built.flags, built.last), faults
+
+
+_ITEMS: TypeAdapter[tuple[FlowItem, ...]] = TypeAdapter(tuple[FlowItem, ...])
+
+
+def _bad_options(error: ValidationError, use: Use, builder: Builder) -> list[Finding]:
+    fields = tuple(field.alias or name for name, field in builder.options.model_fields.items())
+    remedy = f"Its options: {listed(fields)}." if fields else "It has no options."
+    found: list[Finding] = []
+    for fault in error.errors(include_url=False):
+        at: Path = fault["loc"]
+        where = ".".join(str(part) for part in at) or "its options"
+        path, say = (*use.path, "with", *at), f"the builder {use.name!r} cannot use {where!r}: "
+        if fault["type"] == "extra_forbidden":
+            say = f"the builder {use.name!r} has no option {where!r}"
+            near = did_you_mean(where, fields, remedy)
+            found.append(Finding(path, say, near, at="key"))
+        elif fault["type"] == "missing":
+            say = f"the builder {use.name!r} needs the option {where!r}"
+            found.append(Finding(path, say, remedy))
+        else:
+            found.append(Finding(path, say + fault["msg"], remedy))
+    return found
+
+
+def _first(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    return f"item {fault['loc'][0] if fault['loc'] else '?'}: {fault['msg']}"

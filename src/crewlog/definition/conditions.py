@@ -216,6 +216,11 @@ def facts_in(condition: Condition) -> Iterator[Fact]:
                 yield from facts_in(part)
 
 
+def is_never(condition: Condition) -> bool:
+    """Whether a condition is the one that holds for nothing: a value in an empty list."""
+    return isinstance(condition, Fact) and condition.operator == "in" and condition.value == []
+
+
 def render_condition(condition: Condition) -> str:
     """The condition as text that `parse_condition` reads back to an equal tree."""
     match condition:
@@ -271,10 +276,19 @@ def holds(
         case AnyOf():
             return any(holds(part, flags, outputs) for part in condition.of)
         case Fact():
-            value = flags.get(condition.name)
-            if condition.agent is not None and condition.name in outputs.get(condition.agent, {}):
-                value = outputs[condition.agent][condition.name]
+            value = value_of(condition, flags, outputs)
             return bool(value) if condition.operator is None else _compare(value, condition)
+
+
+def value_of(
+    fact: Fact,
+    flags: Mapping[Any, Json],
+    outputs: Mapping[Any, Mapping[str, Json]],
+) -> Json:
+    """What a fact's name stands for now: the agent's output, else the flag, else null."""
+    if fact.agent is not None and fact.name in outputs.get(fact.agent, {}):
+        return outputs[fact.agent][fact.name]
+    return flags.get(fact.name)
 
 
 def _compare(value: Json, fact: Fact) -> bool:

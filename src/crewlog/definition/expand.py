@@ -1,20 +1,26 @@
 """Builders and patterns put in their places: a definition of phases, decisions and questions alone.
 
 What a person writes may say `use: supervisor`, or give an agent a `pattern`. Here these become what
-they stand for, once, for those who check, lower and run the crew. A part's first item takes the
-name of what it replaces, so that what goes there finds it; and what waits for that name waits for
-the part's last item.
+they stand for, once, for those who check, lower and run the crew. Parts may hold parts: a worker of
+a supervisor may have a pattern, and a builder may use another one.
+
+Names. A part's first phase takes the name of what it replaces, so what goes there finds it; what
+waits for that name waits for the part's last phase. The other phases keep the names that the
+builder gave them, or, where the part has a name of its own (`phase: second`), have that before them
+(`second.reviewer`): so an agent can be in two parts. Within a part its own names come first.
+
+A part that begins with several phases and is gone to gets a head, and one that ends with several a
+tail: decisions that never hold, so that there is one place to go to and one to wait for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from pydantic import ValidationError
-
-from crewlog.definition.builders import Built, Place, find_builder
-from crewlog.definition.findings import Finding, Path, listed
+from crewlog.definition.builders import Built, Place, Use, build
+from crewlog.definition.conditions import AllOf, Condition, Fact
+from crewlog.definition.findings import Finding, Path
 from crewlog.definition.model import (
     After,
     AgentDefinition,
@@ -27,7 +33,29 @@ from crewlog.definition.model import (
     JoinAny,
     JoinQuorum,
 )
-from crewlog.definition.phases import Phase, phases
+from crewlog.definition.phases import END, SKIP, Phase, PhaseItem, phases, phases_and_ends
+from crewlog.model import Json
+
+DEEPEST = 8
+"""Parts inside each other."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a phase of the expanded flow comes from."""
+
+    phase: Path
+    """The item of the flow as written."""
+    use: Path = ()
+    """Where the builder is used; empty where none made it."""
+    part: str = ""
+    """What made it: `builder 'review'`, `pattern 'review_loop' of 'author'`."""
+    options: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """The builder's options."""
+    written: frozenset[str] = frozenset()
+    """Keys of the phase that are as in the item."""
+    head: bool = True
+    """Whether it has the name of the item."""
 
 
 @dataclass(frozen=True)
@@ -36,198 +64,329 @@ class Expanded:
 
     definition: CrewDefinition
     """The same object where there was nothing to expand."""
-    paths: Mapping[int, Path]
-    """Where each item of the expanded flow is written; empty where nothing was expanded."""
+    origins: Sequence[Origin] = ()
+    """Where each item of the expanded flow comes from; empty where nothing was expanded."""
     faults: tuple[Finding, ...] = ()
-    """What kept a builder from being used."""
+    """What kept a builder from being used: the definition still has these parts."""
+
+    def origin(self, path: Path) -> Origin | None:
+        """Where the item of a path of the expanded definition comes from."""
+        if path[:1] != ("flow",) or len(path) < 2 or not self.origins:
+            return None
+        return self.origins[int(path[1])]
 
     def original(self, finding: Finding) -> Finding:
         """A finding of the expanded definition, at the place where its cause is written."""
-        path = finding.path
-        if path[:1] != ("flow",) or len(path) < 2 or not self.paths:
+        origin = self.origin(finding.path)
+        if origin is None:
             return finding
-        place = self.paths.get(int(path[1]), ())
-        if place != path[: len(place)]:
-            return replace(finding, path=(*place, *path[2:]))
-        return finding
+        rest = finding.path[2:]
+        if origin.use and not (rest and rest[0] in origin.written):
+            named = self._named(finding)
+            at = (*origin.use, "with", *named) if named else (*origin.use, "use")
+            return replace(finding, path=at, at="value")
+        if rest[:1] == ("after",) and "after" not in origin.written and "parallel" in origin.phase:
+            return replace(finding, path=(*origin.phase[:2], *rest))  # the block's
+        return replace(finding, path=(*origin.phase, *rest))
+
+    def _named(self, finding: Finding) -> Path:
+        """The option that says what a finding is about; empty where none does."""
+        origin = self.origin(finding.path)
+        item = self.definition.flow[int(finding.path[1])]
+        words = [finding.word] if finding.word else []
+        if finding.path[2:3] == ("agent",) and isinstance(item, AgentPhase):
+            words.append(item.agent)
+        for word in words if origin else ():
+            for path, value in _texts(dict(origin.options) if origin else None):
+                if value == word:
+                    return path
+        return ()
 
 
 def expand(definition: CrewDefinition) -> Expanded:
     """The definition with every builder and pattern in its place."""
     builds = any(isinstance(item, BuilderPhase) for item in definition.flow)
     if not builds and all(agent.pattern is None for agent in definition.agents.values()):
-        return Expanded(definition, {})
+        return Expanded(definition)
     return _Expansion(definition).run()
+
+
+class _Scope:
+    """The names of one flow, each with the phase to wait for; names not known are the outer's."""
+
+    def __init__(self, outer: _Scope | None) -> None:
+        self.outer = outer
+        self.last: dict[str, str] = {}
+
+    def find(self, name: str) -> str | None:
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.last:
+                return scope.last[name]
+            scope = scope.outer
+        return None
 
 
 class _Expansion:
     def __init__(self, definition: CrewDefinition) -> None:
         self.definition = definition
         self.faults: list[Finding] = []
-        self.items: list[FlowItem] = []
-        self.paths: dict[int, Path] = {}
-        self.last: dict[str, str] = {}
+        self.found: list[tuple[Phase, _Scope]] = []
+        self.origins: list[Origin] = []
+        self.anywhere: dict[str, str] = {}
+        """The phase to wait for by name, for those outside of the part that has it."""
+        self.targets: set[str] = set()
+        """Names that something goes to."""
         self.outputs: dict[str, list[str]] = {}
         self.flags: dict[str, list[str]] = {}
 
     def run(self) -> Expanded:
-        for phase in phases(self.definition):
-            built = self.built(phase)
-            inner = [] if built is None else phases(_with_flow(self.definition, built.items))
-            if built is None or not inner:
-                self.put(_named(phase), phase.path)
-                continue
-            first = inner[0].name
-            renamed = {first: phase.name} if first != phase.name else {}
-            for part in inner:
-                part = _renamed(part, renamed)
-                if part.entry:
-                    part = replace(part, sources=phase.sources, need=phase.need, entry=phase.entry)
-                self.put(_named(part), phase.path)
-            self.last[phase.name] = _renamed(inner[-1], renamed).name
-            for mine, more in ((self.outputs, built.outputs), (self.flags, built.flags)):
-                for agent, names in more.items():
-                    mine.setdefault(agent, []).extend(names)
-        flow = tuple(self.waiting_for_last(item, i) for i, item in enumerate(self.items))
+        top = phases(self.definition)
+        scope = _Scope(None)
+        self.targets.update(target for phase in top for target in _targets(phase.item))
+        for phase in top:
+            keys = frozenset(_written(phase.item))
+            scope.last[phase.name] = self.put(phase, scope, Origin(phase.path, written=keys), ())
+        flow = tuple(self.waiting_for_last(phase, scope) for phase, scope in self.found)
         agents = {name: self.agent(name, agent) for name, agent in self.definition.agents.items()}
         plain = self.definition.model_copy(update={"flow": flow, "agents": agents})
-        return Expanded(plain, self.paths, tuple(self.faults))
+        return Expanded(plain, self.origins, tuple(self.faults))
 
-    def put(self, item: FlowItem, path: Path) -> None:
-        self.paths[len(self.items)] = path
-        self.items.append(item)
+    def put(self, phase: Phase, scope: _Scope, origin: Origin, within: tuple[str, ...]) -> str:
+        """Adds a phase, or the part that it stands for; gives what to wait for."""
+        use = self.use(phase, origin, within)
+        built = None if use is None else self.build(use, within)
+        if use is None or built is None:
+            self.found.append((phase, scope))
+            self.origins.append(origin)
+            self.anywhere.setdefault(phase.name, phase.name)
+            return phase.name
+        for mine, more in ((self.outputs, built.outputs), (self.flags, built.flags)):
+            for agent, names in more.items():
+                mine.setdefault(agent, []).extend(names)
+        inner, last = self.part(phase, use, built)
+        own = _Scope(scope)
+        self.targets.update(target for part in inner for target in _targets(part.item))
+        for part in inner:
+            written = origin.written if part.entry or not use.flow else frozenset[str]()
+            came = (
+                origin
+                if origin.use and use.flow
+                else replace(origin, use=use.path, part=use.called, options=use.options)
+            )
+            kept = written & frozenset(_written(part.item)) if not use.flow else written
+            if not part.entry:
+                kept -= {"after"}
+            came = replace(came, written=kept, head=part.name == phase.name)
+            part = _entered(part, phase)
+            own.last[part.name] = self.put(part, own, came, (*within, use.key))
+        self.anywhere[phase.name] = own.last[last]
+        return own.last[last]
 
-    def built(self, phase: Phase) -> Built | None:
-        """What a builder makes of a phase; none where no builder is used."""
+    def use(self, phase: Phase, origin: Origin, within: tuple[str, ...]) -> Use | None:
+        """The builder that a phase uses; none where it is what it is."""
         item = phase.item
         if isinstance(item, BuilderPhase):
-            return self.build(
-                item.use, item.with_, "flow", Place(phase.name, self.definition), phase.path
-            )
+            place = Place(phase.name, self.definition)
+            return Use(item.use, item.with_, place, origin.use or origin.phase)
         agent = self.definition.agents.get(item.agent) if isinstance(item, AgentPhase) else None
         if agent is None or agent.pattern is None or not isinstance(item, AgentPhase):
             return None
-        use = agent.pattern
-        path: Path = ("agents", item.agent, "pattern")
-        place = Place(phase.name, self.definition, item.agent, item.task, use.off)
-        return _kept(self.build(use.use, use.with_, "agent", place, path), item)
+        if f"agent {item.agent}" in within:
+            return None  # a step of its own pattern
+        place = Place(
+            phase.name, self.definition, item.agent, item.task, agent.pattern.off, item.for_each
+        )
+        return Use(agent.pattern.use, agent.pattern.with_, place, ("agents", item.agent, "pattern"))
 
-    def build(
-        self, name: str, options: Mapping[str, object], kind: str, place: Place, path: Path
-    ) -> Built | None:
-        try:
-            builder = find_builder(name)
-        except LookupError as error:
+    def build(self, use: Use, within: tuple[str, ...]) -> Built | None:
+        if len(within) >= DEEPEST:
+            say = f"{use.called} is inside {DEEPEST} other parts"
             self.faults.append(
-                Finding((*path, "use"), f"no builder is called {name!r}", str(error))
+                Finding((*use.path, "use"), say, "Does a builder use itself? Write the part out.")
             )
             return None
-        if builder.kind != kind:
-            where = {"flow": "the flow, as {use: …}", "agent": "an agent, as its pattern"}
-            say = f"the builder {name!r} is for {where[builder.kind]}"
-            self.faults.append(Finding((*path, "use"), say, "Use it there."))
-            return None
-        for step in place.off:
-            if step not in builder.steps:
-                say = f"the pattern {name!r} has no step {step!r} that can be switched off"
-                there = f"It has {listed(builder.steps)}." if builder.steps else ""
-                self.faults.append(Finding((*path, "off"), say, there, word=step))
-        try:
-            made = builder.build(builder.options.model_validate(dict(options)), place)
-        except ValidationError as error:
-            for fault in error.errors(include_url=False):
-                at = ".".join(str(part) for part in fault["loc"]) or "its options"
-                say = f"the builder {name!r} cannot use {at}: {fault['msg']}"
-                self.faults.append(Finding((*path, "with"), say, _options(builder.options)))
-            return None
-        except ValueError as error:
-            self.faults.append(Finding((*path, "with"), f"the builder {name!r}: {error}"))
-            return None
-        return made
+        built, faults = build(use)
+        for fault in faults:
+            if fault not in self.faults:  # an agent with a pattern may have many phases
+                self.faults.append(fault)
+        return None if faults else built
 
-    def waiting_for_last(self, item: FlowItem, index: int) -> FlowItem:
-        """An item whose sources are the last items of the parts that it waits for."""
-        if not isinstance(item, AgentPhase | DecisionPhase | AskPhase):
-            return item
-        own = self.paths[index]
-        after = item.after
-        match after:
-            case str() if after != "go":
-                changed: After = self.source(after, own)
-            case tuple():
-                changed = tuple(self.source(name, own) for name in after)
-            case JoinAny():
-                changed = JoinAny(any=tuple(self.source(name, own) for name in after.any))
-            case JoinQuorum():
-                of = tuple(self.source(name, own) for name in after.of)
-                changed = JoinQuorum(quorum=after.quorum, of=of)
-            case _:
-                return item
-        return item.model_copy(update={"after": changed})
+    def part(self, phase: Phase, use: Use, built: Built) -> tuple[list[Phase], str]:
+        """The phases of a part under the names that they have outside, and the last of them."""
+        flow = self.definition.model_copy(update={"flow": tuple(built.items)})
+        inner, after = phases_and_ends(flow)
+        if isinstance(phase.item, AgentPhase):
+            inner = [_kept(part, phase.item, inner) for part in inner]
+        entries = [part for part in inner if part.entry]
+        gone_to = phase.name in self.targets or not (phase.entry or phase.sources)
+        head = len(entries) > 1 and gone_to
+        names = _names(phase, inner, head=head)
+        inner = [_renamed(part, names) for part in inner]
+        ends = [built.last] if built.last else after.of
+        ends = [names.get(name, name) for name in ends]
+        nothing = self.nothing(inner)
+        if head:
+            first = Phase(phase.name, nothing, (), (), 0, entry=True, explicit=True)
+            inner = [first, *(_after(part, phase.name) if part.entry else part for part in inner)]
+        item = phase.item
+        skips = isinstance(item, AgentPhase) and item.otherwise == SKIP
+        if len(ends) == 1 and not skips:
+            return inner, ends[0]
+        done = f"{phase.name}.done"
+        need = min(after.need, len(ends))
+        tail = Phase(done, nothing, (), tuple(ends), need, entry=False, explicit=True)
+        return [*(_giving_way(part, done) if skips else part for part in inner), tail], done
 
-    def source(self, name: str, own: Path) -> str:
-        last = self.last.get(name)
-        inside = last is not None and self.paths[self.index(last)] == own
-        return name if last is None or inside else last
+    def nothing(self, inner: Iterable[Phase]) -> DecisionPhase:
+        """A decision that goes on, always: a place to go to and to wait for."""
+        agents = (p.item.agent for p in inner if isinstance(p.item, AgentPhase))
+        known = (name for name in agents if name in self.definition.agents)
+        agent = next(known, min(self.definition.agents))
+        never = Fact(agent=agent, name="text", operator="in", value=[])
+        return DecisionPhase.model_validate({"if": never, "go": END})
 
-    def index(self, name: str) -> int:
-        return next(
-            i
-            for i, item in enumerate(self.items)
-            if isinstance(item, AgentPhase | DecisionPhase | AskPhase) and item.phase == name
-        )
+    def waiting_for_last(self, phase: Phase, scope: _Scope) -> FlowItem:
+        """A phase as an item of its own, with its name, and with the phases that it waits for."""
+
+        def source(name: str) -> str:
+            return scope.find(name) or self.anywhere.get(name, name)
+
+        sources = tuple(source(name) for name in phase.sources)
+        after: After
+        if not sources:
+            after = () if phase.entry else "go"
+        elif phase.need == len(sources):
+            after = sources
+        elif phase.need == 1:
+            after = JoinAny(any=sources)
+        else:
+            after = JoinQuorum(quorum=max(1, phase.need), of=sources)
+        return phase.item.model_copy(update={"phase": phase.name, "after": after})
 
     def agent(self, name: str, agent: AgentDefinition) -> AgentDefinition:
+        if agent.pattern is None and name not in self.outputs and name not in self.flags:
+            return agent
         outputs = tuple(dict.fromkeys((*agent.outputs, *self.outputs.get(name, ()))))
         flags = tuple(dict.fromkeys((*agent.writes_flags, *self.flags.get(name, ()))))
         update = {"pattern": None, "outputs": outputs, "writes_flags": flags}
         return agent.model_copy(update=update)
 
 
-def _with_flow(definition: CrewDefinition, items: Iterable[FlowItem]) -> CrewDefinition:
-    return definition.model_copy(update={"flow": tuple(items)})
-
-
-def _kept(built: Built | None, item: AgentPhase) -> Built | None:
-    """What holds for an agent's phase holds for the first step inside it, or for all of them."""
-    if built is None or not built.items:
-        return built
-    kept = {"only_if": item.only_if, "needs": item.needs}
-    first = {**kept, "when": item.when, "otherwise": item.otherwise}
-    items: list[FlowItem] = []
-    for i, part in enumerate(built.items):
-        if isinstance(part, AgentPhase):
-            update = {k: v for k, v in (first if i == 0 else kept).items() if v}
-            items.append(part.model_copy(update=update))
-        else:
-            items.append(part)
-    return replace(built, items=items)
-
-
-def _named(phase: Phase) -> FlowItem:
-    """A phase as an item of its own, with its name and its sources written out."""
-    after: After
-    if not phase.sources:
-        after = () if phase.entry else "go"
-    elif phase.need == len(phase.sources):
-        after = phase.sources
-    elif phase.need == 1:
-        after = JoinAny(any=phase.sources)
-    else:
-        after = JoinQuorum(quorum=max(1, phase.need), of=phase.sources)
-    return phase.item.model_copy(update={"phase": phase.name, "after": after})
+def _names(phase: Phase, inner: Sequence[Phase], *, head: bool) -> dict[str, str]:
+    """The names that a part's phases have outside of it, where these are others."""
+    item = phase.item
+    named = isinstance(item, BuilderPhase) and phase.name != item.use
+    names: dict[str, str] = {}
+    for i, part in enumerate(inner):
+        if i == 0 and not head:
+            names[part.name] = phase.name
+        elif part.name == phase.name:
+            names[part.name] = f"{phase.name}.{getattr(part.item, 'agent', 'first')}"
+        elif part.name.startswith(f"{phase.name}."):
+            continue
+        elif named or (part.item.phase is None and not isinstance(part.item, AgentPhase)):
+            names[part.name] = f"{phase.name}.{part.name}"
+    return {name: new for name, new in names.items() if name != new}
 
 
 def _renamed(phase: Phase, names: Mapping[str, str]) -> Phase:
     if not names:
         return phase
-    sources = tuple(names.get(name, name) for name in phase.sources)
-    item = phase.item
-    if isinstance(item, DecisionPhase):
-        item = item.model_copy(update={"go": names.get(item.go, item.go)})
-    return replace(phase, name=names.get(phase.name, phase.name), sources=sources, item=item)
+    item: PhaseItem = phase.item
+    update: dict[str, object] = {}
+    if isinstance(item, DecisionPhase) and item.go in names:
+        update["go"] = names[item.go]
+    if isinstance(item, AskPhase):
+        update["options"] = tuple(names.get(option, option) for option in item.options)
+    elif isinstance(item, AgentPhase | DecisionPhase) and (item.otherwise or "") in names:
+        update["otherwise"] = names[item.otherwise or ""]
+    return replace(
+        phase,
+        name=names.get(phase.name, phase.name),
+        sources=tuple(names.get(name, name) for name in phase.sources),
+        item=item.model_copy(update=update) if update else item,
+    )
 
 
-def _options(model: type) -> str:
-    fields: Sequence[str] = tuple(getattr(model, "model_fields", ()))
-    return f"Its options: {listed(fields)}." if fields else "It has no options."
+def _entered(part: Phase, phase: Phase) -> Phase:
+    """Those that begin a part wait for what the whole of it waits for."""
+    if not part.entry:
+        return part
+    return replace(part, sources=phase.sources, need=phase.need, entry=phase.entry)
+
+
+def _after(part: Phase, head: str) -> Phase:
+    return replace(part, sources=(head,), need=1, entry=False)
+
+
+def _giving_way(part: Phase, done: str) -> Phase:
+    if isinstance(part.item, AgentPhase) and part.item.otherwise == SKIP:
+        return replace(part, item=part.item.model_copy(update={"otherwise": done}))
+    return part
+
+
+def _kept(part: Phase, outer: AgentPhase, inner: Sequence[Phase]) -> Phase:
+    """What an agent's phase says holds for the steps inside it.
+
+    `when` is waited for at the beginning. `only_if` holds for every step, and a way back is taken
+    only where it holds. `needs` and `for_each` are for the agent's own steps, unless its pattern
+    says which of them are for each item.
+    """
+    item = part.item
+    update: dict[str, object] = {}
+    if isinstance(item, AgentPhase):
+        own = item.agent == outer.agent
+        spread = any(isinstance(p.item, AgentPhase) and p.item.for_each for p in inner)
+        update["only_if"] = _both(outer.only_if, item.only_if)
+        if own:
+            update["needs"] = tuple(dict.fromkeys((*outer.needs, *item.needs)))
+        if own and not spread:
+            update["for_each"] = outer.for_each
+        if part.entry and outer.when is not None:
+            update["when"] = _both(outer.when, item.when)
+            update["otherwise"] = outer.otherwise
+    elif isinstance(item, DecisionPhase) and outer.only_if is not None:
+        update["if_"] = _both(outer.only_if, item.if_)
+    elif isinstance(item, AskPhase) and outer.only_if is not None:
+        update["only_if"] = _both(outer.only_if, item.only_if)
+    return replace(part, item=item.model_copy(update=update)) if update else part
+
+
+def _both(one: Condition | None, other: Condition | None) -> Condition | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return AllOf(of=(one, other))
+
+
+def _targets(item: PhaseItem) -> Iterator[str]:
+    match item:
+        case DecisionPhase():
+            yield item.go
+            yield item.otherwise or ""
+        case AskPhase():
+            yield from item.options
+        case AgentPhase():
+            yield item.otherwise or ""
+        case BuilderPhase():
+            return
+
+
+def _written(item: PhaseItem) -> Iterator[str]:
+    """The keys that an item says something at."""
+    for name, info in type(item).model_fields.items():
+        if getattr(item, name) not in (None, ()) or (name == "after" and item.after == ()):
+            yield info.alias or name
+
+
+def _texts(value: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        fields: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
+        for key, inner in fields.items():
+            yield from _texts(inner, (*path, key))
+    elif isinstance(value, list):
+        items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+        for i, inner in enumerate(items):
+            yield from _texts(inner, (*path, i))

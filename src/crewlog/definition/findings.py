@@ -26,10 +26,14 @@ class Finding:
     """A word inside the value to underline, e.g. a flag in a condition."""
     offset: int | None = None
     """The character of the value (from 0) where the fault is; it wins over `word`."""
+    severity: Literal["error", "warning"] = "error"
+    """An error keeps the crew from running; a warning does not."""
 
     def diagnostic(self) -> Diagnostic:
         """The fault without a text: its place is its path."""
-        return Diagnostic(message=self.message, path=self.path, remedy=self.remedy)
+        return Diagnostic(
+            message=self.message, path=self.path, remedy=self.remedy, severity=self.severity
+        )
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

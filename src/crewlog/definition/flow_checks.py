@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from crewlog.definition.findings import Finding, Path, did_you_mean
-from crewlog.definition.model import AgentPhase, AskPhase, DecisionPhase
+from crewlog.definition.model import AgentPhase, AskPhase, BuilderPhase, DecisionPhase
 from crewlog.definition.phases import (
     ASK_HUMAN,
     END,
@@ -38,10 +38,10 @@ def flow_findings(found: list[Phase], agents: Collection[str]) -> Iterator[Findi
 
 
 def _joins(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
-    names = [phase.name for phase in found]
+    names = {phase.name for phase in found}
     seen: set[Path] = set()
     for phase in found:
-        path = _after_path(phase)
+        path = after_path(phase)
         for i, source in enumerate(phase.sources):
             if phase.explicit and source not in names and (*path, source) not in seen:
                 seen.add((*path, source))
@@ -58,7 +58,8 @@ def _joins(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
             yield Finding(path, say, f"At most {count} can be done.")
 
 
-def _after_path(phase: Phase) -> Path:
+def after_path(phase: Phase) -> Path:
+    """Where it says what a phase waits for."""
     if phase.item.after is None and len(phase.path) > 2 and phase.path[2] == "parallel":
         return (*phase.path[:2], "after")  # the block's, which its parts share
     return (*phase.path, "after")
@@ -68,6 +69,8 @@ def _targets(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
     names = {phase.name for phase in found}
     for phase in found:
         item = phase.item
+        if isinstance(item, BuilderPhase):
+            continue
         if isinstance(item, AskPhase):
             if item.words and item.sets is None:
                 say = "a question that takes words needs a flag that takes them"
@@ -127,7 +130,7 @@ def _waits_for_itself(cycle: list[str], found: list[Phase]) -> Finding:
     blamed = next((by_name[n] for n in cycle if by_name[n].explicit), by_name[cycle[0]])
     say = f"the phases wait for each other, so none can start: {_round(cycle)}"
     remedy = "To repeat phases, use {if: …, go: …, at_most: …} instead of 'after'."
-    return Finding(_after_path(blamed), say, remedy)
+    return Finding(after_path(blamed), say, remedy)
 
 
 def _endless(cycle: list[str], ways: list[Edge], found: list[Phase]) -> Finding:

@@ -1,5 +1,7 @@
 """Reads a definition from YAML or JSON, and says for every fault where it stands in the text.
 
+The same reads other forms of what people write, e.g. registries (`crewlog.prompt.registry_file`).
+
 All faults of one kind come together: those of the text first (only one, where YAML itself breaks),
 then those of shape (`crewlog.definition.shape`), then those of meaning
 (`crewlog.definition.validate`). A later kind is looked at only where the earlier found nothing,
@@ -11,15 +13,27 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path as FilePath
+from typing import TypeVar
 
 from crewlog.definition.findings import Finding
 from crewlog.definition.model import CrewDefinition
-from crewlog.definition.shape import definition_of
-from crewlog.definition.text import LARGEST_TEXT, Document, Node, Span, read_document
+from crewlog.definition.shape import Form, flow_faults, shaped
+from crewlog.definition.text import (
+    CREWS_BEGIN,
+    LARGEST_TEXT,
+    Document,
+    Node,
+    Span,
+    read_document,
+)
 from crewlog.definition.validate import findings
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
-from crewlog.model import Json
+from crewlog.model import Json, Model
 
+CREW = Form(CrewDefinition, "crew", CREWS_BEGIN, findings, own={"flow": flow_faults})
+"""A crew's file."""
+
+_M = TypeVar("_M", bound=Model)
 _SECTION = re.compile(r"under '(\w+):'")
 
 
@@ -33,17 +47,22 @@ def load_definition(text: str, file: str = "crew.yaml") -> CrewDefinition:
     Raises:
         InvalidDefinition: with every fault found, in the order of the text.
     """
-    document = read_document(text, file)
-    found = definition_of(document.data)
-    if isinstance(found, CrewDefinition) and not document.faults:
-        faults = findings(found)
+    return read_text(text, file, CREW)
+
+
+def read_text(text: str, file: str, form: Form[_M]) -> _M:
+    """What a text of some form holds; as `load_definition`."""
+    document = read_document(text, file, form.begins)
+    found = shaped(document.data, form)
+    if not isinstance(found, list) and not document.faults:
+        faults = form.check(found)
         if not faults:
             return found
     else:
-        faults = [] if isinstance(found, CrewDefinition) else found
+        faults = found if isinstance(found, list) else []
     unread = {fault.path for fault in document.faults}  # what stands there is a placeholder
     located = document.faults + [_locate(document, f) for f in faults if f.path not in unread]
-    unchecked = bool(document.faults) or not isinstance(found, CrewDefinition)
+    unchecked = bool(document.faults) or isinstance(found, list)
     raise InvalidDefinition(
         sorted(located, key=lambda d: (d.line, d.column)), more_may_follow=unchecked
     )
@@ -55,12 +74,16 @@ def load_data(data: Json) -> CrewDefinition:
     Raises:
         InvalidDefinition: with every fault found.
     """
-    found = definition_of(data)
-    faults = findings(found) if isinstance(found, CrewDefinition) else found
-    if faults or not isinstance(found, CrewDefinition):
+    return read_data(data, CREW)
+
+
+def read_data(data: Json, form: Form[_M]) -> _M:
+    """What plain data of some form is; as `load_data`."""
+    found = shaped(data, form)
+    faults = found if isinstance(found, list) else form.check(found)
+    if faults or isinstance(found, list):
         raise InvalidDefinition(
-            [fault.diagnostic() for fault in faults],
-            more_may_follow=not isinstance(found, CrewDefinition),
+            [fault.diagnostic() for fault in faults], more_may_follow=isinstance(found, list)
         )
     return found
 
@@ -72,6 +95,16 @@ def load_file(path: str | FilePath) -> CrewDefinition:
         UsageError: where the file cannot be read.
         InvalidDefinition: with every fault found.
     """
+    return load_definition(text_of(path), str(path))
+
+
+def text_of(path: str | FilePath, what: str = "crew") -> str:
+    """The text of a file that people wrote.
+
+    Raises:
+        UsageError: where the file cannot be read.
+        InvalidDefinition: where it is too large, or not UTF-8.
+    """
     name = str(path)
     try:
         with FilePath(path).open("rb") as file:
@@ -79,7 +112,8 @@ def load_file(path: str | FilePath) -> CrewDefinition:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
-            f"cannot read {name!r}: {reason}", remedy="Give the path of a crew's YAML or JSON file."
+            f"cannot read {name!r}: {reason}",
+            remedy=f"Give the path of a {what}'s YAML or JSON file.",
         ) from None
     if len(raw) > LARGEST_TEXT:
         raise InvalidDefinition(
@@ -87,7 +121,7 @@ def load_file(path: str | FilePath) -> CrewDefinition:
             more_may_follow=True,
         )
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = raw[: error.start].decode("utf-8", "replace")
         line = before.count("\n") + 1
@@ -103,7 +137,6 @@ def load_file(path: str | FilePath) -> CrewDefinition:
             ],
             more_may_follow=True,
         ) from None
-    return load_definition(text, name)
 
 
 def _locate(document: Document, fault: Finding) -> Diagnostic:

@@ -143,11 +143,19 @@ class PatternUse(Model):
 
 
 def _use_of(value: Any) -> Any:
+    """A use as a mapping.
+
+    Its list is made a tuple here: behind a validator, JSON is no longer known to be JSON, and what
+    is read strictly takes no list for a tuple.
+    """
     if isinstance(value, str):
         return {"use": value}
-    off: Any = value.get("off") if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    # What has been through a validator is no JSON any more: a strict one would refuse the list.
-    return {**value, "off": tuple(off)} if isinstance(off, list) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, dict):
+        use: dict[str, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(use.get("off"), list):
+            use["off"] = tuple(use["off"])
+        return use
+    return value
 
 
 class _OrName:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
-from crewlog.definition.builders import Builder, Built, Place, register
-from crewlog.definition.conditions import Fact, Not, parse_condition
+from crewlog.definition.builders import Builder, Built, NoOptions, Place, register
+from crewlog.definition.conditions import Condition, Fact, Not
 from crewlog.definition.model import (
     FOR_EACH_PATTERN,
     AgentPhase,
@@ -19,6 +20,35 @@ from crewlog.definition.model import (
     Name,
 )
 from crewlog.model import Model
+
+DONE = "done"
+"""What a supervisor says when nothing is left to do."""
+UNCLEAR = 3
+"""How often a supervisor is asked again who works next, before people are."""
+ENOUGH = 100_000
+"""A bound for ways back that are bounded elsewhere."""
+
+
+def _once(agents: Sequence[str]) -> None:
+    for i, agent in enumerate(agents):
+        if agent in agents[:i]:
+            raise ValueError(f"{agent!r} is named twice")
+
+
+def _back(
+    name: str, condition: Condition, go: str, at_most: int, otherwise: str, after: str | None = None
+) -> DecisionPhase:
+    """A decision that goes back, so and so often."""
+    return DecisionPhase.model_validate(
+        {
+            "phase": name,
+            "if": condition,
+            "go": go,
+            "at_most": at_most,
+            "else": otherwise,
+            "after": after,
+        }
+    )
 
 
 class Supervisor(Model):
@@ -38,43 +68,28 @@ def supervisor(options: Supervisor, place: Place) -> Built:
     lead = options.supervisor
     if lead in options.workers:
         raise ValueError(f"{lead!r} cannot send work to itself")
-    if len(set(options.workers)) < len(options.workers):
-        raise ValueError("a worker is named twice")
+    _once(options.workers)
     task = (
         "Decide who works next. Set the output 'next' to one of "
         f"{', '.join(options.workers)}, or to 'done' when nothing is left to do."
     )
     items: list[FlowItem] = [AgentPhase(agent=lead, phase=lead, task=task)]
-    for worker in options.workers:
-        items.append(AgentPhase(agent=worker, phase=worker, after="go"))
-        items.append(
-            DecisionPhase.model_validate(
-                {
-                    "if": Fact(agent=lead, name="next"),
-                    "go": lead,
-                    "at_most": options.at_most,
-                    "else": "ask_human",
-                    "after": worker,
-                    "phase": f"{worker}.back",
-                }
-            )
-        )
     before = lead
     for worker in options.workers:
+        sent = Fact(agent=lead, name="next", operator="==", value=worker)
         items.append(
-            DecisionPhase.model_validate(
-                {
-                    "if": Fact(agent=lead, name="next", operator="==", value=worker),
-                    "go": worker,
-                    "at_most": options.at_most,
-                    "else": "ask_human",
-                    "after": before,
-                    "phase": f"{lead}.{worker}",
-                }
-            )
+            _back(f"{lead}.{worker}", sent, worker, options.at_most, "ask_human", after=before)
         )
         before = f"{lead}.{worker}"
-    return Built(items, outputs={lead: ("next",)})
+    # Neither a worker nor `done`: it is asked again, so that a slip does not end the work.
+    unclear = Fact(agent=lead, name="next", operator="!=", value=DONE)
+    items.append(_back(f"{lead}.again", unclear, lead, UNCLEAR, "ask_human", after=before))
+    for worker in options.workers:
+        items.append(AgentPhase(agent=worker, phase=worker, after="go"))
+        # The bound is the supervisor's: a worker reports back as often as it is sent work.
+        reports = Fact(agent=lead, name="next")
+        items.append(_back(f"{worker}.back", reports, lead, ENOUGH, "ask_human", after=worker))
+    return Built(items, outputs={lead: ("next",)}, last=f"{lead}.again")
 
 
 class Parallel(Model):
@@ -92,6 +107,7 @@ def parallel(options: Parallel, place: Place) -> list[FlowItem]:
     """Agents side by side, joined by another one."""
     del place
     workers = options.agents
+    _once((*workers, options.then))
     join: tuple[str, ...] | JoinAny | JoinQuorum = workers
     if options.join == "any":
         join = JoinAny(any=workers)
@@ -118,6 +134,7 @@ class MapReduce(Model):
 def map_reduce(options: MapReduce, place: Place) -> Built:
     """One agent for each item of a list, and one that puts the results together."""
     del place
+    _once((options.map, options.reduce))
     maker, _, key = options.over.partition(".")
     items: list[FlowItem] = [
         AgentPhase(agent=options.map, for_each=options.over),
@@ -136,6 +153,7 @@ class Pipeline(Model):
 def pipeline(options: Pipeline, place: Place) -> list[FlowItem]:
     """Agents one after the other."""
     del place
+    _once(options.agents)
     return [AgentPhase(agent=agent) for agent in options.agents]
 
 
@@ -159,15 +177,10 @@ class Review(Model):
 def review(options: Review, place: Place) -> Built:
     """An author and a reviewer, until the reviewer approves."""
     del place
-    back = DecisionPhase.model_validate(
-        {
-            "if": Not(of=Fact(agent=options.reviewer, name=options.approved)),
-            "go": options.author,
-            "at_most": options.rounds,
-            "else": options.otherwise,
-            "phase": f"{options.reviewer}.verdict",
-        }
-    )
+    _once((options.author, options.reviewer))
+    refused = Not(of=Fact(agent=options.reviewer, name=options.approved))
+    name = f"{options.reviewer}.verdict"
+    back = _back(name, refused, options.author, options.rounds, options.otherwise)
     items: list[FlowItem] = [
         AgentPhase(agent=options.author),
         AgentPhase(agent=options.reviewer),
@@ -185,21 +198,33 @@ class PlanExecute(Model):
     """The agent that carries out each step."""
     approve: bool = False
     """Whether people approve the plan first."""
+    in_order: bool = False
+    """Whether the steps are carried out one after the other; else side by side."""
+    at_most: int = Field(default=50, ge=1)
+    """How many steps it takes one after the other; then people are asked."""
 
 
 def plan_execute(options: PlanExecute, place: Place) -> Built:
     """A planner, and an executor for each step of its plan."""
+    planner, executor = options.planner, options.executor
+    _once((planner, executor))
     task = "Make a plan. Set the output 'steps' to the list of its steps, in order."
-    items: list[FlowItem] = [AgentPhase(agent=options.planner, task=task)]
+    items: list[FlowItem] = [AgentPhase(agent=planner, task=task)]
     if options.approve:
-        ask = f"Carry out the plan of {options.planner}?"
-        items.append(AskPhase(ask=ask, phase=f"{place.phase}.approve"))
-    items.append(AgentPhase(agent=options.executor, for_each=f"{options.planner}.steps"))
-    return Built(items, outputs={options.planner: ("steps",)})
-
-
-class NoOptions(Model):
-    """A pattern without options."""
+        items.append(
+            AskPhase(ask=f"Carry out the plan of {planner}?", phase=f"{place.phase}.approve")
+        )
+    if not options.in_order:
+        items.append(AgentPhase(agent=executor, for_each=f"{planner}.steps"))
+        return Built(items, outputs={planner: ("steps",)})
+    task = (
+        "Carry out the next open step of the plan, and no other. Then set the output 'more' to "
+        "true if steps are left, else to false."
+    )
+    more = Fact(agent=executor, name="more")
+    items.append(AgentPhase(agent=executor, task=task))
+    items.append(_back(f"{executor}.next", more, executor, options.at_most, "ask_human"))
+    return Built(items, outputs={planner: ("steps",), executor: ("more",)})
 
 
 def planner_executor(options: NoOptions, place: Place) -> list[FlowItem]:
@@ -225,21 +250,15 @@ class ReviewLoop(Model):
 def review_loop(options: ReviewLoop, place: Place) -> Built:
     """The agent reviews its own work and works it over until it is content."""
     agent, name = str(place.agent), place.phase
-    work = AgentPhase(agent=agent, phase=name, task=place.task)
+    work = AgentPhase(agent=agent, phase=name, task=place.task, for_each=place.for_each)
     if "review" in place.off:
         return Built([work])
     task = (
         "Review what you have just made, as a strict colleague would. Set the output 'content' to "
         "true if nothing must change, else to false, and say what must."
     )
-    again = DecisionPhase.model_validate(
-        {
-            "if": parse_condition(f"not {agent}.content"),
-            "go": name,
-            "at_most": options.rounds,
-            "phase": f"{name}.verdict",
-        }
-    )
+    discontent = Not(of=Fact(agent=agent, name="content"))
+    again = _back(f"{name}.verdict", discontent, name, options.rounds, "next")
     look = AgentPhase(agent=agent, phase=f"{name}.review", task=task)
     return Built([work, look, again], outputs={agent: ("content",)})
 

@@ -59,9 +59,24 @@ class _Sources:
     explicit: bool = False
 
 
+@dataclass(frozen=True)
+class Ends:
+    """What would follow a flow waits for this."""
+
+    of: tuple[str, ...]
+    need: int
+    """How many of them."""
+
+
 def phases(definition: CrewDefinition) -> list[Phase]:
     """All phases of a definition, in the order of the flow."""
     return _Expansion(definition).phases
+
+
+def phases_and_ends(definition: CrewDefinition) -> tuple[list[Phase], Ends]:
+    """The same, and what an item after the last one would wait for."""
+    found = _Expansion(definition)
+    return found.phases, Ends(found.previous.of, found.previous.need)
 
 
 class _Expansion:
@@ -89,6 +104,7 @@ class _Expansion:
             if isinstance(item, ParallelPhase) and item.join != "all":
                 need = 1 if item.join == "any" else item.join
             previous = _Sources(tuple(names), need, entry=False)
+        self.previous = previous
 
     def part(self, part: str | AgentPhase | AskPhase, path: Path, sources: _Sources) -> str:
         return self.add(AgentPhase(agent=part) if isinstance(part, str) else part, path, sources)
@@ -187,6 +203,8 @@ def edges(all_phases: Iterable[Phase]) -> list[Edge]:
                 found += [Edge(phase.name, to, "options", guarded=True) for to in item.options]
             case AgentPhase() as item:
                 found.append(Edge(phase.name, item.otherwise or ASK_HUMAN, "else"))
+            case BuilderPhase():
+                pass  # a part that could not be made
     return [edge for edge in found if edge.source in known and edge.target in known]
 
 

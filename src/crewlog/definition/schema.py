@@ -10,15 +10,20 @@ import json
 import sys
 
 from crewlog.definition.model import CrewDefinition
-from crewlog.model import Json
+from crewlog.model import Json, Model
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Json]:
     """The schema (draft 2020-12) of `CrewDefinition` as people write it."""
-    schema = _unwrapped(CrewDefinition.model_json_schema(by_alias=True, mode="validation"))
-    schema["title"] = "Crewlog crew"
+    return schema_of(CrewDefinition, "Crewlog crew")
+
+
+def schema_of(model: type[Model], title: str) -> dict[str, Json]:
+    """The schema (draft 2020-12) of a model as people write it."""
+    schema = _unwrapped(model.model_json_schema(by_alias=True, mode="validation"))
+    schema["title"] = title
     return {"$schema": DIALECT, **schema}
 
 
@@ -33,9 +38,9 @@ def _unwrapped(value: Json, key: str = "") -> Json:
     return " ".join(value.split()) if key == "description" and isinstance(value, str) else value
 
 
-def schema_text() -> str:
-    """The schema as the file that ships with the package."""
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+def schema_text(schema: dict[str, Json] | None = None) -> str:
+    """A schema, by default that of crews, as the file that ships with the package."""
+    return json.dumps(schema or json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

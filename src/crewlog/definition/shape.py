@@ -1,15 +1,18 @@
-"""The shape of a definition's data: which keys, which types; every fault as a sentence.
+"""The shape of what people write: which keys, which types; every fault as a sentence.
+
+`Form` says what kind of file it is: a crew, or a registry (`crewlog.prompt.registry_file`).
 
 pydantic validates, but an item of a flow is one of six things, and pydantic would report every
 branch. So each part is given to the one model that its keys ask for, and what pydantic says is
-put in words. A definition is read strictly: `"3"` is not a number, and `true` is not one.
+put in words. What is written is read strictly: `"3"` is not a number, and `true` is not one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, TypeGuard
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -17,22 +20,18 @@ from pydantic_core import ErrorDetails
 from crewlog.definition.conditions import ConditionSyntaxError
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import (
-    AgentDefinition,
     AgentPhase,
     AskPhase,
     BuilderPhase,
-    CrewDefinition,
     DecisionPhase,
     JoinAll,
     JoinAny,
     JoinQuorum,
-    Limits,
     ParallelPhase,
-    PatternUse,
-    Retry,
-    ToolDefinition,
 )
-from crewlog.model import Json
+from crewlog.model import Json, Model
+
+_M = TypeVar("_M", bound=Model)
 
 _PHASES: dict[str, type[BaseModel]] = {
     "agent": AgentPhase,
@@ -51,33 +50,45 @@ _ITEM = (
 )
 
 
-def definition_of(data: Json) -> CrewDefinition | list[Finding]:
-    """The definition in some data, or everything that is wrong with its shape."""
+@dataclass(frozen=True)
+class Form(Generic[_M]):
+    """A kind of file that people write: what it is read to, and how it is spoken of."""
+
+    model: type[_M]
+    called: str
+    """`crew`, `registry`."""
+    begins: str
+    """How such a file begins, as a remedy."""
+    check: Callable[[_M], list[Finding]]
+    """What is wrong with its meaning, where its shape is right."""
+    own: Mapping[str, Callable[[Json], Iterator[Finding]]] = field(
+        default_factory=dict[str, Callable[[Json], Iterator[Finding]]]
+    )
+    """What checks the shape of a key's value, for those that pydantic could not explain."""
+
+
+def shaped(data: Json, form: Form[_M]) -> _M | list[Finding]:
+    """What some data is read to, or everything that is wrong with its shape."""
     if not _is_mapping(data):
-        return [
-            Finding(
-                (),
-                f"a definition is a mapping of keys to values, not {_called(data)}",
-                "It begins with 'crew: NAME'; then come its agents.",
-            )
-        ]
-    crew = data
-    found = list(_of_crew(crew))
+        say = f"a {form.called} is a mapping of keys to values, not {_called(data)}"
+        return [Finding((), say, form.begins)]
+    rest = {key: value for key, value in data.items() if key not in form.own}
+    found = list(_of_model(form.model, rest, (), form.called))
+    for key, faults in form.own.items():
+        if key in data:
+            found.extend(faults(data[key]))
     if found:
         return found
     try:
-        return CrewDefinition.model_validate_json(json.dumps(crew), strict=True)
+        return form.model.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:  # what the parts allow, the whole must; say it anyway
-        return list(_in_words(error, CrewDefinition, ()))
+        return list(_in_words(error, form.model, (), form.called))
     except (ValueError, TypeError, RecursionError) as error:
-        return [Finding((), f"the definition is not JSON: {error}")]
+        return [Finding((), f"the {form.called} is not JSON: {error}")]
 
 
-def _of_crew(crew: dict[str, Json]) -> Iterator[Finding]:
-    yield from _of_model(CrewDefinition, {k: v for k, v in crew.items() if k != "flow"}, ())
-    if "flow" not in crew:
-        return
-    flow = crew["flow"]
+def flow_faults(flow: Json) -> Iterator[Finding]:
+    """What is wrong with the shape of a flow."""
     if not _is_list(flow):
         yield Finding(
             ("flow",), f"'flow' must be a list, not {_called(flow)}", "Begin each item with '- '."
@@ -186,16 +197,20 @@ def _of_after(after: Json, path: Path) -> Iterator[Finding]:
     yield Finding(path, f"'after' cannot be {_called(after)}", _AFTER)
 
 
-def _of_model(model: type[BaseModel], data: dict[str, Json], path: Path) -> Iterator[Finding]:
+def _of_model(
+    model: type[BaseModel], data: dict[str, Json], path: Path, top: str = "crew"
+) -> Iterator[Finding]:
     try:
         model.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
-        yield from _in_words(error, model, path)
+        yield from _in_words(error, model, path, top)
     except (ValueError, TypeError, RecursionError) as error:
-        yield Finding(path, f"{_where(path)} is not JSON: {error}")
+        yield Finding(path, f"{_where(path, top)} is not JSON: {error}")
 
 
-def _in_words(error: ValidationError, model: type[BaseModel], base: Path) -> Iterator[Finding]:
+def _in_words(
+    error: ValidationError, model: type[BaseModel], base: Path, top: str
+) -> Iterator[Finding]:
     seen: set[Path] = set()
     for detail in error.errors(include_url=False):
         location = detail["loc"]
@@ -207,15 +222,17 @@ def _in_words(error: ValidationError, model: type[BaseModel], base: Path) -> Ite
         path = (*base, *(part for part in location if part != "[key]"))
         if path not in seen:
             seen.add(path)
-            yield _sentence(detail, model, path, is_key)
+            yield _sentence(detail, model, path, is_key, top)
 
 
-def _sentence(detail: ErrorDetails, model: type[BaseModel], path: Path, is_key: bool) -> Finding:
+def _sentence(
+    detail: ErrorDetails, model: type[BaseModel], path: Path, is_key: bool, top: str
+) -> Finding:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        return _unknown(str(path[-1]), _model_at(path[:-1], model), path[:-1])
+        return _unknown(str(path[-1]), _model_at(path[:-1], model), path[:-1], top)
     if kind == "missing":
-        owner = _where(path[:-1])
+        owner = _where(path[:-1], top)
         return Finding(path, f"{owner} has no {str(path[-1])!r}", _example(str(path[-1])))
     if is_key or kind == "string_pattern_mismatch":
         return _bad_text(detail, path, is_key)
@@ -282,30 +299,37 @@ def _repair(detail: ErrorDetails) -> str:
     return ""
 
 
-def _unknown(key: str, model: type[BaseModel] | None, owner: Path) -> Finding:
-    known = _keys(model) if model else ()
-    remedy = did_you_mean(key, known, f"It can have {listed(known)}." if known else "")
-    return Finding((*owner, key), f"unknown key {key!r} in {_where(owner)}", remedy, at="key")
+def _unknown(key: str, model: type[BaseModel], owner: Path, top: str = "crew") -> Finding:
+    known = _keys(model)
+    remedy = did_you_mean(key, known, f"It can have {listed(known)}.")
+    return Finding((*owner, key), f"unknown key {key!r} in {_where(owner, top)}", remedy, at="key")
 
 
 def _keys(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(field.alias or name for name, field in model.model_fields.items())
 
 
-def _model_at(path: Path, outer: type[BaseModel]) -> type[BaseModel] | None:
-    match path:
-        case (*_, "retry" | "policy"):
-            return Retry
-        case ("agents", _):
-            return AgentDefinition
-        case ("agents", _, "pattern"):
-            return PatternUse
-        case ("tools", _):
-            return ToolDefinition
-        case ("limits",):
-            return Limits
-        case _:
-            return outer
+def _model_at(path: Path, outer: type[BaseModel]) -> type[BaseModel]:
+    """The model of a part: as deep as the path can be followed through the fields' types."""
+    found, named = outer, False
+    for part in path:
+        if named or isinstance(part, int):  # an entry of a mapping or list: its type is known
+            named = False
+            continue
+        known = {field.alias or name: field for name, field in found.model_fields.items()}
+        if part not in known:
+            break
+        kind = known[part].annotation
+        found = _model_in(kind) or found
+        named = get_origin(kind) is dict
+    return found
+
+
+def _model_in(kind: Any) -> type[BaseModel] | None:
+    """The first model in a type: `Retry`, `Pattern | None`, `dict[Name, ToolDefinition]`."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind
+    return next((found for each in get_args(kind) if (found := _model_in(each))), None)
 
 
 def _example(key: str) -> str:
@@ -320,11 +344,13 @@ def _example(key: str) -> str:
     return f"For example: {examples[key]}" if key in examples else ""
 
 
-def _where(path: Path) -> str:
+def _where(path: Path, top: str = "crew") -> str:
     """What a place in the data is called."""
     match path:
         case ():
-            return "the crew"
+            return f"the {top}"
+        case (str(key),):
+            return f"{key!r}"
         case ("agents" | "tools" as section, str(name)):
             return f"{section[:-1]} {name!r}"
         case ("flow", int(item)):
@@ -332,8 +358,7 @@ def _where(path: Path) -> str:
         case ("flow", int(item), *_, int(part)):
             return f"part {part + 1} of item {item + 1} of the flow"
         case (*owner, str(key)):
-            above = _where(tuple(owner))
-            return f"{key!r}" if above == "the crew" else f"{key!r} of {above}"
+            return f"{key!r} of {_where(tuple(owner))}"
         case _:
             return f"item {int(path[-1]) + 1} of {_where(path[:-1])}"
 

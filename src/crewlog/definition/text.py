@@ -115,8 +115,11 @@ class Source:
         return Span(offset, offset + 1, line, offset - begin + 1)
 
 
-def read_tree(source: Source) -> Node:
-    """The text's one document as a tree.
+CREWS_BEGIN = "It begins with 'crew: NAME'; then come its agents."
+
+
+def read_tree(source: Source, begins: str = CREWS_BEGIN) -> Node:
+    """The text's one document as a tree; `begins` is how such a text begins, as a remedy.
 
     Raises:
         InvalidDefinition: for what is not YAML, is too large or too deep, or uses tags.
@@ -145,9 +148,7 @@ def read_tree(source: Source) -> Node:
         message = " ".join(str(error).split()) or type(error).__name__
         raise source.fail(f"the text is not YAML: {message}", start) from None
     if root is None:
-        raise source.fail(
-            "the definition is empty", start, "It begins with 'crew: NAME'; then come its agents."
-        )
+        raise source.fail("the text is empty", start, begins)
     return root
 
 
@@ -256,15 +257,15 @@ class Document:
     """What the data could not take: duplicate keys, keys that are not text, odd numbers."""
 
 
-def read_document(text: str, file: str) -> Document:
-    """Reads a text to data and places.
+def read_document(text: str, file: str, begins: str = CREWS_BEGIN) -> Document:
+    """Reads a text to data and places; `begins` is how such a text begins, as a remedy.
 
     Raises:
         InvalidDefinition: where the text is not YAML at all, or beyond the bounds.
     """
     source = Source(text, file)
     document = Document(source)
-    document.data = _build(document, read_tree(source), ())
+    document.data = _build(document, read_tree(source, begins), ())
     return document
 
 
@@ -295,7 +296,7 @@ def _build(document: Document, node: Node, path: Path) -> Json:
 def _key(document: Document, key: Node, path: Path) -> str | None:
     if key.kind == "scalar":
         value = _scalar(document, key, path) if key.style is None else _text(document, key, path)
-        if isinstance(value, str) and value != "<<":
+        if isinstance(value, str) and (value != "<<" or key.style is not None):
             return value
         if value == "<<":
             fault, remedy = "merge keys ('<<') are not YAML 1.2", "Write the keys out."

@@ -12,17 +12,20 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
 from crewlog.definition.conditions import Condition, facts_in
-from crewlog.definition.expand import expand
+from crewlog.definition.course_checks import course_findings
+from crewlog.definition.expand import Expanded, expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.flow_checks import flow_findings
 from crewlog.definition.model import (
     NAME_PATTERN,
+    AgentDefinition,
     AgentPhase,
     AskPhase,
     CrewDefinition,
-    DecisionPhase,
+    ToolDefinition,
 )
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.unused import conditions_of, unused_findings
 from crewlog.errors import Diagnostic
 
 BUILT_IN_TOOLS = ("set_flag", "set_output")
@@ -48,64 +51,107 @@ def check(definition: CrewDefinition) -> list[Diagnostic]:
 
 def findings(definition: CrewDefinition) -> list[Finding]:
     """Everything that is wrong with the meaning of a definition."""
+    return [each for each in all_findings(definition) if each.severity == "error"]
+
+
+def warnings(definition: CrewDefinition) -> list[Diagnostic]:
+    """What its author may not have meant, though the crew runs; places are paths in the data."""
+    found = all_findings(definition)
+    return [each.diagnostic() for each in found if each.severity == "warning"]
+
+
+def all_findings(definition: CrewDefinition) -> list[Finding]:
+    """Errors and warnings."""
     expanded = expand(definition)
+    found = phases(expanded.definition)
     if expanded.faults:
-        return list(expanded.faults)  # what they would have made cannot be looked at
-    definition = expanded.definition
-    found = phases(definition)
-    return [expanded.original(finding) for finding in _findings(definition, found)]
+        # Of the flow only what holds whatever the parts would have made.
+        some = [*_without_flow(expanded.definition, found), *_undefined(found, definition)]
+        return [*expanded.faults, *(expanded.original(each) for each in some)]
+    plain = expanded.definition
+    courses = course_findings(definition, expanded, found)
+    known = [*_findings(plain, found, expanded), *courses]
+    if not any(each.severity == "error" for each in known):
+        known += unused_findings(plain, found)
+    return list(dict.fromkeys(expanded.original(each) for each in known))
 
 
-def _findings(definition: CrewDefinition, found: list[Phase]) -> list[Finding]:
+def part_findings(
+    agents: Mapping[str, AgentDefinition], tools: Mapping[str, ToolDefinition]
+) -> list[Finding]:
+    """What is wrong with agents and tools by themselves, in whatever offers them."""
     return [
-        *_names(definition, found),
+        *_names(agents, tools),
+        *(
+            fault
+            for name, agent in agents.items()
+            if agent.model is not None
+            for fault in model_findings(agent.model, ("agents", name, "model"))
+        ),
+        *_tools(agents, tools),
+        *_placements(tools),
+        *_paths(tools),
+        *_logs(agents),
+    ]
+
+
+def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Finding]:
+    return [
+        *part_findings(definition.agents, definition.tools),
+        *_phase_names(found, definition),
         *_models(definition),
-        *_tools(definition),
-        *_placements(definition),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
-        *_paths(definition),
-        *_logs(definition),
-        *_agents_in_flow(definition, found),
+    ]
+
+
+def _findings(definition: CrewDefinition, found: list[Phase], expanded: Expanded) -> list[Finding]:
+    return [
+        *_without_flow(definition, found),
+        *_undefined(found, definition),
+        *_names_in_flow(definition, found, expanded),
         *_phases(definition, found),
         *flow_findings(found, definition.agents),
         *_conditions(definition, found),
     ]
 
 
-def _names(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
-    for name in definition.agents:
+def _names(
+    agents: Mapping[str, AgentDefinition], tools: Mapping[str, ToolDefinition]
+) -> Iterator[Finding]:
+    for name in agents:
         if name in RESERVED:
             say = f"an agent cannot be called {name!r}: the word has a meaning of its own"
             yield Finding(("agents", name), say, f"Call it {name.strip('_').lower()}_agent.")
-    for phase in found:
-        if phase.item.phase in RESERVED:
-            say = f"a phase cannot be called {phase.name!r}: the word has a meaning of its own"
-            yield Finding((*phase.path, "phase"), say, "Choose another name.")
-    for name in definition.tools:
+    for name in tools:
         if name in BUILT_IN_TOOLS:
             say = f"a tool cannot be called {name!r}: every crew has one of that name"
             yield Finding(("tools", name), say, "Choose another name.")
 
 
+def _phase_names(found: list[Phase], definition: CrewDefinition) -> Iterator[Finding]:
+    for phase in found:
+        if phase.item.phase in RESERVED and phase.name not in definition.agents:
+            say = f"a phase cannot be called {phase.name!r}: the word has a meaning of its own"
+            yield Finding((*phase.path, "phase"), say, "Choose another name.")
+
+
+def model_findings(model: str, path: Path) -> Iterator[Finding]:
+    """What is wrong with the name of a model."""
+    prefix, colon, name = model.partition(":")
+    meant = difflib.get_close_matches(prefix.lower(), _PREFIXES, 1, _TYPO) if colon else []
+    if meant and prefix != meant[0] and name.strip():
+        say = f"the model {model!r} has the prefix {prefix!r}."
+        yield Finding(path, say, f"Did you mean {f'{meant[0]}:{name}'!r}?")
+    elif not _MODEL.fullmatch(model):
+        say = f"the model {model!r} is neither openai:NAME nor scripted:FILE"
+        near = f"openai:{model}" if ":" not in model and model else "openai:gpt-5-mini"
+        yield Finding(path, say, f"For example: model: {near}")
+
+
 def _models(definition: CrewDefinition) -> Iterator[Finding]:
-    named: list[tuple[Path, str]] = [
-        (("agents", name, "model"), agent.model)
-        for name, agent in definition.agents.items()
-        if agent.model is not None
-    ]
     if definition.model is not None:
-        named.append((("model",), definition.model))
-    for path, model in named:
-        prefix, colon, name = model.partition(":")
-        meant = difflib.get_close_matches(prefix.lower(), _PREFIXES, 1, _TYPO) if colon else []
-        if meant and prefix != meant[0] and name.strip():
-            say = f"the model {model!r} has the prefix {prefix!r}."
-            yield Finding(path, say, f"Did you mean {f'{meant[0]}:{name}'!r}?")
-        elif not _MODEL.fullmatch(model):
-            say = f"the model {model!r} is neither openai:NAME nor scripted:FILE"
-            near = f"openai:{model}" if ":" not in model and model else "openai:gpt-5-mini"
-            yield Finding(path, say, f"For example: model: {near}")
+        yield from model_findings(definition.model, ("model",))
     without = [name for name, agent in definition.agents.items() if agent.model is None]
     if definition.model is None and without:
         yield Finding(
@@ -117,9 +163,9 @@ def _models(definition: CrewDefinition) -> Iterator[Finding]:
         )
 
 
-def _placements(definition: CrewDefinition) -> Iterator[Finding]:
+def _placements(tools: Mapping[str, ToolDefinition]) -> Iterator[Finding]:
     """A local tool may run again with its workflow task, and runs where the workflow does."""
-    for name, tool in definition.tools.items():
+    for name, tool in tools.items():
         if tool.placed != "local":
             continue
         path: Path = ("tools", name, "placed")
@@ -131,19 +177,19 @@ def _placements(definition: CrewDefinition) -> Iterator[Finding]:
             yield Finding(path, say, "Remove one of the two: local is where the run's worker is.")
 
 
-def _tools(definition: CrewDefinition) -> Iterator[Finding]:
-    for name, agent in definition.agents.items():
+def _tools(
+    agents: Mapping[str, AgentDefinition], tools: Mapping[str, ToolDefinition]
+) -> Iterator[Finding]:
+    for name, agent in agents.items():
         for i, tool in enumerate(agent.tools or ()):
             path: Path = ("agents", name, "tools", i)
             if tool in BUILT_IN_TOOLS:
                 key = "writes_flags" if tool == "set_flag" else "outputs"
                 say = f"agent {name!r} lists {tool!r}, which comes by itself"
                 yield Finding(path, say, f"Name what it may set in its '{key}' instead.")
-            elif tool not in definition.tools:
+            elif tool not in tools:
                 say = f"agent {name!r} uses the tool {tool!r}, which is not defined."
-                yield Finding(
-                    path, say, f"{did_you_mean(tool, definition.tools)} {_WHERE_TOOLS}".strip()
-                )
+                yield Finding(path, say, f"{did_you_mean(tool, tools)} {_WHERE_TOOLS}".strip())
         if "text" in agent.outputs:
             path = ("agents", name, "outputs", agent.outputs.index("text"))
             say = f"agent {name!r} declares the output 'text', which is always there"
@@ -166,8 +212,8 @@ def _permissions(
                 yield Finding((key, tool, i), say, remedy)
 
 
-def _paths(definition: CrewDefinition) -> Iterator[Finding]:
-    for name, tool in definition.tools.items():
+def _paths(tools: Mapping[str, ToolDefinition]) -> Iterator[Finding]:
+    for name, tool in tools.items():
         for i, folder in enumerate(tool.paths):
             if folder.startswith(("/", "~")) or ".." in folder.split("/") or not folder.strip():
                 say = f"tool {name!r} may write to {folder!r}, which is outside the run's workspace"
@@ -175,8 +221,8 @@ def _paths(definition: CrewDefinition) -> Iterator[Finding]:
                 yield Finding(("tools", name, "paths", i), say, remedy)
 
 
-def _logs(definition: CrewDefinition) -> Iterator[Finding]:
-    for name, agent in definition.agents.items():
+def _logs(agents: Mapping[str, AgentDefinition]) -> Iterator[Finding]:
+    for name, agent in agents.items():
         for key, logs in (("reads", agent.reads), ("writes", agent.writes)):
             for i, log in enumerate(logs):
                 path: Path = ("agents", name, key, i)
@@ -189,34 +235,51 @@ def _logs(definition: CrewDefinition) -> Iterator[Finding]:
                     yield Finding(path, say, "Share through public, group:NAME or channel:NAME.")
 
 
-def _agents_in_flow(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
-    used: dict[str, Phase] = {}
-    by_name: dict[str, Phase] = {}
+def _undefined(found: list[Phase], definition: CrewDefinition) -> Iterator[Finding]:
     for phase in found:
         item = phase.item
-        if isinstance(item, AgentPhase):
-            path = (*phase.path, "agent")
-            if item.agent not in definition.agents:
-                say = f"the flow names the agent {item.agent!r}, which is not defined."
-                remedy = did_you_mean(item.agent, definition.agents, "Agents are under 'agents:'.")
-                yield Finding(path, say, remedy)
-            used.setdefault(item.agent, phase)
+        if isinstance(item, AgentPhase) and item.agent not in definition.agents:
+            say = f"the flow names the agent {item.agent!r}, which is not defined."
+            remedy = did_you_mean(item.agent, definition.agents, "Agents are under 'agents:'.")
+            yield Finding((*phase.path, "agent"), say, remedy)
+
+
+def _names_in_flow(
+    definition: CrewDefinition, found: list[Phase], expanded: Expanded
+) -> Iterator[Finding]:
+    by_name: dict[str, Phase] = {}
+    for phase in found:
         other = by_name.setdefault(phase.name, phase)
-        if other is phase:
-            continue
-        if isinstance(item, AgentPhase) and item.phase is None:
-            say = f"the agent {item.agent!r} is in the flow twice under one name"
-            remedy = f"Name the phases, e.g. {{agent: {item.agent}, phase: {item.agent}_again}}."
-            if isinstance(other.item, AgentPhase) and other.item.agent == item.agent:
-                remedy += " To repeat it in a loop, use {if: …, go: …, at_most: …}."
-            yield Finding(phase.path, say, remedy)
-        else:
-            say = f"two phases are called {phase.name!r}"
-            yield Finding((*phase.path, "phase"), say, "Choose another name for one.")
+        if other is not phase:
+            yield _same_name(phase, other, expanded)
+    used = {phase.item.agent for phase in found if isinstance(phase.item, AgentPhase)}
     for name in definition.agents:
         if name not in used:
             say = f"agent {name!r} is in no phase of the flow"
             yield Finding(("agents", name), say, f"Add '- {name}' under 'flow:', or remove it.")
+
+
+def _same_name(phase: Phase, other: Phase, expanded: Expanded) -> Finding:
+    item = phase.item
+    here, there = expanded.origin(phase.path), expanded.origin(other.path)
+    made = [origin for origin in (here, there) if origin is not None and origin.use]
+    if made:
+        own = next((origin for origin in made if not origin.head), made[0])
+        say = f"two phases are called {phase.name!r}: {own.part} makes one"
+        others = [origin.part for origin in made if origin is not own]
+        say += f", and {others[0]} makes one" if others else ", and the flow has one"
+        remedy = "Name one of the two, e.g. phase: second"
+        if own.use[:1] == ("flow",):
+            remedy += f"; a part's phases are then called second.{phase.name}"
+        return Finding((*phase.path, "phase"), say, f"{remedy}.")
+    if isinstance(item, AgentPhase) and item.phase in (None, item.agent):
+        say = f"the agent {item.agent!r} is in the flow twice under one name"
+        remedy = f"Name the phases, e.g. {{agent: {item.agent}, phase: {item.agent}_again}}."
+        if isinstance(other.item, AgentPhase) and other.item.agent == item.agent:
+            remedy += " To repeat it in a loop, use {if: …, go: …, at_most: …}."
+        return Finding(phase.path, say, remedy)
+    say = f"two phases are called {phase.name!r}"
+    return Finding((*phase.path, "phase"), say, "Choose another name for one.")
 
 
 def _phases(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
@@ -250,17 +313,8 @@ def _conditions(definition: CrewDefinition, found: list[Phase]) -> Iterator[Find
     flags.update(flag for agent in definition.agents.values() for flag in agent.writes_flags)
     flags.update(p.item.sets for p in found if isinstance(p.item, AskPhase) and p.item.sets)
     for phase in found:
-        item = phase.item
-        conditions: Mapping[str, Condition | None] = {}
-        if isinstance(item, AgentPhase):
-            conditions = {"when": item.when, "only_if": item.only_if}
-        elif isinstance(item, AskPhase):
-            conditions = {"only_if": item.only_if}
-        elif isinstance(item, DecisionPhase):
-            conditions = {"if": item.if_}
-        for key, condition in conditions.items():
-            if condition is not None:
-                yield from _facts(condition, (*phase.path, key), definition, flags)
+        for key, condition in conditions_of(phase).items():
+            yield from _facts(condition, (*phase.path, key), definition, flags)
 
 
 def _facts(

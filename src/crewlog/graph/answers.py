@@ -13,6 +13,7 @@ from crewlog.definition.conditions import Fact, parse_condition
 from crewlog.errors import CommandRejected, InterruptNotOpen
 from crewlog.graph import approvals
 from crewlog.graph.engine import Engine
+from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import NEXT
 from crewlog.graph.turns import calls_of
 from crewlog.ids import CommandId, InterruptId, NodeName
@@ -24,7 +25,7 @@ class StopAsked(Exception):
     """The answer ends the run; the caller stops it as it would by the `stop` signal."""
 
 
-def find_interrupt(engine: Engine, interrupt: str) -> Interrupt:
+def find_interrupt(engine: RunFacts, interrupt: str) -> Interrupt:
     """The open interrupt of that id.
 
     Raises:

@@ -96,6 +96,8 @@ def _escaped(text: str) -> str:
 
 
 def _shape(name: NodeName, node: PlanNode, plan: GraphPlan) -> str:
+    if node.decide is not None and node.decide.passes:
+        return '(("' + _escaped(name) + '"))'
     if node.decide is not None:
         return '{"' + _escaped(f"{render_condition(node.decide.when)}?") + '"}'
     if node.ask is not None:
@@ -119,7 +121,7 @@ def _mermaid_ways(
     for source in node.join.of if node.join else ():
         if _goes_on(plan.nodes[source], ids):
             yield f"{ids[source]} {arrow} {here}"
-    for target, why in _sent(node, ids):
+    for target, why in sent(node, ids):
         to = ids.get(target, "done")
         yield f'{here} -.->|"{_escaped(why)}"| {to}'
 
@@ -165,8 +167,10 @@ def _goes_on(node: PlanNode, nodes: Collection[str]) -> bool:
     return ask is None or ask.words or any(_goes(ask, o, nodes) == NEXT for o in ask.options)
 
 
-def _sent(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[NodeName, str]]:
+def sent(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[NodeName, str]]:
     """Where a node sends the run besides its joins, and why; not to people, and not just on."""
+    if node.decide is not None and node.decide.passes:
+        return
     if node.decide is not None:
         when = render_condition(node.decide.when)
         bound = f" (≤ {node.decide.at_most})" if node.decide.at_most is not None else ""
@@ -227,7 +231,7 @@ def picture(
     edges += [
         (name, END_KEY)
         for name in _unwaited(plan)
-        if name in last or any(to == END for to, _ in _sent(plan.nodes[name], plan.nodes))
+        if name in last or any(to == END for to, _ in sent(plan.nodes[name], plan.nodes))
     ]
     if any(target == END_KEY for _, target in edges):
         keys.append(END_KEY)
@@ -255,6 +259,8 @@ def _box(
     name: NodeName, node: PlanNode, status: str, color: bool, longest: int, *, off: bool
 ) -> Box:
     sign = {"decide": "◇ ", "ask": "? "}.get(node.kind, "")
+    if node.decide is not None and node.decide.passes:
+        sign = "· "
     if node.join is None and not node.entry:
         sign = f"⇢ {sign}"
     glyph = f"{_GLYPHS[status]} " if status in _GLYPHS else ""
@@ -272,7 +278,7 @@ def _ways(plan: GraphPlan) -> tuple[list[tuple[str, str]], list[tuple[str, str]]
     order = {name: i for i, name in enumerate(plan.nodes)}
     ranking: list[tuple[str, str]] = []
     for name, node in plan.nodes.items():
-        for target, _ in _sent(node, plan.nodes):
+        for target, _ in sent(node, plan.nodes):
             goal = plan.nodes.get(target)
             if goal is None or goal.join is not None or goal.entry or order[name] > order[target]:
                 continue
@@ -298,11 +304,13 @@ def _notes(
 ) -> Iterator[str]:
     if unclear and node.join is not None:
         yield f"⋈ {name} waits for {listed(node.join.of)}"
+    if node.decide is not None and node.decide.passes:
+        return
     if node.decide is not None:
         mark = "↺" if loops.joins(name, node.decide.go) else "⇢"
         yield f"{mark} {name}: {decision_text(node.decide)}"
     elif node.ask is not None:
-        ends = {option for target, option in _sent(node, plan.nodes) if target == END}
+        ends = {option for target, option in sent(node, plan.nodes) if target == END}
         answers = [f"{option} → done" if option in ends else option for option in node.ask.options]
         answers += [ANY_WORDS] if node.ask.words else []
         yield f"? {name}: {clean(node.ask.question)} [{' / '.join(answers)}]"

@@ -61,10 +61,20 @@ class Engine(RunFacts):
 
     @classmethod
     async def begin(
-        cls, plan: GraphPlan, run: RunId, *, input_text: str, by: str, at: int
+        cls,
+        plan: GraphPlan,
+        run: RunId,
+        *,
+        input_text: str,
+        by: str,
+        at: int,
+        ledger: Ledger | None = None,
     ) -> Engine:
-        """A new run: its input is the first public message, and its entry nodes are ready."""
-        engine = cls(plan, Ledger(CrewState(run=run)))
+        """A new run: its input is the first public message, and its entry nodes are ready.
+
+        With a ledger it is a run that had a prompt and has got its crew.
+        """
+        engine = cls(plan, ledger or Ledger(CrewState(run=run)))
         engine.at = at
         engine.record(
             j.RunStarted,
@@ -75,6 +85,7 @@ class Engine(RunFacts):
             permissions=plan.permissions,
             rules=plan.rules,
             by=by,
+            began=engine.state.started,
         )
         if input_text:
             engine.say(input_text, by=by, to=LogName("public"), message_id="input")

@@ -41,6 +41,10 @@ class RunFacts:
         """The live state."""
         return self.ledger.state
 
+    def goes_on(self, step: StepId) -> bool:
+        """Whether anybody still waits for the calls of a step."""
+        return step in self.state.frontier
+
     def record(self, kind: type[Any], **fields: Any) -> Any:
         """Records a fact at the engine's time."""
         return self.ledger.record(kind(at=self.at, **fields))

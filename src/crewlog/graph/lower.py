@@ -190,7 +190,7 @@ def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.when is not None and node.otherwise != ASK_HUMAN:
         what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
         yield f"{name} {what} where {render_condition(node.when)} can no longer hold"
-    if node.decide is not None:
+    if node.decide is not None and not node.decide.passes:
         yield f"{name}: {decision_text(node.decide)}"
     if node.ask is not None:
         answers = [*node.ask.options, *([ANY_WORDS] if node.ask.words else [])]

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from crewlog.definition.conditions import is_never
 from crewlog.definition.model import ConditionText, Limits, Retry
 from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, LogName, NodeName, ToolName
 from crewlog.model import Json, Model
@@ -49,6 +50,11 @@ class Decide(Model):
     """How often it may go there; none only where `go` is not behind it in a loop."""
     otherwise: str = NEXT
     """When `at_most` is used up: a node, `next`, `ask_human`, `end` or `fail`."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether it only ever goes on: a place to go to and to wait for."""
+        return is_never(self.when)
 
 
 class Ask(Model):

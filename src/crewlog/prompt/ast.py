@@ -176,7 +176,9 @@ class Stop(Statement):
     """The run ends: `if it is spam, stop`."""
 
     kind: Literal["stop"] = "stop"
-    condition: Cond
+    condition: Cond | None = None
+    otherwise: bool = False
+    """`otherwise stop`: where none of the conditions just before holds."""
 
 
 class Skip(Statement):
@@ -206,6 +208,8 @@ class Ask(Statement):
     after: str | None = None
     """The agent after whose phase it is asked, where the words say so."""
     only_if: Cond | None = None
+    otherwise: bool = False
+    """`otherwise ask me`: where none of the conditions just before holds."""
     reject_to: str | None = None
     """`if I reject it, back to the writer`."""
     options: tuple[str, ...] = ()

@@ -52,22 +52,26 @@ class Remark:
         return self.severity == "error"
 
 
+What = Literal[
+    "agent",
+    "phase",
+    "dependency",
+    "decision",
+    "question",
+    "gate",
+    "permission",
+    "visibility",
+    "limit",
+    "setting",
+]
+"""What kind of part of a definition it is."""
+
+
 @dataclass(frozen=True)
 class Provenance:
     """A part of the definition and the words that it came from."""
 
-    what: Literal[
-        "agent",
-        "phase",
-        "dependency",
-        "decision",
-        "question",
-        "gate",
-        "permission",
-        "visibility",
-        "limit",
-        "setting",
-    ]
+    what: What
     text: str
     """The part in a line: `checker: not approved → writer (≤ 3), else ask`."""
     path: Path

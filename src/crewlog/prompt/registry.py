@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from crewlog.definition.capabilities import Offer
 from crewlog.definition.model import AgentDefinition, Limits, Name, ToolDefinition
 from crewlog.model import Model
 
@@ -69,3 +70,16 @@ class Registry(Model):
     """Bounds of every crew; a prompt can only lower them."""
     approval: Literal["required", "understood", "none"] = "understood"
     """Who must approve what a prompt was compiled to; see `CrewDefinition.approval`."""
+
+
+def offer_of_registry(registry: Registry, version: int | None = None) -> Offer:
+    """A registry as `crewlog.definition.capabilities` asks about it."""
+    return Offer(
+        kind="registry",
+        name=registry.registry,
+        version=version,
+        agents=registry.agents,
+        tools=registry.tools,
+        approvals=registry.approvals,
+        grants={name: tool.grant for name, tool in registry.tools.items()},
+    )

@@ -5,7 +5,7 @@ These are durable data: histories hold them. A field may be added with a default
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -23,10 +23,11 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.journal import Batch
-from crewlog.state.model import Item, Usage
+from crewlog.state.model import Item, PromptRemark, Usage
 from crewlog.state.told import asked_tools, model_of, used
 
 OPEN_RUN = "open_run"
+COMPILE_PROMPT = "compile_prompt"
 CALL_MODEL = "call_model"
 CALL_TOOL = "call_tool"
 FLUSH = "flush"
@@ -58,6 +59,49 @@ class OpenRunResult(Model):
     """The `GraphPlan` as JSON."""
     search_attributes: bool = False
     """Whether the server knows Crewlog's search attributes; an unknown one stops a run for good."""
+
+
+class CompilePrompt(Model):
+    """Read a prompt, with the grammar or by asking a model once, and make a definition of it."""
+
+    prompt: ContentHash
+    """The prompt's hash. The batch brings it along once; from then on it is a body in the store."""
+    registry: str = ""
+    """The registry that says what it may use; empty: nothing."""
+    reader: Literal["auto", "grammar", "llm"] = "auto"
+    """Who reads it."""
+    model: str = ""
+    """The model, where the registry names none."""
+    replies: tuple[str, ...] = ()
+    """What the model answered before, oldest first: it is told what does not hold in them."""
+    batch: Batch = Batch.EMPTY
+    """What no finished activity has stored yet."""
+    attempt: int = 1
+    """Which try, counting those that people asked for."""
+
+
+class CompilePromptResult(Model):
+    """What a prompt comes to, or a model's answer that does not hold."""
+
+    reader: Literal["grammar", "llm"] = "grammar"
+    """Who read it."""
+    reply: str | None = None
+    """What the model answered; none where it was not asked."""
+    faults: int = 0
+    """What does not hold in the answer."""
+    again: bool = False
+    """Whether the model must be asked once more; then there is nothing else yet."""
+    definition: dict[str, Json] | None = None
+    """The crew; none where there is an error."""
+    remarks: tuple[PromptRemark, ...] = ()
+    """Errors and warnings, in the order of the prompt."""
+    requirements: tuple[str, ...] = ()
+    model: str = ""
+    """The model that answered, as it is called."""
+    usage: Usage = Usage()
+    """This call's usage."""
+    journaled: bool = True
+    """Whether the store has the input's batch."""
 
 
 class StepCall(Model):

@@ -7,6 +7,7 @@ A newer worker must take up what an older one carried. So the carry says which s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from pydantic import Field
 from typing_extensions import override
@@ -21,12 +22,28 @@ UPCASTERS: Mapping[int, Callable[[dict[str, Json]], dict[str, Json]]] = {}
 """From each older version, by its number, to the next."""
 
 
+class DraftCarry(Model):
+    """What a run without a crew carries besides its state."""
+
+    input: str = ""
+    """What the crew will be asked to do."""
+    by: str = ""
+    """Who started the run."""
+    reader: Literal["auto", "grammar", "llm"] = "auto"
+    model: str = ""
+    replies: tuple[str, ...] = ()
+    """What a model answered so far."""
+    attempt: int = 1
+    definition: dict[str, Json] | None = None
+    """What the prompt makes."""
+
+
 class Carry(Model):
     """The start of every execution but the first."""
 
     schema_version: int = SCHEMA
-    plan: dict[str, Json]
-    """The `GraphPlan`."""
+    plan: dict[str, Json] = Field(default_factory=dict)
+    """The `GraphPlan`; empty where a prompt is not compiled yet."""
     state: dict[str, Json]
     """The `CrewState`."""
     inbox: tuple[tuple[str, Json], ...] = Field(default=())
@@ -37,6 +54,8 @@ class Carry(Model):
     """The task queue of the run's activities, where it is not the workflow's own."""
     search_attributes: bool = False
     """Whether the server knows Crewlog's search attributes."""
+    draft: DraftCarry | None = None
+    """Set where the run has no crew yet: people have not approved what its prompt makes."""
 
     @override
     def to_json(self) -> dict[str, Json]:

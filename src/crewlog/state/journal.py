@@ -24,7 +24,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
-from crewlog.state.model import Call, Interrupt, Usage
+from crewlog.state.model import Call, Interrupt, PromptRemark, Usage
 
 
 class MessageRef(Model):
@@ -67,6 +67,82 @@ class RunStarted(Fact):
     """The coordination rules as text."""
     by: str = ""
     """Who started it."""
+    began: int = 0
+    """When it was started with a prompt, in milliseconds since the epoch; 0: now."""
+
+
+class PromptReceived(Fact):
+    """The run was started with a prompt: it has no crew yet."""
+
+    kind: Literal["PromptReceived"] = "PromptReceived"
+    run: RunId
+    prompt: ContentHash
+    """The hash of the prompt, which is a body."""
+    inline: str
+    """The prompt itself."""
+    registry: str = ""
+    """The registry that says what it may use."""
+    by: str = ""
+    """Who started the run."""
+
+
+class PromptRead(Fact):
+    """A model read the prompt, well or not."""
+
+    kind: Literal["PromptRead"] = "PromptRead"
+    agent: AgentName
+    """Whose usage it is: `compiler`."""
+    round: int
+    """How often a model was asked by then."""
+    model: str = ""
+    usage: Usage = Usage()
+    faults: int = 0
+    """What did not hold in its reading: it is asked again, at most three times."""
+
+
+class PromptCompiled(Fact):
+    """The prompt makes a crew. Nothing of it runs before people have approved it."""
+
+    kind: Literal["PromptCompiled"] = "PromptCompiled"
+    definition: ContentHash
+    crew: CrewName
+    reader: Literal["grammar", "llm"]
+    remarks: tuple[PromptRemark, ...] = ()
+    requirements: tuple[str, ...] = ()
+
+
+class PromptRefused(Fact):
+    """The prompt makes no crew: what is wrong with it."""
+
+    kind: Literal["PromptRefused"] = "PromptRefused"
+    reader: Literal["grammar", "llm"] = "grammar"
+    remarks: tuple[PromptRemark, ...]
+
+
+class DefinitionEdited(Fact):
+    """People changed the definition: they are asked about the new one."""
+
+    kind: Literal["DefinitionEdited"] = "DefinitionEdited"
+    definition: ContentHash
+    crew: CrewName
+    by: str = ""
+
+
+class DefinitionApproved(Fact):
+    """People approved a definition: it, and no other, runs."""
+
+    kind: Literal["DefinitionApproved"] = "DefinitionApproved"
+    definition: ContentHash
+    by: str = ""
+
+
+class DefinitionRejected(Fact):
+    """People rejected the definition: the run ends."""
+
+    kind: Literal["DefinitionRejected"] = "DefinitionRejected"
+    definition: ContentHash
+    by: str = ""
+    reason: str = ""
 
 
 class MessageAdded(Fact):
@@ -388,10 +464,19 @@ class RunFailed(Fact):
 
     kind: Literal["RunFailed"] = "RunFailed"
     error: str
+    error_type: str = ""
+    """The kind of failure, where it has one: `InvalidPrompt`."""
 
 
 JournalEntry = Annotated[
     RunStarted
+    | PromptReceived
+    | PromptRead
+    | PromptCompiled
+    | PromptRefused
+    | DefinitionEdited
+    | DefinitionApproved
+    | DefinitionRejected
     | MessageAdded
     | Routed
     | StepStarted

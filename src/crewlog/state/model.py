@@ -204,13 +204,63 @@ class FrontierEntry(Model):
     """The position of its items' steps, where it has a step for each item of a list."""
 
 
+class PromptRemark(Model):
+    """Something to know about a prompt: an error, or what was not understood or assumed."""
+
+    code: str
+    """What kind of thing it is: see `crewlog.prompt.compiled.Code`."""
+    severity: Literal["error", "warning"] = "warning"
+    """With an error there is no crew that may run."""
+    message: str
+    remedy: str = ""
+    line: int = 0
+    """From 1; 0 where it is about no place."""
+    column: int = 0
+    """From 1."""
+
+    def __str__(self) -> str:
+        place = f"{self.line}:{self.column}  " if self.line else ""
+        return f"{place}{self.message}" + (f"\n    {self.remedy}" if self.remedy else "")
+
+
+class PromptState(Model):
+    """The prompt that a run was started with, and what it came to."""
+
+    text: ContentHash
+    """The body that holds the prompt."""
+    registry: str = ""
+    """The registry that says what it may use; empty: nothing."""
+    reader: Literal["grammar", "llm", ""] = ""
+    """Who read it, once it is compiled."""
+    rounds: int = 0
+    """How often a model was asked."""
+    definition: ContentHash | None = None
+    """The definition that people are asked about, or have approved."""
+    remarks: tuple[PromptRemark, ...] = ()
+    """What there is to know about it."""
+    requirements: tuple[str, ...] = ()
+    """`audio depends on backend.models_ready`."""
+    edited: bool = False
+    """Whether people changed the definition."""
+    approved: ContentHash | None = None
+    """The definition that may run, once people have approved it."""
+    approved_by: str = ""
+
+
 class Interrupt(Model):
     """A question to people that the run, or a step of it, waits on."""
 
     id: InterruptId
     """Its id in the run: `i1`, `i2`, …"""
     kind: Literal[
-        "ask", "requirement", "step_failed", "outcome_unknown", "tool_approval", "limit", "manual"
+        "ask",
+        "requirement",
+        "step_failed",
+        "outcome_unknown",
+        "tool_approval",
+        "limit",
+        "manual",
+        "approval",
     ]
     """Why it is asked."""
     question: str
@@ -227,6 +277,8 @@ class Interrupt(Model):
     """The flag that the answer sets."""
     words: bool = False
     """Whether other words than the options are an answer too."""
+    hash: ContentHash | None = None
+    """The definition that is to be approved: the answer is about it and no other."""
     position: int = 0
     """The journal position that raised it."""
     tool: str = ""
@@ -351,6 +403,10 @@ class CrewState(Model):
     """How often people let the run go on past its limit of steps."""
     error: str = ""
     """Why the run failed."""
+    error_type: str = ""
+    """The kind of failure, where it has one: `InvalidPrompt`."""
+    prompt: PromptState | None = None
+    """What the run was started with, where that was a prompt."""
 
     @property
     def closed(self) -> bool:

@@ -34,6 +34,7 @@ from crewlog.state.model import (
     Mapped,
     Output,
     Part,
+    PromptState,
     ResumeInfo,
     Routing,
     Turn,
@@ -162,8 +163,51 @@ def _run_started(_state: CrewState, entry: j.RunStarted, _position: int) -> Chan
         "flags": dict(entry.flags),
         "tool_permissions": dict(entry.permissions),
         "coordination_rules": entry.rules,
-        "started": entry.at,
+        "started": entry.began or entry.at,
     }
+
+
+@_on(j.PromptReceived)
+def _prompt_received(_state: CrewState, entry: j.PromptReceived, _position: int) -> Changes:
+    prompt = PromptState(text=entry.prompt, registry=entry.registry)
+    return {"started": entry.at, "prompt": prompt}
+
+
+def _prompt(state: CrewState, **changes: Any) -> Changes:
+    return {} if state.prompt is None else {"prompt": state.prompt.model_copy(update=changes)}
+
+
+@_on(j.PromptRead)
+def _prompt_read(state: CrewState, entry: j.PromptRead, _position: int) -> Changes:
+    used = state.usage.get(entry.agent, Usage()) + entry.usage
+    return {"usage": _with(state.usage, entry.agent, used), **_prompt(state, rounds=entry.round)}
+
+
+@_on(j.PromptCompiled)
+def _prompt_compiled(state: CrewState, entry: j.PromptCompiled, _position: int) -> Changes:
+    return _prompt(
+        state,
+        reader=entry.reader,
+        definition=entry.definition,
+        remarks=entry.remarks,
+        requirements=entry.requirements,
+    )
+
+
+@_on(j.PromptRefused)
+def _prompt_refused(state: CrewState, entry: j.PromptRefused, _position: int) -> Changes:
+    return _prompt(state, reader=entry.reader, remarks=entry.remarks)
+
+
+@_on(j.DefinitionEdited)
+def _definition_edited(state: CrewState, entry: j.DefinitionEdited, _position: int) -> Changes:
+    # What was remarked of the prompt's own definition does not hold for another one.
+    return _prompt(state, definition=entry.definition, edited=True, remarks=(), requirements=())
+
+
+@_on(j.DefinitionApproved)
+def _definition_approved(state: CrewState, entry: j.DefinitionApproved, _position: int) -> Changes:
+    return _prompt(state, approved=entry.definition, approved_by=entry.by)
 
 
 @_on(j.Routed)
@@ -512,4 +556,9 @@ def _stopped(_state: CrewState, _entry: j.RunStopped, _position: int) -> Changes
 
 @_on(j.RunFailed)
 def _failed(_state: CrewState, entry: j.RunFailed, _position: int) -> Changes:
-    return {"status": "failed", "error": entry.error, "interrupts": {}}
+    return {
+        "status": "failed",
+        "error": entry.error,
+        "error_type": entry.error_type,
+        "interrupts": {},
+    }

@@ -37,7 +37,9 @@ from crewlog.store.protocol import (
     CrewRow,
     InterruptRow,
     JournalRow,
+    Kind,
     LogLink,
+    RegisteredRow,
     RunRow,
     Snapshot,
 )
@@ -93,6 +95,7 @@ class InMemoryStore:
     def __init__(self) -> None:
         self._definitions: dict[ContentHash, str] = {}
         self._crews: dict[CrewName, list[CrewRow]] = {}
+        self._registered: dict[tuple[Kind, str], list[RegisteredRow]] = {}
         self._bodies: dict[ContentHash, str] = {}
         self._claims: dict[str, str] = {}
         self._links: dict[ContentHash, LinkFacts] = {}
@@ -129,9 +132,42 @@ class InMemoryStore:
             return versions[-1] if versions else None
         return versions[version - 1] if 0 < version <= len(versions) else None
 
-    async def list_crews(self) -> list[CrewRow]:
+    async def list_crews(self, *, all_versions: bool = False) -> list[CrewRow]:
         """See `Store`."""
-        return [versions[-1] for _, versions in sorted(self._crews.items())]
+        by_name = [versions for _, versions in sorted(self._crews.items())]
+        return [row for rows in by_name for row in (rows if all_versions else rows[-1:])]
+
+    async def register(
+        self, contents: Mapping[tuple[Kind, str], Mapping[str, Json]], at: int
+    ) -> list[RegisteredRow]:
+        """See `Store`."""
+        # All that can fail comes before anything is stored.
+        texts = [(hash_json(dict(c)), dump_json(dict(c))) for c in contents.values()]
+        rows: list[RegisteredRow] = []
+        for (kind, name), (hash_, text) in zip(contents, texts, strict=True):
+            self._definitions.setdefault(hash_, text)
+            versions = self._registered.setdefault((kind, name), [])
+            if not versions or versions[-1].content != hash_:
+                version = len(versions) + 1
+                row = RegisteredRow(kind=kind, name=name, version=version, content=hash_, at=at)
+                versions.append(row)
+            rows.append(versions[-1])
+        return rows
+
+    async def get_registered(
+        self, kind: Kind, name: str, version: int | None = None
+    ) -> RegisteredRow | None:
+        """See `Store`."""
+        versions = self._registered.get((kind, name), [])
+        if version is None:
+            return versions[-1] if versions else None
+        return versions[version - 1] if 0 < version <= len(versions) else None
+
+    async def list_registered(self, kind: Kind, name: str | None = None) -> list[RegisteredRow]:
+        """See `Store`."""
+        if name is not None:
+            return list(self._registered.get((kind, name), []))
+        return [rows[-1] for (of, _), rows in sorted(self._registered.items()) if of == kind]
 
     async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""

@@ -1,7 +1,7 @@
 """`PostgresStore`: the store over asyncpg.
 
 Every method is one statement, and so one round trip and one transaction; the SQL is in `queries/`.
-Only the registration of a crew and `forget`, which are rare, take several.
+Only registrations and `forget`, which are rare, take several.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ from crewlog.store.protocol import (
     CrewRow,
     InterruptRow,
     JournalRow,
+    Kind,
     LogLink,
+    RegisteredRow,
     RunRow,
     Snapshot,
 )
@@ -80,7 +82,7 @@ class PostgresStore:
     async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
         """See `Store`."""
         hash_ = hash_json(dict(definition))
-        await self._fetch("put_definition", hash_, dump_json(dict(definition)))
+        await self._fetch("put_definitions", [hash_], [dump_json(dict(definition))])
         return hash_
 
     async def get_definition(self, hash_: ContentHash) -> dict[str, Json]:
@@ -109,9 +111,41 @@ class PostgresStore:
         rows = await self._fetch("get_crew", pack(name), version)
         return _crew(rows[0]) if rows else None
 
-    async def list_crews(self) -> list[CrewRow]:
+    async def list_crews(self, *, all_versions: bool = False) -> list[CrewRow]:
         """See `Store`."""
-        return [_crew(row) for row in await self._fetch("list_crews")]
+        name = "list_crew_versions" if all_versions else "list_crews"
+        return [_crew(row) for row in await self._fetch(name)]
+
+    async def register(
+        self, contents: Mapping[tuple[Kind, str], Mapping[str, Json]], at: int
+    ) -> list[RegisteredRow]:
+        """See `Store`."""
+        data = [dict(content) for content in contents.values()]
+        hashes = [hash_json(content) for content in data]
+        texts = dict(zip(hashes, map(dump_json, data), strict=True))
+        kinds = [kind for kind, _ in contents]
+        names = [pack(name) for _, name in contents]
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(self._sql["lock_registered"])
+            await connection.execute(self._sql["put_definitions"], list(texts), [*texts.values()])
+            await connection.execute(self._sql["put_registered"], kinds, names, hashes, at)
+            rows = await connection.fetch(self._sql["newest_registered"], kinds, names)
+            return [_registered(row) for row in rows]
+
+    async def get_registered(
+        self, kind: Kind, name: str, version: int | None = None
+    ) -> RegisteredRow | None:
+        """See `Store`."""
+        rows = await self._fetch("get_registered", kind, pack(name), version)
+        return _registered(rows[0]) if rows else None
+
+    async def list_registered(self, kind: Kind, name: str | None = None) -> list[RegisteredRow]:
+        """See `Store`."""
+        if name is not None:
+            rows = await self._fetch("list_registered_versions", kind, pack(name))
+        else:
+            rows = await self._fetch("list_registered", kind)
+        return [_registered(row) for row in rows]
 
     async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""
@@ -289,6 +323,16 @@ def _crew(row: asyncpg.Record) -> CrewRow:
         name=CrewName(unpack(row["name"])),
         version=row["version"],
         definition=ContentHash(row["definition"]),
+        at=row["at"],
+    )
+
+
+def _registered(row: asyncpg.Record) -> RegisteredRow:
+    return RegisteredRow(
+        kind=row["kind"],
+        name=unpack(row["name"]),
+        version=row["version"],
+        content=ContentHash(row["content"]),
         at=row["at"],
     )
 

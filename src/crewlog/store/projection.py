@@ -6,7 +6,8 @@ facts, and facts are merged in a way that does not depend on their order.
 
 - Journal, links, steps and checkpoints are insert-only, under keys that follow from the entry.
 - `RunFacts` has two halves: what `RunStarted` said, which is kept whenever it comes, and the
-  status, where the highest position wins.
+  status, where the highest position wins. `PromptReceived` says when a run was started and by
+  whom before it has a crew; `RunStarted` then says the same of these.
 - `InterruptFacts` has two halves as well, the question and the answer; each comes once in a run.
 - Whether a run waits for people cannot be seen in a part of its journal. It is not stored: a run
   that is `running` and has an open question reads as `waiting` (`run_row`).
@@ -65,9 +66,10 @@ class RunFacts:
     """What some entries say of their run."""
 
     crew: CrewName | None = None
-    """None until `RunStarted` is known, as the next three."""
+    """None until `RunStarted` is known, as the next one."""
     definition: ContentHash | None = None
     started: int | None = None
+    """None until `RunStarted` or `PromptReceived` is known, as the next one."""
     by: str | None = None
     status: RunStatus = "running"
     since: int = 0
@@ -84,8 +86,9 @@ class RunFacts:
         return RunFacts(
             crew=start.crew,
             definition=start.definition,
-            started=start.started,
-            by=start.by,
+            # Said before, too, by the prompt that a run was started with: the same.
+            started=self.started if self.started is not None else other.started,
+            by=self.by if self.by is not None else other.by,
             status=state.status,
             since=state.since,
             ended=state.ended,
@@ -193,6 +196,8 @@ class _Collector:
             self.bodies[ref.body] = ref.inline
         if isinstance(entry, j.OutputSet) and entry.body is not None and entry.inline is not None:
             self.bodies[entry.body] = entry.inline
+        if isinstance(entry, j.PromptReceived):
+            self.bodies[entry.prompt] = entry.inline
         status = _status_after(entry)
         if status is not None:
             self.run(_run_facts(position, entry, status))
@@ -216,7 +221,7 @@ class _Collector:
 def _status_after(entry: j.JournalEntry) -> RunStatus | None:
     """The status that an entry puts the run into; None where it leaves it alone."""
     match entry:
-        case j.RunStarted() | j.Resumed():
+        case j.RunStarted() | j.PromptReceived() | j.Resumed():
             return "running"
         case j.Paused():
             return "paused"
@@ -240,9 +245,15 @@ def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunFa
         error=entry.error if isinstance(entry, j.RunFailed) else "",
         position=position,
     )
+    if isinstance(entry, j.PromptReceived):
+        return replace(facts, started=entry.at, by=entry.by)
     if isinstance(entry, j.RunStarted):
         return replace(
-            facts, crew=entry.crew, definition=entry.definition, started=entry.at, by=entry.by
+            facts,
+            crew=entry.crew,
+            definition=entry.definition,
+            started=entry.began or entry.at,
+            by=entry.by,
         )
     return facts
 

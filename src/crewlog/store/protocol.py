@@ -1,8 +1,9 @@
 """The seam between Crewlog and where it keeps rows: one protocol, two implementations.
 
-Everything in a store follows from histories: definitions, message bodies and journal batches. The
-rest (runs, interrupts, checkpoints, log links) is projected from the batches as they are
-appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
+What a store has of runs follows from their histories: definitions, message bodies and journal
+batches. The rest (runs, interrupts, checkpoints, log links) is projected from the batches as they
+are appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
+Two things do not: claims, and what people registered.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
 Nothing is ever removed, but by `forget`.
@@ -114,6 +115,24 @@ class CrewRow(Model):
     """When it was registered, in milliseconds since the epoch."""
 
 
+Kind = Literal["registry", "agent", "tool", "builder", "model"]
+"""What can be registered besides crews: a registry, and the parts of one."""
+
+
+class RegisteredRow(Model):
+    """A registry or a part of one, registered."""
+
+    kind: Kind
+    name: str
+    """A registry's own name; for a part `registry/name`, since two registries may each have one."""
+    version: int
+    """From 1; a registration of other content is a new version."""
+    content: ContentHash
+    """What `Store.get_definition` gives the content for."""
+    at: int = 0
+    """When it was registered, in milliseconds since the epoch."""
+
+
 class Snapshot(Model):
     """A whole state, kept so that a checkpoint needs no fold from the beginning."""
 
@@ -145,8 +164,28 @@ class Store(Protocol):
         """A registered crew, by default its newest version."""
         ...
 
-    async def list_crews(self) -> list[CrewRow]:
-        """The newest version of every crew, by name."""
+    async def list_crews(self, *, all_versions: bool = False) -> list[CrewRow]:
+        """The newest version of every crew by name, or all versions, the oldest of each first."""
+        ...
+
+    async def register(
+        self, contents: Mapping[tuple[Kind, str], Mapping[str, Json]], at: int
+    ) -> list[RegisteredRow]:
+        """Registers contents by kind and name, all or none; the rows in the order of `contents`.
+
+        Each is a new version, or the newest one where nothing changed. Of registrations at once,
+        one comes whole after the other.
+        """
+        ...
+
+    async def get_registered(
+        self, kind: Kind, name: str, version: int | None = None
+    ) -> RegisteredRow | None:
+        """What is registered under a kind and name, by default its newest version."""
+        ...
+
+    async def list_registered(self, kind: Kind, name: str | None = None) -> list[RegisteredRow]:
+        """The newest version of every name of a kind; of one name every version, oldest first."""
         ...
 
     async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:

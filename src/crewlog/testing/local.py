@@ -18,7 +18,8 @@ from typing import Self
 from temporalio.client import Client as TemporalClient
 
 from crewlog.client import Client, Endpoints, Event, Run
-from crewlog.client.client import Crew, definition_of, is_file
+from crewlog.client.catalog import definition_of
+from crewlog.client.client import Crew, is_file
 from crewlog.client.connection import LazyStore
 from crewlog.definition.model import CrewDefinition
 from crewlog.dev.ephemeral import own_environ

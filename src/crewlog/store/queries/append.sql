@@ -74,5 +74,6 @@ ON CONFLICT (run) DO UPDATE SET
     since = GREATEST(stored.since, excluded.since),
     position = GREATEST(stored.position, excluded.position)
 WHERE (stored.crew IS NULL AND excluded.crew IS NOT NULL)
+   OR (stored.started IS NULL AND excluded.started IS NOT NULL)
    OR excluded.since > stored.since
    OR excluded.position > stored.position

@@ -1,0 +1,155 @@
+"""What `crewlog validate` and `crewlog schema` do."""
+
+from __future__ import annotations
+
+from crewlog.cli import exits
+from crewlog.cli.dry import dry_run_of, show_dry_run
+from crewlog.cli.screen import Part, Screen, counted, plain
+from crewlog.definition.findings import did_you_mean
+from crewlog.errors import UsageError
+from crewlog.graph.lower import lower
+
+SCHEMAS = ("crew", "registry", "prompt-ast")
+
+
+def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
+    """Check a crew's file; with `assumed`, route it without calling anything, too."""
+    from crewlog.definition.load import load_file  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    plan = lower(load_file(file))
+    run = None if assumed is None else dry_run_of(plan, assumed)
+    if as_json:
+        document = {
+            "valid": True,
+            "crew": plan.crew,
+            "definition": plan.definition,
+            "agents": list(plan.agents),
+            "tools": list(plan.tools),
+            "nodes": list(plan.nodes),
+            "rules": list(plan.rules),
+        }
+        screen.document(document if run is None else {**document, "dry_run": run})
+        return exits.OK
+    screen.line(
+        ("✓ ", "green"),
+        f"{plain(file)}: crew ",
+        (plan.crew, "bold"),
+        " · ",
+        " · ".join(
+            [
+                counted(len(plan.agents), "agent"),
+                counted(len(plan.tools), "tool"),
+                counted(len(plan.nodes), "node"),
+            ]
+        ),
+    )
+    if run is not None:
+        show_dry_run(screen, run)
+        return exits.OK
+    for rule in plan.rules:
+        screen.line(("  ", ""), (plain(rule), "dim"))
+    return exits.OK
+
+
+def check_registry(file: str, *, as_json: bool) -> int:
+    """Check a registry's file."""
+    from crewlog.prompt.registry_file import load_registry_file  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    found = load_registry_file(file)
+    if as_json:
+        screen.document(
+            {
+                "valid": True,
+                "registry": found.registry,
+                "agents": list(found.agents),
+                "tools": list(found.tools),
+                "models": list(found.models),
+                "new_agents": found.new_agents,
+                "approval": found.approval,
+            }
+        )
+        return exits.OK
+    screen.line(
+        ("✓ ", "green"),
+        f"{plain(file)}: registry ",
+        (plain(found.registry), "bold"),
+        f" · {counted(len(found.tools), 'tool')} · {counted(len(found.agents), 'agent')}",
+        ("" if found.new_agents else ", no others", "dim"),
+    )
+    rows: list[list[Part]] = [
+        [plain(name), (plain(", ".join(tool.words)), "dim")] for name, tool in found.tools.items()
+    ]
+    screen.rows(("", ""), rows)
+    return exits.OK
+
+
+def check_prompt(
+    file: str, registry: str | None, assumed: list[str] | None, *, as_json: bool
+) -> int:
+    """Check a prompt: its errors, and what was not understood."""
+    from crewlog.cli.compiling import compiled, find_offer, read_source  # noqa: PLC0415
+    from crewlog.cli.prompts import faults_of  # noqa: PLC0415
+    from crewlog.cli.understood import (  # noqa: PLC0415
+        remarks_json,
+        show_remarks,
+        summary_of,
+    )
+
+    screen = Screen(as_json=as_json)
+    source = read_source(file)
+    found = compiled(source, find_offer(registry, source))
+    faults = faults_of(found)
+    if faults is not None or found.definition is None:
+        raise faults or UsageError("the prompt makes no crew", place=file)
+    plan = lower(found.definition)
+    run = None if assumed is None else dry_run_of(plan, assumed)
+    if as_json:
+        document = {
+            "valid": True,
+            "crew": plan.crew,
+            "definition": plan.definition,
+            "understood": found.understood,
+            "remarks": remarks_json(found),
+            "agents": list(plan.agents),
+            "tools": list(plan.tools),
+            "nodes": list(plan.nodes),
+            "rules": list(plan.rules),
+        }
+        screen.document(document if run is None else {**document, "dry_run": run})
+        return exits.OK
+    screen.line(
+        ("✓ " if found.understood else "! ", "green" if found.understood else "yellow"),
+        f"{plain(file)}: crew ",
+        (plain(plan.crew), "bold"),
+        f" · {counted(len(plan.agents), 'agent')} · {counted(len(plan.nodes), 'node')}",
+        f" · {summary_of(found)}",
+    )
+    show_remarks(screen, found)
+    if run is not None:
+        show_dry_run(screen, run)
+    return exits.OK
+
+
+def schema_of(what: str) -> str:
+    """A JSON Schema as text.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    from crewlog.definition import schema  # noqa: PLC0415
+    from crewlog.prompt.ast import PromptAst  # noqa: PLC0415
+    from crewlog.prompt.registry_schema import registry_schema_text  # noqa: PLC0415
+
+    if what == "crew":
+        return schema.schema_text()
+    if what == "registry":
+        return registry_schema_text()
+    if what == "prompt-ast":
+        return schema.schema_text(schema.schema_of(PromptAst, "Crewlog prompt, read"))
+    raise UsageError(
+        f"there is no schema {what!r}",
+        remedy=did_you_mean(what, SCHEMAS, f"There are: {', '.join(SCHEMAS)}."),
+        place="crewlog schema",
+    )

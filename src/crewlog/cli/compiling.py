@@ -1,0 +1,223 @@
+"""Prompts on the command line: where their text comes from, what they may use, compiling them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crewlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from crewlog.definition.model import CrewDefinition
+    from crewlog.prompt.compiled import CompiledPrompt
+    from crewlog.prompt.registry import Registry
+
+PROMPT_SUFFIXES = (".md", ".txt")
+REGISTRY_FILE = "registry.yaml"
+STDIN = "-"
+NAMELESS = "prompt"
+"""What a prompt is called that stands in no file."""
+
+READERS = ("auto", "grammar", "llm")
+RegistryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="FILE|NAME",
+        help="What the prompt may use: a registry's file, or a registered one's name. Default: "
+        f"{REGISTRY_FILE} beside the prompt or here, else nothing.",
+        show_default=False,
+    ),
+]
+ReaderOption = Annotated[
+    str,
+    typer.Option(
+        "--reader",
+        metavar="auto|grammar|llm",
+        help="Who reads it: the grammar, a model, or (auto) a model where the grammar does not "
+        "understand all and a key is there.",
+    ),
+]
+
+
+def is_prompt(argument: str) -> bool:
+    """Whether an argument means a prompt: a file of prose, prose itself, or standard input."""
+    if argument == STDIN or argument.lower().endswith(PROMPT_SUFFIXES):
+        return True
+    return any(c.isspace() for c in argument.strip()) and not Path(argument).is_file()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A prompt's text and where it stands."""
+
+    text: str
+    file: str
+    """What it is called in messages."""
+    path: Path | None = None
+    """Its file, if it has one."""
+
+
+def read_source(argument: str) -> Source:
+    """The prompt that an argument means.
+
+    Raises:
+        UsageError: it cannot be read, or is something else.
+    """
+    if argument == STDIN:
+        return Source(_decoded(sys.stdin.buffer.read(), "standard input"), "standard input")
+    path = Path(argument)
+    if argument.lower().endswith(PROMPT_SUFFIXES) or (
+        not any(c.isspace() for c in argument) and argument
+    ):
+        return Source(_read(path), argument, path)
+    if len(argument) < 1000 and path.is_file():  # a name with spaces
+        return Source(_read(path), argument, path)
+    if not argument.strip():
+        raise UsageError(
+            "the prompt is empty",
+            remedy='Give a file (crew.md), or the prose itself in quotes ("The writer …").',
+        )
+    return Source(argument, NAMELESS)
+
+
+def _read(path: Path) -> str:
+    if path.suffix.lower() in {".yaml", ".yml", ".json"}:
+        raise UsageError(
+            f"{str(path)!r} is a crew's file and no prompt",
+            remedy=f"`crewlog validate {path}` checks it; a prompt is prose, in .md or .txt.",
+        )
+    try:
+        return _decoded(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {str(path)!r}: {error.strerror or error}",
+            remedy="Give a file of prose (.md, .txt), or the prose itself in quotes.",
+        ) from None
+
+
+def _decoded(raw: bytes, name: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise UsageError(
+            f"the byte 0x{raw[error.start]:02x} in line {line} is not UTF-8",
+            remedy="Save the prompt as UTF-8 text.",
+            place=name,
+        ) from None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A registry and where it was found."""
+
+    registry: Registry
+    path: Path | None = None
+    """Its file; none for an empty one, and for one by name."""
+    name: str = ""
+    """What was asked for, or found."""
+
+
+def find_offer(named: str | None, source: Source | None = None, model: str | None = None) -> Offer:
+    """The registry that a prompt is compiled with.
+
+    Args:
+        named: A file, or the name of a registered one; none looks beside the prompt and here.
+        source: The prompt.
+        model: The model of crews, instead of the registry's.
+
+    Raises:
+        UsageError: there is none of that name.
+        InvalidDefinition: it has faults.
+    """
+    offer = _find(named, source)
+    if model is None:
+        return offer
+    registry = offer.registry.model_copy(update={"model": model})
+    return Offer(registry, offer.path, offer.name)
+
+
+def _find(named: str | None, source: Source | None) -> Offer:
+    from crewlog.cli.files import is_file  # noqa: PLC0415
+    from crewlog.prompt.registry import Registry  # noqa: PLC0415
+    from crewlog.prompt.registry_file import load_registry_file  # noqa: PLC0415
+
+    if named is not None and not is_file(named):
+        return _registered(named)
+    if named is not None:
+        return Offer(load_registry_file(Path(named)), Path(named), named)
+    beside = source.path.parent if source is not None and source.path is not None else None
+    for directory in (beside, Path()):
+        if directory is not None and (directory / REGISTRY_FILE).is_file():
+            path = directory / REGISTRY_FILE
+            return Offer(load_registry_file(path), path, str(path))
+    return Offer(Registry())
+
+
+def _registered(name: str) -> Offer:
+    """A registry of the store, by its name."""
+    from crewlog.cli.app import go  # noqa: PLC0415
+    from crewlog.prompt.registry import Registry  # noqa: PLC0415
+
+    kept: list[Registry] = []
+
+    async def ask() -> int:
+        from crewlog.cli.screen import Screen  # noqa: PLC0415
+        from crewlog.cli.services import connected  # noqa: PLC0415
+
+        async with connected(Screen(), both=True) as client:
+            store = await client.store()
+            row = await store.get_registered("registry", name)
+            if row is not None:
+                kept.append(Registry.from_json(await store.get_definition(row.content)))
+        return 0
+
+    go(ask())
+    if not kept:
+        raise UsageError(
+            f"there is no file and no registered registry {name!r}",
+            remedy=f"Give the path of a registry's YAML file, e.g. --registry {REGISTRY_FILE}.",
+        )
+    return Offer(kept[0], name=name)
+
+
+def compiled(
+    source: Source,
+    offer: Offer,
+    *,
+    reader: str = "auto",
+    previous: CrewDefinition | None = None,
+) -> CompiledPrompt:
+    """A prompt, compiled.
+
+    Raises:
+        UsageError: there is no such reader.
+        ModelError: a model was to read it, and cannot be asked.
+    """
+    from crewlog.cli.reading import read  # noqa: PLC0415
+
+    if reader not in READERS:
+        raise UsageError(
+            f"there is no reader {reader!r}", remedy=f"The readers are: {', '.join(READERS)}."
+        )
+    return read(
+        source.text,
+        offer.registry,
+        file=source.file,
+        reader=reader,  # type: ignore[arg-type]
+        previous=previous,
+        directory=code_directory(source, offer),
+    )
+
+
+def code_directory(source: Source, offer: Offer) -> Path:
+    """Where the modules of a prompt's tools are: beside what offers them."""
+    for path in (offer.path, source.path):
+        if path is not None:
+            return path.resolve().parent
+    return Path.cwd()

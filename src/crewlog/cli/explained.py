@@ -1,0 +1,161 @@
+"""A node explained on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from crewlog.cli.screen import Part, Screen, plain, plain_lines
+
+if TYPE_CHECKING:
+    from crewlog.graph.explain import Explanation, ToolAccess, Way
+    from crewlog.prompt.compiled import CompiledPrompt, Provenance
+
+_LABEL = 15
+_EFFECTS = {
+    "read": "reads only",
+    "write": "writes",
+    "external": "acts on the world",
+    "state": "",
+}
+_REPEAT = {
+    "safe": "repeated freely",
+    "keyed": "repeated under one key",
+    "never": "never repeated",
+}
+
+
+def origin(compiled: CompiledPrompt, found: Explanation) -> list[Provenance]:
+    """What the prompt says of a node: its own part, and its agent's."""
+    mine = tuple(found.path)
+    agent = ("agents", str(found.agent)) if found.agent else ("",)
+    return [
+        each
+        for each in compiled.provenance
+        if each.path == mine or each.path[:2] == agent or _right(each, found)
+    ]
+
+
+def _right(part: Provenance, found: Explanation) -> bool:
+    tools = {str(each.tool) for each in found.tools if each.allowed}
+    return part.what == "permission" and bool(part.path) and str(part.path[-1]) in tools
+
+
+def show_explanation(
+    screen: Screen, found: Explanation, compiled: CompiledPrompt | None = None
+) -> None:
+    """All that there is to say of a node."""
+    kind = {"agent": f"agent {found.agent}", "decide": "decision", "ask": "question to people"}
+    head: list[Part] = [("  crew ", "dim"), plain(found.crew), (" · node ", "dim")]
+    head += [(plain(found.node), "bold"), (" · ", "dim")]
+    screen.wrapped(head, plain(kind[found.kind]), indent=2, style="dim")
+    if found.description:
+        screen.paragraph(found.description, style="dim")
+    screen.line("")
+    if compiled is not None:
+        _words(screen, compiled, found)
+    _rows(screen, "made by", [found.part] if found.part else [])
+    _rows(screen, "waits for", [_waits(found), *found.conditions])
+    _rows(screen, "sent here by", [_sender(way) for way in found.sent_by])
+    if found.question is not None:
+        _rows(screen, "asks", [f"{found.question} [{' / '.join(found.options)}]"])
+    _rows(screen, "may follow", [_follower(way) for way in found.follows])
+    if found.agent is None:
+        return
+    screen.line("")
+    _rows(screen, "task", [found.task] if found.task else [])
+    _rows(screen, "prompt", [found.prompt or ""])
+    _rows(screen, "model", [found.model] if found.model else [])
+    _rows(screen, "works by", [found.pattern] if found.pattern else [])
+    screen.line("")
+    _rows(screen, "reads", [", ".join(found.reads)])
+    _rows(screen, "writes", [", ".join((*found.writes, f"private:{found.agent}"))])
+    _rows(screen, "sets", [_sets(found)] if found.flags or found.outputs else [])
+    _tools(screen, "may call", [each for each in found.tools if each.allowed])
+    _tools(screen, "may not call", [each for each in found.tools if not each.allowed])
+    screen.line("")
+    limits = found.limits
+    bounds = (
+        f"{limits['max_calls']} model calls a turn, {limits['timeout']:g} s each, "
+        f"{limits['attempts']} tries"
+    )
+    fails = {"ask": "people are asked", "fail": "the run fails", "continue": "the run goes on"}
+    _rows(screen, "limits", [bounds, f"when it fails, {fails[limits['on_error']]}"])
+    if not limits["enabled"]:
+        _rows(screen, "off", ["switched off: its phases are skipped"])
+
+
+def _words(screen: Screen, compiled: CompiledPrompt, found: Explanation) -> None:
+    said: dict[tuple[int, int], str] = {}
+    for part in origin(compiled, found):
+        for words in part.words:
+            text = plain(compiled.text[words.start : words.end])
+            said.setdefault((words.start, words.end), text)
+    rows: list[str] = []
+    last = -1
+    for (_, end), text in sorted(said.items(), key=lambda item: (item[0][0], -item[0][1])):
+        if end > last:
+            rows.append(f"“{text}”")
+            last = end
+    _rows(screen, "in the prompt", rows or ["not said: it follows from the rest"])
+
+
+def _waits(found: Explanation) -> str:
+    names = [plain(each) for each in found.waits_for]
+    if not names:
+        return "nothing: the run starts with it" if found.entry else "nothing: it is sent to"
+    if found.need == len(names):
+        return " and ".join(names) if len(names) < 3 else f"all of {', '.join(names)}"
+    if found.need == 1:
+        return f"the first of {', '.join(names)}"
+    return f"{found.need} of {', '.join(names)}"
+
+
+def _sender(way: Way) -> str:
+    return f"{way.to}, where {way.when}" if way.when else way.to
+
+
+def _follower(way: Way) -> str:
+    to = "the end" if way.to == "end" else way.to
+    where = f", where {way.when}" if way.when else ""
+    return f"{to}{where}" + (f", {way.counted}" if way.counted else "")
+
+
+def _sets(found: Explanation) -> str:
+    parts: list[str] = []
+    if found.flags:
+        parts.append(f"flags {', '.join(found.flags)}")
+    if found.outputs:
+        parts.append(f"outputs {', '.join(found.outputs)}")
+    return "; ".join(parts)
+
+
+def _tools(screen: Screen, label: str, tools: Sequence[ToolAccess]) -> None:
+    width = max((len(each.tool) for each in tools), default=0)
+    for number, each in enumerate(tools):
+        head: list[Part] = [
+            ((f"  {'' if number else label}").ljust(_LABEL + 2), "bold"),
+            plain(each.tool).ljust(width) + "  ",
+        ]
+        notes = [each.why]
+        if each.allowed and each.effects in _EFFECTS and _EFFECTS[each.effects]:
+            notes.append(_EFFECTS[each.effects])
+        if each.allowed and each.repeat:
+            notes.append(_REPEAT.get(each.repeat, each.repeat))
+        if each.risk == "high":
+            notes.append("high risk")
+        if each.approval:
+            head.append(("waits for approval; ", "yellow"))
+        indent = min(_LABEL + 4 + width, screen.width // 2)
+        screen.wrapped(head, plain("; ".join(notes)), indent=indent, style="dim")
+    if not tools and label == "may call":
+        _rows(screen, label, ["no tool"])
+
+
+def _rows(screen: Screen, label: str, rows: Sequence[str]) -> None:
+    for number, row in enumerate(rows):
+        first, *others = plain_lines(row).strip().splitlines() or [""]
+        head = [((f"  {'' if number else label}").ljust(_LABEL + 2), "bold")]
+        screen.wrapped(head, first.strip(), indent=_LABEL + 2)
+        for line in others:
+            screen.wrapped([" " * (_LABEL + 2)], line.strip(), indent=_LABEL + 2)

@@ -1,0 +1,277 @@
+"""`compile` and `explain`: what a prompt says, and why a node is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crewlog.cli import exits
+from crewlog.cli.app import app, go
+from crewlog.cli.compiling import ReaderOption, RegistryOption
+from crewlog.cli.options import AsJson, Assume, Debug, DryRunOption
+from crewlog.errors import InvalidDefinition, UsageError
+
+if TYPE_CHECKING:
+    from crewlog.cli.screen import Screen
+    from crewlog.definition.model import CrewDefinition
+    from crewlog.prompt.compiled import CompiledPrompt
+
+PROMPTS = "Crews"
+PromptArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROMPT",
+        help="A file of prose (.md, .txt), the prose itself in quotes, or - for standard input.",
+        show_default=False,
+    ),
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="The crew's model, where the prompt names none: openai:NAME or scripted:FILE.",
+        show_default=False,
+    ),
+]
+
+
+@app.command("compile", rich_help_panel=PROMPTS)
+def compile_(
+    prompt: PromptArgument,
+    registry: RegistryOption = None,
+    model: ModelOption = None,
+    reader: ReaderOption = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Write the crew to this YAML file.",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Replace the file; what did not change keeps its names in it."
+        ),
+    ] = False,
+    words: Annotated[
+        bool, typer.Option("--words", help="Quote the words that each part came from.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="What is not understood is an error.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    assume: Assume = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Show what a prompt is understood to say, each part with its words.
+
+    Phases, decisions, questions, permissions, limits; the graph; what was assumed, and what was
+    not understood. Nothing is started.
+    """
+    del debug
+    from crewlog.cli.compiling import compiled, find_offer, read_source  # noqa: PLC0415
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+
+    assumed = wanted(assume, dry_run=dry_run)
+    screen = Screen(as_json=as_json)
+    source = read_source(prompt)
+    offer = find_offer(registry, source, model)
+    previous = _previous(out, force=force)
+    found = compiled(source, offer, reader=reader, previous=previous)
+    faults = faults_of(found, strict=strict)
+    return _tell(
+        screen,
+        found,
+        faults,
+        words=words,
+        out=out,
+        assume=assumed,
+    )
+
+
+def wanted(assume: list[str] | None, *, dry_run: bool) -> list[str] | None:
+    """What a dry run assumes; none where none is wanted.
+
+    Raises:
+        UsageError: something is to be assumed, and nothing is to be run dry.
+    """
+    if assume and not dry_run:
+        raise UsageError("--assume is for a dry run", remedy="Add --dry-run.")
+    return list(assume or ()) if dry_run else None
+
+
+def _previous(out: Path | None, *, force: bool) -> CrewDefinition | None:
+    """The crew in the file that is to be replaced.
+
+    Raises:
+        UsageError: it is not to be.
+    """
+    if out is None or not out.exists():
+        return None
+    if not force:
+        raise UsageError(
+            f"there is a file {str(out)!r} already",
+            remedy="Choose another name, or use --force: what did not change keeps its names.",
+            place="crewlog compile",
+        )
+    from crewlog.definition.load import load_file  # noqa: PLC0415
+
+    try:
+        return load_file(out)
+    except InvalidDefinition:
+        return None  # it is replaced because it is broken, perhaps
+
+
+def faults_of(found: CompiledPrompt, *, strict: bool = False) -> InvalidDefinition | None:
+    """The errors of a prompt; with `strict`, what was not understood is one, too."""
+    diagnostics = [
+        each.diagnostic
+        for each in found.remarks
+        if each.error or (strict and each.code == "not_understood")
+    ]
+    return InvalidDefinition(diagnostics) if diagnostics else None
+
+
+def _tell(
+    screen: Screen,
+    found: CompiledPrompt,
+    faults: InvalidDefinition | None,
+    *,
+    words: bool,
+    out: Path | None,
+    assume: list[str] | None,
+) -> int:
+    from crewlog.cli.dry import dry_run_of, show_dry_run  # noqa: PLC0415
+    from crewlog.cli.understood import as_json, show_understood  # noqa: PLC0415
+    from crewlog.graph.lower import lower  # noqa: PLC0415
+
+    document: dict[str, Any] = as_json(found)
+    show_understood(screen, found, words=words)
+    if faults is None and found.definition is not None:
+        if assume is not None:
+            run = dry_run_of(lower(found.definition), assume)
+            document["dry_run"] = run.model_dump(mode="json")
+            show_dry_run(screen, run)
+        if out is not None:
+            write_crew(out, found.definition)
+            document["out"] = str(out)
+            screen.line("")
+            screen.line(("  Written  ", "dim"), str(out))
+            screen.line(("  Next     ", "dim"), f"crewlog run {out}")
+    if screen.as_json:
+        screen.document(document)
+    if faults is not None:
+        if not screen.as_json and found.provenance:
+            screen.line("")
+        raise faults
+    return exits.OK
+
+
+def write_crew(path: Path, definition: CrewDefinition) -> None:
+    """Write a crew's file.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    from crewlog.definition.write import to_yaml  # noqa: PLC0415
+
+    try:
+        path.write_text(to_yaml(definition), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {str(path)!r}: {error.strerror or error}",
+            remedy="Choose another place.",
+            place="crewlog compile",
+        ) from None
+
+
+@app.command(rich_help_panel=PROMPTS)
+def explain(
+    crew: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|PROMPT|CREW",
+            help="A crew's file, a prompt, or a registered crew's name.",
+            show_default=False,
+        ),
+    ],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node.", show_default=False)],
+    registry: RegistryOption = None,
+    model: ModelOption = None,
+    reader: ReaderOption = "auto",
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Explain a node: why it is there, what it waits for, what may follow, what it may do.
+
+    Of a compiled prompt with the words that it came from.
+    """
+    from crewlog.cli.compiling import compiled, find_offer, is_prompt, read_source  # noqa: PLC0415
+    from crewlog.cli.explained import origin, show_explanation  # noqa: PLC0415
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.understood import provenance_json  # noqa: PLC0415
+    from crewlog.graph.explain import explain as explain_node  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    found: CompiledPrompt | None = None
+    if is_prompt(crew):
+        source = read_source(crew)
+        found = compiled(source, find_offer(registry, source, model), reader=reader)
+        faults = faults_of(found)
+        if faults is not None:
+            raise faults
+        definition = found.definition
+    else:
+        definition = _definition(crew, debug=debug)
+    if definition is None:
+        return exits.USAGE
+    explained = explain_node(definition, node)
+    if as_json:
+        document = explained.model_dump(mode="json")
+        if found is not None:
+            document["words"] = [provenance_json(found, each) for each in origin(found, explained)]
+        screen.document(document)
+    else:
+        show_explanation(screen, explained, found)
+    return exits.OK
+
+
+def _definition(crew: str, *, debug: bool) -> CrewDefinition:
+    """The definition in a file, or of a registered crew."""
+    from crewlog.cli.files import is_file  # noqa: PLC0415
+    from crewlog.definition.load import load_file  # noqa: PLC0415
+
+    if is_file(crew):
+        return load_file(crew)
+    kept: list[CrewDefinition] = []
+
+    async def ask() -> int:
+        from crewlog.cli.screen import Screen  # noqa: PLC0415
+        from crewlog.cli.services import connected  # noqa: PLC0415
+        from crewlog.definition.model import CrewDefinition  # noqa: PLC0415
+        from crewlog.ids import CrewName  # noqa: PLC0415
+
+        async with connected(Screen(), both=True) as client:
+            store = await client.store()
+            row = await store.get_crew(CrewName(crew))
+            if row is not None:
+                found = await store.get_definition(row.definition)
+                kept.append(CrewDefinition.from_json(found))
+        return exits.OK
+
+    go(ask(), debug=debug)
+    if not kept:
+        raise UsageError(
+            f"there is no file and no registered crew {crew!r}",
+            remedy="Give a crew's file or a prompt, or register the crew: `crewlog register FILE`.",
+            place="crewlog explain",
+        )
+    return kept[0]

@@ -1,0 +1,275 @@
+"""What is registered: crews, and registries with their parts, by name and version.
+
+A registry's agents, tools, builders and models are registered with it, each under a name of its
+own, `press/write_file`, and with versions of its own: a tool keeps its version for as long as it
+stays as it is, whatever else changes in its registry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crewlog.definition.builders import Builder, builders
+from crewlog.definition.capabilities import Offer, offer_of
+from crewlog.definition.load import load_data, load_file
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import UsageError
+from crewlog.ids import CrewName
+from crewlog.model import Json, Model
+from crewlog.prompt.registry import OfferedAgent, OfferedTool, Registry, offer_of_registry
+from crewlog.prompt.registry_file import load_registry_data, load_registry_file
+from crewlog.store.protocol import CrewRow, Kind, RegisteredRow, Store
+
+_MOST_NAMES = 20
+
+
+@dataclass(frozen=True)
+class RegisteredCrew:
+    """A crew, registered."""
+
+    row: CrewRow
+    definition: CrewDefinition
+
+
+@dataclass(frozen=True)
+class RegisteredRegistry:
+    """A registry, registered."""
+
+    row: RegisteredRow
+    registry: Registry
+
+
+@dataclass(frozen=True)
+class AddedCrew:
+    """What the registration of a crew made."""
+
+    crew: CrewRow
+    new: bool
+    """Whether it is a new version; else the content is that of the newest one."""
+
+
+@dataclass(frozen=True)
+class AddedRegistry:
+    """What the registration of a registry made."""
+
+    registered: RegisteredRow
+    new: bool
+    """Whether it is a new version; else the content is that of the newest one."""
+    parts: tuple[RegisteredRow, ...]
+    """Its agents, tools, builders and models."""
+    new_parts: tuple[RegisteredRow, ...]
+    """Those of them that have a new version."""
+
+
+class Catalog:
+    """Looks up and adds what is registered in a store.
+
+    All of it raises `StoreUnavailable` where the store is away.
+    """
+
+    def __init__(self, store: Callable[[], Awaitable[Store]]) -> None:
+        self._store = store
+
+    # -- crews -------------------------------------------------------------------------------
+
+    async def add_crew(self, definition: CrewDefinition) -> AddedCrew:
+        """Registers a crew under its name: a new version, unless nothing changed."""
+        at = _now()
+        row = await (await self._store()).register_crew(
+            CrewName(definition.crew), definition.to_json(), at
+        )
+        return AddedCrew(row, row.at == at)
+
+    async def crews(self, *, all_versions: bool = False) -> list[RegisteredCrew]:
+        """Every crew in its newest version by name, or every version."""
+        rows = await (await self._store()).list_crews(all_versions=all_versions)
+        return list(await asyncio.gather(*map(self._crew, rows)))
+
+    async def crew(self, name: str, version: int | None = None) -> RegisteredCrew:
+        """A crew, by default its newest version.
+
+        Raises:
+            UsageError: there is none of that name, or it has no such version.
+        """
+        store = await self._store()
+        row = await store.get_crew(CrewName(name), version)
+        if row is None:
+            newest = await store.get_crew(CrewName(name))
+            if newest is not None:
+                raise _no_version("crew", name, version, newest.version)
+            raise no_crew(name, [each.name for each in await store.list_crews()])
+        return await self._crew(row)
+
+    async def _crew(self, row: CrewRow) -> RegisteredCrew:
+        data = await (await self._store()).get_definition(row.definition)
+        return RegisteredCrew(row, CrewDefinition.from_json(data))
+
+    # -- registries --------------------------------------------------------------------------
+
+    async def add_registry(
+        self, registry: Registry | Mapping[str, Json] | str | Path
+    ) -> AddedRegistry:
+        """Registers a registry and its parts: new versions of what changed.
+
+        Args:
+            registry: A registry, as a model or as data; or its file.
+
+        Raises:
+            InvalidDefinition: it has faults.
+            UsageError: the file cannot be read.
+        """
+        at = _now()
+        contents = contents_of(registry_of(registry))
+        rows = await (await self._store()).register(contents, at)
+        parts = tuple(rows[1:])
+        new = tuple(row for row in parts if row.at == at)
+        return AddedRegistry(rows[0], rows[0].at == at, parts, new)
+
+    async def registries(self) -> list[RegisteredRegistry]:
+        """Every registry in its newest version, by name."""
+        rows = await (await self._store()).list_registered("registry")
+        return list(await asyncio.gather(*map(self._registry, rows)))
+
+    async def registry(self, name: str, version: int | None = None) -> RegisteredRegistry:
+        """A registry, by default its newest version.
+
+        Raises:
+            UsageError: there is none of that name, or it has no such version.
+        """
+        return await self._registry(await self._row("registry", name, version))
+
+    async def _registry(self, row: RegisteredRow) -> RegisteredRegistry:
+        data = await (await self._store()).get_definition(row.content)
+        return RegisteredRegistry(row, Registry.from_json(data))
+
+    # -- parts -------------------------------------------------------------------------------
+
+    async def part(
+        self, kind: Kind, name: str, version: int | None = None
+    ) -> tuple[RegisteredRow, Model | dict[str, Json]]:
+        """A part of a registry by its full name, `press/write_file`; builders and models as data.
+
+        Raises:
+            UsageError: there is none of that name, or it has no such version.
+        """
+        row = await self._row(kind, name, version)
+        data = await (await self._store()).get_definition(row.content)
+        if kind == "agent":
+            return row, OfferedAgent.from_json(data)
+        if kind == "tool":
+            return row, OfferedTool.from_json(data)
+        return row, data
+
+    async def versions(self, kind: Kind, name: str) -> list[RegisteredRow]:
+        """All versions of what is registered under a name, oldest first."""
+        return await (await self._store()).list_registered(kind, name)
+
+    async def _row(self, kind: Kind, name: str, version: int | None) -> RegisteredRow:
+        store = await self._store()
+        row = await store.get_registered(kind, name, version)
+        if row is None:
+            newest = await store.get_registered(kind, name)
+            if newest is not None:
+                raise _no_version(kind, name, version, newest.version)
+            known = [each.name for each in await store.list_registered(kind)]
+            raise unknown(kind, name, known, "Add its registry with `crewlog crews add FILE`.")
+        return row
+
+    # -- capabilities ------------------------------------------------------------------------
+
+    async def offers(self) -> list[Offer]:
+        """All crews and registries in their newest versions, to ask who can do what."""
+        crews, registries = await asyncio.gather(self.crews(), self.registries())
+        return [
+            *(offer_of(each.definition, each.row.version) for each in crews),
+            *(offer_of_registry(each.registry, each.row.version) for each in registries),
+        ]
+
+
+def registry_of(registry: Registry | Mapping[str, Json] | str | Path) -> Registry:
+    """The registry in a file, in data, or as it is.
+
+    Raises:
+        InvalidDefinition: with every fault found.
+        UsageError: the file cannot be read.
+    """
+    if isinstance(registry, Registry):
+        return registry
+    if isinstance(registry, str | Path):
+        return load_registry_file(registry)
+    return load_registry_data(dict(registry))
+
+
+def definition_of(crew: str | Path | Mapping[str, Json] | CrewDefinition) -> CrewDefinition:
+    """The definition in a file, in data, or as it is.
+
+    Raises:
+        InvalidDefinition: with every fault found.
+        UsageError: the file cannot be read.
+    """
+    if isinstance(crew, CrewDefinition):
+        return crew
+    if isinstance(crew, str | Path):
+        return load_file(crew)
+    return load_data(dict(crew))
+
+
+def contents_of(registry: Registry) -> dict[tuple[Kind, str], dict[str, Json]]:
+    """What a registry is registered as: itself first, then its parts."""
+    name = registry.registry
+    found: dict[tuple[Kind, str], dict[str, Json]] = {("registry", name): registry.to_json()}
+    for agent, offered in registry.agents.items():
+        found["agent", f"{name}/{agent}"] = offered.to_json()
+    for tool, each in registry.tools.items():
+        found["tool", f"{name}/{tool}"] = each.to_json()
+    for builder in _builders(registry):
+        found["builder", f"{name}/{builder.name}"] = _builder(builder)
+    for model in dict.fromkeys(filter(None, (registry.model, *registry.models))):
+        found["model", f"{name}/{model}"] = {"model": model}
+    return found
+
+
+def _builders(registry: Registry) -> list[Builder]:
+    """Those that the registry offers and that are here: their code is in packages."""
+    known = {name: each for name, each in builders().items() if not each.broken}
+    names = known if registry.builders is None else dict.fromkeys(registry.builders)
+    return [known[name] for name in names if name in known]
+
+
+def _builder(builder: Builder) -> dict[str, Json]:
+    return {
+        "builder": builder.name,
+        "kind": builder.kind,
+        "about": builder.about,
+        "options": builder.options.model_json_schema(),
+        "steps": list(builder.steps),
+    }
+
+
+def no_crew(name: str, known: Sequence[str]) -> UsageError:
+    """The error for a crew that is not registered."""
+    how = "Register it with `crewlog register FILE`, or give the file's path."
+    return unknown("crew", name, known, how)
+
+
+def unknown(kind: str, name: str, known: Sequence[str], how: str) -> UsageError:
+    """The error for a name that is not registered, with those that are."""
+    close = difflib.get_close_matches(name, known, n=3)
+    hint = f"Did you mean {' or '.join(repr(each) for each in close)}? " if close else ""
+    shown = ", ".join(known[:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
+    there = f"Registered: {shown}. " if known else "None is registered yet. "
+    return UsageError(f"there is no {kind} {name!r}", remedy=f"{hint}{there}{how}")
+
+
+def _no_version(kind: str, name: str, version: int | None, newest: int) -> UsageError:
+    there = "It has one version: 1." if newest == 1 else f"Its versions are 1 to {newest}."
+    return UsageError(f"the {kind} {name!r} has no version {version}", remedy=there)
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

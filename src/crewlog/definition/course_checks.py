@@ -1,0 +1,209 @@
+"""Checks of the courses of a run: joins that can be met, ends to reach, keys with one writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+from crewlog.definition.courses import Courses, all_outcomes
+from crewlog.definition.expand import Expanded
+from crewlog.definition.findings import Finding, did_you_mean, listed
+from crewlog.definition.flow_checks import after_path
+from crewlog.definition.model import AgentDefinition, AgentPhase, AskPhase, CrewDefinition
+from crewlog.definition.phases import END, NEXT, Phase, find_cycle, successors
+
+
+def course_findings(
+    written: CrewDefinition, expanded: Expanded, found: list[Phase]
+) -> Iterator[Finding]:
+    """Everything that the courses of a flow show; nothing where its order is wrong already."""
+    yield from _merge(expanded.definition)
+    if len({phase.name for phase in found}) < len(found):
+        return
+    courses = Courses(found)
+    after = successors(way for way in courses.ways if way.key == "after")
+    if find_cycle(after) or find_cycle(successors(w for w in courses.ways if not w.guarded)):
+        return
+    yield from _no_end(courses)
+    yield from _joins(courses)
+    yield from _writers(written, expanded.definition, courses)
+
+
+def _no_end(courses: Courses) -> Iterator[Finding]:
+    """Questions of which every answer goes back: only stopping the run would end it."""
+    ahead: dict[str, list[str]] = {}
+    for phase in courses.phases.values():
+        for source in phase.sources:
+            ahead.setdefault(source, []).append(phase.name)
+    ends: set[str] = set()
+    grown = True
+    while grown:
+        more = {
+            name
+            for name, phase in courses.phases.items()
+            if name not in ends
+            and any(
+                (
+                    way not in courses.phases
+                    and (way != NEXT or not ahead.get(name) or not ends.isdisjoint(ahead[name]))
+                )
+                or way in ends
+                for way in all_outcomes(phase, courses.phases)
+            )
+        }
+        grown = bool(more)
+        ends |= more
+    for name, phase in courses.phases.items():
+        if name not in ends and isinstance(phase.item, AskPhase) and phase.item.options:
+            say = f"no answer to {name!r} leads to the end of the run"
+            remedy = "Add an answer that goes on, e.g. options: [approve, …], or 'stop'."
+            yield Finding((*phase.path, "options"), say, remedy)
+            return  # what leads there has no end either, for this reason
+
+
+def _joins(courses: Courses) -> Iterator[Finding]:
+    for phase in courses.phases.values():
+        if len(phase.sources) < 2 or phase.need < 2 or phase.need > len(phase.sources):
+            continue
+        if any(source not in courses.phases for source in phase.sources):
+            continue
+        yield from _join(phase, courses)
+
+
+def _join(phase: Phase, courses: Courses) -> Iterator[Finding]:
+    lacking: Finding | None = None
+    met = tried = False
+    for course in courses.courses:
+        there = [source for source in phase.sources if course.arrives(source)]
+        met = met or len(there) >= phase.need
+        tried = tried or bool(there)
+        short = 0 < len(there) < phase.need and not course.ran(phase.name)
+        if lacking is None and short and course.whole:
+            missing = [s for s in phase.sources if s not in there]
+            lacking = _lacking(phase, missing, course.ways, courses)
+    why = _exclusive(phase, courses)
+    if why or (not met and tried and courses.exact and not _turns(courses)):
+        yield _never(phase, why)
+    elif lacking is not None:
+        yield lacking
+
+
+def _turns(courses: Courses) -> bool:
+    """Whether a choice may be made anew, so that its ways may be taken one after the other."""
+    return any(name in courses.repeated for name in courses.choices)
+
+
+def _exclusive(phase: Phase, courses: Courses) -> str:
+    """A phase whose ways keep the sources of a join apart; empty where none does."""
+    for name in courses.choices:
+        if name in courses.repeated:
+            continue
+        counts = [
+            len(courses.possible(name, way).intersection(phase.sources))
+            for way in courses.outcomes[name]
+        ]
+        # Its own arrival counts only where it goes on; `possible` has it in any case.
+        if name not in phase.sources and 0 < max(counts) < phase.need:
+            return name
+    return ""
+
+
+def _never(phase: Phase, why: str) -> Finding:
+    some = f"{phase.need} of " if phase.need < len(phase.sources) else ""
+    say = f"{phase.name!r} waits for {some}{listed(phase.sources)}, which never come together"
+    if why:
+        say += f": {why!r} goes only one way"
+    names = ", ".join(phase.sources)
+    return Finding(
+        after_path(phase), say, f"Wait for the first of them: after: {{any: [{names}]}}."
+    )
+
+
+def _lacking(
+    phase: Phase, missing: list[str], ways: Mapping[str, str], courses: Courses
+) -> Finding:
+    say = f"{phase.name!r} waits for {listed(missing)}, which may not come: "
+    for name in courses.choices:
+        way = ways.get(name, NEXT)
+        if way != courses.outcomes[name][0] and any(
+            courses.before(name, source) for source in missing
+        ):
+            where = "ends this branch" if way == END else f"goes to {way!r}"
+            say += f"{name!r} perhaps {where}. Then people are asked"
+            break
+    else:
+        say += "then people are asked"
+    remedy = "Let it wait for what comes on every way, e.g. after: {any: […]}."
+    return Finding(after_path(phase), say, remedy, severity="warning")
+
+
+def _writers(
+    written: CrewDefinition, definition: CrewDefinition, courses: Courses
+) -> Iterator[Finding]:
+    """Keys that two phases may set at once, with nothing that says how their values combine."""
+    by_key: dict[str, list[Phase]] = {}
+    for phase in courses.phases.values():
+        item = phase.item
+        agent = definition.agents.get(item.agent) if isinstance(item, AgentPhase) else None
+        if agent is None or not isinstance(item, AgentPhase):
+            continue
+        if item.for_each is not None:
+            # What a pattern has its steps set is its own affair.
+            yield from _each(phase, item, written.agents[item.agent], definition)
+        for key in _keys(item.agent, agent):
+            by_key.setdefault(key, []).append(phase)
+    for key, phases in by_key.items():
+        if key in definition.merge or len(phases) < 2:
+            continue
+        for one, other in combinations(phases, 2):
+            if _side_by_side(one, other, courses):
+                what = "output" if "." in key else "flag"
+                say = (
+                    f"{one.name!r} and {other.name!r} may run side by side, and both may set the "
+                    f"{what} {key!r}"
+                )
+                yield Finding(other.path, say, _how(key), word=_agent(other))
+                break
+
+
+def _agent(phase: Phase) -> str:
+    return phase.item.agent if isinstance(phase.item, AgentPhase) else ""
+
+
+def _each(
+    phase: Phase, item: AgentPhase, agent: AgentDefinition, definition: CrewDefinition
+) -> Iterator[Finding]:
+    for key in _keys(item.agent, agent):
+        if key not in definition.merge:
+            what = "output" if "." in key else "flag"
+            say = f"{phase.name!r} has a step for each item, and each may set the {what} {key!r}"
+            yield Finding((*phase.path, "for_each"), say, _how(key))
+
+
+def _keys(name: str, agent: AgentDefinition) -> tuple[str, ...]:
+    return (*agent.writes_flags, *(f"{name}.{output}" for output in agent.outputs))
+
+
+def _how(key: str) -> str:
+    return f"Say how the values combine: merge: {{{key}: append}} makes a list, 'last' keeps one."
+
+
+def _side_by_side(one: Phase, other: Phase, courses: Courses) -> bool:
+    if courses.before(one.name, other.name) or courses.before(other.name, one.name):
+        return False
+    return any(course.ran(one.name) and course.ran(other.name) for course in courses.courses)
+
+
+def _merge(definition: CrewDefinition) -> Iterator[Finding]:
+    flags = {flag for agent in definition.agents.values() for flag in agent.writes_flags}
+    flags.update(definition.flags)
+    flags.update(p.sets for p in definition.flow if isinstance(p, AskPhase) and p.sets)
+    keys = [key for name, agent in definition.agents.items() for key in _keys(name, agent)]
+    keys += [f"{name}.text" for name in definition.agents]
+    for key in definition.merge:
+        if key not in flags and key not in keys:
+            say = f"'merge' names {key!r}, which is neither a flag nor an output that an agent sets"
+            remedy = did_you_mean(
+                key, [*keys, *flags], "Name a flag, or an output as agent.output."
+            )
+            yield Finding(("merge", key), say, remedy, at="key")

@@ -1,0 +1,251 @@
+"""What differs between two definitions: parts added, removed and changed, in data and in words.
+
+    diff(old, new).changes  →  changed ("agents", "writer", "tools"): agent writer: tools + git_log
+
+Definitions differ where their hashes do, however they are written. Values are whole, defaults
+filled in, so that an entry is understood without looking at the rest. Phases are compared by name,
+by what they do and what they wait for, wherever in the flow they stand: a phase between two others
+changes what the second one waits for, and this is an entry of its own.
+
+The same compares registries: any model whose fields are values, models, and mappings by name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeGuard
+
+from pydantic import BaseModel
+
+from crewlog.content import canonical
+from crewlog.definition.findings import listed
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.phases import Phase, phases
+from crewlog.model import Json, Model
+
+_LONGEST = 60
+"""Characters of a text that are shown of each side."""
+_ONE = {"agents": "agent", "tools": "tool", "flow": "phase", "flags": "flag"}
+_UNSET = {"tools": "all that permissions allow", "grant": "any agent", "builders": "all"}
+"""What null means, where it is not nothing."""
+_TABLES = {"permissions": "permission to call", "approvals": "approval of calls of"}
+
+
+class Change(Model):
+    """One difference."""
+
+    kind: Literal["added", "removed", "changed"]
+    path: tuple[str, ...]
+    """What differs: `("agents", "writer", "timeout")`, `("permissions", "write_file")`. A phase is
+    `("flow", NAME)`, and what it waits for its `after`."""
+    old: Json = None
+    """The value before, defaults filled in; null where it was added."""
+    new: Json = None
+    """The value after; null where it was removed."""
+    words: str
+    """The difference as people say it: `agent writer: timeout 180 → 300`."""
+
+
+class DefinitionDiff(Model):
+    """All differences between two definitions; false where there is none."""
+
+    changes: tuple[Change, ...] = ()
+    """In the order of a definition's keys; within one, of the new definition, then of the old."""
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def under(self, *path: str) -> tuple[Change, ...]:
+        """The differences in one part: `under("agents")`, `under("flow", "checker")`."""
+        return tuple(change for change in self.changes if change.path[: len(path)] == path)
+
+    def names(self, section: str, kind: Literal["added", "removed", "changed"]) -> tuple[str, ...]:
+        """Which parts of a section were added, removed, or changed in any way."""
+        if kind == "changed":
+            inner = [c for c in self.under(section) if c.kind == kind or len(c.path) > 2]
+            return tuple(dict.fromkeys(change.path[1] for change in inner if len(change.path) > 1))
+        whole = [c for c in self.under(section) if c.kind == kind and len(c.path) == 2]
+        return tuple(change.path[1] for change in whole)
+
+
+def diff(old: CrewDefinition, new: CrewDefinition) -> DefinitionDiff:
+    """What was added, removed and changed from `old` to `new`."""
+    return diff_models(old, new)
+
+
+def diff_models(old: Model, new: Model) -> DefinitionDiff:
+    """The same of any two models of one kind, e.g. registries."""
+    before, after = _whole(old), _whole(new)
+    if isinstance(old, CrewDefinition) and isinstance(new, CrewDefinition):
+        flows = (before["flow"], after["flow"])
+        before["flow"], after["flow"] = _phases(old), _phases(new)
+        changes = list(_between((), before, after))
+        if not _same(*flows) and not any(change.path[0] == "flow" for change in changes):
+            say = "the flow is written in another way, with the same phases"
+            flow = Change(kind="changed", path=("flow",), old=flows[0], new=flows[1], words=say)
+            changes.append(flow)
+    else:
+        changes = list(_between((), before, after))
+    return DefinitionDiff(changes=tuple(changes))
+
+
+def _whole(model: BaseModel) -> dict[str, Json]:
+    return model.model_dump(mode="json", by_alias=True)
+
+
+def _phases(definition: CrewDefinition) -> dict[str, Json]:
+    return {phase.name: _phase(phase) for phase in phases(definition)}
+
+
+def _phase(phase: Phase) -> dict[str, Json]:
+    return _whole(phase.item) | {"phase": phase.name, "after": _after(phase)}
+
+
+def _after(phase: Phase) -> Json:
+    """What a phase waits for, in full: as `after` would have to say it."""
+    of = list(phase.sources)
+    if not of:
+        return [] if phase.entry else "go"
+    if phase.need == len(of):
+        return of
+    return {"any": of} if phase.need == 1 else {"quorum": phase.need, "of": of}
+
+
+def _between(
+    path: tuple[str, ...], old: Mapping[str, Json], new: Mapping[str, Json]
+) -> Iterator[Change]:
+    """The differences of two mappings, each by its key."""
+    for key in (*new, *(key for key in old if key not in new)):
+        here = (*path, key)
+        before, after = old.get(key), new.get(key)
+        if key not in old:
+            yield _entry("added", here, None, after)
+        elif key not in new:
+            yield _entry("removed", here, before, None)
+        elif _same(before, after):
+            continue
+        elif _is_mapping(before) and _is_mapping(after) and here[-1] != "after":
+            yield from _between(here, before, after)
+        else:
+            yield _entry("changed", here, before, after)
+
+
+def _entry(
+    kind: Literal["added", "removed", "changed"], path: tuple[str, ...], old: Json, new: Json
+) -> Change:
+    return Change(kind=kind, path=path, old=old, new=new, words=_words(kind, path, old, new))
+
+
+def _same(one: Json, other: Json) -> bool:
+    """Whether two values are one; to Python, 1, 1.0 and true are equal."""
+    return canonical(one) == canonical(other)
+
+
+# -- in words --------------------------------------------------------------------------------
+
+
+def _words(kind: str, path: tuple[str, ...], old: Json, new: Json) -> str:
+    section, *names = path
+    if section in _TABLES and len(names) == 1:
+        return _in_table(section, names[0], kind, old, new)
+    if section in _ONE and names:
+        what = f"{_ONE[section]} {names[0]}"
+        if len(names) == 1 and section != "flags":
+            return what + _about(section, new if kind == "added" else old)
+        inner = ".".join(names[1:]) or "starts as"
+        return f"{what}: {_change(inner, kind, old, new)}"
+    if section == "limits" and names:
+        return f"limit {_change('.'.join(names), kind, old, new)}"
+    return _change(".".join(path), kind, old, new)
+
+
+def _about(section: str, value: Json) -> str:
+    """What a part that came or went is, in a few words."""
+    if section == "agents":
+        tools = value.get("tools")
+        return f", with {listed(tools)}" if tools else ""
+    if section == "tools":
+        return f", {value['run']}"
+    return f", after {_waits(value['after'])}" if value["after"] not in ([], "go") else ""
+
+
+def _in_table(section: str, tool: str, kind: str, old: Json, new: Json) -> str:
+    def who(value: Json) -> str:
+        if value is None:
+            return "every agent that lists it" if section == "permissions" else "every agent's"
+        return listed(value) if value else "nobody" if section == "permissions" else "nobody's"
+
+    absent: Json = None if section == "permissions" else []
+    before, after = (absent if kind == "added" else old), (absent if kind == "removed" else new)
+    return f"{_TABLES[section]} {tool}: {who(before)} → {who(after)}"
+
+
+def _change(what: str, kind: str, old: Json, new: Json) -> str:
+    if what == "after":
+        return f"waits for {_waits(old)} → {_waits(new)}"
+    if kind == "added":
+        return f"{what} {_shown(new)}"
+    if kind == "removed":
+        return f"{what} {_shown(old)}"
+    if _is_names(old) and _is_names(new):
+        came = [f"+ {name}" for name in new if name not in old]
+        went = [f"– {name}" for name in old if name not in new]  # noqa: RUF001
+        if came or went:
+            return f"{what} {', '.join(came + went)}"
+    if isinstance(old, str) and isinstance(new, str):
+        old, new = _around_difference(old, new)
+    unset = _UNSET.get(what, "nothing")
+    before, after = _shown(old, unset), _shown(new, unset)
+    if before == after and len(before) < _LONGEST:  # `1` and `1.0`, `x` and `"x"`
+        before, after = json.dumps(old), json.dumps(new)
+    return f"{what} {before} → {after}"
+
+
+def _waits(after: Json) -> str:
+    """`a and b`, `the first of a and b`: what a phase waits for."""
+    if _is_mapping(after):
+        if "any" in after:
+            return f"the first of {listed(after['any'])}"
+        return f"{after['quorum']} of {listed(after['of'])}"
+    if after == "go":
+        return "being sent to"
+    return listed(after) if after else "nothing"
+
+
+def _around_difference(old: str, new: str) -> tuple[str, str]:
+    """Two long texts from just before the first word that differs."""
+    if max(len(old), len(new)) <= _LONGEST:
+        return old, new
+    before, after = re.findall(r"\S+\s*", old), re.findall(r"\S+\s*", new)
+    pairs = zip(before, after, strict=False)
+    same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(before), len(after)))
+    start = max(0, same - 3)
+    lead = "…" if start else ""
+    return lead + "".join(before[start:]), lead + "".join(after[start:])
+
+
+def _shown(value: Json, unset: str = "nothing") -> str:
+    if value is None or value == []:
+        return unset if value is None else "none"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if _is_names(value) and value:
+        text = ", ".join(value)
+    elif isinstance(value, str) and re.fullmatch(r"\S+", value):
+        text = value
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _is_names(value: Json) -> TypeGuard[list[str]]:
+    if not isinstance(value, list):
+        return False
+    parts: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+    return all(isinstance(part, str) for part in parts)
+
+
+def _is_mapping(value: Json) -> TypeGuard[dict[str, Json]]:
+    return isinstance(value, dict)

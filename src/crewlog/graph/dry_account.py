@@ -1,0 +1,326 @@
+"""What a dry run's journal says, told for people: each visit with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from crewlog.definition.conditions import (
+    Condition,
+    facts_in,
+    holds,
+    render_condition,
+    value_of,
+)
+from crewlog.definition.findings import listed
+from crewlog.graph.draw import sent
+from crewlog.graph.dry_model import (
+    DryQuestion,
+    DryRun,
+    DryStep,
+    End,
+    Looked,
+    Never,
+    Unfilled,
+    Unmet,
+)
+from crewlog.graph.plan import ASK_HUMAN, SKIP, GraphPlan, PlanNode
+from crewlog.graph.routing import unfilled
+from crewlog.ids import AgentName, NodeName, RunId, StepId, item_of, node_of, visit_of
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.model import CrewState, Interrupt
+from crewlog.state.reduce import reduce
+
+
+def account(
+    plan: GraphPlan, entries: Iterable[j.JournalEntry], *, end: End, because: str
+) -> DryRun:
+    """The dry run that a journal tells."""
+    told = _Account(plan)
+    for entry in entries:
+        told.take(entry)
+    return DryRun(
+        crew=plan.crew,
+        steps=tuple(_step(each, plan) for each in told.steps.values()),
+        questions=tuple(told.questions),
+        unmet=tuple(told.unmet.values()),
+        never=tuple(_never(plan, told, end)),
+        end=end,
+        because=because,
+    )
+
+
+@dataclass
+class _Draft:
+    """A visit, as far as it is told."""
+
+    step: StepId
+    why: str
+    conditions: list[Looked] = field(default_factory=list[Looked])
+    outcome: Literal["done", "skipped", "open"] = "open"
+    because: str = ""
+    items: int | None = None
+    sets: dict[str, Json] = field(default_factory=dict[str, Json])
+    to: tuple[NodeName, ...] = ()
+    unfilled: tuple[Unfilled, ...] = ()
+
+
+def _step(draft: _Draft, plan: GraphPlan) -> DryStep:
+    name = node_of(draft.step)
+    node = plan.nodes[name]
+    return DryStep(
+        step=draft.step,
+        node=name,
+        kind=node.kind,
+        agent=node.agent,
+        why=draft.why,
+        conditions=tuple(draft.conditions),
+        outcome=draft.outcome,
+        because=draft.because,
+        items=draft.items,
+        sets=draft.sets,
+        to=draft.to,
+        unfilled=draft.unfilled,
+    )
+
+
+class _Account:
+    """Folds a journal, and notes what it says."""
+
+    def __init__(self, plan: GraphPlan) -> None:
+        self.plan = plan
+        self.state = CrewState(run=RunId("dry-run"))
+        self.steps: dict[StepId, _Draft] = {}
+        self.questions: list[DryQuestion] = []
+        self.unmet: dict[NodeName, Unmet] = {}
+        self._asked: dict[str, Interrupt] = {}
+        self._completed: dict[NodeName, StepId] = {}
+
+    def take(self, entry: j.JournalEntry) -> None:
+        """One more entry."""
+        before, self.state = self.state, reduce(self.state, entry)
+        match entry:
+            case j.Routed():
+                self._routed(entry, before)
+            case j.ConditionMet():
+                self._condition(entry.step, "when", waived=entry.waived)
+            case j.StepStarted() if not item_of(entry.step):
+                self._condition(entry.step, "only_if")
+            case j.StepMapped():
+                self._condition(entry.step, "only_if")
+                self.steps[entry.step].items = entry.of
+            case j.FlagSet() if entry.by:
+                self._set(entry.by, entry.flag, entry.value)
+            case j.OutputSet():
+                self._set(entry.agent, f"{entry.agent}.{entry.key}", entry.value)
+            case j.StepCompleted() if not item_of(entry.step):
+                self._ended(entry)
+            case j.InterruptRaised():
+                self._raised(entry.interrupt)
+            case j.InterruptAnswered():
+                self._answered(entry)
+            case _:
+                pass
+
+    # -- conditions ------------------------------------------------------------------------------
+
+    def look(self, condition: Condition, kind: Literal["when", "only_if", "decide"]) -> Looked:
+        """A condition with what it sees now."""
+        outputs = {
+            agent: {key: output.value for key, output in found.items()}
+            for agent, found in self.state.agent_outputs.items()
+        }
+        flags = self.state.flags
+        return Looked(
+            kind=kind,
+            condition=render_condition(condition),
+            holds=holds(condition, flags, outputs),
+            values={
+                f"{fact.agent}.{fact.name}" if fact.agent else fact.name: value_of(
+                    fact, flags, outputs
+                )
+                for fact in facts_in(condition)
+            },
+        )
+
+    def _condition(
+        self, step: StepId, kind: Literal["when", "only_if"], *, waived: bool = False
+    ) -> None:
+        node = self.plan.nodes[node_of(step)]
+        condition = node.when if kind == "when" else node.only_if
+        # Of one that people waived it is told that nothing met it.
+        if condition is not None and not waived:
+            self.steps[step].conditions.append(self.look(condition, kind))
+
+    # -- visits ----------------------------------------------------------------------------------
+
+    def _routed(self, entry: j.Routed, before: CrewState) -> None:
+        new = [s for s in self.state.frontier if s not in before.frontier and not item_of(s)]
+        for step in new:
+            self.steps[step] = _Draft(step, self._why(entry, node_of(step)))
+        done = self._completed.get(entry.source) if entry.source is not None else None
+        if done is None:
+            return
+        reached = tuple(dict.fromkeys(each.node for each in entry.to))
+        draft = self.steps[done]
+        draft.to = reached
+        draft.unfilled = tuple(
+            Unfilled(node=name, missing=unfilled(self.plan, name, self.state.routing))
+            for name in entry.arrived
+            if name not in reached
+        )
+        if not draft.because:
+            draft.because = entry.because
+
+    def _why(self, entry: j.Routed, name: NodeName) -> str:
+        if entry.source is None:
+            if entry.because:
+                return f"not all that it waits for came, and {entry.because}"
+            return "starts with the run"
+        source = self.plan.nodes[entry.source]
+        if name in entry.arrived:
+            return self._joined(entry.source, name)
+        if source.decide is not None:
+            return f"{entry.source} sends the run here"
+        if source.ask is not None:
+            return f"the answer to {entry.source} sends the run here"
+        if source.when is not None and source.otherwise == name:
+            return f"in the place of {entry.source}"
+        return f"{entry.source} hands over to it"
+
+    def _joined(self, source: NodeName, name: NodeName) -> str:
+        join = self.plan.nodes[name].join
+        if join is None or len(join.of) == 1:
+            return f"{source} is done"
+        routing = self.state.routing
+        base = routing.base.get(name, ())
+        arrived = [s for s in join.of if routing.arrivals.get(name, {}).get(s, 0) > 0]
+        kept = [s for s in join.of if s in base]
+        if join.need == 1:
+            return f"{source} is done, the first of {listed(join.of)}"
+        counted = "" if join.need == len(join.of) else f", {join.need} of {len(join.of)}"
+        done = f"{listed(arrived)} {'are' if len(arrived) > 1 else 'is'} done{counted}"
+        return f"{done}; {listed(kept)} counts as done" if kept else done
+
+    def _set(self, agent: str, name: str, value: Json) -> None:
+        for step, entry in self.state.frontier.items():
+            node = self.plan.nodes[entry.node]
+            if node.agent == AgentName(agent) and entry.status == "running":
+                self.steps[visit_of(step)].sets[name] = value
+                return
+
+    def _ended(self, entry: j.StepCompleted) -> None:
+        draft = self.steps[entry.step]
+        name = node_of(entry.step)
+        node = self.plan.nodes[name]
+        self._completed[name] = entry.step
+        draft.outcome = "skipped" if entry.skipped else "done"
+        if node.decide is not None:
+            draft.conditions.append(self.look(node.decide.when, "decide"))
+        elif entry.skipped and node.only_if is not None and not draft.conditions:
+            looked = self.look(node.only_if, "only_if")
+            draft.conditions += [] if looked.holds else [looked]
+        draft.because = entry.because.replace("people said", "the answer is")
+        if node.when is not None and node.otherwise != ASK_HUMAN and entry.skipped:
+            self._note_unmet(name, node)
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def _raised(self, asked: Interrupt) -> None:
+        self._asked[asked.id] = asked
+        if asked.kind == "requirement" and asked.step is not None:
+            name = node_of(asked.step)
+            node = self.plan.nodes[name]
+            if node.for_each is not None and asked.detail == node.for_each:
+                then = "people are asked: look again, skip this, or stop"
+                self.unmet[name] = Unmet(node=name, requirement=node.for_each, then=then)
+            else:
+                self._note_unmet(name, node)
+
+    def _note_unmet(self, name: NodeName, node: PlanNode) -> None:
+        if node.when is None or name in self.unmet:
+            return
+        then = {
+            ASK_HUMAN: "people are asked: set it, skip this, or stop",
+            SKIP: "it is skipped, and what waits for it goes on",
+        }.get(node.otherwise, f"{node.otherwise} runs in its place")
+        condition = render_condition(node.when)
+        self.unmet[name] = Unmet(node=name, requirement=condition, then=then)
+        looked = self.look(node.when, "when")
+        for step, draft in self.steps.items():
+            if node_of(step) == name and draft.outcome == "open" and not looked.holds:
+                draft.conditions.append(looked)
+
+    def _answered(self, entry: j.InterruptAnswered) -> None:
+        asked = self._asked[entry.interrupt]
+        if entry.decision == "withdrawn":
+            return
+        self.questions.append(
+            DryQuestion(
+                kind=asked.kind,
+                node=node_of(asked.step) if asked.step else None,
+                step=asked.step,
+                question=asked.question,
+                options=asked.options,
+                answer=entry.decision,
+            )
+        )
+
+
+# -- what is never reached -------------------------------------------------------------------------
+
+
+def _never(plan: GraphPlan, told: _Account, end: End) -> Iterator[Never]:
+    visited = {node_of(step) for step in told.steps}
+    for name, node in plan.nodes.items():
+        if name not in visited:
+            yield Never(node=name, why=_why_never(plan, told, name, node, end))
+
+
+def _why_never(plan: GraphPlan, told: _Account, name: NodeName, node: PlanNode, end: End) -> str:
+    visited = {node_of(step) for step in told.steps}
+    done = told.state.routing.done
+    if node.join is not None:
+        never = [source for source in node.join.of if source not in visited]
+        unfinished = [s for s in node.join.of if s in visited and not done.get(s, 0)]
+        elsewhere = [s for s in node.join.of if done.get(s, 0) and _left(told, s, name)]
+        waits = f"waits for {listed(node.join.of)}" if len(node.join.of) > 1 else ""
+        parts = [waits] if waits else []
+        parts += [f"{each} is never reached" for each in never]
+        parts += [f"{each} went elsewhere" for each in elsewhere]
+        parts += [f"the run ended at {each}" for each in unfinished]
+        return "; ".join(parts) or f"the run {_ENDS[end]} before"
+    ways = [
+        (source, why)
+        for source, other in plan.nodes.items()
+        for target, why in sent(other, plan.nodes)
+        if target == name
+    ]
+    if not ways:
+        return "nothing sends the run here"
+    return "; ".join(_unsent(told, plan, source, why) for source, why in ways)
+
+
+_ENDS = {"completed": "ended", "failed": "failed", "stopped": "was stopped", "cut": "was cut off"}
+
+
+def _left(told: _Account, source: NodeName, target: NodeName) -> bool:
+    """Whether a node that is done never arrived at a join."""
+    return not told.state.routing.arrivals.get(target, {}).get(source, 0)
+
+
+def _unsent(told: _Account, plan: GraphPlan, source: NodeName, why: str) -> str:
+    """Why a node that could send the run somewhere did not."""
+    visits = [each for step, each in told.steps.items() if node_of(step) == source]
+    node = plan.nodes[source]
+    if not visits:
+        return f"only {source} sends the run here, and is never reached"
+    if node.decide is not None and not why.startswith("else"):
+        return f"{source} sends the run here only where {render_condition(node.decide.when)}"
+    if node.decide is not None:
+        return f"{source} sends the run here only when its visits are used up"
+    if node.ask is not None:
+        return f"{source} sends the run here only where people answer {why!r}"
+    return f"it runs only in the place of {source}"

@@ -1,0 +1,158 @@
+"""A dry run: the graph routed on an empty state, with the real engine, and nothing called.
+
+Every agent's turn is over at once, says nothing and sets nothing but what is assumed; every
+question gets its first answer. What the engine then recorded is told by
+`crewlog.graph.dry_account`: which node follows which and why, what is asked, what is never reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crewlog.definition.findings import did_you_mean
+from crewlog.errors import UsageError
+from crewlog.graph.answers import StopAsked, answer
+from crewlog.graph.dry_account import account
+from crewlog.graph.dry_model import DryRun, End
+from crewlog.graph.engine import Engine, Order
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import AgentName, FlagName, NodeName, RunId
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.calls import ModelResult
+from crewlog.state.hashing import hash_json
+from crewlog.state.model import Interrupt
+
+MOST_STEPS = 200
+"""Steps after which a dry run is cut off: what loops so long is seen by then."""
+
+Outputs = Mapping[str, Mapping[str, Json]]
+"""Outputs by agent and key."""
+
+
+async def dry_run(
+    plan: GraphPlan,
+    *,
+    flags: Mapping[str, Json] | None = None,
+    outputs: Outputs | None = None,
+    most: int = MOST_STEPS,
+) -> DryRun:
+    """Routes a plan's graph without calling anything.
+
+    Args:
+        plan: The plan.
+        flags: Flags that are assumed: those an agent writes are set when its turn ends, others
+            at the start.
+        outputs: Outputs that are assumed, set when their agents' turns end.
+        most: After so many steps it is cut off.
+
+    Raises:
+        UsageError: where what is assumed is nothing that the crew has.
+    """
+    drill = _Drill(plan, flags or {}, outputs or {})
+    end, because = await drill.go(most)
+    entries = [j.entry_from_json(data) for data in drill.engine.ledger.entries]
+    return account(plan, entries, end=end, because=because).model_copy(
+        update={
+            "flags": dict(flags or {}),
+            "outputs": {agent: dict(found) for agent, found in (outputs or {}).items()},
+        }
+    )
+
+
+class _Drill:
+    """The engine, and what stands in for models and people."""
+
+    engine: Engine
+
+    def __init__(self, plan: GraphPlan, flags: Mapping[str, Json], outputs: Outputs) -> None:
+        self.plan = plan
+        self.flags = flags
+        self.outputs = outputs
+        self._answered: set[tuple[NodeName | None, str]] = set()
+        _check(plan, flags, outputs)
+
+    async def go(self, most: int) -> tuple[End, str]:
+        """Runs to the end, or to `most` steps; how it ended and why."""
+        self.engine = engine = await Engine.begin(
+            self.plan, RunId("dry-run"), input_text="", by="", at=0
+        )
+        written = {flag for rules in self.plan.agents.values() for flag in rules.flags}
+        for flag in self.flags:
+            if flag not in written:
+                engine.record(j.FlagSet, flag=FlagName(flag), value=self.flags[flag])
+        while True:
+            await engine.settle(())
+            order = next(engine.orders(()), None)
+            if engine.state.status == "failed":
+                return "failed", engine.state.error
+            if engine.state.closed:
+                return "completed", ""
+            if engine.state.steps > most or engine.state.position > most * 20:
+                return "cut", f"it goes on after {most} steps"
+            if order is not None:
+                await self._end_turn(order)
+            elif engine.state.interrupts:
+                asked = next(iter(engine.state.interrupts.values()))
+                try:
+                    await answer(engine, asked, self._choose(asked), by="", command=None)
+                except StopAsked:
+                    return "stopped", f"the answer to {asked.question!r} ends the run"
+            else:
+                return "stopped", "nothing is left that could go on"
+
+    async def _end_turn(self, order: Order) -> None:
+        """The agent's turn is over: it sets what is assumed, and says nothing."""
+        agent, rules = order.agent, self.plan.agents[order.agent]
+        for flag in rules.flags:
+            if flag in self.flags:
+                self.engine.record(j.FlagSet, flag=flag, value=self.flags[flag], by=agent)
+        for key in rules.outputs:
+            if key in self.outputs.get(agent, {}):
+                value = self.outputs[agent][key]
+                self.engine.record(j.OutputSet, agent=agent, key=key, value=value)
+        body = {"type": "ai", "content": "", "id": f"{order.step}/{order.call.call}"}
+        reply = ModelResult(body=body, hash=hash_json(body))
+        await self.engine.turns.model_replied(order.step, order.call.call, reply)
+
+    def _choose(self, asked: Interrupt) -> str:
+        """The first option; another one where that would only lead here again.
+
+        It does where it goes to a node and was given before, and where it says to look again for
+        a list that nobody sets.
+        """
+        first, *others = asked.options
+        node = self.engine.state.frontier[asked.step].node if asked.step else None
+        key = (node, asked.question)
+        again = key in self._answered
+        self._answered.add(key)
+        if first != "again" and not (again and first in self.plan.nodes):
+            return first
+        on = [option for option in others if option not in self.plan.nodes]
+        return next((option for option in on if option != "stop"), on[0] if on else first)
+
+
+def _check(plan: GraphPlan, flags: Mapping[str, Json], outputs: Outputs) -> None:
+    known = {*plan.flags} | {flag for rules in plan.agents.values() for flag in rules.flags}
+    known |= {node.ask.sets for node in plan.nodes.values() if node.ask and node.ask.sets}
+    for flag in flags:
+        if flag not in known:
+            there = f"Its flags are: {', '.join(sorted(known))}." if known else "It has none."
+            raise UsageError(
+                f"the crew {str(plan.crew)!r} has no flag {flag!r} that could be assumed",
+                remedy=did_you_mean(flag, known, there),
+            )
+    for agent, found in outputs.items():
+        rules = plan.agents.get(AgentName(agent))
+        if rules is None:
+            raise UsageError(
+                f"the crew {str(plan.crew)!r} has no agent {agent!r}",
+                remedy=did_you_mean(agent, plan.agents, f"It has: {', '.join(plan.agents)}."),
+            )
+        for key in found:
+            if key not in rules.outputs:
+                there = ", ".join(rules.outputs) or "none"
+                raise UsageError(
+                    f"agent {agent!r} declares no output {key!r}",
+                    remedy=did_you_mean(key, rules.outputs, f"It declares: {there}."),
+                )

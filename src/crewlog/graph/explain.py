@@ -1,0 +1,270 @@
+"""Why a node is there and what it may do: everything that the definition says of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from crewlog.authority.permissions import check_tool
+from crewlog.definition.conditions import render_condition
+from crewlog.definition.expand import expand
+from crewlog.definition.findings import Path, did_you_mean, listed
+from crewlog.definition.model import AgentPhase, CrewDefinition
+from crewlog.definition.phases import phases
+from crewlog.errors import UsageError
+from crewlog.graph.draw import sent
+from crewlog.graph.lower import lower
+from crewlog.graph.plan import (
+    ASK_HUMAN,
+    BUILT_IN_TOOLS,
+    END,
+    SKIP,
+    AgentRules,
+    GraphPlan,
+    PlanNode,
+)
+from crewlog.graph.routing import dependents
+from crewlog.ids import AgentName, LogName, NodeName, ToolName, private_log
+from crewlog.model import Json, Model
+
+
+class Way(Model):
+    """A way out of a node."""
+
+    to: str
+    """A node, or `end`."""
+    when: str = ""
+    """When it is taken; empty where it always is."""
+    counted: str = ""
+    """What else that node waits for; empty where this is all."""
+
+
+class ToolAccess(Model):
+    """A tool of the crew, and whether a node's agent may call it."""
+
+    tool: ToolName
+    allowed: bool
+    why: str
+    """Why, or why not."""
+    approval: bool = False
+    """Whether a call waits for a person's yes."""
+    effects: str = ""
+    """`read`, `write` or `external`."""
+    repeat: str = ""
+    """What a repeat may do: `safe`, `keyed` or `never`."""
+    risk: str = "low"
+
+
+class Explanation(Model):
+    """A node of a crew."""
+
+    crew: str
+    node: NodeName
+    kind: Literal["agent", "decide", "ask"]
+    agent: AgentName | None = None
+    path: tuple[str | int, ...] = ()
+    """Where in the definition it is written."""
+    part: str = ""
+    """What made it, where it is not written itself: `the pattern 'review_loop' of 'author'`."""
+    entry: bool = False
+    """Whether the run starts with it."""
+    waits_for: tuple[NodeName, ...] = ()
+    """The nodes that it waits for."""
+    need: int = 0
+    """How many of them."""
+    conditions: tuple[str, ...] = ()
+    """What else must hold, and what happens where it does not; as sentences."""
+    follows: tuple[Way, ...] = ()
+    """What may follow."""
+    sent_by: tuple[Way, ...] = ()
+    """Who may send the run here besides what it waits for; `to` is the sender."""
+    question: str | None = None
+    options: tuple[str, ...] = ()
+    task: str | None = None
+    prompt: str | None = None
+    description: str | None = None
+    model: str | None = None
+    pattern: str | None = None
+    """How the agent works inside its turn."""
+    reads: tuple[LogName, ...] = ()
+    """Logs it may read."""
+    writes: tuple[LogName, ...] = ()
+    """Logs that its final messages go to."""
+    tools: tuple[ToolAccess, ...] = ()
+    """Every tool of the crew: first those that it may call."""
+    flags: tuple[str, ...] = ()
+    """Flags it may set."""
+    outputs: tuple[str, ...] = ()
+    """Outputs it may set, besides `text`."""
+    limits: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """Bounds of its turns."""
+
+
+def explain(definition: CrewDefinition, node: str) -> Explanation:
+    """What a definition says of a node.
+
+    Raises:
+        InvalidDefinition: where the definition has a fault.
+        UsageError: where it has no such node.
+    """
+    plan = lower(definition)
+    name = NodeName(node)
+    if name not in plan.nodes:
+        there = f"Its nodes are: {', '.join(plan.nodes)}."
+        raise UsageError(
+            f"the crew {str(plan.crew)!r} has no node {node!r}",
+            remedy=did_you_mean(node, plan.nodes, there),
+        )
+    found = plan.nodes[name]
+    phase_path, part, task = _written(definition, node)
+    data: dict[str, Json] = {
+        "crew": plan.crew,
+        "node": name,
+        "kind": found.kind,
+        "agent": found.agent,
+        "path": phase_path,
+        "part": part,
+        "entry": found.entry,
+        "waits_for": found.join.of if found.join else (),
+        "need": found.join.need if found.join else 0,
+        "conditions": tuple(_conditions(found)),
+        "follows": tuple(_ways(plan, name, found)),
+        "sent_by": tuple(_senders(plan, name)),
+    }
+    if found.ask is not None:
+        data |= {"question": found.ask.question, "options": found.ask.options}
+    if found.agent is not None:
+        data |= _agent(definition, plan, found.agent, task)
+    return Explanation.model_validate(data)
+
+
+def _written(definition: CrewDefinition, node: str) -> tuple[Path, str, str | None]:
+    """Where a node is written, what made it, and its phase's task."""
+    expanded = expand(definition)
+    for phase in phases(expanded.definition):
+        if phase.name == node:
+            origin = expanded.origin(phase.path)
+            path, part = (origin.phase, origin.part) if origin else (phase.path, "")
+            return path, part, phase.item.task if isinstance(phase.item, AgentPhase) else None
+    return (), "", None
+
+
+def _conditions(node: PlanNode) -> Iterator[str]:
+    if node.when is not None:
+        when = render_condition(node.when)
+        then = {
+            ASK_HUMAN: "where it can no longer come true, people are asked",
+            SKIP: "where it can no longer come true, this is skipped",
+        }.get(node.otherwise, f"where it can no longer come true, {node.otherwise} runs instead")
+        yield f"once reached, it waits until {when}; {then}"
+    if node.only_if is not None:
+        yield f"skipped unless {render_condition(node.only_if)}"
+    if node.needs:
+        yield f"skipped where {node.agent} may not call {listed(node.needs)}"
+    if node.for_each is not None:
+        yield f"a step for each item of {node.for_each}, side by side"
+
+
+def _ways(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[Way]:
+    for target, why in sent(node, plan.nodes):
+        yield Way(to=target, when=why)
+    if node.decide is not None and node.decide.otherwise == ASK_HUMAN:
+        yield Way(to="people", when=f"else, after {node.decide.at_most} times")
+    following = dependents(plan)[name]
+    when = "the condition does not hold" if node.decide is not None else ""
+    for target in following:
+        join = plan.nodes[target].join
+        others = [source for source in join.of if source != name] if join else []
+        counted = ""
+        if join is not None and others and join.need == len(join.of):
+            counted = f"once {listed(others)} {'is' if len(others) == 1 else 'are'} done, too"
+        elif join is not None and others and join.need == 1:
+            counted = f"with the first of {listed(join.of)}"
+        elif join is not None and others:
+            counted = f"once {join.need} of {listed(join.of)} are done"
+        yield Way(to=target, when=when, counted=counted)
+    if not following:
+        yield Way(to=END, when=when)
+
+
+def _senders(plan: GraphPlan, name: NodeName) -> Iterator[Way]:
+    for source, node in plan.nodes.items():
+        for target, why in sent(node, plan.nodes):
+            if target == name:
+                yield Way(to=source, when=why)
+
+
+def _agent(
+    definition: CrewDefinition, plan: GraphPlan, name: AgentName, task: str | None
+) -> dict[str, Json]:
+    agent, rules = definition.agents[name], plan.agents[name]
+    return {
+        "task": task,
+        "prompt": agent.prompt,
+        "description": agent.description,
+        "model": agent.model or definition.model,
+        "pattern": agent.pattern.use if agent.pattern else None,
+        "reads": (*rules.reads, private_log(name)),
+        "writes": rules.writes,
+        "tools": tuple(_tools(definition, plan, name, rules)),
+        "flags": rules.flags,
+        "outputs": rules.outputs,
+        "limits": {
+            "max_calls": rules.max_calls,
+            "timeout": rules.timeout,
+            "attempts": rules.retry.attempts,
+            "on_error": rules.on_error,
+            "enabled": rules.enabled,
+        },
+    }
+
+
+def _tools(
+    definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: AgentRules
+) -> Iterator[ToolAccess]:
+    agent = definition.agents[name]
+    offered = sorted(definition.tools) if agent.tools is None else agent.tools
+    found: list[ToolAccess] = []
+    for tool, made in definition.tools.items():
+        decision = check_tool(
+            name,
+            tool,
+            offered=offered,
+            known=definition.tools,
+            permissions=definition.permissions,
+        )
+        who = plan.approvals.get(ToolName(tool), ())
+        found.append(
+            ToolAccess(
+                tool=ToolName(tool),
+                allowed=decision.allowed,
+                why=_why(tool, name, definition, decision.reason, allowed=decision.allowed),
+                approval=decision.allowed and (who is None or name in who),
+                effects=made.effects,
+                repeat=made.repeat,
+                risk=made.risk,
+            )
+        )
+    yield from sorted(found, key=lambda each: not each.allowed)
+    for built_in in BUILT_IN_TOOLS:
+        if built_in in rules.tools:
+            sets = rules.flags if built_in == "set_flag" else rules.outputs
+            yield ToolAccess(
+                tool=built_in, allowed=True, why=f"it declares {listed(sets)}", effects="state"
+            )
+
+
+def _why(
+    tool: str, agent: AgentName, definition: CrewDefinition, reason: str, *, allowed: bool
+) -> str:
+    named = definition.permissions.get(tool)
+    if allowed:
+        if named is not None:
+            return "permissions name it"
+        inherits = definition.agents[agent].tools is None
+        return "it has every tool" if inherits else "among its tools"
+    if named is not None and agent not in named:
+        return f"permissions let {f'only {listed(named)}' if named else 'nobody'} call it"
+    return "not among its tools" if "among the tools" in reason else reason

@@ -1,0 +1,557 @@
+"""AST to draft: what follows from what a prompt says.
+
+The statements are taken in order. Work comes after the work said just before it, unless it says
+what it waits for; a condition is decided by the agent that it names, else by the one that worked
+just before. Everything that is assumed, refused or contradictory is a remark with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from crewlog.definition import conditions as c
+from crewlog.definition.builders import find_builder
+from crewlog.definition.findings import did_you_mean, listed, suggestion
+from crewlog.prompt import ast
+from crewlog.prompt.ast import Words
+from crewlog.prompt.authority import Authority
+from crewlog.prompt.crew import Member, speaks_of
+from crewlog.prompt.draft import Node, Sources
+from crewlog.prompt.registry import Registry
+from crewlog.prompt.remarks import Remarks
+
+ASSUMED_ROUNDS = 3
+"""How often a loop goes back whose prompt says no bound."""
+OF_AGENT = "@"
+"""The mark of a source that is an agent's phase, still to be found."""
+
+
+class Assembly:
+    """Takes statements in order and makes the draft of a crew.
+
+    Args:
+        registry: What the prompt may use.
+        remarks: Where everything is said that people should know.
+    """
+
+    def __init__(self, registry: Registry, remarks: Remarks) -> None:
+        self.registry = registry
+        self.remarks = remarks
+        self.crew = "crew"
+        self.members: dict[str, Member] = {}
+        self.nodes: list[Node] = []
+        self.tail = Sources()
+        self.last: list[Node] = []
+        """The block of work said last."""
+        self.before: list[str] = []
+        """The agents that worked before that block."""
+        self.chain: list[c.Condition] = []
+        """The conditions of the branches said last, for "otherwise"."""
+        self.gates: list[ast.Gate] = []
+        self.questions: list[tuple[ast.Ask, int]] = []
+        self.skips: list[tuple[str, c.Condition, int]] = []
+        self.cast: list[str] = []
+        self.limits: dict[str, tuple[int, tuple[Words, ...]]] = {}
+        self.model: str | None = None
+        self.authority = Authority(self)
+        self._blocks = 0
+        self._ids = 0
+        self._handlers: dict[str, Callable[[Any], None]] = {
+            "crew": self._crew,
+            "cast": self._cast,
+            "trait": self._trait,
+            "step": self._step,
+            "back": self._back,
+            "stop": self._stop,
+            "skip": self._skip,
+            "switch": self._switch,
+            "ask": self._ask,
+            "ask_tool": self.authority.ask_tool,
+            "gate": self._gate,
+            "allow": self.authority.allow,
+            "deny": self.authority.deny,
+            "sees": self.authority.sees,
+            "inside": self._inside,
+            "use": self._use,
+            "on_error": self._on_error,
+            "limit": self._limit,
+            "model": self._model,
+            "join": self._join,
+        }
+
+    def take(self, statement: ast.AnyStatement) -> None:
+        """Takes the next statement."""
+        self._handlers[statement.kind](statement)
+
+    # -- agents --------------------------------------------------------------------------------
+
+    def member(self, name: str, words: tuple[Words, ...]) -> Member:
+        """The agent of that name, introduced where it is new."""
+        if name not in self.members:
+            self.members[name] = Member(name, words[:1], self.registry.agents.get(name))
+        return self.members[name]
+
+    def workers(self) -> list[str]:
+        """The agents that worked last."""
+        return list(dict.fromkeys(a for node in self.last for a in agents_of(node)))
+
+    def phases_of(self, agent: str) -> list[Node]:
+        """The phases of an agent, in order; a builder's part counts for each of its agents."""
+        return [node for node in self.nodes if agent in agents_of(node)]
+
+    def _crew(self, said: ast.CrewName) -> None:
+        self.crew = said.name or self.crew
+
+    def _cast(self, said: ast.Cast) -> None:
+        for name in said.agents:
+            self.member(name, said.words)
+            self.cast.append(name)
+
+    def _trait(self, said: ast.Trait) -> None:
+        for name in said.agents:
+            self.member(name, said.words).traits.append(said.text)
+        if not said.agents:
+            self.authority.for_all(said)
+
+    # -- work ----------------------------------------------------------------------------------
+
+    def _step(self, said: ast.Step) -> None:
+        if self._goes_on(said):
+            part = said.parts[0]
+            if part.task:
+                self.last[0].task = f"{self.last[0].task} {part.task}".strip()
+                self.members[part.agent].tasks.append(part.task)
+            self.last[0].words = (*self.last[0].words, *said.words)
+            return
+        branch = said.parts[0].otherwise
+        beside = said.place == "beside" and bool(self.last) and not self._decided(said)
+        context = self.before if beside else self.workers()
+        if not beside:
+            self._blocks += 1
+            if not branch:
+                self.chain = []
+        sources = self.last[0].sources if beside else self._waits(said)
+        made: list[Node] = []
+        for part in said.parts:
+            node = self._work(part, said, sources, context, decided=self._decided(said))
+            made.append(node)
+        if said.ready is not None:
+            self._require(said, made, context)
+        if not beside:
+            self.before, self.last = context, []
+        self.last = [*self.last, *made]
+        self.tail = Sources.all([node.name for node in self.last])
+
+    def _goes_on(self, said: ast.Step) -> bool:
+        """Whether a step only says more of what its agent is doing anyway."""
+        part = said.parts[0]
+        plain = ast.Part(agent=part.agent, task=part.task) == part
+        rules = (said.again, said.after, said.ready, said.start, said.place == "beside")
+        return (
+            len(said.parts) == 1
+            and plain
+            and not any(rules)
+            and [node.agent for node in self.last] == [part.agent]
+            and self.tail.of == [self.last[0].name]
+        )
+
+    def _decided(self, said: ast.Step) -> bool:
+        """Whether "otherwise" is what a decision just before leaves: the way on."""
+        head = self.nodes[-1] if self.nodes else None
+        return said.parts[0].otherwise and head is not None and head.kind == "decide"
+
+    def _work(
+        self,
+        part: ast.Part,
+        said: ast.Step,
+        sources: Sources,
+        context: list[str],
+        *,
+        decided: bool,
+    ) -> Node:
+        member = self.member(part.agent, said.words)
+        if part.task:
+            member.tasks.append(part.task)
+        only_if: c.Condition | None = None
+        if part.otherwise and not decided:
+            only_if = negated(self.chain)
+        elif part.only_if is not None:
+            only_if = self.condition(part.only_if, context, said.words)
+            self.chain.append(only_if)
+        count = len(self.phases_of(part.agent))
+        name = part.agent if not count else f"{part.agent}_{count + 1}"
+        node = Node(
+            name,
+            "agent",
+            Sources(list(sources.of), sources.need),
+            said.words,
+            self._blocks,
+            agent=part.agent,
+            task=part.task,
+            only_if=only_if,
+            needs=tuple(part.needs),
+            for_each=self._list(part, said, context) if part.for_each else None,
+            named=bool(count),
+        )
+        self.nodes.append(node)
+        return node
+
+    def _list(self, part: ast.Part, said: ast.Step, context: list[str]) -> str | None:
+        """The output that a step for each item takes its items from."""
+        noun = part.for_each or ""
+        maker = part.maker or speaks_of(self.members.values(), noun, context)
+        if maker is None or (maker == part.agent and part.maker is None):
+            maker = context[-1] if context else None
+        if maker is None:
+            self.remarks.error(
+                "invalid",
+                f"nobody is said to make the list of {noun}",
+                said.words,
+                f"Say it first, e.g. 'The planner lists the {noun}.'",
+            )
+            return None
+        owner = self.member(maker, said.words)
+        owner.outputs.setdefault(noun, [])
+        if noun not in owner.lists:
+            owner.lists.append(noun)
+        return f"{maker}.{noun}"
+
+    def _waits(self, said: ast.Step) -> Sources:
+        if said.start:
+            return Sources()
+        if said.after is None:
+            return Sources(list(self.tail.of), self.tail.need)
+        sources = self._named(said.after)
+        return self.tail.plus(sources) if said.then else sources
+
+    def _named(self, waits: ast.Waits) -> Sources:
+        """The sources that the words name: agents, or the block before."""
+        of = [f"{OF_AGENT}{name}" for name in waits.of]
+        if not of:
+            of = [node.name for node in self.last] or list(self.tail.of)
+        need = {"all": len(of), "any": 1}.get(str(waits.join), waits.join)
+        return Sources(of, min(int(need), len(of)))
+
+    def _require(self, said: ast.Step, made: list[Node], context: list[str]) -> None:
+        """What a step waits for besides agents: it waits for those who decide it, too."""
+        if said.ready is None:
+            return
+        when = self.condition(said.ready, context, said.words, requirement=True)
+        owners = [f"{OF_AGENT}{fact.agent}" for fact in c.facts_in(when) if fact.agent]
+        for node in made:
+            node.when = when
+            if said.after is not None or said.then:
+                node.sources = node.sources.plus(Sources.all(owners))
+            else:
+                node.sources = Sources.all(owners)
+
+    def _join(self, said: ast.Join) -> None:
+        sources = self._named(said.waits)
+        self.tail = sources
+
+    # -- decisions and questions ---------------------------------------------------------------
+
+    def _fresh(self, kind: str) -> str:
+        self._ids += 1
+        return f"#{kind}{self._ids}"
+
+    def _put(self, node: Node) -> None:
+        self.nodes.append(node)
+        self.tail = Sources.all([node.name])
+
+    def _back(self, said: ast.Back) -> None:
+        when = self.condition(said.condition, self.workers(), said.words)
+        target = self._target(said)
+        if target is None:
+            return
+        at_most, otherwise = said.at_most, said.otherwise
+        if at_most is None:
+            at_most, otherwise = ASSUMED_ROUNDS, otherwise or "ask_human"
+            self.remarks.warning(
+                "assumed",
+                f"no bound is said for going back to {target}: {ASSUMED_ROUNDS} times is assumed",
+                said.words,
+                f"Say it, e.g. 'at most {ASSUMED_ROUNDS} times, otherwise ask me'.",
+            )
+        fields: dict[str, Any] = {"if_": when, "go": target, "at_most": at_most}
+        if otherwise not in {None, "next"}:
+            fields["otherwise"] = otherwise
+        self._decide(fields, said.words)
+        self.chain = [when]
+
+    def _target(self, said: ast.Back) -> str | None:
+        """The phase that a loop goes back to."""
+        names = [said.to] if said.to else list(said.group)
+        for name in names:
+            self.member(name, said.words)
+        found = [self.phases_of(name)[-1] for name in names if self.phases_of(name)]
+        if found:
+            first = min(found, key=self.nodes.index)
+            return said.to if first.kind == "use" and said.to else first.name
+        if names:
+            self.remarks.error(
+                "invalid",
+                f"{listed(names)} did not work before: there is nothing to go back to",
+                said.words,
+                "Say first what it does.",
+            )
+            return None
+        worked = [node for node in self.nodes if node.kind == "agent"]
+        if not worked:
+            say = "there is nothing yet that could be repeated"
+            self.remarks.error("invalid", say, said.words, "Say first who does what.")
+            return None
+        target = worked[-2] if len(worked) > 1 else worked[-1]
+        self.remarks.warning(
+            "assumed",
+            f"it is not said who repeats: {target.name} is assumed",
+            said.words,
+            f"Say it, e.g. 'back to the {target.agent.replace('_', ' ')}'.",
+        )
+        return target.name
+
+    def _decide(self, fields: dict[str, Any], words: tuple[Words, ...]) -> None:
+        self._blocks += 1
+        sources = Sources(list(self.tail.of), self.tail.need)
+        name = self._fresh("decide")
+        self._put(Node(name, "decide", sources, words, self._blocks, fields=fields))
+
+    def _stop(self, said: ast.Stop) -> None:
+        if said.condition is None:
+            otherwise = negated(self.chain)
+            if otherwise is None:
+                say = "the prompt says 'stop' without a condition"
+                self.remarks.error("invalid", say, said.words, "Say when, e.g. 'if it is spam'.")
+                return
+            when = otherwise
+        else:
+            when = self.condition(said.condition, self.workers(), said.words)
+        self._decide({"if_": when, "go": "end"}, said.words)
+        self.chain = [when]
+
+    def _skip(self, said: ast.Skip) -> None:
+        self.member(said.agent, said.words)
+        worked = self.phases_of(said.agent)
+        context = self.workers()
+        if worked and said.agent in context:
+            context = self.before
+        when = self.condition(said.condition, context, said.words)
+        self.skips.append((said.agent, c.Not(of=when), len(self.nodes)))
+        self.note(said.agent, f"skipped if {c.render_condition(when)}", said.words)
+
+    def _switch(self, said: ast.Switch) -> None:
+        for name in said.agents:
+            state = "on" if said.enabled else "off"
+            self._set(name, "enabled", said.enabled, f"switched {state}", said.words)
+
+    def _ask(self, said: ast.Ask) -> None:
+        if said.before is not None:
+            self.member(said.before, said.words)
+            self.questions.append((said, len(self.nodes)))
+            return
+        only_if: c.Condition | None = None
+        if said.otherwise:
+            only_if = negated(self.chain)
+        elif said.only_if is not None:
+            only_if = self.condition(said.only_if, self.workers(), said.words)
+            self.chain = [*self.chain, only_if]
+        self._blocks += 1
+        sources = Sources(list(self.tail.of), self.tail.need)
+        if said.after:
+            sources = Sources.all([f"{OF_AGENT}{said.after}"])
+        node = Node(
+            self._fresh("ask"),
+            "ask",
+            sources,
+            said.words,
+            self._blocks,
+            only_if=only_if,
+            fields=self.question(said),
+        )
+        self._put(node)
+
+    def question(self, said: ast.Ask) -> dict[str, Any]:
+        """The fields of a question."""
+        fields: dict[str, Any] = {"ask": said.question or "Go on?"}
+        if said.options:
+            fields["options"] = said.options
+        if said.reject_to is not None:
+            self.member(said.reject_to, said.words)
+            fields["options"] = ("approve", f"{OF_AGENT}{said.reject_to}")
+        return fields
+
+    def _gate(self, said: ast.Gate) -> None:
+        self.gates.append(said)
+
+    # -- settings ------------------------------------------------------------------------------
+
+    def note(self, agent: str, text: str, words: tuple[Words, ...]) -> None:
+        """Remembers where something about an agent is said."""
+        self.members[agent].settings.append((text, words))
+
+    def _set(self, agent: str, key: str, value: Any, text: str, words: tuple[Words, ...]) -> None:
+        member = self.member(agent, words)
+        if key in member.fields and member.fields[key] != value:
+            first = next((w for said, w in member.settings if said.startswith(f"{key}:")), ())
+            self.contradiction(f"two things are said about {key} of {agent!r}", (*words, *first))
+        member.fields[key] = value
+        member.settings.append((f"{key}: {text}", words))
+
+    def contradiction(self, say: str, words: Sequence[Words]) -> None:
+        """Two sentences that cannot both hold; both places are named."""
+        places = listed(self.remarks.place(w) for w in sorted(words, key=lambda w: w.start))
+        self.remarks.error("contradiction", f"{say}: {places}", words, "Keep one of the two.")
+
+    def _inside(self, said: ast.Inside) -> None:
+        if not self._may_build(said.use, "agent", said.words):
+            return
+        self.member(said.agent, said.words).use(said.use, said.options)
+        self.note(said.agent, f"works by {said.use}", said.words)
+
+    def _may_build(self, name: str, kind: str, words: tuple[Words, ...]) -> bool:
+        offered = self.registry.builders
+        if offered is not None and name not in offered:
+            there = f"It offers: {', '.join(offered)}." if offered else "It offers none."
+            say = f"the registry does not offer the builder {name!r} to prompts"
+            self.remarks.error("not_offered", say, words, there)
+            return False
+        try:
+            builder = find_builder(name)
+        except LookupError as error:
+            self.remarks.error("invalid", f"no builder is called {name!r}", words, str(error))
+            return False
+        if builder.kind != kind:
+            where = "an agent" if builder.kind == "agent" else "the flow"
+            self.remarks.error("invalid", f"the builder {name!r} is for {where}", words)
+            return False
+        return True
+
+    def _use(self, said: ast.Use) -> None:
+        if not self._may_build(said.use, "flow", said.words):
+            return
+        for name in said.agents:
+            self.member(name, said.words)
+        self._blocks += 1
+        count = sum(node.fields.get("use") == said.use for node in self.nodes)
+        name = said.use if not count else f"{said.use}_{count + 1}"
+        node = Node(
+            name,
+            "use",
+            Sources(list(self.tail.of), self.tail.need),
+            said.words,
+            self._blocks,
+            agents=said.agents,
+            fields={"use": said.use, "with_": dict(said.options)},
+            named=bool(count),
+        )
+        self.before, self.last = self.workers(), [node]
+        self._put(node)
+
+    def _on_error(self, said: ast.OnError) -> None:
+        for name in said.agents or list(self.members):
+            self._set(name, "on_error", said.policy, said.policy, said.words)
+
+    def _limit(self, said: ast.Limit) -> None:
+        known = self.limits.get(said.what)
+        if known is not None and known[0] != said.most:
+            say = f"two bounds are said for {said.what}: {known[0]} and {said.most}"
+            self.contradiction(say, (*known[1], *said.words))
+        most = getattr(self.registry.limits, said.what)
+        if said.most > most:
+            say = f"{said.most:,} {said.what} are more than the registry's {most:,}, which holds"
+            self.remarks.warning("not_offered", say, said.words)
+        self.limits[said.what] = (min(said.most, most), said.words)
+
+    def _model(self, said: ast.UseModel) -> None:
+        offered = [m for m in (self.registry.model, *self.registry.models) if m]
+        wanted = said.model.strip().strip("`'\"").casefold()
+        fits = [m for m in offered if wanted in {m.casefold(), m.partition(":")[2].casefold()}]
+        if not fits:
+            near = suggestion(said.model, offered)
+            there = f"It offers: {', '.join(offered)}." if offered else "It offers none."
+            self.remarks.error(
+                "not_offered",
+                f"the registry does not offer the model {said.model!r}",
+                said.words,
+                did_you_mean(said.model, offered, there) if near else there,
+            )
+            return
+        if not said.agents:
+            self.model = fits[0]
+        for name in said.agents:
+            self._set(name, "model", fits[0], fits[0], said.words)
+
+    # -- conditions ----------------------------------------------------------------------------
+
+    def condition(
+        self,
+        said: ast.Cond,
+        context: list[str],
+        words: tuple[Words, ...],
+        *,
+        requirement: bool = False,
+    ) -> c.Condition:
+        """A condition with those who decide it, who get what they must be able to set.
+
+        Args:
+            said: The condition as it was said.
+            context: The agents that worked just before.
+            words: Where it was said.
+            requirement: Whether it is waited for: then whoever's task speaks of the thing decides.
+        """
+        match said:
+            case ast.Not():
+                inner = self.condition(said.of, context, words, requirement=requirement)
+                return inner.of if isinstance(inner, c.Not) else c.Not(of=inner)
+            case ast.Both() | ast.Either():
+                parts = tuple(
+                    self.condition(part, context, words, requirement=requirement)
+                    for part in said.of
+                )
+                return c.AllOf(of=parts) if isinstance(said, ast.Both) else c.AnyOf(of=parts)
+            case ast.Fact():
+                return self._fact(said, context, words, requirement)
+
+    def _fact(
+        self, said: ast.Fact, context: list[str], words: tuple[Words, ...], requirement: bool
+    ) -> c.Condition:
+        owner = said.agent
+        if owner is None and (requirement or len(context) > 1):
+            among = self.members.values() if requirement else map(self.members.__getitem__, context)
+            owner = speaks_of(among, said.about, context)
+        if owner is None and context:
+            owner = context[-1]
+        if owner is None:
+            self.remarks.error(
+                "invalid",
+                f"nobody has worked yet who could say whether {said.name!r} holds",
+                words,
+                "Name the agent that decides it, e.g. 'if the triager says that …'.",
+            )
+            return c.Fact(name=said.name, operator=said.operator, value=said.value)
+        member = self.member(owner, words)
+        if said.operator is None:
+            if said.name not in member.flags and said.name not in member.outputs:
+                member.flags.append(said.name)
+        else:
+            values = said.value if isinstance(said.value, list) else [said.value]
+            member.outputs.setdefault(said.name, []).extend(values)
+        return c.Fact(agent=owner, name=said.name, operator=said.operator, value=said.value)
+
+
+def negated(conditions: Sequence[c.Condition]) -> c.Condition | None:
+    """What holds where none of some conditions does; none where there are none."""
+    if not conditions:
+        return None
+    if len(conditions) > 1:
+        return c.Not(of=c.AnyOf(of=tuple(conditions)))
+    return conditions[0].of if isinstance(conditions[0], c.Not) else c.Not(of=conditions[0])
+
+
+def agents_of(node: Node) -> Iterator[str]:
+    """The agents that work in a phase; the one that ends a builder's part comes last."""
+    if node.kind == "agent":
+        yield node.agent
+    elif node.kind == "use":
+        yield from (*node.agents[1:], *node.agents[:1])

@@ -1,0 +1,232 @@
+"""What a prompt says of tools, approvals and who sees what; never more than its registry offers.
+
+Rules about "everyone" hold for agents that are introduced later, too, so all of this is worked out
+once the whole prompt has been taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from crewlog.definition.findings import did_you_mean, listed
+from crewlog.prompt import ast
+from crewlog.prompt.ast import Words
+
+if TYPE_CHECKING:
+    from crewlog.prompt.assemble import Assembly
+
+
+@dataclass
+class _Only:
+    agents: list[str]
+    words: tuple[Words, ...]
+
+
+@dataclass
+class Granted:
+    """The tables of a definition, and where each row was said."""
+
+    permissions: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    approvals: dict[str, tuple[str, ...] | None] = field(
+        default_factory=dict[str, tuple[str, ...] | None]
+    )
+    words: dict[str, tuple[Words, ...]] = field(default_factory=dict[str, tuple[Words, ...]])
+    """By tool."""
+
+
+class Authority:
+    """Collects the rules of a prompt about tools and logs.
+
+    Args:
+        crew: The assembly whose agents they are about.
+    """
+
+    def __init__(self, crew: Assembly) -> None:
+        self._crew = crew
+        self._allowed: list[ast.Allow] = []
+        self._denied: list[ast.Deny] = []
+        self._asked: list[ast.AskTool] = []
+        self._seen: list[ast.Sees] = []
+        self._traits: list[ast.Trait] = []
+
+    def allow(self, said: ast.Allow) -> None:
+        """Takes `X may use T`."""
+        self._introduce(said.agents, said.words)
+        self._allowed.append(said)
+
+    def deny(self, said: ast.Deny) -> None:
+        """Takes `X may not use T`."""
+        self._introduce(said.agents, said.words)
+        self._denied.append(said)
+
+    def ask_tool(self, said: ast.AskTool) -> None:
+        """Takes `ask me before X uses T`."""
+        self._introduce(said.agents, said.words)
+        self._asked.append(said)
+
+    def sees(self, said: ast.Sees) -> None:
+        """Takes `only X sees Y's notes`."""
+        self._introduce((*said.agents, *said.whose), said.words)
+        self._seen.append(said)
+
+    def for_all(self, said: ast.Trait) -> None:
+        """Takes what is said of every agent."""
+        self._traits.append(said)
+
+    def settle(self) -> Granted:
+        """Works out what all of it comes to, and gives the agents what is theirs."""
+        for trait in self._traits:
+            for member in self._crew.members.values():
+                member.traits.append(trait.text)
+        granted = Granted()
+        only = self._give(granted)
+        self._take_away(granted, only)
+        self._approvals(granted)
+        self._logs()
+        return granted
+
+    # -- tools -----------------------------------------------------------------------------------
+
+    def _introduce(self, agents: Sequence[str], words: tuple[Words, ...]) -> None:
+        for name in agents:
+            self._crew.member(name, words)
+
+    def _known(self, tools: Sequence[str], words: tuple[Words, ...]) -> list[str]:
+        offered = self._crew.registry.tools
+        for tool in tools:
+            if tool not in offered:
+                there = "" if offered else "It offers no tools: name a registry with --registry."
+                say = f"the registry offers no tool {tool!r}"
+                self._crew.remarks.error(
+                    "unknown_tool", say, words, did_you_mean(tool, offered, there)
+                )
+        return [tool for tool in tools if tool in offered]
+
+    def _give(self, granted: Granted) -> dict[str, _Only]:
+        only: dict[str, _Only] = {}
+        for said in self._allowed:
+            for tool in self._known(said.tools, said.words):
+                names = said.agents or tuple(self._crew.members)
+                self._grant(tool, names, said.words)
+                granted.words[tool] = (*granted.words.get(tool, ()), *said.words)
+                if not said.only:
+                    continue
+                if tool in only and set(only[tool].agents) != set(names):
+                    say = f"two sentences say who alone may use {tool!r}"
+                    self._crew.contradiction(say, (*only[tool].words, *said.words))
+                only[tool] = _Only(list(names), said.words)
+        for said in self._allowed:
+            for tool in said.tools:
+                more = set(said.agents) - set(only[tool].agents) if tool in only else set()
+                if tool in only and not said.only and (more or not said.agents):
+                    say = f"others than those who alone may use {tool!r} are given it"
+                    self._crew.contradiction(say, (*only[tool].words, *said.words))
+        for tool, rule in only.items():
+            granted.permissions[tool] = tuple(rule.agents)
+        return only
+
+    def _grant(self, tool: str, names: Sequence[str], words: tuple[Words, ...]) -> None:
+        grant = self._crew.registry.tools[tool].grant
+        for name in names:
+            member = self._crew.members[name]
+            if tool in member.all_tools():
+                continue
+            if grant is not None and name not in grant:
+                whom = f"only to {listed(grant)}" if grant else "to nobody"
+                self._crew.remarks.error(
+                    "not_offered",
+                    f"a prompt may not give {tool!r} to {name!r}",
+                    words,
+                    f"The registry lets prompts give it {whom}.",
+                )
+                continue
+            member.tools.append(tool)
+
+    def _take_away(self, granted: Granted, only: dict[str, _Only]) -> None:
+        members = self._crew.members
+        for said in self._denied:
+            for tool in self._known(said.tools, said.words):
+                names = said.agents or tuple(members)
+                for name in names:
+                    self._check_not_given(tool, name, said)
+                    if tool in members[name].tools:
+                        members[name].tools.remove(tool)
+                granted.words[tool] = (*granted.words.get(tool, ()), *said.words)
+                having = only[tool].agents if tool in only else list(members)
+                granted.permissions[tool] = tuple(
+                    name
+                    for name in having
+                    if name not in names and tool in members[name].all_tools()
+                )
+        # A tool that was denied to one and given to another stays with those who have it.
+
+    def _check_not_given(self, tool: str, name: str, denied: ast.Deny) -> None:
+        for said in self._allowed:
+            if tool in said.tools and name in said.agents and name in denied.agents:
+                say = f"{name!r} may and may not use {tool!r}"
+                self._crew.contradiction(say, (*said.words, *denied.words))
+            elif tool in said.tools and not said.agents and not denied.agents:
+                say = f"everyone and no one may use {tool!r}"
+                self._crew.contradiction(say, (*said.words, *denied.words))
+
+    def _approvals(self, granted: Granted) -> None:
+        used = self.used(granted)
+        offered = self._crew.registry.tools
+        for said in self._asked:
+            tools = self._known(said.tools, said.words)
+            if not said.tools:
+                tools = [tool for tool in used if offered[tool].risk == "high"]
+                if not tools:
+                    say = "no tool of high risk is used: there is nothing to ask before"
+                    self._crew.remarks.warning("assumed", say, said.words)
+            for tool in tools:
+                granted.words[tool] = (*granted.words.get(tool, ()), *said.words)
+                known = granted.approvals.get(tool, ())
+                if not said.agents or known is None:
+                    granted.approvals[tool] = None
+                else:
+                    granted.approvals[tool] = tuple(dict.fromkeys((*known, *said.agents)))
+        for tool, whom in self._crew.registry.approvals.items():
+            if tool in used:
+                known = granted.approvals.get(tool, ())
+                if whom is None or known is None:
+                    granted.approvals[tool] = None
+                else:
+                    granted.approvals[tool] = tuple(dict.fromkeys((*known, *whom)))
+
+    def used(self, granted: Granted) -> list[str]:
+        """The tools that the crew has or speaks of, in the registry's order."""
+        named = {tool for member in self._crew.members.values() for tool in member.all_tools()}
+        named |= {tool for node in self._crew.nodes for tool in node.needs}
+        named |= {*granted.permissions, *granted.approvals}
+        return [tool for tool in self._crew.registry.tools if tool in named]
+
+    # -- logs ------------------------------------------------------------------------------------
+
+    def _logs(self) -> None:
+        members = self._crew.members
+        readers: dict[str, list[str]] = {name: ["public"] for name in members}
+        blind: list[str] = []
+        for said in self._seen:
+            if said.hidden and not said.whose:
+                blind += said.agents
+                continue
+            for source in said.whose:
+                log = f"group:{source}"
+                members[source].fields["writes"] = (log,)
+                self._crew.note(source, "writes: to those who may see it", said.words)
+                if said.hidden:
+                    who = [n for n in members if n not in said.agents and n != source]
+                else:
+                    who = list(said.agents)
+                for name in who:
+                    if log not in readers[name]:
+                        readers[name].append(log)
+                        self._crew.note(name, f"reads: {log}", said.words)
+        for name, logs in readers.items():
+            if name in blind:
+                members[name].fields["reads"] = ()
+            elif logs != ["public"]:
+                members[name].fields["reads"] = tuple(logs)

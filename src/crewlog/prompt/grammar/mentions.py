@@ -1,0 +1,247 @@
+"""Mentions: which words of a sentence speak of which agent, and of which tool.
+
+Agents are those of `nouns`, called by their whole name or by the last words of it where these fit
+one of them only. Tools are the registry's and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from crewlog.prompt.ast import Words
+from crewlog.prompt.grammar.lexicon import DETERMINERS, FUNCTION, ROLES, known_verb, singular
+from crewlog.prompt.grammar.nouns import Names, discover
+from crewlog.prompt.grammar.phrase import Unit, unit
+from crewlog.prompt.grammar.sentences import Sentence, Token
+from crewlog.prompt.names import agent_name, plain
+from crewlog.prompt.registry import Registry
+
+_LONGEST = 6
+_LEFT_OUT = frozenset("the a an my our your their any some".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """A name that is nearly, and not, that of a known agent."""
+
+    name: str
+    meant: str
+    words: Words
+
+
+@dataclass(slots=True)
+class Roster:
+    """The agents and tools of a prompt."""
+
+    agents: list[str] = field(default_factory=list[str])
+    """By number."""
+    tools: list[str] = field(default_factory=list[str])
+    keys: dict[str, int] = field(default_factory=dict[str, int])
+    """What agents are called."""
+    unclear: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Short names that fit several agents."""
+    slips: list[Slip] = field(default_factory=list[Slip])
+    strangers: list[Slip] = field(default_factory=list[Slip])
+    """Agents that do not stand in a registry that wants no others."""
+    names: dict[str, int] = field(default_factory=dict[str, int])
+    """Tools by name, spelled plainly."""
+    models: list[str] = field(default_factory=list[str])
+    model_keys: dict[str, int] = field(default_factory=dict[str, int])
+    """Models by name, whole or without what makes them."""
+    phrases: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
+    """Tools by stems of words."""
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sentence], registry: Registry) -> Roster:
+        """Who and what a prompt speaks of."""
+        roster = cls()
+        known: dict[str, str] = {}
+        for name, agent in registry.agents.items():
+            for words in (name, *agent.words):
+                if key := agent_name(words):
+                    known[key] = name
+        found = Names()
+        discover(sentences, found)
+        roster._take_agents(found, known, new_agents=registry.new_agents)
+        roster._take_tools(registry)
+        for model in (registry.model, *registry.models):
+            if model and model not in roster.models:
+                for key in (model, model.rpartition(":")[2], model.rpartition("/")[2]):
+                    roster.model_keys.setdefault(key.lower(), len(roster.models))
+                roster.models.append(model)
+        return roster
+
+    def _take_agents(self, found: Names, known: dict[str, str], *, new_agents: bool) -> None:
+        numbers: dict[str, int] = {}
+
+        def number(name: str) -> int:
+            if name not in numbers:
+                numbers[name] = len(self.agents)
+                self.agents.append(name)
+            return numbers[name]
+
+        for key, name in known.items():
+            self.keys[key] = number(name)
+        aliases = _short(found, known)
+        for key, entry in found.found.items():
+            if key in self.keys or key in aliases:
+                continue
+            at = Words(start=entry.start, end=entry.end)
+            meant = _nearest(key, [*known, *(k for k in found.found if k != key)], found, known)
+            if meant:
+                self.slips.append(Slip(key, known.get(meant, meant), at))
+                continue
+            if not new_agents:
+                self.strangers.append(Slip(key, "", at))
+            self.keys[key] = number(key)
+        for key, names in aliases.items():
+            if len(names) == 1 and names[0] in self.keys:
+                self.keys[key] = self.keys[names[0]]
+            else:
+                self.unclear[key] = names
+
+    def _take_tools(self, registry: Registry) -> None:
+        for at, (name, tool) in enumerate(registry.tools.items()):
+            self.tools.append(name)
+            self.names[plain(name)] = at
+            for words in (name.replace("_", " ").replace("-", " ").replace(".", " "), *tool.words):
+                stems = tuple(stem(w) for w in words.lower().split() if w not in _LEFT_OUT)
+                if stems:
+                    self.phrases.setdefault(stems, at)
+
+    def agent(self, number: int) -> str:
+        """An agent's name."""
+        return self.agents[number]
+
+    def marked(self, sentence: Sentence) -> list[Unit]:
+        """A sentence with its mentions in the place of the words."""
+        tokens = sentence.tokens
+        out: list[Unit] = []
+        at = 0
+        while at < len(tokens):
+            mention = self._tool(tokens, at) or self._agent(tokens, at)
+            if mention is None:
+                out.append(unit(tokens[at]))
+                at += 1
+                continue
+            text, stop = mention
+            out.append(Unit(text, tokens[at].start, tokens[stop - 1].end))
+            at = stop
+        return out
+
+    def _agent(self, tokens: Sequence[Token], at: int) -> tuple[str, int] | None:
+        begin = at
+        while begin < len(tokens) and tokens[begin].text in DETERMINERS:
+            begin += 1
+        if begin >= len(tokens) or (begin > at and tokens[at].text in {"this", "that", "another"}):
+            return None
+        previous = tokens[at - 1].text if at else ""
+        bare = begin == at
+        if bare and previous[:1].isalpha() and previous not in FUNCTION:
+            return None
+        for stop in range(min(begin + _LONGEST, len(tokens)), begin, -1):
+            key = "_".join(t.key for t in tokens[begin:stop])
+            number = self.keys.get(key)
+            if number is None and tokens[stop - 1].text.endswith("s"):
+                front = [t.key for t in tokens[begin : stop - 1]]
+                number = self.keys.get("_".join([*front, singular(tokens[stop - 1].key)]))
+            if number is None:
+                continue
+            if bare and previous in {"to", "not"} and known_verb(tokens[begin].text):
+                continue
+            if stop < len(tokens) and tokens[stop].text in {"agent", "agents"}:
+                stop += 1
+            return f"@{number}", stop
+        return None
+
+    def _tool(self, tokens: Sequence[Token], at: int) -> tuple[str, int] | None:
+        begin = at
+        while begin < len(tokens) and tokens[begin].text in _LEFT_OUT:
+            begin += 1
+        if begin >= len(tokens):
+            return None
+        if (number := self.names.get(tokens[begin].key)) is not None:
+            return f"#{number}", begin + 1
+        stems: list[str] = []
+        best: tuple[str, int] | None = None
+        if (number := self.model_keys.get(tokens[begin].text)) is not None:
+            return f"~{number}", begin + 1
+        for stop in range(begin + 1, min(begin + 9, len(tokens)) + 1):
+            if tokens[stop - 1].text not in _LEFT_OUT:
+                stems.append(stem(tokens[stop - 1].text))
+            number = self.phrases.get(tuple(stems))
+            if number is not None and tokens[stop - 1].text not in _LEFT_OUT:
+                best = f"${number}", stop
+        return best
+
+
+def stem(word: str) -> str:
+    """`files`, `writes` and `writing` without their endings; roughly, and the same for both sides."""
+    for ending in ("ing", "ies", "es", "ed", "s", "e", "y"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+            word = word[: -len(ending)]
+            break
+    return word
+
+
+def _short(found: Names, known: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    """Names that are the end of longer ones (`analyst` of `market_analyst`), said later."""
+    ends: defaultdict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys([*found.found, *known]):
+        words = name.split("_")
+        for i in range(1, len(words)):
+            ends["_".join(words[i:])].append(name)
+    out: dict[str, tuple[str, ...]] = {}
+    for name, longer in ends.items():
+        entry = found.found.get(name)
+        if name in known:
+            continue
+        mentioned = [n for n in longer if n in found.found]
+        if entry is None:
+            if len(mentioned) == 1:
+                out[name] = (mentioned[0],)
+            continue
+        earlier = [n for n in mentioned if found.found[n].start < entry.start]
+        if earlier and not entry.introduced:
+            out[name] = tuple(earlier)
+    return out
+
+
+def _nearest(
+    key: str, others: Sequence[str], found: Names, known: dict[str, str]
+) -> str:
+    """The agent that a name is a slip of the pen for; empty where it stands for itself."""
+    entry = found.found[key]
+    if entry.introduced or all(w in ROLES for w in key.split("_")[-1:]):
+        return ""
+    for other in others:
+        if other not in known and found.found[other].count < entry.count:
+            continue
+        if other not in known and found.found[other].start > entry.start:
+            continue
+        if slip(key, other):
+            return other
+    return ""
+
+
+def slip(wrong: str, right: str) -> bool:
+    """Whether one name becomes the other by one typical slip: letters swapped, doubled, dropped."""
+    if abs(len(wrong) - len(right)) > 1 or min(len(wrong), len(right)) < 5 or wrong == right:
+        return False
+    at = 0
+    while at < min(len(wrong), len(right)) and wrong[at] == right[at]:
+        at += 1
+    if at == 0:
+        return False
+    if wrong[at + 1 :] == right[at:] or wrong[at:] == right[at + 1 :]:
+        return True
+    if wrong[at + 2 :] == right[at + 2 :] and wrong[at : at + 2] == right[at : at + 2][::-1]:
+        return True
+    vowels = "aeiouy"
+    return (
+        wrong[at + 1 :] == right[at + 1 :]
+        and wrong[at : at + 1] in vowels
+        and right[at : at + 1] in vowels
+    )

@@ -1,0 +1,612 @@
+"""Clauses of order: who works, after what, under which condition, and what leads back.
+
+The segments of a sentence are folded from left to right. A condition waits for the clause that it
+belongs to, bounds and `otherwise` go to the decision just made, and what fits nowhere is reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from crewlog.prompt.ast import (
+    AnyStatement,
+    Ask,
+    Back,
+    Cond,
+    Either,
+    Inside,
+    Join,
+    Not,
+    Part,
+    Skip,
+    Step,
+    Stop,
+    Use,
+    Waits,
+    Words,
+)
+from crewlog.prompt.grammar.clauses import Clause, read_clause
+from crewlog.prompt.grammar.leads import led
+from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern
+from crewlog.prompt.grammar.pending import Pending, subordinate
+from crewlog.prompt.grammar.rules import RULES, SINGLE, apply
+from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
+from crewlog.prompt.grammar.state import State
+
+_WIDEST_WINDOW = 7
+OUTCOMES = [
+    (name, pattern(rf"(?:(?:we|you|it|the (?:run|crew|whole thing)|everything|just|simply|then|please|should|must|will|and|let us|i|can|may|also) )*(?:{text})"))
+    for name, text in [
+        ("ask_human", r"(?:ask|tell|call|consult|check with|come back to|come to|get|ping|alert|notify|escalate to|refer (?:it )?to|hand (?:it )?(?:over )?to|leave it to|bring in|contact|goes to|go to|hands it to|asks|calls|bother|go ask|inform|send it to|is handed to|is up to) {ME}(?: (?:what to do|about it|instead|for help|to decide|for a decision|how to go on|know|decide|first|in|then))*|(?:i )?(?:want to|would like to|wish to|will|have to|must|need to)? ?(?:hear about it|know|be told|be asked|decide|take over|see it|take a look|look at it|have a look|step in)(?: myself| about it)?|(?:is )?up to me|is my call|let me (?:know|decide|see|have a look)|decide"),
+        ("end", r"give up|gives up|stops?|ends?|quit|drop it|forget it|forget about it|call it a day|abandon it|abandon|leave it|finish|end it|end there|stop there|stop (?:everything|the run|it|the whole thing|altogether|right there|here|trying)|is over|that is it|we are done|done|end (?:the run|here|everything)|finish (?:the run|here)|throw it away|close it|end of story|the end|drops? it"),
+        ("fail", r"fails?|aborts?|raise an error|error out|fail the run|is a failure|abort (?:everything|the run)|fails? with an error|counts as failed|fail it|break off"),
+        ("next", r"go on|goes on|continues?|carry on|carries on|moves? on|proceeds?|go ahead|goes ahead|(?:go on|continue|carry on|proceed|move on|publish|ship it|ship|take it|use it|goes on|leave it) (?:anyway|regardless|as it is|as is|with (?:it|what (?:we|you) have(?: got)?|the (?:last|best) (?:one|version|draft))|nevertheless|all the same|at that|without it|to the next step|with the next step|with the run)|accept it|take (?:it|what we have|what there is)|take the (?:last|best) (?:one|version)|live with it|use what there is|keep going|leave it at that"),
+    ]
+]
+_STILL = re.compile(
+    r"(?:if|when|once|should) .*\b(?:still|even then|by then|after (?:that|those|all)|does not help|do not help|is no use|in vain|none of (?:that|it)|did not help|not working|keeps failing|to no avail|has not worked|that does not work|that is not enough|that fails|all fails|the (?:rounds|tries|attempts) are (?:used up|over))\b.*"
+)
+BACK = pattern(
+    r"(?:(?:it|this|that|the [a-z ]{1,30}|everything|they|he|she|we|you|things|work|straight|right|just|simply|all the way|please|must|has|have|needs?|should|can|to|will|gets?|is|are|be|then|and|@[0-9]+|just|always|means|want|go|let|off|a|round|trip) ){0,9}?"
+    r"(?:(?:go(?:es)?|going|come|comes|hand|hands|handed|pass|passes|passed|send|sends|sent|give|gives|kick|kicks|kicked|bounce|bounces|bounced|throw|throws|thrown|return|returns|returned|move|moves|loop|loops|jump|jumps|route|routed|hop|ship|travel|travels|step|turn|report|take|takes|fall|falls|push|pushed|bring|rewind|head|refer) )?"
+    r"(?:(?:it|this|that|them|the [a-z ]{1,30}?|things|everything|work|us) )?(?:(?:straight|right|all the way|it) )*"
+    r"(?:back (?:over )?(?:to|with|at|into the hands of)|(?<=return )to|(?<=returns )to|(?<=returned )to|(?<=return it )to|(?<=returns it )to|(?:start|starts|begin|begins|starting|restart|restarts|resume|resumes|retry|retries|repeat|repeats|redo|loop|run|go|continue|try) (?:it |everything |things |the loop |the process )?(?:all )?(?:over|again|afresh|anew|over again|from scratch|back|once more|once again)? ?(?:again )?(?:with|from|at)) "
+    r"(?P<to>{A1})(?: (?:it (?:goes|is)|again|once more|to .+|for .+|with .+|, who .+|who .+|so .+|and .+|goes it|step|phase|'s (?:step|desk|turn|part)|over .+|we go|stage))?"
+)
+_AGAIN = pattern(
+    r"(?:let |have |make |get |ask |tell )?(?P<to>{A1}|it|he|she|they)(?: {ADV})*(?: (?:has to|have to|must|should|needs to|gets to|is to|can|will|may|to|is asked to|then|just|simply))* ?(?:{ADV} )*(?:"
+    r"(?:tries|try|goes|go|works?|starts?|does|do|writes?|runs?|drafts?|makes?|builds?|has|have|takes?|repeats?|redoes|begins?|gets?|prepares?|fix(?:es)?|revises?|reworks?|corrects?)(?: [^,;@]{1,60}?)?(?: (?:again|once more|over again|all over|anew|afresh|over|another go|another try|another attempt|another round|another turn|another chance|another pass|another shot|a second go|a second try|a new version|one more time|one more go|another version|a new draft|from scratch|another look|another draft))(?: [^,;@]{1,40})?"
+    r"|(?:revises?|reworks?|rewrites?|redo(?:es)?|redrafts?|rethinks?|reconsiders?|re-does|retries|retry|repeats?|fix(?:es)?|corrects?|improves?|amends?|mends?|repairs?|rebuilds?|restarts?|reruns?|adjusts?|refines?|polishes|updates?|starts? over|goes? back to (?:it|work)|patches)(?: [^;@]{1,80})?"
+    r"|again|once more|one more time|(?:is|gets?) another (?:go|try|round|chance)|does so again)"
+)
+_REPEAT = pattern(
+    r"(?:let |have )?(?:(?P<group>{A})|they|both|the two|we|you|both of them|this|that|it|these (?:two|steps|three)|the (?:two|three|loop|last two steps)|all of this|this loop)?(?: (?:of them|both|then|now|just|should|must|will|to|are to|together))* ?"
+    r"(?:repeats?|loops?|iterates?|go(?:es)? (?:back and forth|round|around|in circles|on|through this|over this|in a loop|at it|in rounds)|keeps? (?:at it|going|doing (?:this|that|it|so)|repeating|working|iterating|looping|on|revising|trying|improving)(?: [^,;@]{1,40})?|alternates?|takes? turns|do(?:es)? (?:this|that|it|so)(?: (?:again|over and over|over|again and again|repeatedly))?|works? (?:on it )?(?:back and forth|in a loop|in turns|in rounds|together)|circles?|ping-pong|is repeated|are repeated|continues?|carr(?:y|ies) on|play ping-pong|run(?:s)? (?:again|this again|in a loop)|bounce it (?:back and forth|between them))"
+    r"(?: (?:this|it|that|these (?:steps|two steps)|the (?:loop|steps|last two steps|process|cycle|two steps|whole thing)|both|so|over and over|again|again and again|those two steps|all of this|these two|in a loop|for as long as it takes|back and forth|like this|like that|together|on it|the (?:drafting|review|step)[a-z ]*))*"
+)
+_SKIP = pattern(
+    r"(?:(?:we|you|just|can|may|please|simply|should|then|the run|it) )*(?:skips?|leave out|leaves out|omits?|pass over|drop|bypass|do without|jump over|not bother with|do not bother|forgo|do not need|spare|miss out)(?: the step of)? (?P<who>{A})(?: (?:altogether|then|entirely|completely|and go on|this time|'s (?:step|turn|part|work|review|check)))*"
+    r"|(?P<also>{A})(?: 's (?:step|turn|part|review|check|work))? (?:is|are|can be|may be|should be|gets?|will be)(?: simply| just| then)? (?:skipped|left out|passed over|not needed|omitted|bypassed|dropped|spared|not necessary|superfluous)"
+    r"|(?P<more>{A}) (?:need not|does not (?:need|have) to|do not (?:need|have) to|can sit (?:it|this one) out|sits (?:it|this one) out|has nothing to do|stays out of it|is off the hook)(?: .*)?"
+    r"|(?:there is )?no need for (?P<most>{A})"
+)
+_JOIN = pattern(
+    r"(?:(?:we|you|then|please|must|should|just) )*waits? (?:for|until) (?:(?P<all>both|all|all of them|everyone|everybody|all three|all four|them all|everything|them|the two|each of them|the others|both of them)|(?:the )?(?P<any>first|any|either|one|any one|whichever|whoever)(?: (?:one|of them|to finish|is first|is done|comes first|of the [a-z]+|of these))*|(?:at least |any )?(?P<some>{N})(?: of them| of these| of the [a-z]+)?|(?P<who>{A}))(?: (?:to finish|to be done|to be ready|are done|is done|have finished|has finished|to complete|are finished|is finished|are ready|finish|finishes))?"
+)
+
+
+@dataclass(slots=True)
+class Sentence:
+    """One sentence while it is read."""
+
+    state: State
+    units: Sequence[Unit]
+    parts: list[Segment]
+    at: int = 0
+    pending: Pending = field(default_factory=Pending)
+    carried: set[str] = field(default_factory=set[str])
+    """Marks of leads that stood by themselves."""
+    held: list[Clause] = field(default_factory=list[Clause])
+    """Clauses that come after the next one: `before the tester starts, …`."""
+    glue: int | None = None
+    """The statement whose task takes in words that follow."""
+    behind: list[AnyStatement] = field(default_factory=list[AnyStatement])
+    """Rules that were said of the agent of the clause at hand."""
+    dropped: list[Words] = field(default_factory=list[Words])
+
+
+def read_sentence(state: State, units: Sequence[Unit]) -> None:
+    """Makes statements and remarks of one marked sentence."""
+    sentence = Sentence(state, units, segments(units))
+    state.begun = len(state.statements)
+    while sentence.at < len(sentence.parts):
+        _next(sentence)
+    _finish(sentence)
+
+
+def _window(sentence: Sentence, first: int, last: int) -> Phrase:
+    begin, end = sentence.parts[first].begin, sentence.parts[last].end
+    units = sentence.units[begin:end]
+    opened = sum(u.text == "(" for u in units) - sum(u.text == ")" for u in units)
+    if opened > 0 and end < len(sentence.units) and sentence.units[end].text == ")":
+        units = sentence.units[begin : end + 1]
+    return Phrase(units)
+
+
+def _next(sentence: Sentence) -> None:
+    state, at = sentence.state, sentence.at
+    if _decides(sentence):
+        return
+    alone = led(sentence.parts[at].phrase)
+    if not alone.phrase:
+        sentence.carried |= alone.marks
+        sentence.at += 1
+        return
+    last = min(len(sentence.parts), at + _WIDEST_WINDOW)
+    for stop in range(last, at, -1):
+        given = led(_window(sentence, at, stop - 1))
+        if not given.phrase:
+            continue
+        if "otherwise" in given.marks | sentence.carried and not sentence.pending:
+            break
+        before = len(state.statements)
+        tables = RULES if stop > at + 1 else [*RULES, *SINGLE]
+        if apply(state, given.phrase, tables) and _keep(sentence, before, given.phrase):
+            sentence.at = stop
+            sentence.glue = None
+            return
+        subject = _with_subject(state, given.phrase)
+        if subject is not None and apply(state, subject, tables) and _keep(sentence, before, subject):
+            sentence.at = stop
+            sentence.glue = None
+            return
+    _fold(sentence)
+
+
+_PRONOUN = re.compile(r"(?:it|he|she|they|both(?: of them)?|that one|this one|the two|the three|all three|these two)(?= )")
+
+
+def _with_subject(state: State, phrase: Phrase) -> Phrase | None:
+    """A phrase with the agents that its pronoun stands for."""
+    found = _PRONOUN.match(phrase.text)
+    if found is None:
+        return None
+    many = found[0] not in {"it", "he", "she", "that one", "this one"}
+    named = state.subject
+    if many and len(named) < 2:
+        named = state.worked
+    if not named or (not many and len(named) > 1):
+        return None
+    first, rest = phrase.part(0, found.end()), phrase.part(found.end() + 1)
+    start, end = first.units[0].start, first.units[-1].end
+    units: list[Unit] = []
+    for i, name in enumerate(named):
+        if i:
+            units.append(Unit("and", start, end))
+        units.append(Unit(f"@{state.roster.agents.index(name)}", start, end))
+    return Phrase([*units, *rest.units])
+
+
+def _keep(sentence: Sentence, before: int, phrase: Phrase) -> bool:
+    """Whether what a rule said may stand under the condition before it."""
+    state, pending = sentence.state, sentence.pending
+    made = state.statements[before:]
+    if not pending:
+        sentence.carried.clear()
+        return True
+    if made and all(isinstance(s, Ask) for s in made):
+        for i in range(before, len(state.statements)):
+            ask = state.statements[i]
+            changes: dict[str, object] = {"words": (*ask.words, *pending.words)}
+            if pending.condition is not None:
+                changes["only_if"] = pending.condition
+                state.branches = [pending.condition]
+            if pending.waits is not None and len(pending.waits.of) == 1:
+                changes["after"] = pending.waits.of[0]
+            state.replace(i, **changes)
+        sentence.pending = Pending()
+        return True
+    if pending.condition is None and made and all(s.kind in {"gate", "inside"} for s in made):
+        return True
+    if made:  # a permission under a condition would be given whether or not it holds
+        del state.statements[before:]
+        state.remark(
+            "not_understood",
+            f"{state.shown(phrase.words)!r} cannot hold under a condition",
+            [phrase.words, *pending.words],
+            "Say it without the condition, or leave it out.",
+        )
+        sentence.pending = Pending()
+    return True
+
+
+# -- decisions: bounds, otherwise, stops -----------------------------------------------------------
+
+
+def _decides(sentence: Sentence) -> bool:
+    """What belongs to the decision just made: a bound, what happens after it."""
+    state = sentence.state
+    segment = sentence.parts[sentence.at]
+    given = led(segment.phrase)
+    marks = given.marks | sentence.carried
+    text = given.phrase.text
+    back = state.last("back", sentence=True)
+    if back is None and ("otherwise" in marks or sentence.at == 0):
+        back = _just_before(state, "back")
+    if BOUND.fullmatch(re.sub(r"^(?:but |and |with |for )+", "", text)) or (
+        back is not None and re.fullmatch(r"(?:once|twice|thrice|[a-z0-9]+ (?:times|rounds))(?: only)?", text)
+    ):
+        return _bound(sentence, text, segment)
+    still = _STILL.fullmatch(segment.phrase.text) or _STILL.fullmatch(text)
+    if still is not None and back is not None and sentence.at + 1 < len(sentence.parts):
+        sentence.carried.add("otherwise")
+        sentence.at += 1
+        return True
+    if back is None or not isinstance(decision := state.statements[back], Back):
+        return False
+    if sentence.pending or not ({"otherwise", "after_that", "then"} & marks or segment.separator in {",", "and", "–", ";", "but"}):
+        return False
+    if decision.otherwise is not None:
+        return False
+    for outcome, compiled in OUTCOMES:
+        if compiled.fullmatch(text):
+            sentence.at += 1
+            sentence.carried.clear()
+            return state.replace(
+                back, otherwise=outcome, words=(*decision.words, segment.phrase.words)
+            )
+    return False
+
+
+def _just_before(state: State, kind: str) -> int | None:
+    at = len(state.statements) - 1
+    return at if at >= 0 and state.statements[at].kind == kind else None
+
+
+def _bound(sentence: Sentence, text: str, segment: Segment) -> bool:
+    state = sentence.state
+    for at in range(len(state.statements) - 1, max(-1, state.begun - 3), -1):
+        made = state.statements[at]
+        numbers = re.findall(pattern("{N}").pattern, text)
+        times = next((int(n) for w in numbers if (n := number(w)) is not None and n >= 1), None)
+        if times is None:
+            return False
+        words = (*made.words, segment.phrase.words)
+        if isinstance(made, Back) and made.at_most is None:
+            state.replace(at, at_most=times, words=words)
+        elif isinstance(made, Inside) and made.use == "review_loop" and "rounds" not in made.options:
+            state.replace(at, options={**made.options, "rounds": times}, words=words)
+        elif isinstance(made, Use) and "at_most" not in made.options:
+            state.replace(at, options={**made.options, "at_most": times}, words=words)
+        else:
+            continue
+        sentence.at += 1
+        sentence.carried.clear()
+        return True
+    return False
+
+
+def _condition(sentence: Sentence, marks: set[str]) -> Cond | None:
+    """The condition of the clause at hand: what was said, or the opposite of the branches."""
+    if sentence.pending.condition is not None:
+        return sentence.pending.condition
+    if "otherwise" in marks and sentence.state.branches:
+        branches = sentence.state.branches
+        return Not(of=branches[0] if len(branches) == 1 else Either(of=tuple(branches)))
+    if "if_so" in marks and sentence.state.branches:
+        return sentence.state.branches[-1]
+    return None
+
+
+# -- the fold --------------------------------------------------------------------------------------
+
+
+def _fold(sentence: Sentence) -> None:
+    state, segment = sentence.state, sentence.parts[sentence.at]
+    given = led(segment.phrase)
+    marks = given.marks | sentence.carried
+    phrase = given.phrase
+    sentence.at += 1
+    if not phrase:
+        sentence.carried = marks
+        return
+    if SUBORDINATE.match(phrase.text):
+        parsed = subordinate(state, phrase)
+        if parsed is not None:
+            _take(sentence, parsed, marks, segment)
+            return
+    phrase = _predicates(sentence, phrase)
+    if not phrase:
+        return
+    _trailing(sentence)
+    if _control(sentence, phrase, marks):
+        sentence.pending, sentence.carried, sentence.glue = Pending(), set(), None
+        return
+    clause = read_clause(state, phrase, marks)
+    if clause is None and (other := _with_subject(state, phrase)) is not None:
+        clause = read_clause(state, other, marks)
+    if clause is not None:
+        clause.behind.extend(sentence.behind)
+        sentence.behind = []
+        _say(sentence, clause, marks)
+        return
+    state.statements.extend(sentence.behind)
+    sentence.behind = []
+    _leftover(sentence, segment, phrase)
+
+
+_ANDS = re.compile(r" (?:, )?(?:and|but)(?: also| then)? | , (?=uses|has|may|can|with|using)")
+
+
+def _predicates(sentence: Sentence, phrase: Phrase) -> Phrase:
+    """`The drafter writes it and can search the archive`: what is left when the rules are said."""
+    state = sentence.state
+    subject = re.match(pattern("{A} ").pattern, phrase.text)
+    if subject is None or not any(sign in phrase.text for sign in "#$~"):
+        return phrase
+    named = phrase.part(0, subject.end() - 1)
+    for found in _ANDS.finditer(phrase.text, subject.end()):
+        right = phrase.part(found.end())
+        if not right or right.text.startswith("@"):
+            continue
+        left = phrase.part(0, found.start())
+        before = len(state.statements)
+        if apply(state, Phrase([*named.units, *right.units]), RULES):
+            made = state.statements[before:]
+            del state.statements[before:]
+            if apply(state, left, RULES):
+                state.statements.extend(made)
+                return Phrase(())
+            sentence.behind.extend(made)
+            return left
+        if apply(state, left, RULES):
+            return Phrase([*named.units, *right.units])
+    return phrase
+
+
+def _take(sentence: Sentence, parsed: Pending, marks: set[str], segment: Segment) -> None:
+    """Keeps a condition for the clause that follows."""
+    parsed.then = parsed.then or "then" in marks or "after_that" in marks
+    if parsed.clause is not None and parsed.kind == "while":
+        parsed_clause = read_clause(sentence.state, parsed.clause, marks)
+        if parsed_clause is not None:
+            beside = sentence.glue is not None and segment.separator in {"", ","} and not _more(sentence)
+            _say(sentence, parsed_clause, marks | ({"beside"} if beside else set()))
+            sentence.carried = set() if beside else {"beside"}
+            return
+    if parsed.clause is not None and parsed.kind == "before":
+        clause = read_clause(sentence.state, parsed.clause, marks)
+        if clause is not None:
+            sentence.held.append(clause)
+            return
+    if "otherwise" in marks and parsed.condition is None:
+        sentence.carried.add("otherwise")
+    sentence.pending.merge(parsed)
+    sentence.carried |= marks & {"first", "beside", "otherwise"} if parsed.condition is None else set()
+
+
+def _more(sentence: Sentence) -> bool:
+    """Whether another clause follows that a fronted one could belong to."""
+    if sentence.at >= len(sentence.parts):
+        return False
+    return sentence.parts[sentence.at].separator in {",", ""}
+
+
+def _trailing(sentence: Sentence) -> None:
+    """Takes a condition that stands behind the clause it belongs to."""
+    while sentence.at < len(sentence.parts):
+        follows = sentence.parts[sentence.at]
+        text = follows.phrase.text
+        text = re.sub(r"^(?:and |but |just |only |, )+", "", text)
+        if not SUBORDINATE.match(text) or text.startswith(("while ", "before ", "whilst ")):
+            return
+        if follows.separator not in {"", ",", "–", "but", "("} or _STILL.fullmatch(text):
+            return
+        if follows.separator in {","} and sentence.at + 1 < len(sentence.parts):
+            after = sentence.parts[sentence.at + 1]
+            bound = BOUND.match(led(after.phrase).phrase.text) or "otherwise" in led(after.phrase).marks
+            if after.separator in {",", ""} and not bound:
+                return
+        if sentence.pending.condition is not None:
+            return
+        phrase = led(follows.phrase).phrase
+        parsed = subordinate(sentence.state, phrase)
+        if parsed is None or parsed.clause is not None:
+            return
+        sentence.pending.merge(parsed)
+        sentence.at += 1
+
+
+def _control(sentence: Sentence, phrase: Phrase, marks: set[str]) -> bool:
+    """Going back, stopping, skipping, waiting."""
+    state, text = sentence.state, phrase.text
+    words = (phrase.words, *sentence.pending.words)
+    condition = _condition(sentence, marks)
+    if (found := _REPEAT.fullmatch(text)) is not None and condition is not None and sentence.pending.until:
+        return _repeat(state, found["group"], condition, words)
+    found = BACK.fullmatch(text)
+    to = state.names(found["to"]) if found else ()
+    if not to and (again := _AGAIN.fullmatch(text)) is not None and condition is not None:
+        to = state.names(again["to"]) or (state.subject[:1] if again["to"] in {"it", "he", "she"} else ())
+        if not set(to) <= state.ever:
+            to = ()
+    if to:
+        if condition is None:
+            return _return(state, to[0], phrase, marks) if found else False
+        made = Back(condition=condition, to=to[0], words=words)
+        state.branches = [condition]
+        state.subject = to
+        return state.say(made)
+    if (found := _SKIP.fullmatch(text)) is not None and condition is not None:
+        for name in state.names("".join(found[g] or "" for g in ("who", "also", "more", "most"))):
+            state.say(Skip(agent=name, condition=condition, words=words))
+        state.branches = [condition]
+        return True
+    if condition is not None and (ended := _ends(sentence, text, condition, words)):
+        return ended
+    if (found := _JOIN.fullmatch(text)) is not None and condition is None:
+        some = number(found["some"] or "")
+        join: object = "any" if found["any"] else int(some) if some else "all"
+        waits = Waits.model_validate({"of": state.names(found["who"] or ""), "join": join})
+        return state.say(Join(waits=waits, words=words))
+    return False
+
+
+def _ends(sentence: Sentence, text: str, condition: Cond, words: tuple[Words, ...]) -> bool:
+    state = sentence.state
+    for outcome, compiled in OUTCOMES:
+        if not compiled.fullmatch(text):
+            continue
+        state.branches = [condition]
+        if outcome == "ask_human":
+            question = state.text[words[-1].start : words[-1].end] if len(words) > 1 else text
+            return state.say(Ask(question=question, only_if=condition, words=words))
+        if outcome != "next":
+            return state.say(Stop(condition=condition, words=words))
+        sentence.carried = {"went_on"}
+        return True
+    return False
+
+
+def _return(state: State, to: str, phrase: Phrase, marks: set[str]) -> bool:
+    """`Then it goes back to the writer`, without a condition: the writer works once more."""
+    part = Part(agent=to, task=state.raw(phrase))
+    return state.step(Step(parts=(part,), again=True, words=(phrase.words,)))
+
+
+def _repeat(state: State, group: str | None, condition: Cond, words: tuple[Words, ...]) -> bool:
+    named = state.names(group or "")
+    if not named:
+        for statement in reversed(state.statements):
+            if isinstance(statement, Step) and len(named) < 2:
+                named = (*(p.agent for p in statement.parts), *named)
+    made = (
+        Back(condition=condition, to=named[0], words=words)
+        if len(named) == 1
+        else Back(condition=condition, group=tuple(dict.fromkeys(named)), words=words)
+    )
+    state.branches = [condition]
+    return bool(named) and state.say(made)
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def _say(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
+    """Says what a clause is, with the conditions that wait for it."""
+    state, pending = sentence.state, sentence.pending
+    for statement in clause.before:
+        state.say(statement)
+    if clause.agents and clause.works:
+        _step(sentence, clause, marks)
+    elif clause.statement is not None:
+        if pending and pending.condition is not None:
+            _lost(sentence, clause.phrase)
+            return
+        state.say(clause.statement)
+        sentence.glue = len(state.statements) - 1
+        sentence.carried = set()
+    for statement in clause.behind:
+        state.say(statement)
+    while sentence.held and clause.works:
+        later = sentence.held.pop()
+        sentence.pending = Pending()
+        _step(sentence, later, set())
+
+
+def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
+    state, pending = sentence.state, sentence.pending
+    otherwise = "otherwise" in marks and pending.condition is None and bool(state.branches)
+    back = state.last("back", sentence=True) is not None
+    condition = pending.condition
+    beside = "beside" in marks or clause.beside
+    if otherwise and back:
+        otherwise = False
+    elif otherwise and (only := _not_a_branch(state)) is not None:
+        condition, otherwise = only, False
+    elif otherwise or ("or_if" in marks):
+        beside = True
+    elif condition is not None and _branch(state, sentence):
+        beside = True
+    parts = tuple(
+        Part(
+            agent=agent,
+            task=clause.task,
+            only_if=condition,
+            otherwise=otherwise,
+            for_each=pending.each or clause.each,
+            maker=pending.maker,
+            needs=pending.needs,
+        )
+        for agent in clause.agents
+    )
+    after = pending.waits
+    again = bool({"then", "after_that"} & marks) or pending.then or clause.again
+    step = Step(
+        parts=parts,
+        place="beside" if beside and state.worked else "next",
+        again=again,
+        after=after,
+        then=pending.then and (after is not None or pending.ready is not None),
+        ready=pending.ready,
+        start="start" in marks,
+        words=(clause.phrase.words, *pending.words),
+    )
+    state.step(step)
+    if condition is not None:
+        state.branches = [*(state.branches if beside else []), condition]
+    elif not otherwise:
+        state.branches = []
+    sentence.glue = len(state.statements) - 1
+    sentence.pending, sentence.carried = Pending(), set()
+
+
+def _branch(state: State, sentence: Sentence) -> bool:
+    """Whether a conditioned step is another branch beside the one just said."""
+    if not state.branches or not state.statements:
+        return False
+    at = state.last("step", "inside", "use")
+    if at is None or not isinstance(step := state.statements[at], Step):
+        return False
+    return all(p.only_if is not None for p in step.parts) and not sentence.pending.then
+
+
+def _not_a_branch(state: State) -> Cond | None:
+    """The opposite of a condition that led to something else than a step (`stop`, `ask me`)."""
+    at = state.last("step")
+    if at is not None or not state.branches:
+        return None
+    return Not(of=state.branches[-1])
+
+
+# -- what is left over -----------------------------------------------------------------------------
+
+
+def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
+    state = sentence.state
+    if sentence.glue is not None and not sentence.pending:
+        made = state.statements[sentence.glue]
+        words = segment.phrase.words
+        task = state.raw(segment.phrase)
+        if isinstance(made, Step):
+            parts = tuple(
+                p.model_copy(update={"task": f"{p.task}, {task}".strip(", ")}) for p in made.parts
+            )
+            state.replace(sentence.glue, parts=parts, words=(*made.words, words))
+            state.glued.append(segment.phrase)
+            return
+        if made.kind == "trait":
+            state.replace(sentence.glue, words=(*made.words, words))
+            state.glued.append(segment.phrase)
+            return
+    _lost(sentence, segment.phrase)
+
+
+def _lost(sentence: Sentence, phrase: Phrase) -> None:
+    sentence.dropped.extend([*sentence.pending.words, phrase.words])
+    sentence.pending = Pending()
+
+
+def _finish(sentence: Sentence) -> None:
+    state = sentence.state
+    for clause in sentence.held:
+        _step(sentence, clause, set())
+    if sentence.pending:
+        sentence.dropped.extend(sentence.pending.words)
+    if not sentence.dropped and len(state.statements) == state.begun and not sentence.parts:
+        return
+    for words in _stretches(sentence.dropped):
+        state.not_understood(words)
+
+
+def _stretches(words: list[Words]) -> list[Words]:
+    """Neighbours as one."""
+    out: list[Words] = []
+    for part in sorted(words, key=lambda w: w.start):
+        if out and part.start - out[-1].end <= 3:
+            out[-1] = Words(start=out[-1].start, end=max(out[-1].end, part.end))
+        else:
+            out.append(part)
+    return out

@@ -1,0 +1,198 @@
+"""Reads a prompt from its first to its last sentence."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from crewlog.definition.findings import did_you_mean
+from crewlog.prompt.ast import AnyStatement, Ask, CrewName, Part, PromptAst, Step, Words
+from crewlog.prompt.compiled import Remark
+from crewlog.prompt.grammar import people  # noqa: F401  its rules join the table
+from crewlog.prompt.grammar.mentions import Roster
+from crewlog.prompt.grammar.order import read_sentence
+from crewlog.prompt.grammar.phrase import Phrase, Unit
+from crewlog.prompt.grammar.sentences import Sentence, sentences
+from crewlog.prompt.grammar.state import Places, State
+from crewlog.prompt.grammar.words_of_control import look_at_tasks
+from crewlog.prompt.names import crew_name
+from crewlog.prompt.registry import Registry
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a prompt says, and what of it was not understood."""
+
+    ast: PromptAst
+    remarks: tuple[Remark, ...] = ()
+
+
+def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
+    """Reads a prompt. The same text always reads the same; nothing is looked up and nothing raised.
+
+    Args:
+        text: The prompt, in English, with or without markdown.
+        registry: The tools, agents and models that it may name.
+        file: What the prompt is called in remarks.
+    """
+    parts = sentences(text)
+    roster = Roster.of(parts, registry)
+    state = State(text, Places(text, file), registry, roster, models=tuple(roster.models))
+    _strangers(state)
+    for sentence in parts:
+        _sentence(state, sentence)
+    _needs_left(state)
+    _asked_before(state)
+    look_at_tasks(state)
+    remarks = sorted(state.remarks, key=lambda r: (r.words[0].start if r.words else 0))
+    return Reading(PromptAst(statements=tuple(state.statements)), tuple(remarks))
+
+
+_CREW = re.compile(r"(?:crew|team|crew name|name|the crew is called|the crew 's name is) ?:? ?")
+
+
+def _sentence(state: State, sentence: Sentence) -> None:
+    if sentence.kind == "heading":
+        state.section = " ".join(t.text for t in sentence.tokens)
+        named = any(isinstance(s, CrewName) for s in state.statements)
+        if (sentence.level == 1 or not state.statements) and not named:
+            words = Words(start=sentence.start, end=sentence.stop)
+            if name := crew_name(state.text[words.start : words.end]):
+                state.say(CrewName(name=name, words=(words,)))
+            return
+        if _speaks(state, sentence):
+            _read(state, sentence)
+        return
+    if _crew_line(state, sentence):
+        return
+    _read(state, sentence)
+
+
+def _speaks(state: State, sentence: Sentence) -> bool:
+    """Whether a heading is a sentence of its own: `## Only the writer may deploy`."""
+    units = state.roster.marked(sentence)
+    return any(u.text.startswith(("@", "#")) for u in units) and len(units) > 2
+
+
+def _crew_line(state: State, sentence: Sentence) -> bool:
+    """`Crew: release-notes`."""
+    tokens = sentence.tokens
+    if not sentence.first or len(tokens) < 2 or len(tokens) > 10:
+        return False
+    joined = tokens[0].text.startswith(("crew:", "team:"))
+    plain = tokens[0].text in {"crew", "team"} and tokens[1].text == ":"
+    if not joined and not (plain and len(tokens) > 2):
+        return False
+    start = tokens[0].start + 5 if joined else tokens[2].start
+    words = Words(start=start, end=tokens[-1].end)
+    name = crew_name(state.text[words.start : words.end])
+    if not name or "," in state.text[words.start : words.end]:
+        return False
+    return state.say(CrewName(name=name, words=(Words(start=tokens[0].start, end=words.end),)))
+
+
+def _read(state: State, sentence: Sentence) -> None:
+    before, remarked = len(state.statements), len(state.remarks)
+    units = _labelled(state, sentence, state.roster.marked(sentence))
+    whole = Words(start=sentence.start, end=sentence.stop)
+    _unclear(state, sentence)
+    state.addressed = ()
+    units = _named_aside(units)
+    read_sentence(state, units)
+    state.labelled = False
+    if len(state.statements) == before and len(state.remarks) == remarked and not state.touched:
+        state.not_understood(whole)
+    state.touched = False
+
+
+def _labelled(state: State, sentence: Sentence, units: list[Unit]) -> list[Unit]:
+    """`Writer: drafts the notes` without its colon."""
+    if len(units) > 2 and units[0].text.startswith("@") and units[1].text in {":", "–"}:
+        state.labelled = True
+        return [units[0], *units[2:]]
+    return units
+
+
+_ASIDE = re.compile(
+    r"(?:(?:so|honestly|then|and|first|well|ok|,) )*(?:someone|somebody|one (?:agent|person|of them|of you))"
+    r"(?P<first> .*?)? ?,? (?:let us |we |we will |i |i will )?(?:just )?call (?:it|him|her|them|that one|this one|that|this) (?P<name>@[0-9]+)(?P<last>.*)"
+)
+
+
+def _named_aside(units: list[Unit]) -> list[Unit]:
+    """`Someone, call it the writer, drafts …` with the name in the place of `someone`."""
+    phrase = Phrase(units)
+    if " call " not in phrase.text or (found := _ASIDE.fullmatch(phrase.text)) is None:
+        return units
+    name = phrase.group(found, "name").units
+    first, last = phrase.group(found, "first").units, phrase.group(found, "last").units
+    if last and last[0].text == ",":
+        last = last[1:]
+    return [*name, *first, *last]
+
+
+def _strangers(state: State) -> None:
+    """Names that are nearly those of known agents, and agents that the registry does not want."""
+    known = state.roster.agents
+    for slip in state.roster.slips:
+        state.remark(
+            "unknown_agent",
+            f"there is no agent {slip.name!r}",
+            [slip.words],
+            f"Did you mean {slip.meant!r}?",
+            severity="error",
+        )
+    for stranger in state.roster.strangers:
+        offered = [*state.registry.agents]
+        state.remark(
+            "unknown_agent",
+            f"there is no agent {stranger.name!r}, and this registry takes no new ones",
+            [stranger.words],
+            did_you_mean(stranger.name, offered, f"It has {', '.join(sorted(offered)[:12])}." if offered else ""),
+            severity="error",
+        )
+    del known
+
+
+def _unclear(state: State, sentence: Sentence) -> None:
+    """`the analyst`, where there are several."""
+    tokens = sentence.tokens
+    for at, token in enumerate(tokens):
+        if token.text in {"the", "that"} and at + 1 < len(tokens):
+            key = tokens[at + 1].key
+            follows = tokens[at + 2].key if at + 2 < len(tokens) else ""
+            names = state.roster.unclear.get(key)
+            if names and f"{key}_{follows}" not in state.roster.keys:
+                words = Words(start=token.start, end=tokens[at + 1].end)
+                state.remark(
+                    "unknown_agent",
+                    f"{key!r} may be any of {', '.join(names)}",
+                    [words],
+                    f"Say which, e.g. {names[0]!r}.",
+                    severity="error",
+                )
+
+
+def _asked_before(state: State) -> None:
+    """`Wait for my approval before the operator starts` is the operator's step where none is said."""
+    out: list[AnyStatement] = []
+    working = set(state.ever)
+    for statement in state.statements:
+        out.append(statement)
+        if isinstance(statement, Ask) and statement.before and statement.before not in working:
+            working.add(statement.before)
+            part = Part(agent=statement.before, task=state.tasks.get(statement.before, ""))
+            out.append(Step(parts=(part,), words=statement.words))
+    state.statements = out
+
+
+def _needs_left(state: State) -> None:
+    """Needs of agents that no step was said of."""
+    for name, tools in state.needs.items():
+        words = state.waiting_needs[name]
+        state.remark(
+            "not_understood",
+            f"{name!r} has no step that could need {', '.join(tools)}",
+            words,
+            "Say what it does.",
+        )

@@ -1,0 +1,191 @@
+"""What the reader knows while it reads: what was said so far, and of whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from crewlog.definition.text import Source, Span
+from crewlog.prompt.ast import AnyStatement, Cond, Step, Words
+from crewlog.prompt.compiled import Code, Remark
+from crewlog.prompt.grammar.conditions import Reading
+from crewlog.prompt.grammar.mentions import Roster
+from crewlog.prompt.grammar.phrase import Phrase, agents_in, tools_in
+from crewlog.prompt.registry import Registry
+
+
+class Places:
+    """Lines and columns of a text, found once for all."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.source = Source(text, file)
+        self._begins = [0]
+        for at, char in enumerate(text):
+            if char == "\n":
+                self._begins.append(at + 1)
+
+    def span(self, start: int, end: int) -> Span:
+        """The span of a stretch."""
+        low, high = 0, len(self._begins)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._begins[middle] <= start:
+                low = middle
+            else:
+                high = middle
+        return Span(start, end, low + 1, start - self._begins[low] + 1)
+
+
+@dataclass(slots=True)
+class State:
+    """The reader's memory."""
+
+    text: str
+    places: Places
+    registry: Registry
+    roster: Roster
+    statements: list[AnyStatement] = field(default_factory=list[AnyStatement])
+    remarks: list[Remark] = field(default_factory=list[Remark])
+    subject: tuple[str, ...] = ()
+    """Who `it`, `she` and `they` are."""
+    worked: tuple[str, ...] = ()
+    """The agents of the step before."""
+    ever: set[str] = field(default_factory=set[str])
+    """Every agent that has worked."""
+    tools: tuple[str, ...] = ()
+    """The tools spoken of last."""
+    branches: list[Cond] = field(default_factory=list[Cond])
+    """The conditions to which `otherwise` is the opposite."""
+    begun: int = 0
+    """How many statements there were when the sentence began."""
+    needs: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Tools that agents need whose step is not said yet."""
+    waiting_needs: dict[str, tuple[Words, ...]] = field(default_factory=dict[str, tuple[Words, ...]])
+    """Where these stand."""
+    glued: list[Phrase] = field(default_factory=list[Phrase])
+    """Words that were added to a task, having no meaning of their own."""
+    labelled: bool = False
+    """The sentence began with an agent's name and a colon."""
+    touched: bool = False
+    """The sentence changed a statement that was made before."""
+    used: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Stretches whose words of control are in a statement."""
+    tasks: dict[str, str] = field(default_factory=dict[str, str])
+    """What agents do before whom people are asked."""
+    addressed: tuple[str, ...] = ()
+    """Who `you` is."""
+    section: str = ""
+    """The heading that the sentence stands under."""
+    models: tuple[str, ...] = ()
+    """The registry's models, by the numbers that stand for them."""
+
+    def say(self, statement: AnyStatement) -> bool:
+        """Adds a statement."""
+        self.statements.append(statement)
+        return True
+
+    def replace(self, at: int, **changes: object) -> bool:
+        """Changes a statement that was made before, by words that follow it."""
+        self.statements[at] = self.statements[at].model_copy(update=changes)
+        self.touched = True
+        return True
+
+    def last(self, *kinds: str, sentence: bool = False) -> int | None:
+        """The last statement if it is of one of these kinds; of the sentence, if asked for."""
+        low = self.begun if sentence else 0
+        for at in range(len(self.statements) - 1, low - 1, -1):
+            if self.statements[at].kind in kinds:
+                return at
+            if self.statements[at].kind not in {"allow", "trait", "deny"}:
+                return None
+        return None
+
+    def names(self, text: str) -> tuple[str, ...]:
+        """The agents that a phrase names."""
+        return tuple(dict.fromkeys(self.roster.agent(n) for n in agents_in(text)))
+
+    def tool_names(self, text: str) -> tuple[str, ...]:
+        """The tools that a phrase names."""
+        return tuple(dict.fromkeys(self.roster.tools[n] for n in tools_in(text)))
+
+    def raw(self, phrase: Phrase) -> str:
+        """A phrase in the prompt's own words."""
+        if not phrase:
+            return ""
+        words = phrase.words
+        return " ".join(self.text[words.start : words.end].split()).strip(" ,;:–—-")
+
+    def condition(self, text: str) -> Cond | None:
+        """The condition that words say."""
+        subject = self.subject[0] if len(self.subject) == 1 else None
+        return Reading(self.roster, subject).condition(text)
+
+    def remark(
+        self,
+        code: Code,
+        message: str,
+        words: Sequence[Words],
+        remedy: str = "",
+        severity: Literal["error", "warning"] = "warning",
+    ) -> None:
+        """Adds a remark about words of the prompt."""
+        first = words[0]
+        span = self.places.span(first.start, first.end)
+        diagnostic = self.places.source.diagnostic(message, span, remedy)
+        self.remarks.append(Remark(code, severity, diagnostic, tuple(words)))
+
+    def not_understood(self, words: Words) -> None:
+        """Reports words that are in no statement."""
+        said = self.shown(words)
+        self.remark(
+            "not_understood",
+            f"{said!r} says nothing that a crew can do",
+            [words],
+            "Say it as a rule about agents, tools or their order, or in an agent's prompt.",
+        )
+
+    def step(self, step: Step) -> bool:
+        """Adds a step, and remembers who worked."""
+        named = tuple(dict.fromkeys(part.agent for part in step.parts))
+        parts = tuple(
+            p.model_copy(update={"needs": (*p.needs, *self.needs.pop(p.agent, ()))})
+            for p in step.parts
+        )
+        self.statements.append(step.model_copy(update={"parts": parts}))
+        self.worked, self.subject = named, named
+        self.ever.update(named)
+        return True
+
+    def shown(self, words: Words) -> str:
+        """Words of the prompt, for a message."""
+        text = " ".join(self.text[words.start : words.end].split())
+        return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+Handler = Callable[[State, "Match"], bool]
+"""Makes statements of a match; False where the words say something else after all."""
+
+
+@dataclass(slots=True)
+class Match:
+    """A pattern's match in a phrase."""
+
+    phrase: Phrase
+    groups: dict[str, str | None]
+    spans: dict[str, tuple[int, int]]
+
+    @property
+    def words(self) -> tuple[Words, ...]:
+        """Where it stands."""
+        return (self.phrase.words,)
+
+    def get(self, name: str) -> str:
+        """What a group holds; empty where it took no part."""
+        return self.groups.get(name) or ""
+
+    def sub(self, name: str) -> Phrase:
+        """The units that a group holds."""
+        if not self.get(name):
+            return Phrase(())
+        return self.phrase.part(*self.spans[name])

@@ -1,0 +1,49 @@
+"""Words that look like a rule and ended up in an agent's task: reported, never dropped."""
+
+from __future__ import annotations
+
+import re
+
+from crewlog.prompt.ast import Step, Trait, Words
+from crewlog.prompt.grammar.state import State
+
+_CONTROL = re.compile(
+    r"\b(?:if|unless|until|after|before|once|when|only|at most|no more than|in parallel|repeat|otherwise|wait for|wait until|"
+    r"must not|may not|asks? me|asks? a human|skip|stop)\b",
+    re.IGNORECASE,
+)
+_HARMLESS = re.compile(
+    r"\b(?:at once|once more|once again|once a [a-z]+|not only|if (?:needed|necessary|possible|any|there (?:is|are) any)|when (?:needed|necessary|possible)|before and after|if at all|look after|looks after)\b",
+    re.IGNORECASE,
+)
+
+
+def look_at_tasks(state: State) -> None:
+    """Reports words of control in tasks and traits."""
+    for statement in state.statements:
+        if isinstance(statement, Step):
+            texts = [p.task for p in statement.parts[:1]]
+        elif isinstance(statement, Trait):
+            texts = [statement.text]
+        else:
+            continue
+        for text in texts:
+            if not _CONTROL.search(_HARMLESS.sub(" ", text)):
+                continue
+            for words in statement.words:
+                _report(state, words)
+
+
+def _report(state: State, words: Words) -> None:
+    said = state.text[words.start : words.end]
+    hidden = _HARMLESS.sub(lambda m: " " * len(m[0]), said)
+    for found in _CONTROL.finditer(hidden):
+        start, end = words.start + found.start(), words.start + found.end()
+        if any(s <= start < e for s, e in state.used):
+            continue
+        state.remark(
+            "read_as_words",
+            f"{found[0]!r} was read as part of what an agent is told, not as a rule",
+            [Words(start=start, end=end)],
+            "If it is a rule, say it in a sentence of its own.",
+        )

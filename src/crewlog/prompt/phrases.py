@@ -1,0 +1,175 @@
+"""Names, numbers and conditions as the words that `crewlog.prompt.english` says them with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from crewlog.definition.findings import listed
+from crewlog.model import Json
+from crewlog.prompt import ast
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NUMBERS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve"),
+)
+_STATES = _words("""
+ready complete done approved rejected finished ok okay available clean clear valid correct
+right wrong safe green gone closed open sanctioned angry urgent harmless trivial hopeless
+final late early full empty missing broken signed paid confirmed sure unsure accepted
+verified resolved solved fixed stable good bad high low plausible sound legal critical
+""")
+"""Words that a thing is: `models_ready` is "the models are ready"."""
+_MARKED = _words("""
+and or then but if unless while when once after before until of to in at by for with without
+who that which as from is are be not only all any each every the a an its it i me you we
+they next finally first last again also may can must should
+""")
+"""Words that would not be read as a part of a name: such a name is said as it is written."""
+_DECIDED = {"approved": "approves it", "rejected": "rejects it"}
+_COMPARED = {"<": "is below", ">": "is above", ">=": "is at least", "<=": "is at most"} | {
+    "==": "is",
+    "!=": "is not",
+}
+_NOUN_S = re.compile(r"(?:ss|us|is)$")
+
+
+def words_of(name: str) -> str:
+    """An agent's name in words; as it is written where its words would mislead."""
+    parts = name.split("_")
+    return name if _MARKED & {*parts} else " ".join(parts)
+
+
+def the(name: str) -> str:
+    """`the fact checker`."""
+    words = words_of(name)
+    return f"the {words} agent" if "_" in words else f"the {words}"
+
+
+def a(name: str) -> str:
+    """`an editor`."""
+    words = the(name).removeprefix("the ")
+    return f"{'an' if words[:1].lower() in 'aeiou' else 'a'} {words}"
+
+
+def named(names: Sequence[str]) -> str:
+    """`the writer, the editor and the checker`."""
+    return listed(the(name) for name in names)
+
+
+def things(name: str) -> str:
+    """An output or flag in words."""
+    return name.replace("_", " ")
+
+
+def heading(crew: str) -> str:
+    """`release-notes` as `Release notes`."""
+    words = crew.replace("-", " ")
+    return words[:1].upper() + words[1:]
+
+
+def counted(number: int) -> str:
+    """`three`; figures beyond twelve."""
+    return _NUMBERS[number] if number < len(_NUMBERS) else str(number)
+
+
+def bound(number: Json) -> str:
+    """`at most 3 times`."""
+    return f"at most {number} {'time' if number == 1 else 'times'}"
+
+
+def plural(verb: str, names: Sequence[str]) -> str:
+    """A verb in the third person, as it fits the number of those who do it."""
+    return verb.removesuffix("s") if len(names) > 1 else verb
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    text = text.strip()
+    return f"{text[:1].upper()}{text[1:]}{'' if text[-1:] in '.!?' else '.'}"
+
+
+def does(who: str, task: str) -> str:
+    """Somebody doing a task, whichever form its verb has."""
+    if not task:
+        return f"{who} works"
+    first = task.split(" ", 1)[0].lower()
+    if first.endswith("s") and not first.endswith("ss"):
+        return f"{who} {task}"
+    return f"have {who} {task[:1].lower()}{task[1:]}"
+
+
+def value(number: Json) -> str:
+    """A number or a word."""
+    return f"{number:g}" if isinstance(number, float) else str(number)
+
+
+def before_clause(waits: ast.Waits) -> str:
+    """`once all of them are done`, `after the writer finishes`."""
+    if waits.join == "all":
+        if not waits.of:
+            return "once all of them are done"
+        return f"after {named(waits.of)} {'finish' if len(waits.of) > 1 else 'finishes'}"
+    whom = named(waits.of) if waits.of else "them"
+    if waits.join == "any":
+        return f"as soon as any of {whom} is done"
+    are = "is" if waits.join == 1 else "are"
+    return f"when {counted(int(waits.join))} of {whom} {are} done"
+
+
+def unless_or_if(said: ast.Cond | None) -> str:
+    """`unless approved`, `if the score is below 0.8`."""
+    if isinstance(said, ast.Not):
+        return f"unless {condition(said.of)}"
+    return "otherwise" if said is None else f"if {condition(said)}"
+
+
+def condition(said: ast.Cond) -> str:
+    """A condition in words."""
+    match said:
+        case ast.Fact():
+            return _fact(said)
+        case ast.Not(of=ast.Fact() as fact):
+            return _fact(fact, negated=True)
+        case ast.Not():
+            return f"not {condition(said.of)}"
+        case ast.Both():
+            return " and ".join(_joined(part) for part in said.of)
+        case ast.Either():
+            return " or ".join(_joined(part) for part in said.of)
+
+
+def _joined(said: ast.Cond) -> str:
+    """A part of several: a state needs its subject, or it would belong to the part before."""
+    text = condition(said)
+    return text if " " in text.removeprefix("not ") else f"it is {text}"
+
+
+def _fact(said: ast.Fact, *, negated: bool = False) -> str:
+    not_ = "not " if negated else ""
+    if said.operator is not None:
+        whose = f"{the(said.agent)}'s" if said.agent else "the"
+        if said.operator == "in":
+            return f"{whose} {things(said.name)} is {not_}{listed(map(value, said.value), 'or')}"
+        how = _COMPARED[said.operator].replace("is ", f"is {not_}", 1)
+        return f"{whose} {things(said.name)} {how} {value(said.value)}"
+    *subject, last = said.name.split("_")
+    if not subject:
+        if said.agent is None:
+            return f"{not_}{last}"
+        if last in _DECIDED:
+            does_not = f"does not {_DECIDED[last].replace('s it', ' it')}"
+            return f"{the(said.agent)} {does_not if negated else _DECIDED[last]}"
+        return f"{the(said.agent)} says that it is {not_}{last}"
+    whose = f"{the(said.agent)}'s" if said.agent else "the"
+    if last in _STATES:
+        many = subject[-1].endswith("s") and not _NOUN_S.search(subject[-1])
+        return f"{whose} {' '.join(subject)} {'are' if many else 'is'} {not_}{last}"
+    if negated:
+        return f"{whose} {' '.join(subject)} do not {last}"
+    return f"{whose} {' '.join(subject)} {last}"

@@ -1,0 +1,295 @@
+"""`crewlog compile`, `explain`, and what `validate` and `schema` say of prompts and registries."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewlog.cli.main import run_cli
+from crewlog.definition.content import definition_hash
+from crewlog.definition.load import load_file
+
+PROMPT = """\
+The collector gathers the changes, then the writer drafts notes. The checker
+reviews; unless approved, back to the writer, at most 3 times, otherwise ask me.
+Only the writer may write files. Make it snappy.
+"""
+WHOLE = PROMPT.replace(" Make it snappy.", "")
+BAD = PROMPT + "The writer may use rocket_launcher.\n"
+REGISTRY = """\
+registry: notes
+model: openai:gpt-5-mini
+tools:
+  write_file: {run: "my_tools:write_file", effects: write, words: [write files]}
+  git_log: {run: "my_tools:git_log", effects: read}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("registry.yaml").write_text(REGISTRY)
+    Path("notes.md").write_text(PROMPT)
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert run_cli(list(arguments)) == code
+    return capsys.readouterr().out
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+    return json.loads(shown(capsys, *arguments, "--json", code=code))
+
+
+def test_each_part_stands_beside_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, "compile", "notes.md").splitlines()
+    parts = {line[2:18].strip(): line for line in lines if line[2:3].strip()}
+    assert "collector → writer → checker" in parts["phases"]
+    assert "not approved → writer (≤ 3), else" in parts["decision"]
+    assert "write_file: writer" in parts["permission"]
+    columns = {parts[label].index("words ") for label in ("phases", "decision", "permission")}
+    assert len(columns) == 1
+    assert re.search(r"words 1.13$", parts["phases"])
+    assert "collector ── writer ── checker" in "\n".join(lines)
+    assert "\x1b" not in "\n".join(lines)
+
+
+def test_the_words_are_quoted_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "“" not in shown(capsys, "compile", "notes.md")
+    found = shown(capsys, "compile", "notes.md", "--words")
+    assert "back to the writer, at most 3 times, otherwise ask me" in found
+    assert "“Only the writer may write files" in found
+
+
+def test_what_was_not_understood_is_underlined(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, "compile", "notes.md").splitlines()
+    at = next(i for i, line in enumerate(lines) if "not understood" in line)
+    assert "notes.md:3:34" in lines[at]
+    begin = lines[at + 1].index("Make it snappy.")
+    assert lines[at + 2].index("^") == begin
+    assert lines[at + 3].strip()
+
+
+def test_a_prompt_comes_from_prose_a_file_or_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = document(capsys, "compile", "notes.md")
+    prose = document(capsys, "compile", PROMPT)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PROMPT.encode())))
+    stdin = document(capsys, "compile", "-")
+    assert file["hash"] == prose["hash"] == stdin["hash"]
+    assert [each["file"] for each in (file, prose, stdin)] == [
+        "notes.md",
+        "prompt",
+        "standard input",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("nope.md", "cannot read 'nope.md'"),
+        ("nope", "cannot read 'nope'"),
+        ("registry.yaml", "is a crew's file and no prompt"),
+        ("latin.md", "the byte 0xe9 in line 2 is not UTF-8"),
+    ],
+)
+def test_what_is_no_prompt_is_told(
+    argument: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("latin.md").write_bytes("The writer\ndrafts café.".encode("latin-1"))
+    assert run_cli(["compile", argument]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_document_is_stable(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "compile", "notes.md")
+    assert {
+        *("ok", "understood", "reader", "file", "crew", "hash", "definition"),
+        *("requirements", "remarks", "provenance"),
+    } <= set(found)
+    assert (found["ok"], found["understood"], found["reader"]) == (True, False, "grammar")
+    (remark,) = [each for each in found["remarks"] if each["code"] == "not_understood"]
+    assert (remark["line"], remark["column"], remark["severity"]) == (3, 34, "warning")
+    assert remark["words"][0]["text"].startswith("Make it snappy")
+    phases = [each for each in found["provenance"] if each["what"] == "phase"]
+    assert [each["text"] for each in phases] == ["collector", "writer", "checker"]
+    assert phases[0]["words"][0]["first"] == 1
+    assert phases[0]["path"] == ["flow", 0]
+    assert document(capsys, "compile", "notes.md") == found
+
+
+def test_a_crew_is_written_and_not_replaced_without_force(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = document(capsys, "compile", "notes.md", "--out", "crew.yaml")
+    assert found["out"] == "crew.yaml"
+    assert definition_hash(load_file("crew.yaml")) == found["hash"]
+    text = Path("crew.yaml").read_text()
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml"]) == 2
+    assert "there is a file 'crew.yaml' already" in capsys.readouterr().err
+    assert Path("crew.yaml").read_text() == text
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml", "--force"]) == 0
+    assert definition_hash(load_file("crew.yaml")) == found["hash"]
+    assert run_cli(["compile", "notes.md", "--out", "no/such/dir.yaml"]) == 2
+    assert "cannot write 'no/such/dir.yaml'" in capsys.readouterr().err
+
+
+def test_a_new_version_keeps_what_was_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("notes.md").write_text(WHOLE)
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml"]) == 0
+    renamed = (
+        Path("crew.yaml").read_text().replace("else: ask_human", "else: ask_human, phase: verdict")
+    )
+    Path("crew.yaml").write_text(renamed)
+    load_file("crew.yaml")
+    Path("notes.md").write_text(WHOLE.replace("at most 3", "at most 4"))
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml", "--force"]) == 0
+    capsys.readouterr()
+    text = Path("crew.yaml").read_text()
+    assert "at_most: 4" in text
+    assert "verdict" in text
+
+
+def test_errors_are_all_shown_and_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bad.md").write_text(BAD + "The writer may use time_machine.\n")
+    assert run_cli(["compile", "bad.md", "--out", "crew.yaml"]) == 2
+    found = capsys.readouterr()
+    assert "rocket_launcher" in found.err
+    assert "time_machine" in found.err
+    assert "bad.md:4:" in found.err
+    assert "not to be run" in found.out
+    assert not Path("crew.yaml").exists()
+    assert run_cli(["compile", "bad.md", "--json"]) == 2
+    found = capsys.readouterr()
+    assert json.loads(found.out)["ok"] is False
+    assert json.loads(found.err)["error"]["type"] == "InvalidDefinition"
+
+
+def test_strict_takes_no_sentence_that_was_not_understood(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_cli(["compile", "notes.md", "--strict", "--out", "crew.yaml"]) == 2
+    assert "notes.md:3:34" in capsys.readouterr().err
+    assert not Path("crew.yaml").exists()
+    Path("notes.md").write_text(WHOLE)
+    assert run_cli(["compile", "notes.md", "--strict"]) == 0
+
+
+def test_the_registry_is_found_beside_the_prompt_or_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("there").mkdir()
+    Path("there/notes.md").write_text(WHOLE)
+    Path("there/registry.yaml").write_text(REGISTRY.replace("gpt-5-mini", "beside"))
+    Path("other.yaml").write_text(REGISTRY.replace("gpt-5-mini", "named"))
+
+    def model(*arguments: str) -> str:
+        found = document(capsys, "compile", "there/notes.md", *arguments)
+        return str(found["definition"]["model"])
+
+    assert model() == "openai:beside"
+    assert model("--registry", "other.yaml") == "openai:named"
+    assert model("--model", "openai:given") == "openai:given"
+    Path("there/registry.yaml").unlink()
+    assert model() == "openai:gpt-5-mini"
+    Path("other.yaml").write_text("registry: x\ntols: {}\n")
+    assert run_cli(["compile", "there/notes.md", "--registry", "other.yaml"]) == 2
+    assert "other.yaml:2:1" in capsys.readouterr().err
+
+
+def test_without_a_registry_there_are_no_tools(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("registry.yaml").unlink()
+    assert run_cli(["compile", "The planner plans. Then the coder writes the code."]) == 2
+    assert "--model" in capsys.readouterr().err
+    made = shown(
+        capsys, "compile", "The planner plans. Then the coder codes.", "--model", "openai:x"
+    )
+    assert "planner → coder" in made
+
+
+def test_a_dry_run_follows_what_was_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    found = shown(capsys, "compile", "notes.md", "--dry-run")
+    assert "nothing is called; agents say nothing and set nothing" in found
+    assert "not approved holds (approved is not set) → writer, time 1 of 3" in found
+    assumed = document(
+        capsys, "compile", "notes.md", "--dry-run", "--assume", "checker.approved=true"
+    )["dry_run"]
+    assert [each["node"] for each in assumed["steps"]][:3] == ["collector", "writer", "checker"]
+    assert (assumed["flags"], assumed["end"]) == ({"approved": True}, "completed")
+    assert run_cli(["compile", "notes.md", "--assume", "approved"]) == 2
+    assert "--assume is for a dry run" in capsys.readouterr().err
+    assert run_cli(["compile", "notes.md", "--dry-run", "--assume", "aproved"]) == 2
+    assert "Did you mean 'approved'?" in capsys.readouterr().err
+
+
+def test_a_crew_file_has_a_dry_run_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml"]) == 0
+    capsys.readouterr()
+    found = shown(capsys, "validate", "crew.yaml", "--dry-run")
+    assert "✓ crew.yaml: crew" in found
+    assert "13 visits · 1 question" in found
+    data = document(capsys, "validate", "crew.yaml", "--dry-run", "--assume", "approved")
+    assert data["valid"] is True
+    assert data["dry_run"]["questions"] == []
+
+
+def test_validate_checks_prompts_and_registries(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "1 part not understood" in shown(capsys, "validate", "notes.md")
+    assert document(capsys, "validate", "notes.md")["understood"] is False
+    Path("bad.md").write_text(BAD)
+    assert run_cli(["validate", "bad.md"]) == 2
+    assert "rocket_launcher" in capsys.readouterr().err
+    assert "registry notes · 2 tools" in shown(capsys, "validate", "registry.yaml")
+    assert document(capsys, "validate", "registry.yaml")["tools"] == ["write_file", "git_log"]
+    Path("offers.yaml").write_text("# Ours\nregistry: notes\ntols: {}\nmodle: x\n")
+    assert run_cli(["validate", "offers.yaml"]) == 2
+    found = capsys.readouterr().err
+    assert "offers.yaml:3:1" in found
+    assert "offers.yaml:4:1" in found
+
+
+@pytest.mark.parametrize(
+    ("what", "key"), [("crew", "flow"), ("registry", "tools"), ("prompt-ast", "statements")]
+)
+def test_schemas(what: str, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(shown(capsys, "schema", what))
+    assert key in found["properties"]
+    assert found["$schema"].endswith("2020-12/schema")
+
+
+def test_an_unknown_schema_has_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["schema", "registri"]) == 2
+    assert "Did you mean 'registry'?" in capsys.readouterr().err
+
+
+def test_a_node_is_explained_with_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    found = shown(capsys, "explain", "notes.md", "writer")
+    assert "then the writer drafts notes" in found
+    assert "“Only the writer may write files" in found
+    rows = {line[2:17].strip(): line[17:] for line in found.splitlines() if line[2:3].strip()}
+    assert rows["waits for"] == "collector"
+    assert rows["may follow"] == "checker"
+    assert "write_file" in rows["may call"]
+    data = document(capsys, "explain", "notes.md", "writer")
+    assert {each["what"] for each in data["words"]} >= {"phase", "permission"}
+    assert run_cli(["explain", "notes.md", "wrter"]) == 2
+    assert "Did you mean 'writer'?" in capsys.readouterr().err
+
+
+def test_a_crew_files_node_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml"]) == 0
+    capsys.readouterr()
+    found = shown(capsys, "explain", "crew.yaml", "after_checker")
+    assert "decision" in found
+    assert "writer, where not approved (≤ 3)" in found
+    assert "in the prompt" not in found
+    checker = shown(capsys, "explain", "crew.yaml", "checker")
+    assert "flags approved" in checker
+    assert "write_file  permissions let only writer call it" in checker

@@ -1,0 +1,195 @@
+"""A run before it has a crew, without a server: what is asked, approved, and folded."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlog.content import hash_json
+from crewlog.definition.load import load_data
+from crewlog.errors import ApprovalMismatch, CommandRejected, InternalError
+from crewlog.graph.drafting import CHECK, INVALID, NO_PLAN, Drafting, check_hash
+from crewlog.graph.lower import lower
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import CommandId, RunId
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.calls import CompilePromptResult, OpenRunResult
+from crewlog.state.carry import Carry, DraftCarry, read_carry
+from crewlog.state.ledger import Ledger
+from crewlog.state.model import CrewState, Interrupt, PromptRemark, Usage
+from crewlog.state.packing import pack, unpack
+from crewlog.state.reduce import fold
+
+RUN = RunId("notes-1")
+TEXT = "The writer drafts, then the critic reads."
+CREW: dict[str, Json] = {
+    "crew": "notes",
+    "model": "scripted:x",
+    "agents": {"writer": {"prompt": "Write."}, "critic": {"prompt": "Read."}},
+}
+REMARK = PromptRemark(code="assumed", message="at most 3 times is assumed", line=1, column=5)
+
+
+def begun() -> Drafting:
+    draft = DraftCarry(input="go", by="ana", model="scripted:x")
+    return Drafting.begin(RUN, TEXT, draft, registry="ours", at=1000)
+
+
+def opened(data: dict[str, Json]) -> OpenRunResult:
+    definition = load_data(data)
+    return OpenRunResult(definition=definition.to_json(), plan=lower(definition).to_json())
+
+
+def compiled(**more: Json) -> CompilePromptResult:
+    definition = load_data(CREW).to_json()
+    return CompilePromptResult(reader="llm", definition=definition, remarks=(REMARK,), **more)
+
+
+def asking() -> tuple[Drafting, Interrupt]:
+    draft = begun()
+    draft.compiled(compiled(reply="{}", usage=Usage(calls=1, input_tokens=5)))
+    draft.opened(opened(CREW))
+    (asked,) = draft.state.interrupts.values()
+    return draft, asked
+
+
+def answer(draft: Drafting, asked: Interrupt, decision: str, reason: str = "") -> None:
+    draft.answer(asked, decision, by="bo", command=CommandId("c1"), reason=reason)
+
+
+def assert_folds(draft: Drafting) -> None:
+    entries = [j.entry_from_json(data) for data in draft.ledger.entries]
+    assert fold(RUN, entries) == draft.state
+    assert CrewState.from_json(draft.state.to_json()) == draft.state
+    batch = j.Batch(first=1, entries=tuple(draft.ledger.entries))
+    assert unpack(pack(batch, {}), {}) == batch
+
+
+async def test_one_call_is_made_at_a_time() -> None:
+    draft = begun()
+    (order,) = draft.orders(())
+    assert order.call.tool is None
+    assert not list(draft.orders({(order.step, order.call.call)}))
+    assert draft.compile_call().replies == ()
+    draft.compiled(CompilePromptResult(reply="no", faults=1, again=True))
+    (order,) = draft.orders(())
+    assert order.call.call == 2
+    assert draft.compile_call().replies == ("no",)
+    draft.compiled(compiled(reply="yes"))
+    (order,) = draft.orders(())
+    assert order.call.tool == CHECK
+    assert draft.plan is NO_PLAN
+    draft.opened(opened(CREW))
+    assert not list(draft.orders(()))
+    assert_folds(draft)
+
+
+async def test_what_is_approved_is_the_hash_and_it_alone_begins() -> None:
+    draft, asked = asking()
+    assert asked.kind == "approval"
+    assert asked.hash == hash_json(draft.definition) == draft.plan.definition
+    assert str(asked.hash) in asked.detail
+    assert "1:5  at most 3 times is assumed" in asked.detail
+    assert not draft.ready
+    answer(draft, asked, "approve")
+    assert draft.ready
+    draft.at = 5000
+    engine = await draft.crew()
+    started = draft.ledger.entries[-3]
+    assert (started["kind"], started["began"], started["definition"]) == (
+        "RunStarted",
+        1000,
+        asked.hash,
+    )
+    assert engine.state.started == 1000
+    assert list(engine.state.frontier) == ["writer#1"]
+    assert engine.state.prompt is not None
+    assert engine.state.prompt.approved == asked.hash
+    assert_folds(draft)
+
+
+async def test_a_plan_of_another_definition_never_begins() -> None:
+    draft, asked = asking()
+    answer(draft, asked, "approve")
+    other = opened({**CREW, "description": "another"})
+    draft.plan = GraphPlan.from_json(other.plan)
+    with pytest.raises(InternalError, match="was approved"):
+        await draft.crew()
+    draft, asked = asking()
+    answer(draft, asked, "approve")
+    draft.draft = draft.draft.model_copy(update={"definition": other.definition})
+    with pytest.raises(InternalError, match="was approved"):
+        await draft.crew()
+
+
+def test_an_edit_raises_another_question_about_another_hash() -> None:
+    draft, asked = asking()
+    new = draft.edit(asked, opened({**CREW, "description": "x"}), by="bo", command=CommandId("e1"))
+    (second,) = draft.state.interrupts.values()
+    assert (second.id, second.hash) == ("i2", new)
+    assert new != asked.hash
+    assert draft.state.prompt is not None
+    assert (draft.state.prompt.edited, draft.state.prompt.definition) == (True, new)
+    with pytest.raises(ApprovalMismatch, match=f"about the definition {new}"):
+        check_hash(second, str(asked.hash))
+    check_hash(second, "")
+    assert_folds(draft)
+
+
+def test_a_rejection_stops_the_run() -> None:
+    draft, asked = asking()
+    with pytest.raises(CommandRejected, match="'maybe' is no answer"):
+        answer(draft, asked, "maybe")
+    answer(draft, asked, "reject", "not now")
+    assert (draft.state.status, draft.state.interrupts) == ("stopped", {})
+    assert draft.ledger.entries[-1]["because"] == "bo rejected the crew: not now"
+    assert_folds(draft)
+
+
+def test_an_error_fails_the_run_with_every_remark() -> None:
+    draft = begun()
+    bad = PromptRemark(code="unknown_tool", severity="error", message="no tool", line=1, column=9)
+    draft.compiled(CompilePromptResult(reader="grammar", remarks=(REMARK, bad)))
+    assert (draft.state.status, draft.state.error_type) == ("failed", INVALID)
+    assert "1:5  at most 3" in draft.state.error
+    assert "1:9  no tool" in draft.state.error
+    assert_folds(draft)
+
+
+async def test_a_call_that_failed_is_made_again_when_people_say_so() -> None:
+    draft = begun()
+    (order,) = draft.orders(())
+    await draft.call_failed(order.step, 1, "no key", "ModelRefused")
+    assert not list(draft.orders(()))
+    (asked,) = draft.state.interrupts.values()
+    answer(draft, asked, "retry")
+    (order,) = draft.orders(())
+    assert order.call.attempt == 2
+    await draft.call_failed(order.step, 1, "no registry 'x'", "InvalidDefinition")
+    assert draft.state.error_type == INVALID
+
+
+def test_nothing_is_called_while_the_run_is_paused() -> None:
+    draft = begun()
+    draft.record(j.Paused)
+    assert not list(draft.orders(()))
+    draft, asked = asking()
+    draft.record(j.Paused)
+    answer(draft, asked, "approve")
+    assert not draft.ready
+    draft.record(j.Resumed)
+    assert draft.ready
+
+
+async def test_it_is_carried_with_an_open_question() -> None:
+    draft, asked = asking()
+    data = Carry(
+        plan=draft.plan.to_json(), state=draft.state.to_json(), draft=draft.draft
+    ).to_json()
+    carry = read_carry(data)
+    assert carry.draft is not None
+    state = CrewState.from_json(carry.state)
+    again = Drafting(Ledger(state), carry.draft, GraphPlan.from_json(carry.plan))
+    assert not list(again.orders(()))
+    answer(again, asked, "approve")
+    assert (await again.crew()).state.definition == asked.hash

@@ -1,0 +1,82 @@
+"""Definitions to text and back: YAML and JSON for every crew, English for those that it can say.
+
+`CREWLOG_ROUND_TRIPS=5000` looks at that many of each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from crewlog.definition.write import to_yaml
+from hypothesis import HealthCheck, given, settings
+from tests.corpus.cases import Case, cases, differences, meaning
+from tests.prompt.strategies import crews, registry_for
+
+from crewlog.definition.content import definition_hash
+from crewlog.definition.load import load_data, load_definition
+from crewlog.definition.model import CrewDefinition
+from crewlog.prompt.compile import compile_prompt
+from crewlog.prompt.compiled import CompiledPrompt
+from crewlog.prompt.english import expressible, to_english
+from crewlog.prompt.registry import Registry
+from crewlog.prompt.traits import told_of
+
+EXAMPLES = int(os.environ.get("CREWLOG_ROUND_TRIPS", "300"))
+many = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@many
+@given(crews())
+def test_yaml_and_json_give_the_definition_back(crew: CrewDefinition) -> None:
+    text = to_yaml(crew)
+    assert load_definition(text) == crew
+    data = json.loads(json.dumps(crew.to_json()))
+    assert load_data(data) == crew
+    assert definition_hash(load_definition(text)) == definition_hash(load_data(data))
+    assert to_yaml(load_definition(text)) == text
+
+
+@many
+@given(crews(plain=True))
+def test_english_gives_the_definition_back(crew: CrewDefinition) -> None:
+    registry = registry_for(crew)
+    assert expressible(crew, registry) == []
+    text = to_english(crew, registry)
+    first = _read(text, registry)
+    assert first.definition is not None
+    assert differences(meaning(crew), meaning(first.definition)) == [], text
+    assert _told(crew) == _told(first.definition), text
+    # From then on nothing moves, down to the address: what is approved is what is read again.
+    again = _read(to_english(first.definition, registry), registry)
+    assert again.hash == first.hash, text
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in cases()])
+def test_english_gives_the_corpus_back(case: Case) -> None:
+    registry = _offered(case)
+    found = _read(to_english(case.expected, registry), registry)
+    assert found.definition is not None
+    assert differences(meaning(case.expected), meaning(found.definition)) == []
+
+
+def _read(text: str, registry: Registry) -> CompiledPrompt:
+    found = compile_prompt(text, registry)
+    assert found.understood, "\n".join([text, *(r.diagnostic.render() for r in found.remarks)])
+    return found
+
+
+def _told(crew: CrewDefinition) -> dict[str, tuple[list[str], list[str]]]:
+    """What agents' prompts say besides what they must set."""
+    told = {name: told_of(name, agent, 1, None) for name, agent in crew.agents.items()}
+    return {name: (each.tasks, each.traits) for name, each in told.items()}
+
+
+def _offered(case: Case) -> Registry:
+    given = {k: v for k, v in case.registry.items() if k in Registry.model_fields}
+    return Registry.model_validate(given)

@@ -1,0 +1,114 @@
+"""Compiling is quick and keeps nothing: a hundred agents, a thousand prompts, a whole book."""
+
+from __future__ import annotations
+
+import gc
+import time
+import tracemalloc
+
+from tests.corpus.cases import cases
+
+from crewlog.prompt.compile import LARGEST_PROMPT, compile_prompt
+from crewlog.prompt.english import to_english
+from crewlog.prompt.registry import Registry
+
+KIB = 1024
+
+
+def _large(agents: int) -> str:
+    """A prompt of that many agents, with loops, conditions, questions and rules."""
+    kinds = ("writer", "checker", "editor", "tester", "planner", "analyst", "designer", "reviewer")
+    places = ("north", "south", "east", "west", "night", "day", "web", "print", "radio", "stage")
+    names = [f"{place} {kind}" for place in places for kind in kinds]
+    names += [f"second {name}" for name in names]
+    lines: list[str] = []
+    for i, name in enumerate(names[:agents]):
+        match i % 4:
+            case 0:
+                lines.append(f"Then the {name} drafts part {i} and may use write_file.")
+            case 1:
+                lines.append(
+                    f"The {name} reads it; unless approved, back to the {names[i - 1]}, at most 3 "
+                    "times, otherwise ask me."
+                )
+            case 2:
+                lines.append(f"Then, if the score is above 0.5, the {name} works it over.")
+            case _:
+                lines.append(
+                    f"Ask me before the {name} publishes it. Then the {name} publishes it."
+                )
+    return "# Large\n\n" + "\n".join(lines) + "\n"
+
+
+def _registry() -> Registry:
+    tools = {"write_file": {"run": "my_tools:write_file"}}
+    return Registry.model_validate({"model": "openai:gpt-5-mini", "tools": tools})
+
+
+def _seconds(text: str) -> float:
+    start = time.perf_counter()
+    compile_prompt(text, _registry())
+    return time.perf_counter() - start
+
+
+def test_a_prompt_of_a_hundred_agents_takes_less_than_a_second() -> None:
+    text = _large(100)
+    found = compile_prompt(text, _registry())
+    assert found.ok, [r.diagnostic.render() for r in found.remarks if r.error]
+    assert found.definition is not None
+    assert len(found.definition.agents) == 100
+    assert min(_seconds(text) for _ in range(3)) < 1.0
+    start = time.perf_counter()
+    assert to_english(found.definition, _registry())
+    assert time.perf_counter() - start < 1.0
+
+
+def test_twice_the_agents_take_about_twice_the_time() -> None:
+    fifty = min(_seconds(_large(40)) for _ in range(3))
+    twice = min(_seconds(_large(160)) for _ in range(3))
+    assert twice < 16 * fifty  # far from the 4 that it should be, and farther from a cube
+
+
+def test_a_thousand_prompts_keep_nothing() -> None:
+    prompts = [(c.prompt, Registry.model_validate(_known(c.registry))) for c in cases()][:20]
+    for text, registry in prompts:
+        compile_prompt(text, registry)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        held: list[int] = []
+        peaks: list[int] = []
+        for _ in range(5):
+            for i in range(200):
+                text, registry = prompts[i % len(prompts)]
+                tracemalloc.reset_peak()
+                before = tracemalloc.get_traced_memory()[0]
+                compile_prompt(text, registry)
+                peaks.append(tracemalloc.get_traced_memory()[1] - before)
+            gc.collect()
+            held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert held[-1] - held[1] < 64 * KIB, held
+    assert max(peaks) < 4 * KIB * KIB, max(peaks)
+
+
+def _known(registry: dict[str, object]) -> dict[str, object]:
+    return {k: v for k, v in registry.items() if k in Registry.model_fields}
+
+
+def test_a_megabyte_is_refused_at_once() -> None:
+    text = "The writer drafts the notes. " * (1024 * KIB // 29 + 1)
+    start = time.perf_counter()
+    found = compile_prompt(text, _registry())
+    assert time.perf_counter() - start < 0.5
+    assert [remark.code for remark in found.remarks] == ["too_large"]
+    assert found.definition is None
+
+
+def test_the_largest_prompt_is_read_in_time() -> None:
+    sentence = "Then the writer drafts part and the checker reads it carefully. "
+    text = sentence * (LARGEST_PROMPT // len(sentence))
+    start = time.perf_counter()
+    compile_prompt(text, _registry())
+    assert time.perf_counter() - start < 30
