@@ -212,6 +212,10 @@ def test_a_tool_that_is_not_there_is_an_error_with_a_guess() -> None:
             said(ast.Allow, 3, agents=("a",), tools=("write_file",), only=True),
             said(ast.Allow, 40, tools=("write_file",)),
         ),
+        (
+            said(ast.Allow, 3, agents=("a",), tools=("write_file",), only=True),
+            said(ast.Deny, 40, tools=("write_file",)),
+        ),
         (said(ast.Limit, 3, what="steps", most=5), said(ast.Limit, 40, what="steps", most=6)),
         (
             said(ast.UseModel, 3, agents=("a",), model="gpt-5"),
