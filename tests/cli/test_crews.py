@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
+from crewlog.cli.catalogued import list_catalog, show_tools
+from crewlog.cli.crews import nobody
+from crewlog.cli.screen import Screen
+from crewlog.client.catalog import unknown
 from crewlog.definition.content import definition_hash
 from crewlog.definition.load import load_definition
 
@@ -60,24 +64,15 @@ def crews(home: Path, tmp_path: Path, name: str) -> Cli:
     return Cli(home, tmp_path)
 
 
-def test_an_empty_registry_says_how_to_begin(tmp_path: Path) -> None:
-    home = tmp_path / "h"
-    cli = Cli(home, tmp_path)
-    try:
-        listed = cli("crews", "list")
-        assert listed.code == 0, listed.err
-        assert (
-            "Nothing is registered yet. Add a crew or a registry: crewlog crews add FILE"
-            in listed.out
-        )
-        assert "Nothing is registered yet." in cli("crews", "who").out
-        asked = cli("crews", "who", "write_file")
-        assert (asked.code, "nothing is registered yet" in asked.err) == (2, True)
-        shown = cli("crews", "show", "notes")
-        assert shown.code == 2
-        assert "None is registered yet. Add one with `crewlog crews add FILE`." in shown.err
-    finally:
-        cli("dev", "--stop")
+def test_an_empty_registry_says_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    begin = "Nothing is registered yet. Add a crew or a registry: crewlog crews add FILE"
+    list_catalog(Screen(), [], [])
+    assert begin in capsys.readouterr().out
+    show_tools(Screen(), [])
+    assert begin in capsys.readouterr().out
+    assert nobody("write_file", []).message == "nothing is registered yet"
+    error = unknown("crew", "notes", [], "Add it.")
+    assert error.remedy == "None is registered yet. Add it."
 
 
 def test_a_crew_is_added_once_and_shown(crews: Cli, name: str) -> None:
@@ -201,7 +196,7 @@ def test_faults_of_files_have_their_place(crews: Cli, tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("tools: [git_log]", "tools: [git_lgo]"))
     done = crews("crews", "add", "press.yaml")
     assert done.code == 2
-    assert "press.yaml:7:36  agent 'editor' uses the tool 'git_lgo'" in done.err
+    assert "press.yaml:7:35  agent 'editor' uses the tool 'git_lgo'" in done.err
     assert "Did you mean 'git_log'?" in done.err
 
 

@@ -25,6 +25,7 @@ from crewlog.definition.model import (
     ToolDefinition,
 )
 from crewlog.graph.lower import lower
+from crewlog.prompt.registry_file import load_registry
 from crewlog.testing.script_file import read_script
 from crewlog.tool_call import current_call
 
@@ -54,6 +55,11 @@ def _blocks(language: str, start: str = "") -> list[object]:
 def test_crews_are_crews(page: Path, text: str) -> None:
     plan = lower(load_definition(text, str(page)))
     assert plan.nodes
+
+
+@pytest.mark.parametrize(("page", "text"), _blocks("yaml", "registry:"))
+def test_registries_are_registries(page: Path, text: str) -> None:
+    assert load_registry(text, str(page)).tools
 
 
 def test_there_are_examples_of_everything_in_the_reference() -> None:

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from crewlog.definition import model as definition
+from crewlog.prompt.registry import Registry
 from crewlog.state.journal import JournalEntry
 from crewlog.state.model import Interrupt, RunStatus
 from crewlog.testing.script_file import Entry, Script
@@ -34,6 +35,7 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
     ("definition.md", "### Builders", definition.BuilderPhase),
     ("definition.md", "### Patterns", definition.PatternUse),
     ("definition.md", "## Limits", definition.Limits),
+    ("registry.md", "## A registry's file", Registry),
     ("models.md", "| key | default |", Script),
     ("models.md", "| key of an entry |", Entry),
 ]

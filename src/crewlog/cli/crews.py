@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -250,7 +251,7 @@ async def _who(word: str | None, files: list[Path], *, as_json: bool) -> int:
     if not found:
         found = [each for each in idle_tools(offers) if each.what == word]
         if not found:
-            raise _nobody(word, offers)
+            raise nobody(word, offers)
     if as_json:
         screen.document(answer_json(word, offers, found))
     else:
@@ -258,7 +259,8 @@ async def _who(word: str | None, files: list[Path], *, as_json: bool) -> int:
     return exits.OK
 
 
-def _nobody(word: str, offers: list[Offer]) -> UsageError:
+def nobody(word: str, offers: Sequence[Offer]) -> UsageError:
+    """The error for a word that nobody can do anything with."""
     from crewlog.definition.capabilities import known_words  # noqa: PLC0415
     from crewlog.definition.findings import did_you_mean  # noqa: PLC0415
 

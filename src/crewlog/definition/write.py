@@ -57,7 +57,7 @@ def _top(data: Mapping[str, Json]) -> Iterator[str]:
         if key in _SECTIONS and value and _is_mapping(value):
             yield f"{key}:"
             yield from _entries(value, 1)
-        elif key in _SECTIONS and value and _is_list(value):
+        elif key == "flow" and value and _is_list(value):
             yield f"{key}:"
             for item in value:
                 yield from _item(item, 1)
