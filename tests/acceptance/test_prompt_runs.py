@@ -414,9 +414,9 @@ async def test_a_model_reads_what_the_grammar_does_not_understand(crews: Site) -
 
 
 async def test_what_the_registry_does_not_offer_is_said_with_its_place(crews: Site) -> None:
-    prompt = "The writer drafts the notes.\nOnly the writer may use send_fax."
+    prompt = "The writer drafts the notes.\nThe writer uses the model gpt-9."
     run = await crews.start(prompt, reader="grammar", model=model(crews))
-    with pytest.raises(InvalidPrompt, match=r"2:\d+ .*send_fax"):
+    with pytest.raises(InvalidPrompt, match=r"2:\d+ .*does not offer the model 'gpt-9'"):
         await run.result(LIMIT)
 
 

@@ -365,6 +365,10 @@ def _claims(said: AnyStatement, prompt: Prompt, registry: Registry) -> Iterator[
                 f"{name!r} is no name",
                 "Small letters and digits with `_`, e.g. `approved`.",
             )
+    for path, fact in _models(said):
+        if isinstance(fact, ast.Fact) and not _comparable(fact.value):
+            say = "a fact is compared with a number, a word, or a list of these"
+            yield (*path, "value"), say, ""
     for path, text in _texts(said):
         if strange := prompt.strange(text):
             yield (
@@ -425,6 +429,25 @@ def _texts(said: AnyStatement) -> Iterator[tuple[Path, str]]:
     for path, key, value in _fields(said):
         if key in {"task", "text", "question"} and isinstance(value, str):
             yield path, value
+
+
+def _comparable(value: Json) -> bool:
+    if isinstance(value, list):
+        items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+        return all(not isinstance(item, list | dict) for item in items)
+    return not isinstance(value, dict)
+
+
+def _models(node: Any, path: Path = ()) -> Iterator[tuple[Path, Model]]:
+    """A statement and every model in it, with their paths."""
+    if isinstance(node, Model):
+        yield path, node
+        for key in type(node).model_fields:
+            yield from _models(getattr(node, key), (*path, key))
+    elif isinstance(node, tuple):
+        items: tuple[Any, ...] = node  # pyright: ignore[reportUnknownVariableType]
+        for index, item in enumerate(items):
+            yield from _models(item, (*path, index))
 
 
 def _fields(node: Model, path: Path = ()) -> Iterator[tuple[Path, str, Any]]:
