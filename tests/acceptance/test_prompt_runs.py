@@ -459,9 +459,8 @@ async def test_the_command_line_answers_and_shows(crews: Site) -> None:
     assert code == 0
     assert (shown["status"], shown["crew"], shown["prompt"]) == ("waiting", "release-notes", PROMPT)
     assert shown["interrupts"][0]["hash"] == question.hash
-    code, said = await command_line(crews, "answer", run.id, "approve", "--detach")
-    assert (code, said["decision"]) == (0, "approve")
-    assert (await run.result(LIMIT)).status == "completed"
+    code, said = await command_line(crews, "answer", run.id, "approve")  # and it follows the run
+    assert (code, said["event"], said["status"]) == (0, "result", "completed")
 
     run = await begun(crews)
     await asked(run)
