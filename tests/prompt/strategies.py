@@ -14,10 +14,12 @@ import random
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from hypothesis import reject
 from hypothesis import strategies as st
 
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
+from crewlog.errors import InvalidDefinition
 from crewlog.prompt.registry import Registry
 
 T = TypeVar("T")
@@ -73,6 +75,8 @@ TRAITS = (
     "should avoid jargon",
     "should never sound bored",
 )
+COURSES = ("may run side by side", "which never come together", "leads to the end")
+"""What chance cannot see coming."""
 CREWS = ("release-notes", "weekly-newsletter", "incident-desk", "month-end", "crew")
 
 
@@ -120,7 +124,11 @@ class Roll:
         self.latest: dict[str, str] = {}
         self.builder = False
         self.tools: dict[str, dict[str, Any]] = {}
-        self.needed: set[str] = set()
+        self.flags: dict[str, str] = {}
+        """The agent that sets a flag."""
+        self.many: set[str] = set()
+        """Agents with a step for each item of a list, who decide nothing: their values would have
+        to be put together."""
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -145,11 +153,10 @@ class Roll:
     def fact(self) -> str:
         """Something that one of the agents so far decides."""
         owners = self.last if self.last and self.dice.chance(80) else list(self.latest)
+        owners = [name for name in owners if name not in self.many] or [next(iter(self.agents))]
         owner = self.agents[agent := self.dice.one(owners)]
         kind = self.dice.number(0, 2)
-        if kind == 0:
-            flag = self.dice.one(FLAGS)
-            owner["writes_flags"].append(flag)
+        if kind == 0 and (flag := self.flag(agent)):
             return f"{agent}.{flag}"
         if kind == 1:
             key = self.dice.one(NUMBERS)
@@ -159,6 +166,16 @@ class Roll:
         key = self.dice.one(tuple(CHOICES))
         owner["outputs"].append(key)
         return f"{agent}.{key} == {self.dice.one(CHOICES[key])}"
+
+    def flag(self, agent: str) -> str | None:
+        """A flag that this agent alone sets; none where there are no more."""
+        free = [flag for flag in FLAGS if self.flags.get(flag, agent) == agent]
+        if agent in self.many or not free:
+            return None
+        flag = self.dice.one(free)
+        self.flags[flag] = agent
+        self.agents[agent]["writes_flags"].append(flag)
+        return flag
 
     def condition(self) -> str:
         one = self.fact()
@@ -226,7 +243,7 @@ class Roll:
 
     def branches(self) -> None:
         count = min(len(self.waiting), self.dice.number(2, 3))
-        if count < 2 or len(self.last) != 1:
+        if count < 2 or len(self.last) != 1 or self.last[0] in self.many:
             return
         owner, key = self.last[0], self.dice.one(tuple(CHOICES))
         if count - 1 > len(CHOICES[key]):
@@ -252,8 +269,10 @@ class Roll:
 
     def each(self) -> None:
         if self.waiting:
-            maker, key = self.dice.one(list(self.latest)), self.dice.one(LISTS)
+            makers = [name for name in self.latest if name not in self.many]
+            maker, key = self.dice.one(makers), self.dice.one(LISTS)
             self.agents[maker]["outputs"].append(key)
+            self.many.add(self.waiting[0])
             self.step([self.fresh()], self.tail, for_each=f"{maker}.{key}")
 
     def after(self) -> None:
@@ -266,8 +285,10 @@ class Roll:
     def when(self) -> None:
         if not self.waiting:
             return
-        owner, flag = self.dice.one(list(self.latest)), self.dice.one(FLAGS)
-        self.agents[owner]["writes_flags"].append(flag)
+        owner = self.dice.one(list(self.latest))
+        flag = self.flag(owner)
+        if flag is None:
+            return
         names = [self.latest[owner]]
         if self.dice.chance(40) and self.tail[1] == len(self.tail[0]):
             names = list(dict.fromkeys([*self.tail[0], *names]))
@@ -342,7 +363,7 @@ class Roll:
     def gates(self) -> None:
         gated: dict[str, str] = {}
         for agent in self.agents:
-            if not self.dice.chance(8):
+            if agent in self.many or not self.dice.chance(8):
                 continue
             sure = self.dice.chance(50)
             key = "confidence" if sure else "unsure"
@@ -547,6 +568,10 @@ class Roll:
             if dice.chance(20):
                 tool["timeout"] = dice.one((5, "2m", 0.5))
                 tool["paths"] = ["notes/"]
+        keys = [flag for agent in self.agents.values() for flag in agent["writes_flags"]]
+        keys += [f"{name}.{key}" for name, agent in self.agents.items() for key in agent["outputs"]]
+        if keys and dice.chance(40):
+            whole["merge"] = {dice.one(keys): dice.one(("last", "append"))}
         for agent in whole["agents"].values():
             if dice.chance(15):
                 agent["prompt"] = "Write notes.\n\n  Keep\tit short: yes, no, ~\n# and so on\n"
@@ -565,12 +590,17 @@ def _after(of: list[str], need: int) -> Any:
     return {"any": of} if need == 1 else {"quorum": need, "of": of}
 
 
-def roll(dice: Dice, size: int, *, plain: bool) -> CrewDefinition:
-    """A crew of that many agents."""
-    return load_data(Roll(dice, size, plain=plain).data())
+def roll(dice: Dice, size: int, *, plain: bool) -> CrewDefinition | None:
+    """A crew of that many agents; none where its courses cannot be run as they fell."""
+    try:
+        return load_data(Roll(dice, size, plain=plain).data())
+    except InvalidDefinition as error:
+        if all(any(say in d.message for say in COURSES) for d in error.diagnostics):
+            return None
+        raise
 
 
-def seeded(seed: int, size: int, *, plain: bool = True) -> CrewDefinition:
+def seeded(seed: int, size: int, *, plain: bool = True) -> CrewDefinition | None:
     """The crew of a seed."""
     return roll(Dice(random.Random(seed).randint), size, plain=plain)  # noqa: S311
 
@@ -579,7 +609,8 @@ def seeded(seed: int, size: int, *, plain: bool = True) -> CrewDefinition:
 def crews(draw: Any, *, plain: bool = False, largest: int = 30) -> CrewDefinition:
     """Any crew; `plain` ones are those that English can say."""
     size = draw(st.one_of(st.integers(1, 6), st.integers(1, largest)))
-    return roll(Dice(lambda least, most: draw(st.integers(least, most))), size, plain=plain)
+    crew = roll(Dice(lambda least, most: draw(st.integers(least, most))), size, plain=plain)
+    return reject() if crew is None else crew
 
 
 def registry_for(crew: CrewDefinition) -> Registry:

@@ -1,4 +1,4 @@
-"""Compiling is quick and keeps nothing: a prompt of a hundred agents, a thousand prompts, a book."""
+"""Compiling is quick and keeps nothing: a hundred agents, a thousand prompts, a whole book."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ _LAST = {
     "fail": "otherwise fail",
     "next": "otherwise go on",
 }
+_THEN = ("then", "finally")
 _ON_ERROR = {"ask": "ask me", "fail": "stop", "continue": "continue without it"}
 
 
@@ -121,14 +122,9 @@ class _Work:
         lead = self._lead(said, then)
         head = said.parts[0]
         one = all(part.model_copy(update={"agent": head.agent}) == head for part in said.parts)
-        plain = said.parts[0].only_if is None and said.parts[0].for_each is None
+        plain = head.only_if is None and head.for_each is None and not head.task
         if len(said.parts) > 1 and one and plain:
-            part = said.parts[0]
-            who = named([p.agent for p in said.parts])
-            needs = _needs(part)
-            if part.task:
-                return f"{lead}{does(who, part.task, many=True)} in parallel{needs}"
-            return f"{lead}{who} work in parallel{needs}"
+            return f"{lead}{named([p.agent for p in said.parts])} work in parallel{_needs(head)}"
         clauses = [self._part(part) for part in said.parts]
         text = lead + clauses[0]
         for part, clause in zip(said.parts[1:], clauses[1:], strict=True):
@@ -165,8 +161,10 @@ class _Work:
             return f"{' and '.join(clauses)}, again "
         text = clauses[0]
         for clause in clauses[1:]:
-            text += f" and {clause}" if text not in {"then", "finally"} else f", {clause}"
-        return f"{text}, " if clauses[-1] not in {"then", "finally"} else f"{text} "
+            text += f", {clause}" if text in _THEN else f" and {clause}"
+        part = said.parts[0]
+        bare = clauses[-1] in _THEN and part.only_if is None and part.for_each is None
+        return f"{text} " if bare else f"{text}, "
 
     def _back(self, said: ast.Back) -> str:
         most = f", {bound(said.at_most)}" if said.at_most is not None else ""

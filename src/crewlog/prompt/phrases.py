@@ -94,13 +94,12 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text[-1:] in '.!?' else '.'}"
 
 
-def does(who: str, task: str, *, many: bool = False) -> str:
+def does(who: str, task: str) -> str:
     """Somebody doing a task, whichever form its verb has."""
     if not task:
-        return f"{who} {'work' if many else 'works'}"
+        return f"{who} works"
     first = task.split(" ", 1)[0].lower()
-    third = first.endswith("s") and not first.endswith("ss")
-    if third and not many:
+    if first.endswith("s") and not first.endswith("ss"):
         return f"{who} {task}"
     return f"have {who} {task[:1].lower()}{task[1:]}"
 
@@ -140,9 +139,15 @@ def condition(said: ast.Cond) -> str:
         case ast.Not():
             return f"not {condition(said.of)}"
         case ast.Both():
-            return " and ".join(condition(part) for part in said.of)
+            return " and ".join(_joined(part) for part in said.of)
         case ast.Either():
-            return " or ".join(condition(part) for part in said.of)
+            return " or ".join(_joined(part) for part in said.of)
+
+
+def _joined(said: ast.Cond) -> str:
+    """A part of several: a state needs its subject, or it would belong to the part before."""
+    text = condition(said)
+    return text if " " in text.removeprefix("not ") else f"it is {text}"
 
 
 def _fact(said: ast.Fact, *, negated: bool = False) -> str:

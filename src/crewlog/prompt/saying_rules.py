@@ -76,6 +76,8 @@ class RulesTeller:
             said.unsaid_words.append("the crew's description")
         if crew.flags:
             self._teller.unsaid(f"the first values of flags: {listed(sorted(crew.flags))}")
+        if crew.merge:
+            self._teller.unsaid(f"how the values of {listed(sorted(crew.merge))} combine")
         if self._registry is not None:
             if crew.model != self._registry.model and crew.model is not None:
                 self._add(ast.UseModel(model=crew.model))
