@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ApprovalMismatch, CommandRejected, InterruptNotOpen, InvalidPrompt
 from crewlog.state.hashing import hash_json
 
-from .harness import LIMIT, Site
+from .harness import LIMIT, SHARED, Site
 
 PROMPT = """\
 # Release notes
@@ -414,9 +415,9 @@ async def test_a_model_reads_what_the_grammar_does_not_understand(crews: Site) -
 
 
 async def test_what_the_registry_does_not_offer_is_said_with_its_place(crews: Site) -> None:
-    prompt = "The writer drafts the notes.\nOnly the writer may use send_fax."
+    prompt = "The writer drafts the notes.\nThe writer uses the model gpt-9."
     run = await crews.start(prompt, reader="grammar", model=model(crews))
-    with pytest.raises(InvalidPrompt, match=r"2:\d+ .*send_fax"):
+    with pytest.raises(InvalidPrompt, match=r"2:\d+ .*does not offer the model 'gpt-9'"):
         await run.result(LIMIT)
 
 
@@ -433,3 +434,47 @@ async def test_a_registry_is_found_by_its_name(crews: Site) -> None:
     assert definition["model"] == registry["model"]
     await run.respond("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
+
+
+async def command_line(site: Site, *words: str) -> tuple[int, Any]:
+    """What a command says, and how it exits."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "crewlog.cli.main", *words, "--json"),
+        env=site.environ(SHARED),
+        cwd=site.project,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, said = await asyncio.wait_for(process.communicate(), LIMIT)
+    assert process.returncode is not None
+    assert b"Traceback" not in said, said
+    return process.returncode, json.loads(out.splitlines()[-1] if words[0] == "answer" else out)
+
+
+async def test_the_command_line_answers_and_shows(crews: Site) -> None:
+    run = await begun(crews)
+    question = await asked(run)
+    code, shown = await command_line(crews, "show", run.id)
+    assert code == 0
+    assert (shown["status"], shown["crew"], shown["prompt"]) == ("waiting", "release-notes", PROMPT)
+    assert shown["interrupts"][0]["hash"] == question.hash
+    code, said = await command_line(crews, "answer", run.id, "approve")  # and it follows the run
+    assert (code, said["event"], said["status"]) == (0, "result", "completed")
+
+    run = await begun(crews)
+    await asked(run)
+    code, _ = await command_line(
+        crews, "answer", run.id, "reject", "--reason", "too short", "--detach"
+    )
+    assert code == 0
+    assert (await run.result(LIMIT)).status == "stopped"
+    (rejected,) = await crews.entries(run, "DefinitionRejected")
+    assert rejected.reason == "too short"
+
+    run = await begun(crews, *[{"text": "no"}] * 4)
+    with pytest.raises(InvalidPrompt):
+        await run.result(LIMIT)
+    code, shown = await command_line(crews, "show", run.id)
+    assert (code, shown["status"], shown["prompt"]) == (0, "failed", PROMPT)
+    assert "the reply is not JSON" in shown["error"]

@@ -8,8 +8,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from corpus.cases import cases
+from crewlog.prompt.grammar import read
 from crewlog.prompt.llm import REPAIRS, conversation, instructions, repair, reply_schema
 from crewlog.prompt.readers import with_model, without_model
+from crewlog.prompt.registry import Registry
 from crewlog.prompt.reply import read_reply
 
 from .readings import GOOD, PROMPT, REGISTRY, changed
@@ -128,3 +131,26 @@ def test_a_model_that_is_not_there_is_an_error() -> None:
     assert not found.ok
     assert "there is none" in found.remarks[0].diagnostic.message
     assert without_model(PROMPT, REGISTRY, "llm", has_model=True) is None
+
+
+def test_true_readings_hold() -> None:
+    """What the grammar makes of the corpus, as a model's replies: the checks let it pass."""
+    faults: list[str] = []
+    for case in cases("controlled"):
+        registry = Registry.model_validate({"registry": "corpus", **case.registry})
+        reading = read(case.prompt, registry, "prompt")
+        said: list[dict[str, Any]] = []
+        for statement in reading.ast.statements:
+            data = statement.model_dump(mode="json")
+            words = data.pop("words")
+            said.append({**data, "quotes": [case.prompt[w["start"] : w["end"]] for w in words]})
+        missed = [
+            case.prompt[words.start : words.end]
+            for remark in reading.remarks
+            if remark.code == "not_understood"
+            for words in remark.words
+        ]
+        reply = json.dumps({"statements": said, "not_understood": missed})
+        found = read_reply(case.prompt, reply, registry)
+        faults += [f"{case.name}: {d.place}: {d.message}" for d in found.diagnostics]
+    assert len(faults) <= 3, faults

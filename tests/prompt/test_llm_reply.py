@@ -97,6 +97,11 @@ def test_what_is_no_object_is_one_fault(reply: str, say: str) -> None:
         (changed(3, tools=["deploy"]), "the quotes do not name the tool 'deploy'"),
         (changed(3, tools=["shell"]), "there is no tool 'shell'"),
         (changed(3, tools=["write_files"]), None),
+        (
+            changed(5, only_if={"kind": "fact", "name": "x", "operator": "==", "value": {"a": 1}}),
+            "statements[5].only_if.value: a fact is compared with a number",
+        ),
+        (changed(5, only_if={"kind": "fact", "name": "not ok"}), "'not ok' is no name"),
         (changed(2, only=True), "statements[2].only: extra inputs"),
     ],
 )

@@ -326,7 +326,8 @@ async def _plan_of(client: Client, run: Run, *, live: bool) -> GraphPlan | None:
         if row is not None and row.definition:
             return lower(CrewDefinition.from_json(await store.get_definition(row.definition)))
         if live:
-            return GraphPlan.from_json((await run.graph()).plan)
+            plan = GraphPlan.from_json((await run.graph()).plan)
+            return plan if plan.nodes else None  # a prompt that is not compiled yet has none
     except CrewlogError:
         pass
     return None

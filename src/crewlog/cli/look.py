@@ -215,6 +215,7 @@ def graph(
 async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
     from crewlog.cli.files import is_file  # noqa: PLC0415
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
+    from crewlog.errors import UsageError  # noqa: PLC0415
     from crewlog.graph import draw  # noqa: PLC0415
     from crewlog.graph.plan import GraphPlan  # noqa: PLC0415
 
@@ -235,7 +236,10 @@ async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
             plan, version, statuses = sight.plan, sight.state.graph_version, sight.statuses
             url = client.url(target)
     if plan is None:
-        return exits.NOT_FOUND
+        raise UsageError(
+            f"the run {target!r} has no graph yet: its prompt is not compiled",
+            remedy=f"`crewlog show {target}` shows where it is.",
+        )
     text = draw.mermaid(plan, statuses)
     if as_json:
         screen.document(

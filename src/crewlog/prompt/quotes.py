@@ -117,6 +117,10 @@ class Prompt:
         for start, end in self._sentences():
             words = self._within(start, end)
             free = [w for w in words if not _inside(w, covered)]
+            if not any(char.isalpha() for char in self.text[start:end]):
+                continue  # a list's number
+            if free and start and self.text.startswith("#", start) and len(words) <= LONGEST_GAP:
+                continue  # a heading further down only says what comes
             if words and len(free) == len(words):
                 yield Words(start=words[0][0], end=self._end(words[-1][1], end))
                 continue

@@ -10,20 +10,19 @@ still does not hold in the end is told to people. Nothing is guessed.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from crewlog.definition.findings import suggestion
 from crewlog.errors import Diagnostic
-from crewlog.model import Json, Model
+from crewlog.model import Json
 from crewlog.prompt import ast
 from crewlog.prompt.ast import AnyStatement, PromptAst, Words
+from crewlog.prompt.claims import Path, claims, short
 from crewlog.prompt.compiled import Remark
-from crewlog.prompt.names import agent_name
 from crewlog.prompt.quotes import Prompt
 from crewlog.prompt.registry import Registry
 from crewlog.prompt.remarks import Remarks
@@ -36,8 +35,6 @@ DEEPEST = 24
 _KEYS = {"statements", "not_understood"}
 _STATEMENT: TypeAdapter[AnyStatement] = TypeAdapter(AnyStatement)
 _KINDS = sorted(cls.model_fields["kind"].default for cls in ast.Statement.__subclasses__())
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_FACT_NAME = _NAME
 
 
 @dataclass(frozen=True)
@@ -207,8 +204,6 @@ def _kind(value: Json) -> str:
 
 # -- statements ----------------------------------------------------------------------------------
 
-Path = tuple[str | int, ...]
-
 
 class _Reader:
     """Reads one reply's data."""
@@ -246,7 +241,7 @@ class _Reader:
             self.faults.append(
                 Fault(
                     Diagnostic(
-                        f"no statement quotes these words of the prompt: {_short(quoted)}",
+                        f"no statement quotes these words of the prompt: {short(quoted)}",
                         ("statements",),
                         "Make the statement that they say, quote them in the statement that they "
                         "belong to, or list them in `not_understood`.",
@@ -300,7 +295,7 @@ class _Reader:
                 say = fault["msg"].removeprefix("Value error, ")
                 self.fault((*path, *where), say[:1].lower() + say[1:], "", words)
             return
-        for where, say, remedy in _claims(read, self.prompt, self.registry):
+        for where, say, remedy in claims(read, self.prompt, self.registry):
             self.fault((*path, *where), say, remedy, words)
         if words and len(self.faults) == before:
             self.statements.append(read)
@@ -325,120 +320,7 @@ class _Reader:
         if found is None:
             self.fault(
                 path,
-                f"the prompt does not say {_short(quote)}",
+                f"the prompt does not say {short(quote)}",
                 "Quote whole words of it, word for word, and without leaving any out.",
             )
         return found
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return repr(flat if len(flat) <= 160 else f"{flat[:159]}…")
-
-
-# -- claims --------------------------------------------------------------------------------------
-
-Claim = tuple[Path, str, str]
-_AGENTS = {"agents", "agent", "group", "to", "before", "after", "whose", "reject_to", "maker", "of"}
-"""Fields that hold agents' names, in statements and in their parts."""
-
-
-def _claims(said: AnyStatement, prompt: Prompt, registry: Registry) -> Iterator[Claim]:
-    """What a statement claims and neither the prompt nor the registry says."""
-    for path, name in _agents(said):
-        if problem := _agent_problem(name, prompt, registry):
-            yield path, *problem
-    for path, name in _tools(said):
-        if name not in registry.tools and not prompt.names(name):
-            near = suggestion(name, registry.tools)
-            yield (
-                path,
-                f"there is no tool {name!r}",
-                f"Did you mean {near!r}?" if near else "Use the registry's names of tools.",
-            )
-    if isinstance(said, ast.Allow):
-        yield from _grants(said, prompt, registry)
-    for path, name in _facts(said):
-        if not _FACT_NAME.fullmatch(name):
-            yield (
-                path,
-                f"{name!r} is no name",
-                "Small letters and digits with `_`, e.g. `approved`.",
-            )
-    for path, text in _texts(said):
-        if strange := prompt.strange(text):
-            yield (
-                path,
-                f"{_short(text)} has words that the prompt does not have: {', '.join(strange)}",
-                "Use the prompt's words.",
-            )
-
-
-def _agent_problem(name: str, prompt: Prompt, registry: Registry) -> tuple[str, str] | None:
-    if name in registry.agents:
-        return None
-    right = agent_name(name.replace("_", " "))
-    if right != name or not name:
-        hint = f"Write {right!r}." if right else "Agents are called by their noun."
-        return f"{name!r} is no agent's name", hint
-    if not prompt.names(name):
-        near = suggestion(name, registry.agents)
-        hint = f"Did you mean {near!r}?" if near else "Call agents by the prompt's own nouns."
-        return f"the prompt speaks of no agent {name!r}", hint
-    return None
-
-
-def _grants(said: ast.Allow, prompt: Prompt, registry: Registry) -> Iterator[Claim]:
-    """Tools that a statement gives without quoting words that name them."""
-    quoted = " ".join(prompt.text[w.start : w.end] for w in said.words)
-    for index, tool in enumerate(said.tools):
-        offered = registry.tools.get(tool)
-        spoken = (tool, *(offered.words if offered else ()))
-        if offered and said.words and not any(Prompt(quoted).speaks(words) for words in spoken):
-            yield (
-                ("tools", index),
-                f"the quotes do not name the tool {tool!r}",
-                "Quote the words that name it, too; give no tool that the prompt does not give.",
-            )
-
-
-def _agents(node: Model) -> Iterator[tuple[Path, str]]:
-    for path, key, value in _fields(node):
-        # `of` of a condition holds conditions, and is walked as such.
-        if key in _AGENTS and isinstance(value, str):
-            yield path, value
-
-
-def _tools(said: AnyStatement) -> Iterator[tuple[Path, str]]:
-    for path, key, value in _fields(said):
-        if key in {"tools", "needs"} and isinstance(value, str):
-            yield path, value
-
-
-def _facts(said: AnyStatement) -> Iterator[tuple[Path, str]]:
-    for path, key, value in _fields(said):
-        if (key == "for_each" or (key == "name" and path != ("name",))) and isinstance(value, str):
-            yield path, value
-
-
-def _texts(said: AnyStatement) -> Iterator[tuple[Path, str]]:
-    for path, key, value in _fields(said):
-        if key in {"task", "text", "question"} and isinstance(value, str):
-            yield path, value
-
-
-def _fields(node: Model, path: Path = ()) -> Iterator[tuple[Path, str, Any]]:
-    """Every text in a statement, with its path and its field; models in it are walked."""
-    for key in type(node).model_fields:
-        yield from _values(getattr(node, key), (*path, key), key)
-
-
-def _values(value: Any, path: Path, key: str) -> Iterator[tuple[Path, str, Any]]:
-    if isinstance(value, Model):
-        yield from _fields(value, path)
-    elif isinstance(value, tuple):
-        items: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
-        for index, item in enumerate(items):
-            yield from _values(item, (*path, index), key)
-    elif isinstance(value, str):
-        yield path, key, value
