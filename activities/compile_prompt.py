@@ -20,7 +20,7 @@ from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import usage_of
 from crewlog.activities.registries import registry_of
 from crewlog.content import scrubbed_text
-from crewlog.errors import ModelError, StoreUnavailable
+from crewlog.errors import ModelError, ModelRefused, StoreUnavailable
 from crewlog.graph.drafting import COMPILER, STEP
 from crewlog.ids import RunId
 from crewlog.prompt.compiled import CompiledPrompt, Remark
@@ -68,9 +68,10 @@ class PromptCompiler:
             text = str((await self._store.get_bodies([task.prompt]))[task.prompt])
         registry = await registry_of(self._store, task.registry, task.model)
         if not task.replies:
+            has_model = await self._has_model(registry, task)
             # In a thread: a long prompt takes the grammar a while, and heartbeats must go on.
             found = await asyncio.to_thread(
-                without_model, text, registry, task.reader, has_model=registry.model is not None
+                without_model, text, registry, task.reader, has_model=has_model
             )
             if found is not None:
                 return _result(found, journaled=journaled)
@@ -88,6 +89,22 @@ class PromptCompiler:
         if asked.compiled is None:
             return CompilePromptResult(reader="llm", again=True, **told)
         return _result(asked.compiled, **told)
+
+    async def _has_model(self, registry: Registry, task: CompilePrompt) -> bool:
+        """Whether there is a model to ask; one that cannot be made counts where it was asked for.
+
+        A script is a model for prompts only if it has something for the compiler to say.
+        """
+        if registry.model is None or task.reader == "grammar":
+            return False
+        if task.reader == "llm":
+            return True
+        try:
+            chat: Any = await self._models.ready(registry.model, {}, TIMEOUT)
+        except ModelRefused:
+            return False
+        speaks: Any = getattr(chat, "speaks_for", None)
+        return speaks is None or bool(speaks(COMPILER))
 
     async def _append(self, run: RunId, batch: Batch) -> bool:
         """Stores what led to the call; false where the store is away: the run sends it again."""

@@ -121,10 +121,10 @@ class Decision(Inlet):
     """A decision of people, in LangChain's human-in-the-loop shape."""
 
     type: Literal["approve", "reject", "respond", "edit"]
-    """`approve` takes the first option, `reject` the last, `respond` what `message` says, `edit`
-    another definition (of an `approval` only)."""
+    """`approve` takes the first option, `reject` the last (for a `tool_approval`, `reject`),
+    `respond` what `message` says, `edit` another definition (of an `approval` only)."""
     message: str = ""
-    """The option or the words; of `reject`, why."""
+    """The option or the words; with `reject`, why."""
     edited_action: EditedAction | None = None
     """Of `edit`: what to do instead."""
 
@@ -212,12 +212,14 @@ class InterruptView(Model):
 
     id: InterruptId
     kind: str
-    """`ask`, `requirement`, `step_failed`, `outcome_unknown`, `limit`, `manual` or `approval`."""
+    """`ask`, `requirement`, `step_failed`, `outcome_unknown`, `tool_approval`, `limit`, `manual`
+    or `approval`."""
     step: StepId | None = None
     question: str
     detail: str = ""
     options: tuple[str, ...]
-    """What `respond` may take as `message`; `approve` is the first, `reject` the last."""
+    """What `respond` may take as `message`; `approve` is the first, `reject` the last, or the one
+    of that name for a `tool_approval`."""
     words: bool = False
     """Whether any other words are an answer too."""
     hash: str = ""

@@ -386,3 +386,50 @@ async def test_it_continues_as_new_while_people_are_asked(crews: Site) -> None:
     assert result.outputs["writer"]["text"] == "W"
     said = [e.command for e in await crews.entries(run, "MessageAdded")]
     assert said == [None, "m1"]
+
+
+async def test_the_grammar_reads_a_prompt_that_it_understands(crews: Site) -> None:
+    prompt = "# Notes\n\nThe collector gathers the changes, then the writer drafts the notes."
+    run = await crews.start(prompt, model=model(crews))
+    question = await asked(run)
+    assert list(definition_of(question)["agents"]) == ["collector", "writer"]
+    await run.respond("i1", "approve", about=question.hash)
+    assert (await run.result(LIMIT)).outputs["writer"]["text"] == "W"
+    state = await run.state()
+    assert (state.prompt.reader, state.prompt.rounds) == ("grammar", 0)
+    assert not [p for p in crews.prompted(run) if p["agent"] == "compiler"]
+
+
+async def test_a_model_reads_what_the_grammar_does_not_understand(crews: Site) -> None:
+    run = await crews.start(PROMPT, model=model(crews, GOOD))
+    await asked(run)
+    assert (await run.state()).prompt.reader == "llm"
+    await run.stop()
+    run = await crews.start(PROMPT, model=crews.script({**WORK, "*": [{"text": "?"}]}))
+    question = await asked(run)
+    state = await run.state()
+    assert state.prompt.reader == "grammar"
+    assert "Make it snappy" in question.detail
+    await run.stop()
+
+
+async def test_what_the_registry_does_not_offer_is_said_with_its_place(crews: Site) -> None:
+    prompt = "The writer drafts the notes.\nOnly the writer may use send_fax."
+    run = await crews.start(prompt, reader="grammar", model=model(crews))
+    with pytest.raises(InvalidPrompt, match=r"2:\d+ .*send_fax"):
+        await run.result(LIMIT)
+
+
+async def test_a_registry_is_found_by_its_name(crews: Site) -> None:
+    registry = {
+        "registry": "office",
+        "model": model(crews),
+        "tools": {"echo": {"run": "deeds:echo", "effects": "read", "words": ["say it aloud"]}},
+    }
+    await crews.store.register({("registry", "office"): registry}, 1)
+    run = await crews.start("The writer may use echo. The writer drafts.", registry="office")
+    definition = definition_of(await asked(run))
+    assert definition["agents"]["writer"]["tools"] == ["echo"]
+    assert definition["model"] == registry["model"]
+    await run.respond("i1", "approve")
+    assert (await run.result(LIMIT)).status == "completed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from uuid import uuid4
@@ -213,10 +214,10 @@ def test_at_a_terminal_a_refused_yes_is_asked_about(tmp_path: Path) -> None:
 
 def test_nothing_runs_with_errors(tmp_path: Path) -> None:
     crewlog = Cli(tmp_path / "home", made(tmp_path, "none"))
-    (tmp_path / "notes.md").write_text(f"{PROMPT}The writer may use rocket_launcher.\n")
+    (tmp_path / "notes.md").write_text(f"{PROMPT}The writer uses the model gpt-9.\n")
     done = crewlog("run", "notes.md", "--yes")
     assert done.code == 2
-    assert "rocket_launcher" in done.err
+    assert "gpt-9" in done.err
     assert not (tmp_path / "home").exists()
 
 
@@ -254,3 +255,27 @@ def test_yes_runs_what_was_understood_whole(home: Path, tmp_path: Path) -> None:
     assert (started["event"], result["status"]) == ("started", "completed")
     entry = crewlog("log", run, "--limit", "1", "--json").records[0]["entry"]
     assert entry["definition"] == approved["hash"]
+
+
+@pytest.mark.server
+def test_a_registered_registry_is_found_by_its_name(home: Path, tmp_path: Path) -> None:
+    root = made(tmp_path)
+    crewlog = Cli(home, root)
+    assert crewlog("dev", "--detach", "--no-worker").code == 0
+    program = (
+        "import asyncio, crewlog\n"
+        "async def main():\n"
+        "    async with await crewlog.connect() as c:\n"
+        "        await c.register_registry('registry.yaml')\n"
+        "asyncio.run(main())\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program], cwd=root, env=crewlog.env, check=True, timeout=60
+    )
+    (root / "registry.yaml").unlink()
+    found = crewlog("compile", "notes.md", "--registry", "notes", "--json")
+    assert found.code == 0, found.err
+    assert list(found.records[0]["definition"]["tools"]) == ["write_file"]
+    missing = crewlog("compile", "notes.md", "--registry", "ntes")
+    assert missing.code == 2
+    assert "'ntes'" in missing.err

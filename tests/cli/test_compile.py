@@ -21,7 +21,7 @@ reviews; unless approved, back to the writer, at most 3 times, otherwise ask me.
 Only the writer may write files. Make it snappy.
 """
 WHOLE = PROMPT.replace(" Make it snappy.", "")
-BAD = PROMPT + "The writer may use rocket_launcher.\n"
+BAD = PROMPT + "The writer uses the model gpt-9.\n"
 REGISTRY = """\
 registry: notes
 model: openai:gpt-5-mini
@@ -63,7 +63,7 @@ def test_each_part_stands_beside_its_words(capsys: pytest.CaptureFixture[str]) -
 def test_the_words_are_quoted_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
     assert "“" not in shown(capsys, "compile", "notes.md")
     found = shown(capsys, "compile", "notes.md", "--words")
-    assert "back to the writer, at most 3 times, otherwise ask me" in found
+    assert "“at most 3 times" in found
     assert "“Only the writer may write files" in found
 
 
@@ -158,11 +158,11 @@ def test_a_new_version_keeps_what_was_named(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_errors_are_all_shown_and_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("bad.md").write_text(BAD + "The writer may use time_machine.\n")
+    Path("bad.md").write_text(BAD + "The checker uses the model gpt-8.\n")
     assert run_cli(["compile", "bad.md", "--out", "crew.yaml"]) == 2
     found = capsys.readouterr()
-    assert "rocket_launcher" in found.err
-    assert "time_machine" in found.err
+    assert "gpt-9" in found.err
+    assert "gpt-8" in found.err
     assert "bad.md:4:" in found.err
     assert "not to be run" in found.out
     assert not Path("crew.yaml").exists()
@@ -245,7 +245,7 @@ def test_validate_checks_prompts_and_registries(capsys: pytest.CaptureFixture[st
     assert document(capsys, "validate", "notes.md")["understood"] is False
     Path("bad.md").write_text(BAD)
     assert run_cli(["validate", "bad.md"]) == 2
-    assert "rocket_launcher" in capsys.readouterr().err
+    assert "gpt-9" in capsys.readouterr().err
     assert "registry notes · 2 tools" in shown(capsys, "validate", "registry.yaml")
     assert document(capsys, "validate", "registry.yaml")["tools"] == ["write_file", "git_log"]
     Path("offers.yaml").write_text("# Ours\nregistry: notes\ntols: {}\nmodle: x\n")
@@ -271,7 +271,7 @@ def test_an_unknown_schema_has_a_remedy(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_node_is_explained_with_its_words(capsys: pytest.CaptureFixture[str]) -> None:
     found = shown(capsys, "explain", "notes.md", "writer")
-    assert "then the writer drafts notes" in found
+    assert "the writer drafts notes" in found
     assert "“Only the writer may write files" in found
     rows = {line[2:17].strip(): line[17:] for line in found.splitlines() if line[2:3].strip()}
     assert rows["waits for"] == "collector"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.client.catalog import Catalog, contents_of
+from crewlog.client.catalog import Catalog, OfferedBuilder, contents_of
 from crewlog.definition.builders import builders
 from crewlog.definition.capabilities import callers
 from crewlog.definition.load import load_data
@@ -85,9 +85,9 @@ async def test_a_registry_is_registered_with_its_parts(catalog: Catalog, store: 
     assert isinstance(tool, OfferedTool)
     assert (row.version, tool.grant) == (1, ())
     _, builder = await catalog.part("builder", "press/supervisor")
-    assert isinstance(builder, dict)
-    assert builder["about"] == builders()["supervisor"].about
-    assert [row.version for row in await catalog.versions("tool", "press/post")] == [1, 2]
+    assert isinstance(builder, OfferedBuilder)
+    assert builder.about == builders()["supervisor"].about
+    assert [row.version for row in await catalog.history("tool", "press/post")] == [1, 2]
 
 
 async def test_two_registries_may_have_a_tool_of_one_name(catalog: Catalog) -> None:

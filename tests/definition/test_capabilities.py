@@ -78,14 +78,14 @@ def test_who_can_call_a_tool() -> None:
         "crew app@3: backend can call, lists no tools, so it has every one, and permissions name it",
         "crew app@3: audio cannot call, lists it, but permissions say that only ui and backend may; it is not enabled",
         "registry press@1: editor can call, lists it; each call waits for a person's yes",
-        "registry press@1: prompt can call, prompts may give it to author",
+        "registry press@1: prompt can call, a prompt may give it to author",
     ]
     assert told(callers("play", OFFERS)) == [
         "crew app@3: backend can call, lists no tools, so it has every one; each call waits for a person's yes",
         "crew app@3: audio can call, lists it; each call waits for a person's yes; it is not enabled",
     ]
     assert told(callers("search", OFFERS)) == [
-        "registry press@1: prompt can call, prompts may give it to any agent"
+        "registry press@1: prompt can call, a prompt may give it to any agent"
     ]
     assert callers("nothing", OFFERS) == []
 

@@ -15,10 +15,13 @@ from crewlog.definition.model import (
     AgentDefinition,
     AgentPhase,
     AskPhase,
+    BuilderPhase,
+    CrewDefinition,
     DecisionPhase,
     JoinAny,
     JoinQuorum,
     ParallelPhase,
+    PatternUse,
     ToolDefinition,
 )
 from crewlog.graph.lower import lower
@@ -28,8 +31,8 @@ from crewlog.tool_call import current_call
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PHASES = (AgentPhase, AskPhase, DecisionPhase, JoinAny, JoinQuorum, ParallelPhase)
-SHOWN_ELSEWHERE = {"max_calls", "heartbeat"}
+PHASES = (AgentPhase, AskPhase, BuilderPhase, DecisionPhase, JoinAny, JoinQuorum, ParallelPhase)
+SHOWN_ELSEWHERE = {"max_calls", "heartbeat", "approval"}
 """Keys that need no example: the tables say all there is."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -56,7 +59,7 @@ def test_crews_are_crews(page: Path, text: str) -> None:
 def test_there_are_examples_of_everything_in_the_reference() -> None:
     text = (ROOT / "docs" / "definition.md").read_text()
     shown = "".join(m[2] for m in FENCE.finditer(text) if m[2].startswith("crew:"))
-    for model in (*PHASES, AgentDefinition, ToolDefinition):
+    for model in (*PHASES, AgentDefinition, CrewDefinition, PatternUse, ToolDefinition):
         for name, field in model.model_fields.items():
             key = field.alias or name
             if key not in SHOWN_ELSEWHERE:

@@ -31,6 +31,8 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
     ("definition.md", "### Parallel items", definition.ParallelPhase),
     ("definition.md", "### Decisions", definition.DecisionPhase),
     ("definition.md", "### Questions", definition.AskPhase),
+    ("definition.md", "### Builders", definition.BuilderPhase),
+    ("definition.md", "### Patterns", definition.PatternUse),
     ("definition.md", "## Limits", definition.Limits),
     ("models.md", "| key | default |", Script),
     ("models.md", "| key of an entry |", Entry),

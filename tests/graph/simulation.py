@@ -30,6 +30,7 @@ from crewlog.workflows.inbox import Incoming, take
 from graph.crews import agents_in, plan_of
 
 RUN = RunId("sim")
+APPENDED = {"ready": "append", "p0_0.list": "append", "p0_0.text": "append"}
 
 
 def dice(seed: int | str) -> random.Random:
@@ -189,6 +190,7 @@ def _attempt(rng: random.Random) -> GraphPlan:
         names += here
     flow.append("last")
     agents = {name: _agent(rng) for name in agents_in(flow)}
+    appended = rng.choice([{}, {}, APPENDED]) if "p0_0" in agents else {}
     approvers = [name for name in ("p0_0", "p1_0") if name in agents]
     tools = {name: {"run": "m:f"} for name in ("read", "act", "secret")}
     return plan_of(
@@ -197,15 +199,9 @@ def _attempt(rng: random.Random) -> GraphPlan:
         tools=tools,
         flags={"ok": False, "ready": None},
         permissions={"secret": []},
-        merge={
-            "ok": "last",
-            "ready": rng.choice(["last", "append"]),
-            **{
-                f"{name}.{key}": rng.choice(["last", "last", "append"])
-                for name in agents
-                for key in ("score", "list")
-            },
-        },
+        merge={"ok": "last", "ready": "last"}
+        | {f"{name}.{key}": "last" for name in agents for key in ("score", "list")}
+        | appended,
         approvals=rng.choice([{}, {}, {"act": None}, {"act": approvers}]),
         limits={"steps": rng.choice([8, 1000, 1000])},
     )

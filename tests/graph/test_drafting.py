@@ -7,7 +7,7 @@ import pytest
 from crewlog.content import hash_json
 from crewlog.definition.load import load_data
 from crewlog.errors import ApprovalMismatch, CommandRejected, InternalError
-from crewlog.graph.drafting import CHECK, INVALID, NO_PLAN, Drafting, check_hash
+from crewlog.graph.drafting import CHECK, INVALID, NO_PLAN, STEP, Drafting, check_hash
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import CommandId, RunId
@@ -167,6 +167,18 @@ async def test_a_call_that_failed_is_made_again_when_people_say_so() -> None:
     assert order.call.attempt == 2
     await draft.call_failed(order.step, 1, "no registry 'x'", "InvalidDefinition")
     assert draft.state.error_type == INVALID
+
+
+async def test_people_may_go_on_with_what_the_grammar_understood() -> None:
+    draft = begun()
+    draft.compiled(CompilePromptResult(reply="no", faults=1, again=True))
+    await draft.call_failed(STEP, 2, "no key", "ModelRefused")
+    (asked,) = draft.state.interrupts.values()
+    assert asked.options == ("retry", "grammar", "stop")
+    answer(draft, asked, "grammar")
+    assert (draft.compile_call().reader, draft.compile_call().replies) == ("grammar", ())
+    (order,) = draft.orders(())
+    assert order.call.tool is None
 
 
 def test_nothing_is_called_while_the_run_is_paused() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from crewlog.authority.permissions import needs_approval
-from crewlog.ids import item_of, node_of, private_log, visit_of, working_log
+from crewlog.ids import StepId, item_of, node_of, private_log, visit_of, working_log
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
@@ -101,6 +101,15 @@ async def test_a_mapped_visit_has_a_step_for_each_item_and_ends_with_the_last() 
                 seen[maps[step]] += 1
             elif entry["kind"] == "Routed" and entry.get("source"):
                 assert not item_of(entry["source"]), "no item routes on"
+        completed = Counter(
+            node_of(entry["step"])
+            for entry in sim.facts("StepCompleted")
+            if not item_of(entry["step"])
+        )
+        routed = Counter(entry["source"] for entry in sim.facts("Routed") if entry.get("source"))
+        for node in {node_of(StepId(visit)) for visit in maps}:
+            ends = completed[node] - routed[node]  # a visit that fails the run does not route on
+            assert ends == 0 or sim.state.status == "failed"
         for visit, numbers in started.items():
             assert numbers == list(range(1, len(numbers) + 1)), visit
         assert not [log for log in sim.state.messages if "#" in log] or sim.state.frontier

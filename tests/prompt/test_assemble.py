@@ -212,6 +212,10 @@ def test_a_tool_that_is_not_there_is_an_error_with_a_guess() -> None:
             said(ast.Allow, 3, agents=("a",), tools=("write_file",), only=True),
             said(ast.Allow, 40, tools=("write_file",)),
         ),
+        (
+            said(ast.Allow, 3, agents=("a",), tools=("write_file",), only=True),
+            said(ast.Deny, 40, tools=("write_file",)),
+        ),
         (said(ast.Limit, 3, what="steps", most=5), said(ast.Limit, 40, what="steps", most=6)),
         (
             said(ast.UseModel, 3, agents=("a",), model="gpt-5"),
@@ -292,3 +296,12 @@ def test_every_part_has_the_words_it_came_from() -> None:
     assert decision.path == ("flow", 2)
     assert decision.words == (Words(start=33, end=45),)
     assert "bad → a (≤ 2)" in decision.text
+
+
+def test_what_several_steps_may_set_at_once_gets_a_rule_and_that_is_said() -> None:
+    each = Step(parts=(Part(agent="digger", for_each="topics"),))
+    found = compile_(step("planner"), each, said(ast.Gate, agents=("digger",)))
+    assert codes(found) == ["assumed"]
+    assert found.ok
+    assert found.definition is not None
+    assert found.definition.merge == {"digger.unsure": "last"}

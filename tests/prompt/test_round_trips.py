@@ -9,7 +9,6 @@ import json
 import os
 
 import pytest
-from crewlog.definition.write import to_yaml
 from hypothesis import HealthCheck, given, settings
 from tests.corpus.cases import Case, cases, differences, meaning
 from tests.prompt.strategies import crews, registry_for
@@ -17,6 +16,7 @@ from tests.prompt.strategies import crews, registry_for
 from crewlog.definition.content import definition_hash
 from crewlog.definition.load import load_data, load_definition
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.write import to_yaml
 from crewlog.prompt.compile import compile_prompt
 from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.english import expressible, to_english

@@ -158,7 +158,7 @@ async def denied_tool(site: Site) -> Run:
 
 @behaviour
 async def for_each(site: Site) -> Run:
-    """A step for each of three items, two at a time, cut in their middle; their texts are a list."""
+    """A step for each of three items, two at a time, over two executions; a list of their texts."""
     agents = {
         "a": [calls(("set_output", {"key": "list", "value": ["x", "y", "z"]})), {"text": "A"}],
         "b": [calls(("nap", {"seconds": 0.05})), {"text": "B"}],

@@ -160,29 +160,31 @@ def _find(named: str | None, source: Source | None) -> Offer:
 
 
 def _registered(name: str) -> Offer:
-    """A registry of the store, by its name."""
+    """A registry of the store, by its name or `NAME@VERSION`.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
     from crewlog.cli.app import go  # noqa: PLC0415
     from crewlog.prompt.registry import Registry  # noqa: PLC0415
 
     kept: list[Registry] = []
 
     async def ask() -> int:
+        from crewlog.cli.finding import find  # noqa: PLC0415
         from crewlog.cli.screen import Screen  # noqa: PLC0415
         from crewlog.cli.services import connected  # noqa: PLC0415
 
-        async with connected(Screen(), both=True) as client:
-            store = await client.store()
-            row = await store.get_registered("registry", name)
-            if row is not None:
-                kept.append(Registry.from_json(await store.get_definition(row.content)))
+        # Standard output is the prompt's, and may be read by a program.
+        async with connected(Screen(as_json=True), both=True) as client:
+            content = (await find(client.catalog, f"registry:{name}")).content
+            if isinstance(content, Registry):
+                kept.append(content)
         return 0
 
     go(ask())
-    if not kept:
-        raise UsageError(
-            f"there is no file and no registered registry {name!r}",
-            remedy=f"Give the path of a registry's YAML file, e.g. --registry {REGISTRY_FILE}.",
-        )
+    if not kept:  # a signal ended the search
+        raise KeyboardInterrupt
     return Offer(kept[0], name=name)
 
 

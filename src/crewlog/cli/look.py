@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,7 +83,7 @@ def _alone(run: RunSummary, unpolled: set[str]) -> bool:
 
 
 def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
-    from crewlog.cli.screen import lasted, plain  # noqa: PLC0415
+    from crewlog.cli.screen import ago, lasted, plain  # noqa: PLC0415
 
     def status(each: RunSummary) -> str:
         return plain(each.status) + (", no worker" if _alone(each, unpolled) else "")
@@ -94,21 +93,12 @@ def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
             plain(each.run),
             (status(each), _STYLES.get(each.status, "red")),
             plain(each.crew) or "?",
-            (_ago(each.started), "dim"),
+            (ago(each.started), "dim"),
             (lasted(each.started, each.ended), "dim"),
         ]
         for each in runs
     ]
     screen.rows(("run", "status", "crew", "started", "took"), rows)
-
-
-def _ago(at: int) -> str:
-    seconds = datetime.now().astimezone().timestamp() - at / 1000
-    for size, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= size:
-            count = int(seconds // size)
-            return f"{count} {name}{'s' if count > 1 else ''} ago"
-    return f"{max(int(seconds), 0)} s ago"
 
 
 @app.command(rich_help_panel=LOOK)

@@ -13,6 +13,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -275,6 +276,16 @@ def lasted(start: int, end: int | None) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
+
+
+def ago(at: int) -> str:
+    """How long ago a time in milliseconds is: `3 minutes ago`."""
+    seconds = datetime.now().astimezone().timestamp() - at / 1000
+    for size, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {name}{'s' if count > 1 else ''} ago"
+    return f"{max(int(seconds), 0)} s ago"
 
 
 def money(cost: float) -> str:

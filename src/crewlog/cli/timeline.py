@@ -280,7 +280,8 @@ class Timeline:
                 return self._row(entry, node, "?", text, "bold yellow")
             case j.InterruptAnswered():
                 self.interrupts.pop(entry.interrupt, None)
-                text = f"{entry.interrupt} answered{_by(entry.by)}: {entry.decision}"
+                why = _why(entry.reason)
+                text = f"{entry.interrupt} answered{_by(entry.by)}: {entry.decision}{why}"
                 return self._row(entry, "", "✓", text, "green")
             case j.BreakRequested():
                 where = "the next step" if entry.node == "*" else f"'{entry.node}'"

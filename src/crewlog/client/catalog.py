@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from crewlog.definition.builders import Builder, builders
 from crewlog.definition.capabilities import Offer, offer_of
@@ -64,6 +65,26 @@ class AddedRegistry:
     """Its agents, tools, builders and models."""
     new_parts: tuple[RegisteredRow, ...]
     """Those of them that have a new version."""
+
+
+class OfferedBuilder(Model):
+    """A builder of a registry: what is known of it without its code, which is in a package."""
+
+    builder: str
+    kind: Literal["flow", "agent"]
+    about: str
+    """What it makes, in a line."""
+    options: dict[str, Json]
+    """The JSON Schema of its options."""
+    steps: tuple[str, ...] = ()
+    """The steps inside an agent that can be switched off."""
+
+
+class OfferedModel(Model):
+    """A model of a registry."""
+
+    model: str
+    """`openai:NAME` or `scripted:FILE`."""
 
 
 class Catalog:
@@ -130,9 +151,15 @@ class Catalog:
         new = tuple(row for row in parts if row.at == at)
         return AddedRegistry(rows[0], rows[0].at == at, parts, new)
 
-    async def registries(self) -> list[RegisteredRegistry]:
-        """Every registry in its newest version, by name."""
-        rows = await (await self._store()).list_registered("registry")
+    async def registries(self, *, all_versions: bool = False) -> list[RegisteredRegistry]:
+        """Every registry in its newest version by name, or every version."""
+        store = await self._store()
+        rows = await store.list_registered("registry")
+        if all_versions:
+            every = await asyncio.gather(
+                *(store.list_registered("registry", row.name) for row in rows)
+            )
+            rows = [row for versions in every for row in versions]
         return list(await asyncio.gather(*map(self._registry, rows)))
 
     async def registry(self, name: str, version: int | None = None) -> RegisteredRegistry:
@@ -151,23 +178,45 @@ class Catalog:
 
     async def part(
         self, kind: Kind, name: str, version: int | None = None
-    ) -> tuple[RegisteredRow, Model | dict[str, Json]]:
-        """A part of a registry by its full name, `press/write_file`; builders and models as data.
+    ) -> tuple[RegisteredRow, OfferedAgent | OfferedTool | OfferedBuilder | OfferedModel]:
+        """A part of a registry by its full name, `press/write_file`.
 
         Raises:
             UsageError: there is none of that name, or it has no such version.
         """
         row = await self._row(kind, name, version)
         data = await (await self._store()).get_definition(row.content)
-        if kind == "agent":
-            return row, OfferedAgent.from_json(data)
-        if kind == "tool":
-            return row, OfferedTool.from_json(data)
-        return row, data
+        match kind:
+            case "agent":
+                return row, OfferedAgent.from_json(data)
+            case "tool":
+                return row, OfferedTool.from_json(data)
+            case "builder":
+                return row, OfferedBuilder.from_json(data)
+            case _:
+                return row, OfferedModel.from_json(data)
 
-    async def versions(self, kind: Kind, name: str) -> list[RegisteredRow]:
+    async def names(self) -> tuple[list[str], list[str]]:
+        """The names of all crews, and of all registries."""
+        store = await self._store()
+        crews, registries = await asyncio.gather(
+            store.list_crews(), store.list_registered("registry")
+        )
+        return [row.name for row in crews], [row.name for row in registries]
+
+    async def part_names(self, kind: Kind) -> list[str]:
+        """The full names of all parts of a kind."""
+        return [row.name for row in await (await self._store()).list_registered(kind)]
+
+    async def history(
+        self, kind: Kind | Literal["crew"], name: str
+    ) -> Sequence[CrewRow | RegisteredRow]:
         """All versions of what is registered under a name, oldest first."""
-        return await (await self._store()).list_registered(kind, name)
+        store = await self._store()
+        if kind == "crew":
+            rows = await store.list_crews(all_versions=True)
+            return [row for row in rows if row.name == name]
+        return await store.list_registered(kind, name)
 
     async def _row(self, kind: Kind, name: str, version: int | None) -> RegisteredRow:
         store = await self._store()
@@ -230,7 +279,7 @@ def contents_of(registry: Registry) -> dict[tuple[Kind, str], dict[str, Json]]:
     for builder in _builders(registry):
         found["builder", f"{name}/{builder.name}"] = _builder(builder)
     for model in dict.fromkeys(filter(None, (registry.model, *registry.models))):
-        found["model", f"{name}/{model}"] = {"model": model}
+        found["model", f"{name}/{model}"] = OfferedModel(model=model).to_json()
     return found
 
 
@@ -242,13 +291,13 @@ def _builders(registry: Registry) -> list[Builder]:
 
 
 def _builder(builder: Builder) -> dict[str, Json]:
-    return {
-        "builder": builder.name,
-        "kind": builder.kind,
-        "about": builder.about,
-        "options": builder.options.model_json_schema(),
-        "steps": list(builder.steps),
-    }
+    return OfferedBuilder(
+        builder=builder.name,
+        kind=builder.kind,
+        about=builder.about,
+        options=builder.options.model_json_schema(),
+        steps=builder.steps,
+    ).to_json()
 
 
 def no_crew(name: str, known: Sequence[str]) -> UsageError:
@@ -260,6 +309,7 @@ def no_crew(name: str, known: Sequence[str]) -> UsageError:
 def unknown(kind: str, name: str, known: Sequence[str], how: str) -> UsageError:
     """The error for a name that is not registered, with those that are."""
     close = difflib.get_close_matches(name, known, n=3)
+    close = close or [each for each in known if name and name.lower() in each.lower()][:3]
     hint = f"Did you mean {' or '.join(repr(each) for each in close)}? " if close else ""
     shown = ", ".join(known[:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
     there = f"Registered: {shown}. " if known else "None is registered yet. "

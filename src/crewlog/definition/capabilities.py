@@ -132,7 +132,7 @@ def _callers(tool: str, offer: Offer) -> Iterator[Capability]:
         granted = offer.grants.get(tool)
         whom = "any agent" if granted is None else listed(granted, "or")
         if whom:
-            how = f"prompts may give it to {whom}"
+            how = f"a prompt may give it to {whom}"
             yield _capability(offer, "", "prompt", "call", tool, how)
 
 

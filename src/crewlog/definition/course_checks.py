@@ -167,7 +167,7 @@ def _writers(
                     f"{one.name!r} and {other.name!r} may run side by side, and both may set the "
                     f"{what} {key!r}"
                 )
-                yield Finding(other.path, say, _how(key), word=_agent(other))
+                yield Finding(other.path, say, _how(key), word=_agent(other), key=key)
                 break
 
 
@@ -182,7 +182,7 @@ def _each(
         if key not in definition.merge:
             what = "output" if "." in key else "flag"
             say = f"{phase.name!r} has a step for each item, and each may set the {what} {key!r}"
-            yield Finding((*phase.path, "for_each"), say, _how(key))
+            yield Finding((*phase.path, "for_each"), say, _how(key), key=key)
 
 
 def _keys(name: str, agent: AgentDefinition) -> tuple[str, ...]:
@@ -204,6 +204,7 @@ def _merge(definition: CrewDefinition) -> Iterator[Finding]:
     flags.update(definition.flags)
     flags.update(p.sets for p in definition.flow if isinstance(p, AskPhase) and p.sets)
     keys = [key for name, agent in definition.agents.items() for key in _keys(name, agent)]
+    keys += [f"{name}.text" for name in definition.agents]
     for key in definition.merge:
         if key not in flags and key not in keys:
             say = f"'merge' names {key!r}, which is neither a flag nor an output that an agent sets"

@@ -24,6 +24,8 @@ class Finding:
     """Whether the value or its key is to be underlined."""
     word: str = ""
     """A word inside the value to underline, e.g. a flag in a condition."""
+    key: str = ""
+    """The flag or `agent.output` that lacks a rule for how its values combine."""
     offset: int | None = None
     """The character of the value (from 0) where the fault is; it wins over `word`."""
     severity: Literal["error", "warning"] = "error"

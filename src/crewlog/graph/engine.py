@@ -280,7 +280,7 @@ class Engine(RunFacts):
         outcome, because = decide(self.plan, name, state.routing, state.flags, self.output_values())
         rule = self.plan.nodes[name].decide
         if outcome == ASK_HUMAN and rule is not None:
-            question = f"{render_condition(rule.when)}, and {rule.go} {because}. What now?"
+            question = f"{render_condition(rule.when)}, and the run {because}. What now?"
             self.ask("ask", question, step=step, options=("continue", "again", "stop"))
             return
         self.record(j.StepCompleted, step=step, because=because)

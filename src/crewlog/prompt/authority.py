@@ -149,6 +149,9 @@ class Authority:
         for said in self._denied:
             for tool in self._known(said.tools, said.words):
                 names = said.agents or tuple(members)
+                if not said.agents and tool in only:
+                    say = f"nobody and somebody may use {tool!r}"
+                    self._crew.contradiction(say, (*only[tool].words, *said.words))
                 for name in names:
                     self._check_not_given(tool, name, said)
                     if tool in members[name].tools:
@@ -160,7 +163,6 @@ class Authority:
                     for name in having
                     if name not in names and tool in members[name].all_tools()
                 )
-        # A tool that was denied to one and given to another stays with those who have it.
 
     def _check_not_given(self, tool: str, name: str, denied: ast.Deny) -> None:
         for said in self._allowed:

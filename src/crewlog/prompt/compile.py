@@ -179,7 +179,7 @@ class _Finish:
             phases = self.crew.phases_of(agent)
             later = [node for node in phases if self.nodes.index(node) >= at]
             for node in (later or phases)[:1]:
-                if node.only_if is None:
+                if node.only_if is None or node.only_if == only_if:
                     node.only_if = only_if
                 else:
                     node.only_if = AllOf(of=(node.only_if, only_if))
@@ -369,7 +369,20 @@ class _Finish:
             limits=limits,
             approval=self.registry.approval,
         )
-        return _with_bare_flags(definition)
+        return self._with_merges(_with_bare_flags(definition))
+
+    def _with_merges(self, definition: CrewDefinition) -> CrewDefinition:
+        """The definition with a rule for each key that several steps may set at once."""
+        unruled = {finding.key: finding for finding in findings(definition) if finding.key}
+        for key in unruled:
+            words = next((m.words for n, m in self.crew.members.items() if key.startswith(n)), ())
+            self.remarks.warning(
+                "assumed",
+                f"several steps may set {key!r} at the same time: the last one is assumed to count",
+                words,
+                f"In the definition, merge: {{{key}: append}} would make a list of them.",
+            )
+        return definition.model_copy(update={"merge": dict.fromkeys(unruled, "last")})
 
     def _provenance(
         self,

@@ -7,7 +7,6 @@ entry's class.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
@@ -23,9 +22,9 @@ from crewlog.ids import (
     step_id,
     visit_of,
 )
-from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.hashing import canonical, chain, hash_json, log_root
+from crewlog.state.hashing import chain, hash_json, log_root
+from crewlog.state.merging import place_of, with_part, with_value
 from crewlog.state.model import (
     Call,
     CommandOutcome,
@@ -35,7 +34,6 @@ from crewlog.state.model import (
     Mapped,
     Output,
     Part,
-    Place,
     PromptState,
     ResumeInfo,
     Routing,
@@ -43,8 +41,6 @@ from crewlog.state.model import (
     Usage,
 )
 
-SMALL = 256
-"""Bytes of JSON that conditions see of a list that steps add to, as of any value."""
 COMMANDS_KEPT = 1000
 """Outcomes of recent commands that the state keeps; older ones are in the store."""
 
@@ -305,7 +301,7 @@ def _step_started(state: CrewState, entry: j.StepStarted, position: int) -> Chan
 
 @_on(j.StepMapped)
 def _step_mapped(state: CrewState, entry: j.StepMapped, position: int) -> Changes:
-    found = state.agent_outputs.get(entry.agent, {}).get(entry.key)
+    found = _found(state, entry.agent, entry.key)
     mapped = Mapped(
         of=entry.of,
         position=position,
@@ -350,11 +346,11 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
             "returned": 0,
         }
     )
-    if not entry.calls and entry.append:
-        text = Part(body=entry.ref.body, place=_place(state, entry.step, position))
-        changes["agent_outputs"] = _added(state, entry.agent, "text", text, position)
-    elif not entry.calls:
+    if not entry.calls:
         text = Output(body=entry.ref.body, position=position)
+        if entry.append:
+            part = Part(body=entry.ref.body, place=place_of(state, entry.step, position))
+            text = with_part(_found(state, entry.agent, "text"), part, position)
         changes["agent_outputs"] = _output(state, entry.agent, "text", text)
     return {**changes, **_entry(state, entry.step, turn=after)}
 
@@ -389,40 +385,20 @@ def _call_held(state: CrewState, entry: j.CallHeld, _position: int) -> Changes:
 def _flag_set(state: CrewState, entry: j.FlagSet, position: int) -> Changes:
     if not entry.append:
         return {"flags": _with(state.flags, entry.flag, entry.value)}
-    before = state.flags.get(entry.flag)
-    values: list[Json] = list(before) if isinstance(before, list) else []  # pyright: ignore[reportUnknownArgumentType]
-    # What the list began with stands before all that steps add.
-    places = state.flag_places.get(entry.flag, ((0, 0),) * len(values))
-    place = _place(state, entry.step, position)
-    at = bisect_right(places, place)
-    values.insert(at, entry.value)
+    values, places = with_value(
+        state.flags.get(entry.flag),
+        state.flag_places.get(entry.flag, ()),
+        entry.value,
+        place_of(state, entry.step, position),
+    )
     return {
         "flags": _with(state.flags, entry.flag, values),
-        "flag_places": _with(state.flag_places, entry.flag, (*places[:at], place, *places[at:])),
+        "flag_places": _with(state.flag_places, entry.flag, places),
     }
 
 
-def _place(state: CrewState, step: StepId | None, position: int) -> Place:
-    """Where a value stands in a list: in the order of the journal, or of the items of a visit."""
-    visit = state.frontier.get(visit_of(step)) if step is not None and item_of(step) else None
-    if step is None or visit is None or visit.mapped is None:
-        return (position, 0)
-    return (visit.mapped.position, item_of(step))
-
-
-def _added(
-    state: CrewState, agent: AgentName, key: str, part: Part, position: int
-) -> dict[AgentName, dict[str, Output]]:
-    """The outputs with one more value in the list of an output."""
-    known = state.agent_outputs.get(agent, {}).get(key)
-    parts = known.parts if known else ()
-    at = bisect_right([each.place for each in parts], part.place)
-    parts = (*parts[:at], part, *parts[at:])
-    small: Json = None
-    if len(parts) <= SMALL and all(each.body is None for each in parts):
-        values = [each.value for each in parts]
-        small = values if len(canonical(values)) <= SMALL else None
-    return _output(state, agent, key, Output(value=small, parts=parts, position=position))
+def _found(state: CrewState, agent: AgentName, key: str) -> Output | None:
+    return state.agent_outputs.get(agent, {}).get(key)
 
 
 def _output(
@@ -434,10 +410,11 @@ def _output(
 @_on(j.OutputSet)
 def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
     if entry.append:
-        place = _place(state, entry.step, position)
+        place = place_of(state, entry.step, position)
         part = Part(value=entry.value, body=entry.body, place=place)
-        return {"agent_outputs": _added(state, entry.agent, entry.key, part, position)}
-    output = Output(value=entry.value, body=entry.body, position=position, items=entry.items)
+        output = with_part(_found(state, entry.agent, entry.key), part, position)
+    else:
+        output = Output(value=entry.value, body=entry.body, position=position, items=entry.items)
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
 
 

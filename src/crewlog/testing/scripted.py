@@ -153,6 +153,10 @@ class ScriptedChatModel(BaseChatModel):
     def _llm_type(self) -> str:
         return "scripted"
 
+    def speaks_for(self, agent: str) -> bool:
+        """Whether the script names an agent; `*` names none."""
+        return agent in _script(self.file).agents
+
     def bind_tools(
         self, tools: Sequence[Any], **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:

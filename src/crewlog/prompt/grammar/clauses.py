@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from crewlog.prompt.ast import Allow, AnyStatement, Cast, Trait
+from crewlog.prompt.ast import Allow, AnyStatement, Cast, Part, Step, Trait
 from crewlog.prompt.grammar.lexicon import known_verb, plural, third_person
 from crewlog.prompt.grammar.phrase import Phrase, Unit, pattern
-from crewlog.prompt.grammar.rules import RULES, apply
-from crewlog.prompt.grammar.state import State
+from crewlog.prompt.grammar.rules import RULES, apply, rule
+from crewlog.prompt.grammar.state import Match, State
 from crewlog.prompt.names import plain
 
 
@@ -39,7 +39,7 @@ class Clause:
 
 _SUBJECT = pattern(r"(?:both |each |every |one |a new |either )?(?P<who>{A})(?: (?:both|all|each))?(?= |$)")
 _MADE = pattern(
-    r"(?:(?:you|we|i|please|would|like|want|to|can|should|must|will) )*(?:have|let|get|make|ask|tell|use|lets|has|want|need|call|instruct|task|bring in|allow|assign|send|put) "
+    r"(?:(?:you|we|i|please|would|like|want|to|can|should|must|will) )*(?:have|let|get|make|ask|tell|use|lets|has|want|like|need|call|instruct|task|bring in|allow|assign|send|put) "
     r"(?P<who>{A}) (?:both |then |all |now |first |off )*(?:to )?(?P<task>.+)"
 )
 _PASSIVE = pattern(
@@ -64,13 +64,14 @@ _PER = pattern(r"(?:(?:there is|we need|use|with|have|send|put|then) )?(?:one |a
 _WANTED = pattern(
     r"(?:(?:there (?:is|are|will be|shall be)|(?:we|i|you) (?:need|have|want|have got|use|start with|will need|would like|would send|send|begin with|got|should have|are|hire|employ)|let there be|take|add|set up|meet|introducing|include|start with|use|we also have|it (?:starts|begins) with|someone ,|somebody ,|call (?:it|her|him|them)|this is|here (?:is|are)) )+(?P<who>{A})(?: (?:who|that|which|to|:|–))? ?(?P<task>.*)"
 )
-_CAST_HEAD = r"(?:[^@#$]*?\b(?:agents?|people|roles|team|crew|specialists|experts|members|cast|players|colleagues|workers|staff|assistants|of us|of you)\b[^@#$]*?|(?:there are|we have|we have got|you are|meet|we need|i need|set up|we are|i want|use|the following|who is who|participants|involved|it takes|with|build|create|make)(?: [a-z]+)*)"
+_MEMBERS = r"(?:agents?|people|persons|roles|team|crew|specialists|experts|members|cast|players|colleagues|workers|staff|assistants|of us|of you|pairs of eyes|participants|parties|characters|hands|bots)"
+_CAST_HEAD = rf"(?:[^@#$]*?\b{_MEMBERS}\b[^@#$]{{0,60}}?(?::|–|,| of| are| is| includes?| including| comprises| namely| with| as follows :)|(?:so |now )?(?:there (?:are|is)|we have(?: got)?|you are|meet|we need|i need|set up|we are|use|who is who :|it takes|build|create|introducing|we use|i have)(?: both)?)"
 _CAST = pattern(rf"{_CAST_HEAD} ?(?P<who>{{A}})(?P<rest>(?: (?:in the (?:crew|team)|in all|working together|all told|and nobody else|who work together|on (?:it|this|the team|the crew)|,? ?(?:both |all )?(?:at it |working |who work |work )?(?:simultaneously|in parallel|at the same time|at once|side by side)|work together|that work together))*)")
 _CAST_BEHIND = pattern(r"(?P<who>{A}) (?:are|make up|form|is|work in) (?:the|our|my|your|in the|on the|a) (?:crew|team|agents|cast|members|people|whole (?:crew|team))(?: .*)?")
 _BOTH_WORK = re.compile(r"\b(?:simultaneously|in parallel|parallel|at the same time|at once|side by side|concurrently)\b")
 _BESIDE = re.compile(r"\b(?:meanwhile|at the same time|in the meantime|in parallel with (?:that|this|it|@[0-9]+)|simultaneously|in parallel|alongside(?: @[0-9]+)?|concurrently)\b")
 _TRAIT = pattern(
-    r"(?P<who>{A})(?: (?:both|all|each|also|always))* (?:(?:is|are|was|were|'s|has been)(?! (?:to|asked to|told to|going to|next|up|on|given|handed|brought|called|invited|set to|supposed to|expected to)\b)|should|shall|must(?! also)|ought to|never|always|does not|do not|may not|can not|must not|needs to be|has to be|have to be|needs not|need not|had better|would|could|can be|may be|cares?|knows?|likes?|hates?|loves?|speaks|believes|prefers?|tends to|has (?:a|an|the|no|some|good|great|years|an eye)|thinks (?:like|in)|behaves|wants|keeps in mind|avoids?|remembers?|respects?|stays?|acts? (?:as|like)|sounds?|may|can|could|might|will not|be)(?= )"
+    r"(?P<who>{A})(?: (?:both|all|each|also|always))* (?:(?:is|are|was|were|'s|has been)(?! (?:to|asked to|told to|going to|next|up|on|given|handed|brought|called|invited|set to|supposed to|expected to)\b)|should|shall|must(?! also)|ought to|never|always|does not|do not|may not|can not|must not|needs to be|has to be|have to be|needs not|need not|had better|would|could|can be|may be|cares?|knows?|likes?|hates?|loves?|speaks|believes|prefers?|tends to|has (?:a|an|the|no|some|good|great|years|an eye)(?! (?:[a-z]+ )?(?:look|go|try|think|read|say|turn|shot|stab|peek|crack|word|chat|glance|play|browse)\b)|thinks (?:like|in)|behaves|wants|keeps in mind|avoids?|remembers?|respects?|stays?|acts? (?:as|like)|sounds?|may|can|could|might|will not|be)(?= )"
 )
 _DUTY = pattern(r"(?P<who>{A})(?: (?:both|all|then|also|now))* (?:has to|have to|must|needs to|need to|is to|are to|should|shall|will|is going to|are going to|is asked to|are asked to|is told to|is supposed to|is expected to|is set to|gets to|is called to|is brought in to|is given the job of|is invited to|may|can|could|gets|is due to|is meant to|is tasked with|is responsible for|is in charge of|takes care of)(?= )")
 _ADVERBS = pattern(r"(?:{ADV} |, )*")
@@ -311,6 +312,18 @@ def _cast(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     return Clause(phrase, agents, works=False, statement=said)
 
 
+@rule(_CAST.pattern, _CAST_BEHIND.pattern)
+def cast(state: State, match: Match) -> bool:
+    """`There are three agents: a planner, a coder and a tester`."""
+    clause = _cast(state, match.phrase, set())
+    if clause is None:
+        return False
+    if clause.statement is not None:
+        return state.say(clause.statement)
+    parts = tuple(Part(agent=a, task=clause.task) for a in clause.agents)
+    return state.step(Step(parts=parts, words=match.words))
+
+
 _CALLED_ON = pattern(r"(?P<who>{A}) ?,? (?:you|please|your job is|be|make sure|always|never|do not|remember)(?: .+)")
 _ALL_TRAIT = pattern(
     r"(?:{ALL}|they|you|you all|we|agents|nobody|no one) (?:should|must|shall|may not|can not|must not|ought to|has to|have to|needs to|need to|always|never|is|are|does|do|writes?|works?|keeps?|speaks?|uses?|answers?|stays?|cites?|may|can)(?: .+)"
@@ -319,7 +332,10 @@ _ALL_TRAIT = pattern(
 
 def _vocative(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     found = _CALLED_ON.fullmatch(phrase.text)
-    return None if found is None else _trait(state, phrase, _named(state, found["who"]))
+    if found is None:
+        return None
+    state.addressed = _named(state, found["who"])
+    return _trait(state, phrase, state.addressed)
 
 
 def _about_all(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
@@ -330,8 +346,9 @@ def _about_all(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
         return None
     if re.search(r"[@#$][0-9]", phrase.text):
         return None
-    said = Trait(agents=(), text=state.raw(phrase), words=(phrase.words,))
-    return Clause(phrase, (), works=False, statement=said)
+    agents = state.addressed if phrase.text.startswith("you ") else ()
+    said = Trait(agents=agents, text=state.raw(phrase), words=(phrase.words,))
+    return Clause(phrase, agents, works=False, statement=said)
 
 
 _WITH = pattern(

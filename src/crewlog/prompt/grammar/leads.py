@@ -22,7 +22,7 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
     ]
 ]
 TRAILS = re.compile(
-    r"(?: (?:,|–|please|obviously|ok|okay|thanks|too|of course|you know|i guess|i think|i would say|right|btw|by the way|ever|actually|really|as well|then|again and again|for heaven 's sake|would you|will you|if you like|if you please|always|in any case|though|anyway|well|pls|mind you|and that is that|and that is it|and only then|, well))+$"
+    r"(?: (?:,|–|please|obviously|thanks|of course|btw|by the way|for heaven 's sake|if you like|if you please|pls|and that is that|and that is it|and only then|, (?:right|ok|okay|well|you know|i guess|i think|i would say|really|actually|always|would you|will you|though|anyway|mind you|too|as well|ever|then|in any case|like)))+$"
 )
 
 

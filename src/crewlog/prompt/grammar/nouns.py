@@ -40,6 +40,7 @@ _OPENERS = _SIGNS | frozenset(
 _EMBEDDED = frozenset(
     "what how why whether which that who whom where if unless when whenever until whoever".split()
 )
+_GENERIC = frozenset("agent agents human person people crew team other others one thing user".split())
 _MARKERS = frozenset("agents agent people roles specialists experts team crew members cast".split())
 _BY = frozenset("by per".split())
 _ADVERBS = frozenset(
@@ -84,7 +85,7 @@ class Names:
         if last.endswith("s") and agentive(singular(last)):
             last = singular(last)
         name = agent_name(" ".join([*words, last]))
-        if not name:
+        if not name or name in _GENERIC or (words and words[-1] in DETERMINERS):
             return False
         entry = self.found.get(name)
         if entry is None:
@@ -117,7 +118,8 @@ def before_verb(tokens: Sequence[Token], at: int) -> int | None:
             verb = third_person(word) or word in _AUXILIARIES or _adverb_and_verb(tokens, j)
             if verb and (agentive(head) or head == "agent"):
                 return j
-            if fallback is None and third_person(word) and known_verb(word):
+            proper = at > 0 and tokens[j - 1].capital and third_person(word)
+            if fallback is None and (proper or (third_person(word) and known_verb(word))):
                 fallback = j
         if word == "of" and at < j < len(tokens) - 1 and in_name(tokens[j + 1].text):
             continue
@@ -158,6 +160,14 @@ def plain_end(tokens: Sequence[Token], at: int) -> int | None:
     return j if j > at else None
 
 
+def proper_end(tokens: Sequence[Token], at: int) -> int | None:
+    """Where a name in capitals ends: `Backend`, `QA`."""
+    j = at
+    while j < len(tokens) and tokens[j].capital and in_name(tokens[j].text) and j - at < 3:
+        j += 1
+    return j if j > at else None
+
+
 def listed(
     tokens: Sequence[Token], at: int, *, any_noun: bool = False
 ) -> tuple[list[tuple[int, int]], int]:
@@ -166,7 +176,7 @@ def listed(
     end = at
     while at < len(tokens):
         begin = after_determiners(tokens, at)
-        stop = head_end(tokens, begin)
+        stop = head_end(tokens, begin) or proper_end(tokens, begin)
         if stop is None and any_noun:
             stop = plain_end(tokens, begin)
         if stop is None:
@@ -209,6 +219,16 @@ def _subject(tokens: Sequence[Token], at: int, previous: str, names: Names) -> N
     article = begin > at
     introduced = article and tokens[begin - 1].text in {"a", "an", "one"}
     opens = at == 0 or previous in _OPENERS
+    if previous in {"like", "want", "need", "ask", "wants", "send", "put"}:
+        end = head_end(tokens, begin)
+        if end is not None and end < len(tokens) and tokens[end].text in {"to", "on", "off", "that", "who"}:
+            names.add(tokens[begin:end], introduced)
+            return
+    if previous in {"it", "him", "her", "them", "one"} and at > 1 and tokens[at - 2].text in {"call", "that", "this"}:
+        end = head_end(tokens, begin) or plain_end(tokens, begin)
+        if end is not None and article:
+            names.add(tokens[begin:end], introduced=True)
+            return
     if previous in {"have", "let", "get", "has"} and _made_to_work(tokens, begin, names, introduced):
         return
     if _hands(tokens, at):
@@ -240,6 +260,8 @@ def _works(tokens: Sequence[Token], begin: int, end: int, *, opens: bool, articl
         return False
     if agentive(head.text):
         return article or not known_verb(head.text) or end - begin > 1 or begin == 0
+    if head.capital and opens and begin > 0 and third_person(verb) and head.text not in PRONOUNS:
+        return True
     if verb in _AUXILIARIES or head.text in THINGS | OUTSIDERS | PRONOUNS:
         return False
     if not opens or not known_verb(verb) or verb in {"comes", "works", "starts", "makes", "has"}:
@@ -251,9 +273,16 @@ def _works(tokens: Sequence[Token], begin: int, end: int, *, opens: bool, articl
 
 def _several(tokens: Sequence[Token], at: int, names: Names, *, opens: bool) -> None:
     items, end = listed(tokens, at)
-    if len(items) < 2 or end >= len(tokens):
+    if len(items) < 2:
         return
-    word = tokens[end].text
+    word = tokens[end].text if end < len(tokens) else "."
+    heads = all(agentive(tokens[b - 1].text) and a > 0 for a, b in items)
+    ends = word in {",", ".", "–", ";", ")", "both"} or end == len(tokens)
+    if opens and heads and ends and (at == 0 or tokens[at - 1].text in {"then", "next", ","}):
+        if all(tokens[a - 1].text in DETERMINERS for a, _ in items):
+            for first, last in items:
+                names.add(tokens[first:last], introduced=True)
+        return
     follows = word in VERBS or word in _ADVERBS | _AUXILIARIES | {"are", "have"}
     if follows and opens:
         for first, last in items:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crewlog.prompt.ast import (
+    AnyStatement,
     Ask,
     Back,
     Cond,
@@ -30,7 +31,7 @@ from crewlog.prompt.grammar.clauses import Clause, read_clause
 from crewlog.prompt.grammar.leads import led
 from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern
 from crewlog.prompt.grammar.pending import Pending, subordinate
-from crewlog.prompt.grammar.rules import RULES, apply
+from crewlog.prompt.grammar.rules import RULES, SINGLE, apply
 from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
 from crewlog.prompt.grammar.state import State
 
@@ -91,6 +92,8 @@ class Sentence:
     """Clauses that come after the next one: `before the tester starts, …`."""
     glue: int | None = None
     """The statement whose task takes in words that follow."""
+    behind: list[AnyStatement] = field(default_factory=list[AnyStatement])
+    """Rules that were said of the agent of the clause at hand."""
     dropped: list[Words] = field(default_factory=list[Words])
 
 
@@ -116,6 +119,11 @@ def _next(sentence: Sentence) -> None:
     state, at = sentence.state, sentence.at
     if _decides(sentence):
         return
+    alone = led(sentence.parts[at].phrase)
+    if not alone.phrase:
+        sentence.carried |= alone.marks
+        sentence.at += 1
+        return
     last = min(len(sentence.parts), at + _WIDEST_WINDOW)
     for stop in range(last, at, -1):
         given = led(_window(sentence, at, stop - 1))
@@ -124,12 +132,13 @@ def _next(sentence: Sentence) -> None:
         if "otherwise" in given.marks | sentence.carried and not sentence.pending:
             break
         before = len(state.statements)
-        if apply(state, given.phrase, RULES) and _keep(sentence, before, given.phrase):
+        tables = RULES if stop > at + 1 else [*RULES, *SINGLE]
+        if apply(state, given.phrase, tables) and _keep(sentence, before, given.phrase):
             sentence.at = stop
             sentence.glue = None
             return
         subject = _with_subject(state, given.phrase)
-        if subject is not None and apply(state, subject, RULES) and _keep(sentence, before, subject):
+        if subject is not None and apply(state, subject, tables) and _keep(sentence, before, subject):
             sentence.at = stop
             sentence.glue = None
             return
@@ -288,6 +297,9 @@ def _fold(sentence: Sentence) -> None:
         if parsed is not None:
             _take(sentence, parsed, marks, segment)
             return
+    phrase = _predicates(sentence, phrase)
+    if not phrase:
+        return
     _trailing(sentence)
     if _control(sentence, phrase, marks):
         sentence.pending, sentence.carried, sentence.glue = Pending(), set(), None
@@ -296,9 +308,42 @@ def _fold(sentence: Sentence) -> None:
     if clause is None and (other := _with_subject(state, phrase)) is not None:
         clause = read_clause(state, other, marks)
     if clause is not None:
+        clause.behind.extend(sentence.behind)
+        sentence.behind = []
         _say(sentence, clause, marks)
         return
+    state.statements.extend(sentence.behind)
+    sentence.behind = []
     _leftover(sentence, segment, phrase)
+
+
+_ANDS = re.compile(r" (?:, )?(?:and|but)(?: also| then)? | , (?=uses|has|may|can|with|using)")
+
+
+def _predicates(sentence: Sentence, phrase: Phrase) -> Phrase:
+    """`The drafter writes it and can search the archive`: what is left when the rules are said."""
+    state = sentence.state
+    subject = re.match(pattern("{A} ").pattern, phrase.text)
+    if subject is None or not any(sign in phrase.text for sign in "#$~"):
+        return phrase
+    named = phrase.part(0, subject.end() - 1)
+    for found in _ANDS.finditer(phrase.text, subject.end()):
+        right = phrase.part(found.end())
+        if not right or right.text.startswith("@"):
+            continue
+        left = phrase.part(0, found.start())
+        before = len(state.statements)
+        if apply(state, Phrase([*named.units, *right.units]), RULES):
+            made = state.statements[before:]
+            del state.statements[before:]
+            if apply(state, left, RULES):
+                state.statements.extend(made)
+                return Phrase(())
+            sentence.behind.extend(made)
+            return left
+        if apply(state, left, RULES):
+            return Phrase([*named.units, *right.units])
+    return phrase
 
 
 def _take(sentence: Sentence, parsed: Pending, marks: set[str], segment: Segment) -> None:

@@ -37,7 +37,7 @@ _JOINED = pattern(
     rf"(?: (?:one )?of (?:them|these|those|the (?:[a-z]+ )?[a-z]+|(?P<of>{{A}}))| agents?| results?)? {_IS}{_DONE}(?: .*)?"
 )
 _FIRST = pattern(
-    r"(?:whoever (?:is|gets there|comes(?: in)?|finishes|has it) (?:first|done first)(?: .*)?|(?:the )?first (?:one |of them )?(?:to (?:finish|come back|be done|be ready|deliver|report)|is done|finishes|comes in|is back|is in|is ready|has finished|is finished)(?: .*)?|one has finished)"
+    r"(?:whoever (?:is|gets there|comes(?: in)?|finishes|has it|is done|is ready|is finished|gets done) (?:first|done first)(?: .*)?|(?:the )?first (?:one |of them )?(?:to (?:finish|come back|be done|be ready|deliver|report)|is done|finishes|comes in|is back|is in|is ready|has finished|is finished)(?: .*)?|one has finished)"
 )
 _EACH = pattern(
     r"for (?:each|every|each and every|every single)(?: one)?(?: of)? ?(?:the |these |those |its |such )?(?:(?P<maker>{A1}) 's )?(?:new |single )?(?P<noun>[a-z][a-z -]{0,40}?)(?: of (?:the )?(?P<of>{A1})(?: 's)?| (?:that|which) .*| on the list| found| listed| (?:it|he|she|they) .*| from (?P<from>{A1})(?: .*)?)?"

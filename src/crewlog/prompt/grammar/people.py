@@ -85,7 +85,7 @@ def that_tool_needs(state: State, match: Match) -> bool:
 # -- gates -----------------------------------------------------------------------------------------
 
 _UNSURE = r"(?:unsure|not sure|uncertain|in doubt|not certain|undecided|not confident|not quite sure|stuck|unclear|not clear|does not know(?: what to do)?|do not know|has doubts|have doubts|is in two minds)(?: (?:about|of|whether|what|how|which) [^,;()]{1,60})?"
-_CALLS = r"(?:(?:should |must |will |can |has to |needs to |is to |shall |simply |just |then |always |please |to |better |may |let )*(?:ask|asks|asking|consult|consults|check with|checks with|turn to|turns to|call in|calls in|call|calls|refer to|refers to|go to|goes to|come to|comes to|comes back to|get|gets|bring in|brings in|involve|involves|escalate to|escalates to|defer to|ping|pings|contact|contacts|hand over to|hands over to|tell|tells|bother|wait for|waits for) (?:{ME}|me|the human|a human operator|my)(?: (?:for help|for advice|first|what to do|instead|rather than guess|and not guess|to decide|decide|about it|for a decision|look|opinion|help))*)"
+_CALLS = r"(?:(?:should |must |will |can |has to |needs to |is to |shall |simply |just |then |always |please |to |better |may |let )*(?:ask|asks|asking|consult|consults|check with|checks with|turn to|turns to|call in|calls in|call|calls|refer to|refers to|go to|goes to|come to|comes to|comes back to|get|gets|bring in|brings in|involve|involves|escalate to|escalates to|defer to|ping|pings|contact|contacts|hand over to|hands over to|tell|tells|bother|wait for|waits for) (?:{ME}|me|the human|a human operator|my)(?: (?:for help|for advice|first|what to do|instead|rather than guess|and not guess|to decide|decide|about it|for a decision|look|opinion|help|instead of [^,;]+|rather than [^,;]+|before [^,;]+))*)"
 _WHEN = r"(?:when|whenever|if|where|in case|as soon as|any time|anytime|every time|should)"
 
 
@@ -146,9 +146,9 @@ _GET = rf"(?:get|obtain|ask for|seek|request|needs?|requires?|with|there must be
 
 
 @rule(
-    rf"(?:{_ASK}|{_APPROVES}|{_BLESSED}|{_GET}) ?,? ?(?:just |right |shortly )?before (?:the )?{{A1:who}}(?: .+|$)",
-    rf"(?:just |right )?before {{A1:who}}(?: [^,]+)? ?,? (?:then )?(?:{_ASK}|{_APPROVES}|{_BLESSED}|{_GET})(?: [^@]{{0,80}})?",
-    rf"{{A1:who}} (?:(?:then|always|also|must|has to|should|needs to|is to|may only|can only|only|will) )*(?:waits?|wait|needs?|requires?|gets?|get|asks? for|has to have|holds? (?:off )?(?:for|until))(?: for)? {_MY} {_YES}(?: (?:before|to|first|for|prior to)(?: .+)?)?",
+    rf"(?:{_ASK}|{_APPROVES}|{_BLESSED}|{_GET}) ?,? ?(?:just |right |shortly )?before (?:the )?{{A1:who}}(?P<does> [^;,–]+)?",
+    rf"(?:just |right )?before {{A1:who}}(?P<does> [^,]+)? ?,? (?:then )?(?:{_ASK}|{_APPROVES}|{_BLESSED}|{_GET})(?: [^@]{{0,80}})?",
+    rf"{{A1:who}} (?:(?:then|always|also|must|has to|should|needs to|is to|may only|can only|only|will) )*(?:waits?|wait|needs?|requires?|gets?|get|asks? for|has to have|holds? (?:off )?(?:for|until))(?: for)? {_MY} {_YES}(?: (?:before|to|first|for|prior to)(?: [^;,–]+)?)?",
     rf"{{A1:who}} (?:(?:then|always|also|must|has to|should|needs to|is to) )*(?:asks?|checks? with|consults?) (?:me|us)(?: first| for (?:my )?{_YES})?(?: before [a-z]+ing.*| before (?:it|she|he) .+)?",
     rf"{{A1:who}} (?:(?:may|can|must|is allowed to|should) )(?:only )?(?:{_THING} )?(?:only )?(?:after|once|when|if|with) (?:{_I} (?:have )?(?:said yes|approved|agreed|ok'd|okayed|seen|signed off|given|confirmed|say|approve|agree|say so)(?: .+)?|{_MY} {_YES})",
     rf"(?:do not let|never let) {{A1:who}} .+ (?:without|before|until) (?:asking me|my approval|i have .+|{_MY} {_YES}|i .+)(?: first)?",
@@ -161,6 +161,8 @@ def ask_before(state: State, match: Match) -> bool:
     if re.search(r"[#$][0-9]", match.phrase.text) and not re.search(r"before .* (?:start|send|publish|work)", match.phrase.text):
         return False
     agent = who(state, match)[0]
+    if match.get("does"):
+        state.tasks.setdefault(agent, state.raw(match.sub("does")))
     return state.say(Ask(question=state.raw(match.phrase), before=agent, words=match.words))
 
 
@@ -219,6 +221,7 @@ _QUESTION = r"(?:whether|which|what|who|whom|how|when|where|why|about|if|for|to|
     rf"(?:it|this|that|the [a-z ]+) (?:needs|requires|must have|has to have|has to get|waits for|gets|must get) {_MY} {_YES}(?: first)?",
     rf"(?:then )?(?:my|our) {_YES} is (?:needed|required|asked for|due)(?: .*)?",
     rf"(?:let me|have me|let us) (?:approve|decide|check|look|see|review|confirm|choose|pick|have a look|sign off|take a look|know)(?: .*)?",
+    single=True,
 )
 def ask_here(state: State, match: Match) -> bool:
     """`Ask me whether the tone is right`."""

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 
 from crewlog.definition.findings import did_you_mean
-from crewlog.prompt.ast import CrewName, PromptAst, Words
+from crewlog.prompt.ast import AnyStatement, Ask, CrewName, Part, PromptAst, Step, Words
 from crewlog.prompt.compiled import Remark
 from crewlog.prompt.grammar import people  # noqa: F401  its rules join the table
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
-from crewlog.prompt.grammar.phrase import Unit
+from crewlog.prompt.grammar.phrase import Phrase, Unit
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
 from crewlog.prompt.grammar.words_of_control import look_at_tasks
@@ -42,6 +42,7 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
     for sentence in parts:
         _sentence(state, sentence)
     _needs_left(state)
+    _asked_before(state)
     look_at_tasks(state)
     remarks = sorted(state.remarks, key=lambda r: (r.words[0].start if r.words else 0))
     return Reading(PromptAst(statements=tuple(state.statements)), tuple(remarks))
@@ -54,7 +55,7 @@ def _sentence(state: State, sentence: Sentence) -> None:
     if sentence.kind == "heading":
         state.section = " ".join(t.text for t in sentence.tokens)
         named = any(isinstance(s, CrewName) for s in state.statements)
-        if sentence.level == 1 and not named:
+        if (sentence.level == 1 or not state.statements) and not named:
             words = Words(start=sentence.start, end=sentence.stop)
             if name := crew_name(state.text[words.start : words.end]):
                 state.say(CrewName(name=name, words=(words,)))
@@ -95,6 +96,8 @@ def _read(state: State, sentence: Sentence) -> None:
     units = _labelled(state, sentence, state.roster.marked(sentence))
     whole = Words(start=sentence.start, end=sentence.stop)
     _unclear(state, sentence)
+    state.addressed = ()
+    units = _named_aside(units)
     read_sentence(state, units)
     state.labelled = False
     if len(state.statements) == before and len(state.remarks) == remarked and not state.touched:
@@ -108,6 +111,24 @@ def _labelled(state: State, sentence: Sentence, units: list[Unit]) -> list[Unit]
         state.labelled = True
         return [units[0], *units[2:]]
     return units
+
+
+_ASIDE = re.compile(
+    r"(?:(?:so|honestly|then|and|first|well|ok|,) )*(?:someone|somebody|one (?:agent|person|of them|of you))"
+    r"(?P<first> .*?)? ?,? (?:let us |we |we will |i |i will )?(?:just )?call (?:it|him|her|them|that one|this one|that|this) (?P<name>@[0-9]+)(?P<last>.*)"
+)
+
+
+def _named_aside(units: list[Unit]) -> list[Unit]:
+    """`Someone, call it the writer, drafts …` with the name in the place of `someone`."""
+    phrase = Phrase(units)
+    if " call " not in phrase.text or (found := _ASIDE.fullmatch(phrase.text)) is None:
+        return units
+    name = phrase.group(found, "name").units
+    first, last = phrase.group(found, "first").units, phrase.group(found, "last").units
+    if last and last[0].text == ",":
+        last = last[1:]
+    return [*name, *first, *last]
 
 
 def _strangers(state: State) -> None:
@@ -150,6 +171,19 @@ def _unclear(state: State, sentence: Sentence) -> None:
                     f"Say which, e.g. {names[0]!r}.",
                     severity="error",
                 )
+
+
+def _asked_before(state: State) -> None:
+    """`Wait for my approval before the operator starts` is the operator's step where none is said."""
+    out: list[AnyStatement] = []
+    working = set(state.ever)
+    for statement in state.statements:
+        out.append(statement)
+        if isinstance(statement, Ask) and statement.before and statement.before not in working:
+            working.add(statement.before)
+            part = Part(agent=statement.before, task=state.tasks.get(statement.before, ""))
+            out.append(Step(parts=(part,), words=statement.words))
+    state.statements = out
 
 
 def _needs_left(state: State) -> None:

@@ -26,6 +26,9 @@ from crewlog.prompt.grammar.state import Handler, Match, State
 
 Table = list[tuple[re.Pattern[str], Handler]]
 RULES: Table = []
+"""Read windows of several segments."""
+SINGLE: Table = []
+"""Read one segment only, because they end in words of any kind."""
 
 WORK = (
     r"(?:notes?|work|works|results?|outputs?|drafts?|findings?|text|texts|answers?|reports?|analysis|"
@@ -41,11 +44,11 @@ TIMES = (
 )
 
 
-def rule(*patterns: str) -> Callable[[Handler], Handler]:
+def rule(*patterns: str, single: bool = False) -> Callable[[Handler], Handler]:
     """Puts a handler into the table, for each way to say it."""
 
     def put(handler: Handler) -> Handler:
-        RULES.extend((pattern(text), handler) for text in patterns)
+        (SINGLE if single else RULES).extend((pattern(text), handler) for text in patterns)
         return handler
 
     return put

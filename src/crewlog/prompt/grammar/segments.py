@@ -59,7 +59,8 @@ _CONNECTORS = re.compile(
     r"subsequently|at the end|in the end|now|therefore|thus|if not|anyway|in parallel|at the same time|just|only)(?: |$)"
 )
 _COMPLETE = re.compile(rf"(?:^| )(?:@[0-9]+|it|he|she|they|both|we|you|i|to|[a-z]+) (?:[a-z-]+ )*?(?:{_VERBISH})(?: |$)")
-_JOINED = frozenset("even as only not repeat wait waits start starts just what whether".split())
+_SUBORDINATORS = re.compile(r"(?:^|(?<= ))(?:if|unless|once|when|whenever|as soon as|until|while|after|before|should) ")
+_JOINED = frozenset("even as only not repeat wait waits just what whether".split())
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ class _Cutter:
             if word in _SEPARATORS:
                 self._close(i, i + 1, word)
                 i += 1
-            elif i > self.begin and word in _LINKS and (after := self._opens(i)):
+            elif i > self.begin and word in _LINKS and not self._called(i) and (after := self._opens(i)):
                 self._close(i, i + 1 if word == "," else i, word)
                 i = after
             elif i > self.begin and self._bare(i):
@@ -144,6 +145,14 @@ class _Cutter:
             return after
         return 0 if only_and or not self._agent_at(after) else after
 
+    def _called(self, i: int) -> bool:
+        """`Mediator, you should …`."""
+        return (
+            i == self.begin + 1
+            and self.units[self.begin].text.startswith("@")
+            and self._text(i, i + 2) == ", you"
+        )
+
     def _agent_at(self, i: int) -> bool:
         return i < len(self.units) and self.units[i].text.startswith("@")
 
@@ -160,10 +169,15 @@ class _Cutter:
     def _complete(self, i: int) -> bool:
         """Whether what stands before `i` already has its verb."""
         text = self._text(self.begin, i)
-        lead = SUBORDINATE.match(text)
-        if lead is not None:
-            text = text[lead.end() :]
-        return _COMPLETE.search(text) is not None or " " not in text
+        if re.match(r"(?:[a-z]+ )?for (?:each|every) ", text):
+            return True
+        for lead in _SUBORDINATORS.finditer(text):
+            text = text[lead.end() :] if not lead.start() else text
+        later = [m.end() for m in _SUBORDINATORS.finditer(text)]
+        if later and text[later[-1] :].startswith("@"):
+            text = text[later[-1] :]
+        single = " " not in text and not text.startswith("@")
+        return single or _COMPLETE.search(text) is not None
 
     def _bare(self, i: int) -> bool:
         """Whether something begins at `i` without a sign or link before it."""
@@ -183,7 +197,7 @@ class _Cutter:
             fronted = re.match(r"(?:(?:and|then|but|so|oh|also) )+" + SUBORDINATE.pattern, self._text(self.begin, i))
         if fronted is None or before in {"and", "or", ",", "not", "the", "by", "of"} or i - self.begin < 2:
             return False
-        if word not in {"it", "ask", "just", "stop", "skip", "back", "go", "return", "continue", "then", "the", "we", "you", "give", "start", "let", "have"} and not word.startswith("@"):
+        if word not in {"it", "ask", "just", "stop", "skip", "back", "go", "return", "continue", "then", "the", "we", "you", "give", "start"} and not word.startswith("@"):
             return False
         place = self.at[i] + (len(word) + 1 if word in {"just", "then"} else 0)
         rest = self._text(self.begin, i)

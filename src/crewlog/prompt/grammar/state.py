@@ -71,6 +71,10 @@ class State:
     """The sentence changed a statement that was made before."""
     used: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Stretches whose words of control are in a statement."""
+    tasks: dict[str, str] = field(default_factory=dict[str, str])
+    """What agents do before whom people are asked."""
+    addressed: tuple[str, ...] = ()
+    """Who `you` is."""
     section: str = ""
     """The heading that the sentence stands under."""
     models: tuple[str, ...] = ()
