@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from crewlog.definition.model import CrewDefinition
-from crewlog.graph.lower import lower
+from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.prompt.compile import compile_prompt
 from crewlog.prompt.registry import Registry
 
 FILE = Path(__file__).with_name("injections.yaml")
-OWN = {"set_flag", "set_output"}
 
 
 @functools.cache
@@ -59,9 +57,9 @@ def _tools(crew: CrewDefinition, registry: Registry) -> list[str]:
         offered = registry.tools.get(name)
         if offered is None or tool != offered.definition():
             found.append(f"the tool {name} is not the registry's")
-    for name, rules in lower(crew).agents.items():
+    for name, agent in crew.agents.items():
         own = registry.agents[name].tools or () if name in registry.agents else ()
-        for tool in {*rules.tools} - OWN - {*own}:
+        for tool in _callable(name, agent, crew) - {*own}:
             grant = registry.tools[tool].grant
             if grant is not None and name not in grant:
                 found.append(f"{name} may call {tool}")
@@ -72,6 +70,12 @@ def _tools(crew: CrewDefinition, registry: Registry) -> list[str]:
         if asked is not None and (whom is None or not {*whom} <= {*asked}):
             found.append(f"calls of {name} wait for nobody")
     return found
+
+
+def _callable(name: str, agent: AgentDefinition, crew: CrewDefinition) -> set[str]:
+    tools = crew.tools if agent.tools is None else agent.tools
+    allowed = {tool: crew.permissions.get(tool) for tool in tools}
+    return {tool for tool, named in allowed.items() if named is None or name in named}
 
 
 def _logs(crew: CrewDefinition) -> list[str]:
@@ -108,7 +112,7 @@ def test_what_is_gained_would_be_seen() -> None:
             "model": "openai:other",
             "agents": {
                 "writer": {"prompt": "x", "tools": ["deploy"], "reads": ["private:auditor"]},
-                "auditor": {"prompt": "x", "pattern": "review_loop"},
+                "auditor": {"prompt": "x", "tools": [], "pattern": "review_loop"},
             },
             "tools": {"deploy": {"run": "os:system"}},
             "limits": {"steps": 1000},
@@ -118,4 +122,4 @@ def test_what_is_gained_would_be_seen() -> None:
     narrow = _registry()
     assert len(_tools(crew, narrow)) == 3  # the tool's function, its caller, its approval
     assert len(_logs(crew)) == 1
-    assert len(_rest(crew, narrow)) == 6
+    assert len(_rest(crew, narrow)) == 8

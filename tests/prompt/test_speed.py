@@ -1,4 +1,7 @@
-"""Compiling is quick and keeps nothing: a hundred agents, a thousand prompts, a whole book."""
+"""Compiling is quick and keeps nothing: a hundred agents, a thousand prompts, a whole book.
+
+Times are of the processor: what else a machine does is not the compiler's.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,19 @@ def _large(agents: int) -> str:
     """A prompt of that many agents, with loops, conditions, questions and rules."""
     kinds = ("writer", "checker", "editor", "tester", "planner", "analyst", "designer", "reviewer")
     places = ("north", "south", "east", "west", "night", "day", "web", "print", "radio", "stage")
-    names = [f"{place} {kind}" for place in places for kind in kinds]
-    names += [f"second {name}" for name in names]
+    more = (
+        "music",
+        "film",
+        "food",
+        "travel",
+        "sport",
+        "health",
+        "garden",
+        "city",
+        "science",
+        "art",
+    )
+    names = [f"{place} {kind}" for place in (*places, *more) for kind in kinds]
     lines: list[str] = []
     for i, name in enumerate(names[:agents]):
         match i % 4:
@@ -46,9 +60,9 @@ def _registry() -> Registry:
 
 
 def _seconds(text: str) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     compile_prompt(text, _registry())
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def test_a_prompt_of_a_hundred_agents_takes_less_than_a_second() -> None:
@@ -58,9 +72,9 @@ def test_a_prompt_of_a_hundred_agents_takes_less_than_a_second() -> None:
     assert found.definition is not None
     assert len(found.definition.agents) == 100
     assert min(_seconds(text) for _ in range(3)) < 1.0
-    start = time.perf_counter()
+    start = time.process_time()
     assert to_english(found.definition, _registry())
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 def test_twice_the_agents_take_about_twice_the_time() -> None:
@@ -99,9 +113,9 @@ def _known(registry: dict[str, object]) -> dict[str, object]:
 
 def test_a_megabyte_is_refused_at_once() -> None:
     text = "The writer drafts the notes. " * (1024 * KIB // 29 + 1)
-    start = time.perf_counter()
+    start = time.process_time()
     found = compile_prompt(text, _registry())
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
     assert [remark.code for remark in found.remarks] == ["too_large"]
     assert found.definition is None
 
@@ -109,6 +123,6 @@ def test_a_megabyte_is_refused_at_once() -> None:
 def test_the_largest_prompt_is_read_in_time() -> None:
     sentence = "Then the writer drafts part and the checker reads it carefully. "
     text = sentence * (LARGEST_PROMPT // len(sentence))
-    start = time.perf_counter()
+    start = time.process_time()
     compile_prompt(text, _registry())
-    assert time.perf_counter() - start < 30
+    assert time.process_time() - start < 30

@@ -31,34 +31,39 @@ def course_findings(
 
 def _no_end(courses: Courses) -> Iterator[Finding]:
     """Questions of which every answer goes back: only stopping the run would end it."""
-    ahead: dict[str, list[str]] = {}
-    for phase in courses.phases.values():
-        for source in phase.sources:
-            ahead.setdefault(source, []).append(phase.name)
-    ends: set[str] = set()
-    grown = True
-    while grown:
-        more = {
-            name
-            for name, phase in courses.phases.items()
-            if name not in ends
-            and any(
-                (
-                    way not in courses.phases
-                    and (way != NEXT or not ahead.get(name) or not ends.isdisjoint(ahead[name]))
-                )
-                or way in ends
-                for way in all_outcomes(phase, courses.phases)
-            )
-        }
-        grown = bool(more)
-        ends |= more
+    ends = _ending(courses)
     for name, phase in courses.phases.items():
         if name not in ends and isinstance(phase.item, AskPhase) and phase.item.options:
             say = f"no answer to {name!r} leads to the end of the run"
             remedy = "Add an answer that goes on, e.g. options: [approve, …], or 'stop'."
             yield Finding((*phase.path, "options"), say, remedy)
             return  # what leads there has no end either, for this reason
+
+
+def _ending(courses: Courses) -> set[str]:
+    """The phases from which a way leads to the end of the run; found from the ends backwards."""
+    ahead: dict[str, list[str]] = {}
+    for phase in courses.phases.values():
+        for source in phase.sources:
+            ahead.setdefault(source, []).append(phase.name)
+    before: dict[str, list[str]] = {}
+    ready: list[str] = []
+    for name, phase in courses.phases.items():
+        for way in all_outcomes(phase, courses.phases):
+            if way in courses.phases:
+                before.setdefault(way, []).append(name)
+            elif way == NEXT and ahead.get(name):
+                for target in ahead[name]:
+                    before.setdefault(target, []).append(name)
+            else:
+                ready.append(name)
+    ends: set[str] = set()
+    while ready:
+        name = ready.pop()
+        if name not in ends:
+            ends.add(name)
+            ready += before.get(name, ())
+    return ends
 
 
 def _joins(courses: Courses) -> Iterator[Finding]:

@@ -159,19 +159,7 @@ def _round(cycle: list[str]) -> str:
 
 def _unreachable(found: list[Phase], ways: list[Edge]) -> Iterator[Finding]:
     """Phases that nothing starts: neither the run, nor enough of their sources, nor a way there."""
-    started = {phase.name for phase in found if phase.entry}
-    names = {phase.name for phase in found}
-    sent = [way for way in ways if way.key != "after"]
-    grown = True
-    while grown:
-        more = {way.target for way in sent if way.source in started} | {
-            phase.name
-            for phase in found
-            if phase.sources
-            and sum(s in started or s not in names for s in phase.sources) >= phase.need
-        }
-        grown = not more <= started
-        started |= more
+    started = _started(found, ways)
     for phase in found:
         if phase.name in started or phase.need > len(phase.sources):
             continue
@@ -181,3 +169,30 @@ def _unreachable(found: list[Phase], ways: list[Edge]) -> Iterator[Finding]:
         say = f"nothing ever starts the phase {phase.name!r}"
         remedy = "Name it in a 'go', an 'else' or an answer, or say what it comes 'after'."
         yield Finding((*phase.path, "after"), say, remedy)
+
+
+def _started(found: list[Phase], ways: list[Edge]) -> set[str]:
+    """The phases that something starts; each is looked at once for each way to it."""
+    names = {phase.name for phase in found}
+    follows: dict[str, list[str]] = {}
+    sends: dict[str, list[str]] = {}
+    for way in ways:
+        (follows if way.key == "after" else sends).setdefault(way.source, []).append(way.target)
+    lacking = {
+        phase.name: phase.need - sum(source not in names for source in phase.sources)
+        for phase in found
+        if phase.sources
+    }
+    started: set[str] = set()
+    ready = [p.name for p in found if p.entry or lacking.get(p.name, 1) <= 0]
+    while ready:
+        name = ready.pop()
+        if name in started:
+            continue
+        started.add(name)
+        ready += sends.get(name, ())
+        for target in follows.get(name, ()):
+            lacking[target] -= 1
+            if lacking[target] <= 0:
+                ready.append(target)
+    return started

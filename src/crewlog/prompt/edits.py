@@ -286,7 +286,7 @@ def _form(flag: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    for ending in _ENDINGS:
+    for ending in () if word.endswith("ss") else _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) > 2:
             return word.removesuffix(ending)
     return word

@@ -32,7 +32,7 @@ they next finally first last again also may can must should
 """)
 """Words that would not be read as a part of a name: such a name is said as it is written."""
 _DECIDED = {"approved": "approves it", "rejected": "rejects it"}
-_COMPARED = {"<": "is below", ">": "is above", ">=": "is at least", "<=": "is at most"} | {
+_COMPARED = {"<": "is below", ">": "is above", ">=": "is at least", "<=": "is not above"} | {
     "==": "is",
     "!=": "is not",
 }
@@ -139,15 +139,18 @@ def condition(said: ast.Cond) -> str:
         case ast.Not():
             return f"not {condition(said.of)}"
         case ast.Both():
-            return " and ".join(_joined(part) for part in said.of)
+            return _several(said.of, "and")
         case ast.Either():
-            return " or ".join(_joined(part) for part in said.of)
+            return _several(said.of, "or")
 
 
-def _joined(said: ast.Cond) -> str:
-    """A part of several: a state needs its subject, or it would belong to the part before."""
-    text = condition(said)
-    return text if " " in text.removeprefix("not ") else f"it is {text}"
+def _several(parts: Sequence[ast.Cond], word: str) -> str:
+    """Conditions together; a state after a choice needs its subject, or it would be one more."""
+    said = [condition(part) for part in parts]
+    for i, part in enumerate(parts[:-1]):
+        if isinstance(part, ast.Fact) and part.operator == "==" and " " not in said[i + 1]:
+            said[i + 1] = f"it is {said[i + 1]}"
+    return f" {word} ".join(said)
 
 
 def _fact(said: ast.Fact, *, negated: bool = False) -> str:

@@ -381,11 +381,21 @@ class Teller:
             case c.Not():
                 return ast.Not(of=self.condition(said.of, context))
             case c.AllOf():
+                self._plain_parts(said.of)
                 return ast.Both(of=tuple(self.condition(part, context) for part in said.of))
             case c.AnyOf():
+                self._plain_parts(said.of)
                 return ast.Either(of=tuple(self.condition(part, context) for part in said.of))
             case c.Fact():
                 return self._fact(said, context)
+
+    def _plain_parts(self, parts: Sequence[c.Condition]) -> None:
+        """Parts of a condition that English has no words for: it knows no brackets."""
+        for part in parts:
+            plain = part.of if isinstance(part, c.Not) else part
+            compared = isinstance(plain, c.Fact) and plain.operator not in {None, "==", "in"}
+            if not isinstance(plain, c.Fact) or (plain is not part and compared):
+                self.unsaid(f"the part '{c.render_condition(part)}' of a condition")
 
     def _fact(self, said: c.Fact, context: list[str]) -> ast.Fact:
         owner = said.agent

@@ -1,0 +1,164 @@
+"""A changed prompt changes the crew where it must, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.prompt.strategies import crews, registry_for
+
+from crewlog.definition.content import definition_hash
+from crewlog.definition.load import load_data
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.phases import phases
+from crewlog.definition.validate import check
+from crewlog.prompt.compile import compiled
+from crewlog.prompt.edits import keep_names
+from crewlog.prompt.saying import say
+
+
+def _crew(*flow: Any, flags: dict[str, list[str]] | None = None, **more: Any) -> CrewDefinition:
+    names = [item if isinstance(item, str) else item.get("agent") for item in flow]
+    agents = {
+        name: {"prompt": f"You are the {name}.", "writes_flags": (flags or {}).get(name, [])}
+        for name in names
+        if name
+    }
+    return load_data(
+        {"crew": "notes", "model": "openai:m", "agents": agents, "flow": [*flow], **more}
+    )
+
+
+def _names(crew: CrewDefinition) -> list[str]:
+    return [phase.name for phase in phases(crew)]
+
+
+DRAFT = {"agent": "writer", "task": "drafts the notes."}
+POLISH = {"agent": "writer", "phase": "writer_2", "task": "polishes the notes."}
+
+
+def test_a_later_phase_keeps_its_name_when_an_earlier_one_goes() -> None:
+    before = _crew(DRAFT, "checker", POLISH)
+    after = _crew("checker", {"agent": "writer", "task": "polishes the notes."})
+    assert _names(keep_names(before, after)) == ["checker", "writer_2"]
+
+
+def test_a_phase_keeps_its_name_when_another_comes_before_it() -> None:
+    before = _crew(DRAFT, "checker")
+    after = _crew(
+        {"agent": "writer", "task": "collects links."},
+        "checker",
+        {**DRAFT, "phase": "writer_2"},
+    )
+    assert _names(keep_names(before, after)) == ["writer_2", "checker", "writer"]
+
+
+def test_what_refers_to_a_phase_follows_it() -> None:
+    before = _crew(DRAFT, "checker", POLISH)
+    after = _crew(
+        "checker",
+        {"agent": "writer", "task": "polishes the notes."},
+        {"ask": "Good?", "phase": "gate_writer", "options": ["go on", "writer", "stop"]},
+        {"if": "approved", "go": "writer", "at_most": 2, "after": "gate_writer"},
+        {"agent": "printer", "after": ["writer", "checker"]},
+        flags={"checker": ["approved"]},
+    )
+    kept = keep_names(before, after)
+    assert check(kept) == []
+    assert _names(kept)[1:3] == ["writer_2", "gate_writer_2"]
+    ask, decision, last = kept.flow[2:]
+    assert getattr(ask, "options", ()) == ("go on", "writer_2", "stop")
+    assert getattr(decision, "go", "") == "writer_2"
+    assert getattr(last, "after", ()) == ("writer_2", "checker")
+
+
+def test_a_question_keeps_its_number() -> None:
+    before = _crew("writer", {"ask": "Nice?"}, "checker", {"ask": "Print it?"}, "printer")
+    after = _crew("writer", "checker", {"ask": "Print it?"}, "printer")
+    assert _names(keep_names(before, after)) == ["writer", "checker", "ask_2", "printer"]
+
+
+def test_a_decision_keeps_its_name_when_something_comes_before_it() -> None:
+    back = {"if": "approved", "go": "writer", "at_most": 2}
+    flags = {"checker": ["approved"]}
+    before = _crew("writer", "checker", back, "printer", flags=flags)
+    after = _crew("writer", "checker", "lawyer", back, "printer", flags=flags)
+    kept = keep_names(before, after)
+    assert _names(kept) == ["writer", "checker", "lawyer", "after_checker", "printer"]
+
+
+def test_a_flag_keeps_its_name_in_another_form() -> None:
+    def crew(flag: str) -> CrewDefinition:
+        back = {"if": f"not {flag}", "go": "writer", "at_most": 2}
+        return _crew("writer", "tester", back, flags={"tester": [flag]})
+
+    assert keep_names(crew("tests_pass"), crew("tests_are_passing")) == crew("tests_pass")
+    assert keep_names(crew("tests_pass"), crew("facts_hold")) == crew("facts_hold")
+
+
+def test_order_and_wording_stay() -> None:
+    before = load_data(
+        {
+            "crew": "notes",
+            "model": "openai:m",
+            "agents": {
+                "checker": {"prompt": "Check it.", "tools": ["b", "a"]},
+                "writer": {"prompt": "Write.", "tools": []},
+            },
+            "tools": {"b": {"run": "x:b"}, "a": {"run": "x:a"}},
+            "flow": ["writer", "checker"],
+            "permissions": {"a": ["writer", "checker"]},
+        }
+    )
+    after = load_data(
+        {
+            "crew": "notes",
+            "model": "openai:m",
+            "agents": {
+                "writer": {"prompt": "Write.", "tools": []},
+                "editor": {"prompt": "Edit.", "tools": []},
+                "checker": {"prompt": "check  it", "tools": ["a", "b"]},
+            },
+            "tools": {"a": {"run": "x:a"}, "b": {"run": "x:b"}},
+            "flow": ["writer", "editor", "checker"],
+            "permissions": {"a": ["checker", "writer", "editor"]},
+        }
+    )
+    kept = keep_names(before, after)
+    assert list(kept.agents) == ["checker", "writer", "editor"]
+    assert kept.agents["checker"] == before.agents["checker"]
+    assert kept.permissions == {"a": ("writer", "editor", "checker")}
+    assert list(kept.tools) == ["b", "a"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(crews(plain=False, largest=12))
+def test_without_a_change_nothing_changes(crew: CrewDefinition) -> None:
+    kept = keep_names(crew, crew)
+    assert kept == crew
+    assert definition_hash(kept) == definition_hash(crew)
+
+
+@settings(max_examples=100, deadline=None)
+@given(crews(plain=True, largest=10), st.data())
+def test_a_statement_less_keeps_the_names_of_the_rest(crew: CrewDefinition, data: Any) -> None:
+    """Leaves one statement of the work out: every phase that is still there has its old name."""
+    registry = registry_for(crew)
+    said = say(crew, registry)
+    whole = compiled("x", said.tree(), registry).definition
+    gone = data.draw(st.integers(0, len(said.work) - 1))
+    left = said.work.pop(gone)
+    found = compiled("x", said.tree(), registry)
+    if not found.ok or found.definition is None or whole is None:
+        return
+    kept = keep_names(whole, found.definition)
+    assert check(kept) == [], left
+    assert len({*_names(kept)}) == len(_names(kept))
+    assert sorted(kept.agents) == sorted(found.definition.agents)
+    # One phase each: its name is its agent's, whatever went before it.
+    counts = [p.item.agent for p in phases(whole) if hasattr(p.item, "agent")]
+    for phase in phases(kept):
+        agent = getattr(phase.item, "agent", None)
+        if agent is not None and counts.count(agent) == 1:
+            assert phase.name == agent
