@@ -41,7 +41,7 @@ async def test_what_a_pattern_asks_for_is_a_task_and_its_outputs_can_be_set(mode
 
 async def test_an_output_that_a_builder_adds_can_be_set(tool_call):
     flow = [{"use": "map_reduce", "with": {"over": "backend.topics", "map": "writer",
-                                            "reduce": "writer"}}]  # fmt: skip
+                                            "reduce": "critic"}}]  # fmt: skip
     definition = crew(ANY, flow=["backend", *flow])
     result = await tool_call("set_output", {"key": "topics", "value": ["a"]}, crew=definition)
     assert (result.ok, result.outputs[0].value) == (True, ["a"])
