@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from crewlog.prompt.ast import Allow, AnyStatement, Cast, Part, Step, Trait
 from crewlog.prompt.grammar.lexicon import known_verb, plural, third_person
 from crewlog.prompt.grammar.phrase import Phrase, Unit, pattern
-from crewlog.prompt.grammar.rules import RULES, apply, rule
+from crewlog.prompt.grammar.rules import AGENT, RULES, apply, rule
 from crewlog.prompt.grammar.state import Match, State
 from crewlog.prompt.names import plain
 
@@ -312,7 +312,9 @@ def _cast(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     return Clause(phrase, agents, works=False, statement=said)
 
 
-@rule(_CAST.pattern, _CAST_BEHIND.pattern)
+@rule(_CAST.pattern, _CAST_BEHIND.pattern,
+    hint=AGENT,
+)
 def cast(state: State, match: Match) -> bool:
     """`There are three agents: a planner, a coder and a tester`."""
     clause = _cast(state, match.phrase, set())

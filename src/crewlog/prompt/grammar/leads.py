@@ -41,6 +41,8 @@ def led(phrase: Phrase) -> Led:
     moved = True
     while moved and place < len(text):
         moved = False
+        if text[place] in "@#$~":
+            break
         best = 0
         mark = ""
         for name, compiled in LEADS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 from dataclasses import dataclass, field
 
 from crewlog.prompt.ast import Words
@@ -52,6 +53,8 @@ class Roster:
     """Models by name, whole or without what makes them."""
     phrases: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
     """Tools by stems of words."""
+    beginnings: set[str] = field(default_factory=set[str])
+    """The first stems of these."""
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence], registry: Registry) -> Roster:
@@ -109,6 +112,7 @@ class Roster:
             for words in (name.replace("_", " ").replace("-", " ").replace(".", " "), *tool.words):
                 stems = tuple(stem(w) for w in words.lower().split() if w not in _LEFT_OUT)
                 if stems:
+                    self.beginnings.add(stems[0])
                     self.phrases.setdefault(stems, at)
 
     def agent(self, number: int) -> str:
@@ -164,10 +168,12 @@ class Roster:
             return None
         if (number := self.names.get(tokens[begin].key)) is not None:
             return f"#{number}", begin + 1
-        stems: list[str] = []
-        best: tuple[str, int] | None = None
         if (number := self.model_keys.get(tokens[begin].text)) is not None:
             return f"~{number}", begin + 1
+        if stem(tokens[begin].text) not in self.beginnings:
+            return None
+        stems: list[str] = []
+        best: tuple[str, int] | None = None
         for stop in range(begin + 1, min(begin + 9, len(tokens)) + 1):
             if tokens[stop - 1].text not in _LEFT_OUT:
                 stems.append(stem(tokens[stop - 1].text))
@@ -177,6 +183,7 @@ class Roster:
         return best
 
 
+@lru_cache(maxsize=4096)
 def stem(word: str) -> str:
     """`files`, `writes` and `writing` without their endings; roughly, and the same for both sides."""
     for ending in ("ing", "ies", "es", "ed", "s", "e", "y"):

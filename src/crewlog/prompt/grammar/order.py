@@ -36,6 +36,8 @@ from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segment
 from crewlog.prompt.grammar.state import State
 
 _WIDEST_WINDOW = 7
+_MANY_PARTS = 60
+"""Segments of a sentence that nobody wrote: windows of two are enough to report it."""
 OUTCOMES = [
     (name, pattern(rf"(?:(?:we|you|it|the (?:run|crew|whole thing)|everything|just|simply|then|please|should|must|will|and|let us|i|can|may|also) )*(?:{text})"))
     for name, text in [
@@ -124,7 +126,8 @@ def _next(sentence: Sentence) -> None:
         sentence.carried |= alone.marks
         sentence.at += 1
         return
-    last = min(len(sentence.parts), at + _WIDEST_WINDOW)
+    widest = _WIDEST_WINDOW if len(sentence.parts) < _MANY_PARTS else 2
+    last = min(len(sentence.parts), at + widest)
     for stop in range(last, at, -1):
         given = led(_window(sentence, at, stop - 1))
         if not given.phrase:
