@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import lru_cache
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from crewlog.prompt.ast import Words
 from crewlog.prompt.grammar.lexicon import DETERMINERS, FUNCTION, ROLES, known_verb, singular
@@ -20,7 +20,7 @@ from crewlog.prompt.names import agent_name, plain
 from crewlog.prompt.registry import Registry
 
 _LONGEST = 6
-_LEFT_OUT = frozenset("the a an my our your their any some".split())
+_LEFT_OUT = frozenset(["the", "a", "an", "my", "our", "your", "their", "any", "some"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +216,7 @@ def _short(found: Names, known: dict[str, str]) -> dict[str, tuple[str, ...]]:
     return out
 
 
-def _nearest(
-    key: str, others: Sequence[str], found: Names, known: dict[str, str]
-) -> str:
+def _nearest(key: str, others: Sequence[str], found: Names, known: dict[str, str]) -> str:
     """The agent that a name is a slip of the pen for; empty where it stands for itself."""
     entry = found.found[key]
     if entry.introduced or all(w in ROLES for w in key.split("_")[-1:]):

@@ -29,27 +29,26 @@ from crewlog.prompt.names import agent_name
 LONGEST_NAME = 5
 """Words."""
 
-_SIGNS = frozenset(", ; : ( ) – -> < > <= >= = == != %".split())
+_SIGNS = frozenset([",", ";", ":", "(", ")", "–", "->", "<", ">", "<=", ">=", "=", "==", "!=", "%"])
 _AUXILIARIES = frozenset(
-    "may can could should must has is was will shall does never always 's might needs".split()
+    ["may", "can", "could", "should", "must", "has", "is", "was", "will", "shall", "does", "never", "always", "'s", "might", "needs"]
 )
 _OPENERS = _SIGNS | frozenset(
-    "and but so then or next finally lastly meanwhile while afterwards first second third only "
-    "after once before again that's simultaneously parallel time also now until".split()
+    ["and", "but", "so", "then", "or", "next", "finally", "lastly", "meanwhile", "while", "afterwards", "first", "second", "third", "only", "after", "once", "before", "again", "that's", "simultaneously", "parallel", "time", "also", "now", "until"]
 )
 _EMBEDDED = frozenset(
-    "what how why whether which that who whom where if unless when whenever until whoever".split()
+    ["what", "how", "why", "whether", "which", "that", "who", "whom", "where", "if", "unless", "when", "whenever", "until", "whoever"]
 )
-_GENERIC = frozenset("agent agents human person people crew team other others one thing user".split())
-_MARKERS = frozenset("agents agent people roles specialists experts team crew members cast".split())
-_BY = frozenset("by per".split())
+_GENERIC = frozenset(
+    ["agent", "agents", "human", "person", "people", "crew", "team", "other", "others", "one", "thing", "user"]
+)
+_MARKERS = frozenset(["agents", "agent", "people", "roles", "specialists", "experts", "team", "crew", "members", "cast"])
+_BY = frozenset(["by", "per"])
 _ADVERBS = frozenset(
-    "then also next now simply just finally lastly again always both each all first still only "
-    "never together simultaneously afterwards usually subsequently only".split()
+    ["then", "also", "next", "now", "simply", "just", "finally", "lastly", "again", "always", "both", "each", "all", "first", "still", "only", "never", "together", "simultaneously", "afterwards", "usually", "subsequently", "only"]
 )
 _TO = frozenset(
-    "over on hand hands pass passes goes send sends handed passed give gives turn comes is "
-    "followed forward forwards delegates assign assigns".split()
+    ["over", "on", "hand", "hands", "pass", "passes", "goes", "send", "sends", "handed", "passed", "give", "gives", "turn", "comes", "is", "followed", "forward", "forwards", "delegates", "assign", "assigns"]
 )
 
 
@@ -221,15 +220,25 @@ def _subject(tokens: Sequence[Token], at: int, previous: str, names: Names) -> N
     opens = at == 0 or previous in _OPENERS
     if previous in {"like", "want", "need", "ask", "wants", "send", "put"}:
         end = head_end(tokens, begin)
-        if end is not None and end < len(tokens) and tokens[end].text in {"to", "on", "off", "that", "who"}:
+        if (
+            end is not None
+            and end < len(tokens)
+            and tokens[end].text in {"to", "on", "off", "that", "who"}
+        ):
             names.add(tokens[begin:end], introduced)
             return
-    if previous in {"it", "him", "her", "them", "one"} and at > 1 and tokens[at - 2].text in {"call", "that", "this"}:
+    if (
+        previous in {"it", "him", "her", "them", "one"}
+        and at > 1
+        and tokens[at - 2].text in {"call", "that", "this"}
+    ):
         end = head_end(tokens, begin) or plain_end(tokens, begin)
         if end is not None and article:
             names.add(tokens[begin:end], introduced=True)
             return
-    if previous in {"have", "let", "get", "has"} and _made_to_work(tokens, begin, names, introduced):
+    if previous in {"have", "let", "get", "has"} and _made_to_work(
+        tokens, begin, names, introduced
+    ):
         return
     if _hands(tokens, at):
         end = head_end(tokens, begin)

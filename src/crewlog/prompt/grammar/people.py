@@ -72,7 +72,7 @@ def tool_needs_approval(state: State, match: Match) -> bool:
 
 @rule(
     rf"(?:but |and )?(?:it |she |he |they )?(?:not|never)(?: (?:use|do) (?:it|that|this|so))? without (?:asking {{ME}}|{_MY} {_YES}|asking)(?: first)?(?: ,? ?ever)?",
-    rf"(?:but |and )?(?:it |she |he |they |that one )(?:must |has to |have to |needs to |should |is to )?(?:always )?(?:asks?|checks? with) {{ME}}(?: first)? before (?:it|she|he|they|using|doing|each|every)(?: (?:does|do|uses it|that|it|that one|so|use|call|time|may))*(?: so)?",
+    r"(?:but |and )?(?:it |she |he |they |that one )(?:must |has to |have to |needs to |should |is to )?(?:always )?(?:asks?|checks? with) {ME}(?: first)? before (?:it|she|he|they|using|doing|each|every)(?: (?:does|do|uses it|that|it|that one|so|use|call|time|may))*(?: so)?",
     rf"(?:but |and )?only with {_MY} {_YES}{_EVERY}",
     rf"(?:but |and )(?:that|this|it|which) (?:always )?(?:needs?|requires?) {_MY} {_YES}{_EVERY}",
     hint=PERSON + "|asking",
@@ -107,7 +107,9 @@ def unsure(state: State, match: Match) -> bool:
     """`When unsure, the mediator asks a human`."""
     agents = state.names(match.get("who")) or state.names(match.get("also"))
     text = match.phrase.text
-    if not agents and re.search(r"\b(?:it|he|she) (?:is|are|feels|gets|should|asks|must|does)\b", text):
+    if not agents and re.search(
+        r"\b(?:it|he|she) (?:is|are|feels|gets|should|asks|must|does)\b", text
+    ):
         agents = state.subject
     if not agents and re.match(r"(?:it|she|he) ", text):
         agents = state.subject
@@ -165,7 +167,9 @@ _GET = rf"(?:get|obtain|ask for|seek|request|needs?|requires?|with|there must be
 )
 def ask_before(state: State, match: Match) -> bool:
     """`Ask me before the publisher publishes`."""
-    if re.search(r"[#$][0-9]", match.phrase.text) and not re.search(r"before .* (?:start|send|publish|work)", match.phrase.text):
+    if re.search(r"[#$][0-9]", match.phrase.text) and not re.search(
+        r"before .* (?:start|send|publish|work)", match.phrase.text
+    ):
         return False
     agent = who(state, match)[0]
     if match.get("does"):
@@ -197,7 +201,7 @@ _SENT = r"(?:(?:it |this |that |we |you |everything |the [a-z]+ |then |must |sho
     rf"(?:if|when|in case|should) {_NO} ?,? ?(?:then )?{_SENT} {{A1:to}}(?: (?:it goes|again|for another go|please|with it|for (?:changes|corrections|a rewrite|rework)))?",
     rf"(?:if|when|in case) {_NO} ?,? ?(?:then )?{{A1:to}} (?:(?:then|has to|must|should|needs to|can|gets to|is to) )*(?:revises?|redo(?:es)?|rewrites?|tries|try|reworks?|repeats?|starts?|has|have|goes|go|does|do|corrects?|again|improves?|fix|fixes)(?: .*)?",
     rf"(?:back to|return to) {{A1:to}} if {_NO}",
-    rf"(?:a )?(?:no|rejection) (?:means|sends it|goes|is|takes us|leads) (?:back )?(?:to )?(?:back to )?{{A1:to}}",
+    r"(?:a )?(?:no|rejection) (?:means|sends it|goes|is|takes us|leads) (?:back )?(?:to )?(?:back to )?{A1:to}",
     rf"(?:otherwise|if not|or else|else) ?,? ?(?:then )?{_SENT} {{A1:to}}(?: (?:it goes|again))?",
     hint=AGENT,
 )
@@ -222,21 +226,23 @@ _QUESTION = r"(?:whether|which|what|who|whom|how|when|where|why|about|if|for|to|
 
 @rule(
     rf"(?:please |you |we |then |just |also |always )*(?:ask|asks) {{ME}} {_QUESTION}(?: .+)?",
-    rf"(?:please |you |we |then |just |also )*(?:ask|asks|check with|checks with|consult|get approval from|show it to|shows it to|check back with|come to|run it by|run it past|clear it with) (?:{{ME}}|me)(?: (?:first|for (?:my |a |an )?(?:opinion|decision|go-ahead|ok|approval|feedback|permission|confirmation|sign-off)|to (?:approve|decide|confirm|check|sign).*))?",
+    r"(?:please |you |we |then |just |also )*(?:ask|asks|check with|checks with|consult|get approval from|show it to|shows it to|check back with|come to|run it by|run it past|clear it with) (?:{ME}|me)(?: (?:first|for (?:my |a |an )?(?:opinion|decision|go-ahead|ok|approval|feedback|permission|confirmation|sign-off)|to (?:approve|decide|confirm|check|sign).*))?",
     rf"(?:please |you |we |then )*{_BLESSED}",
     rf"(?:please |you |we |then )*(?:get|obtain|ask for|wait for|seek) {_MY} {_YES}(?: (?:on|of|for|to) .+)?",
     rf"(?:then |finally )?{_I} (?:(?:will|must|have to|want to|need to|would like to|then|also|always|first|get to) )*(?:approve|sign off on|sign off|ok|okay|decide|choose|pick|confirm|review|check|get to approve|have a look|take a look|have the final say|look at|look over|read|say yes or no|have the last word)(?: (?:it|this|that|on|the|which|whether|what|at|about|over|if|everything|to) ?.*)?",
-    rf"{{ME}} (?:decides|approves|signs off|chooses|picks|confirms|has the last word|must approve|has to approve|must decide|has to decide|must sign off)(?: .*)?",
+    r"{ME} (?:decides|approves|signs off|chooses|picks|confirms|has the last word|must approve|has to approve|must decide|has to decide|must sign off)(?: .*)?",
     rf"(?:it|this|that|the [a-z ]+) (?:needs|requires|must have|has to have|has to get|waits for|gets|must get) {_MY} {_YES}(?: first)?",
     rf"(?:then )?(?:my|our) {_YES} is (?:needed|required|asked for|due)(?: .*)?",
-    rf"(?:let me|have me|let us) (?:approve|decide|check|look|see|review|confirm|choose|pick|have a look|sign off|take a look|know)(?: .*)?",
+    r"(?:let me|have me|let us) (?:approve|decide|check|look|see|review|confirm|choose|pick|have a look|sign off|take a look|know)(?: .*)?",
     single=True,
     hint=PERSON,
 )
 def ask_here(state: State, match: Match) -> bool:
     """`Ask me whether the tone is right`."""
     text = match.phrase.text
-    if (found := re.search(r"(?:ask|asks) .*? if (.+)", text)) is not None and _plain_condition(state, found[1]):
+    if (found := re.search(r"(?:ask|asks) .*? if (.+)", text)) is not None and _plain_condition(
+        state, found[1]
+    ):
         return False
     if re.match(r"(?:i|we) (?:have a|look|read|check|review)", text) and "before" in text:
         return False

@@ -44,7 +44,7 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
     _needs_left(state)
     _asked_before(state)
     look_at_tasks(state)
-    remarks = sorted(state.remarks, key=lambda r: (r.words[0].start if r.words else 0))
+    remarks = sorted(state.remarks, key=lambda r: r.words[0].start if r.words else 0)
     return Reading(PromptAst(statements=tuple(state.statements)), tuple(remarks))
 
 
@@ -148,7 +148,11 @@ def _strangers(state: State) -> None:
             "unknown_agent",
             f"there is no agent {stranger.name!r}, and this registry takes no new ones",
             [stranger.words],
-            did_you_mean(stranger.name, offered, f"It has {', '.join(sorted(offered)[:12])}." if offered else ""),
+            did_you_mean(
+                stranger.name,
+                offered,
+                f"It has {', '.join(sorted(offered)[:12])}." if offered else "",
+            ),
             severity="error",
         )
     del known

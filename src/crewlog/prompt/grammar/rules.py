@@ -25,6 +25,7 @@ from crewlog.prompt.ast import (
 from crewlog.prompt.grammar.phrase import Phrase, number, pattern
 from crewlog.prompt.grammar.state import Handler, Match, State
 
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """The ways to say one thing."""
@@ -59,9 +60,7 @@ TIMES = (
 )
 
 
-def rule(
-    *patterns: str, hint: str = "", single: bool = False
-) -> Callable[[Handler], Handler]:
+def rule(*patterns: str, hint: str = "", single: bool = False) -> Callable[[Handler], Handler]:
     """Puts a handler into the table, with all the ways to say it."""
 
     def put(handler: Handler) -> Handler:
@@ -118,12 +117,12 @@ _END = r"(?: (?:for this|for that|too|as well|only|alone|at all|itself|, ever|ev
     rf"only {{A:who}} {_HAS} {{T:tools}}{_END}",
     rf"(?:only )?let only {{A:who}} {{USE}} {{T:tools}}{_END}",
     rf"{{NOBODY}} {_BUT} {{A:who}} (?:{{MAY}}|{_HAS}|should|is to|will|ever|shall) ?(?:ever )?(?:{{USE}} )?{{T:tools}}{_END}",
-    rf"{{T:tools}} (?:may|can|must|should|is to|are to) (?:only )?be (?:used|called|run|touched|accessed|invoked)(?: only)? (?:only )?by {{A:who}}(?: (?:only|alone))(?: , ?and .*)?",
+    r"{T:tools} (?:may|can|must|should|is to|are to) (?:only )?be (?:used|called|run|touched|accessed|invoked)(?: only)? (?:only )?by {A:who}(?: (?:only|alone))(?: , ?and .*)?",
     rf"{{T:tools}} (?:may|can|must|should|is to|are to) (?:only be (?:used|called|run|touched|accessed|invoked)|be (?:used|called|run|accessed) only|be used exclusively) by {{A:who}}{_END}",
     rf"{{T:tools}} (?:is|are) (?:only (?:for|available to|allowed for|open to|used by|given to)|reserved for|restricted to|limited to|exclusive to|exclusively for|available only to|used only by|for the exclusive use of|the sole preserve of|off limits to (?:everyone|anyone|all) (?:but|except)) {{A:who}}{_END}",
     rf"{{T:tools}} (?:is|are) (?:for|available to|used by) {{A:who}} (?:only|alone|exclusively){_END}",
-    rf"{{T:tools}} (?:belongs|belong) (?:only |exclusively )?to {{A:who}}(?: (?:only|alone|exclusively))?",
-    rf"{{T:tools}} (?::|–|=) ?(?:only {{A:who}}|{{A:also}} only)",
+    r"{T:tools} (?:belongs|belong) (?:only |exclusively )?to {A:who}(?: (?:only|alone|exclusively))?",
+    r"{T:tools} (?::|–|=) ?(?:only {A:who}|{A:also} only)",
     rf"{{A:who}} (?:alone|and (?:nobody|no one) else) (?:{{MAY}}|{_HAS})(?: {{USE}})? {{T:tools}}{_END}",
     rf"{{A:who}} (?:is|are|'s) the only (?:one|ones|agent|agents|person|people)(?: (?:who|that|which|allowed|permitted|here))* ?(?:{{MAY}} |to |{_HAS} )?(?:{{USE}} )?{{T:tools}}{_END}",
     rf"(?:only|just) {{A:who}} (?:is|are) (?:the one )?(?:allowed|permitted) (?:to )?(?:{{USE}} )?{{T:tools}}{_END}",
@@ -138,7 +137,7 @@ def only(state: State, match: Match) -> bool:
 
 
 @rule(
-    rf"(?:{{NOBODY}}|no other agent|none of the others|no other) ?(?:else )?(?:{{MAY}}|gets?|uses?|has|touches|does|should|needs?|is)?(?: {{USE}})?(?: allowed)?(?: (?:it|that|this|them|that one|this one|{{T:tools}}|access|to))?(?: (?:too|at all))?",
+    r"(?:{NOBODY}|no other agent|none of the others|no other) ?(?:else )?(?:{MAY}|gets?|uses?|has|touches|does|should|needs?|is)?(?: {USE})?(?: allowed)?(?: (?:it|that|this|them|that one|this one|{T:tools}|access|to))?(?: (?:too|at all))?",
     hint="else|other",
 )
 def nobody_else(state: State, match: Match) -> bool:
@@ -175,13 +174,13 @@ def deny(state: State, match: Match) -> bool:
     return state.say(Deny(agents=agents, tools=tools, words=match.words))
 
 
-_GRANT = (r"(?:please )?(?:we |i |you )?(?:also )?(?:give|grant|hand|allow|lend|gives|equip|provide|supply)")
+_GRANT = r"(?:please )?(?:we |i |you )?(?:also )?(?:give|grant|hand|allow|lend|gives|equip|provide|supply)"
 
 
 @rule(
     rf"{{A:who}} (?:(?:both|all|each|also|alone|obviously|always|two|three) )*{{MAY}} (?:also |each |both |all |freely |always )?(?:only )?(?:{{USE}} )?{{T:tools}}{_END}",
     rf"{{A:who}} (?:(?:both|all|each|also|then|always) )*{_HAS} (?:only |just |both )?{{T:tools}}{_END}",
-    rf"{{A:who}} (?::|–|\(|,)? ?(?:with |using |uses |may use |can use |has |tools? (?::|is|are) )?{{T:tools}}(?: \))?(?: for (?:that|this) one)?",
+    r"{A:who} (?::|–|\(|,)? ?(?:with |using |uses |may use |can use |has |tools? (?::|is|are) )?{T:tools}(?: \))?(?: for (?:that|this) one)?",
     rf"{{A:who}} 's (?:only )?tools? (?:is|are|:) {{T:tools}}{_END}",
     rf"{{A:who}} (?:is|are) (?:the one |the ones )?(?:allowed|permitted|free|able|authorised|authorized|entitled|supposed|trusted) to (?:{{USE}} )?{{T:tools}}{_END}",
     rf"{{A:who}} (?:is|are) (?:the one|the ones) (?:who|that|with) (?:{{MAY}} )?(?:{{USE}} )?{{T:tools}}{_END}",
@@ -206,11 +205,11 @@ def allow(state: State, match: Match) -> bool:
 
 @rule(
     rf"(?:{{ALL}}|they|both|both of them|each|the two|all three|you all|you) (?:{{MAY}}|should be able to|shall be able to|{_HAS}) ?(?:all |both |freely )?(?:{{USE}} )?{{T:tools}}{_END}",
-    rf"{{T:tools}} (?:may|can|should) be used by (?:{{ALL}})",
+    r"{T:tools} (?:may|can|should) be used by (?:{ALL})",
     rf"{{T:tools}} (?:is|are) (?:available to|for|open to|allowed for|free for|used by) (?:{{ALL}}){_END}",
     rf"{_GRANT} (?:{{ALL}}) (?:access to )?{{T:tools}}",
-    rf"(?:give|grant) {{T:tools}} to (?:{{ALL}})",
-    rf"let (?:{{ALL}}) (?:{{USE}} )?{{T:tools}}",
+    r"(?:give|grant) {T:tools} to (?:{ALL})",
+    r"let (?:{ALL}) (?:{USE} )?{T:tools}",
     hint=TOOL,
 )
 def allow_all(state: State, match: Match) -> bool:
@@ -231,7 +230,7 @@ def allow_all(state: State, match: Match) -> bool:
 )
 def allow_bare(state: State, match: Match) -> bool:
     """`… (search_logs)`, after the agent."""
-    if not state.subject or "$" in match.get("tools") and match.phrase.text == match.get("tools"):
+    if not state.subject or ("$" in match.get("tools") and match.phrase.text == match.get("tools")):
         return False
     tools = state.tool_names(match.get("tools"))
     state.tools = tools
@@ -282,7 +281,7 @@ def hidden(state: State, match: Match) -> bool:
 
 
 @rule(
-    rf"{{A:who}} (?:works?|work|rates?|writes?|judges?|is to work|must work|should work|goes in|does (?:its|his|her|their) (?:work|job|thing)) (?:completely |totally |entirely )?(?:blind|blindly|in isolation|blindfolded|in the dark)(?: .*)?",
+    r"{A:who} (?:works?|work|rates?|writes?|judges?|is to work|must work|should work|goes in|does (?:its|his|her|their) (?:work|job|thing)) (?:completely |totally |entirely )?(?:blind|blindly|in isolation|blindfolded|in the dark)(?: .*)?",
     rf"{{A:who}} (?:sees?|knows?|gets?|learns?|hears?|reads?|gets? to see) (?:absolutely )?(?:nothing|none)(?: (?:at all|whatsoever))?(?: (?:of|from|about|by) (?:what )?{_OTHERS})?",
     rf"{{A:who}} (?:{{MAYNOT}}|does not|do not|will not)(?: to)? {_SEE} (?:anything|any)(?: (?:of|from|about|by) (?:what )?{_OTHERS})?",
     rf"{{A:who}} (?:{{MAYNOT}}|does not|do not|will not)(?: to)? {_SEE} (?:what )?{_OTHERS}",
@@ -346,7 +345,12 @@ def supervisor(state: State, match: Match) -> bool:
         options["at_most"] = int(times)
     state.worked, state.subject = (boss, *workers), (boss,)
     state.ever.update(state.worked)
-    use = {"use": "supervisor", "options": options, "agents": (boss, *workers), "words": match.words}
+    use = {
+        "use": "supervisor",
+        "options": options,
+        "agents": (boss, *workers),
+        "words": match.words,
+    }
     return state.say(Use.model_validate(use))
 
 
@@ -370,7 +374,9 @@ def on_error(state: State, match: Match) -> bool:
     """`If the coder fails, continue without it`."""
     agents = who(state, match)
     text = match.phrase.text
-    if not agents and re.search(r"\b(?:it|he|she|they|that one) (?:fail|crash|break|err|fall|go)", text):
+    if not agents and re.search(
+        r"\b(?:it|he|she|they|that one) (?:fail|crash|break|err|fall|go)", text
+    ):
         if "without" not in text and "ask" not in text:
             return False
         agents = state.subject
@@ -433,7 +439,9 @@ def model(state: State, match: Match) -> bool:
     """`The writer uses the model gpt-5`."""
     agents = who(state, match)
     text = match.phrase.text
-    if not agents and (text.startswith(("on ", "using ", "with ", "and ", "model :")) or match.get("bare")):
+    if not agents and (
+        text.startswith(("on ", "using ", "with ", "and ", "model :")) or match.get("bare")
+    ):
         agents = state.subject
     name = state.models[int(match.get("model"))]
     return state.say(UseModel(agents=agents, model=name, words=match.words))
@@ -478,15 +486,19 @@ _THERE = r"(?:is|are) (?:available|there|offered|installed|configured|set up|pre
 @rule(
     rf"{{A1:who}}(?: (?:works?|runs?|acts?|joins(?: in)?|takes part|is needed|comes in|is used|starts?|does (?:so|this|it)|may work|can work|should work|is to work|gets to work|participates|is on))? ?(?:but )?only (?:if|when|where|as long as|while|in case|provided) {{T:tools}} {_THERE}",
     rf"(?:but |and )?(?:(?:it|she|he|they) )?(?:works? |runs? |acts? |does so |does this )?(?:but )?only (?:if|when|where|as long as|provided) {{T:tools}} {_THERE}",
-    rf"(?:if|when|unless|without) {{T:tools}} (?:(?:is|are) (?:not available|unavailable|missing|not there|not configured|not set up|not installed|not offered|available)|,) ?,? ?(?:we |just |simply |then )*(?:skip|leave out|omit|do without|drop) {{A1:who}}",
-    rf"(?:skip|leave out|omit|drop) {{A1:who}} (?:if|when|unless) {{T:tools}} (?:is|are) (?:not available|unavailable|missing|available|not configured|not offered)",
+    r"(?:if|when|unless|without) {T:tools} (?:(?:is|are) (?:not available|unavailable|missing|not there|not configured|not set up|not installed|not offered|available)|,) ?,? ?(?:we |just |simply |then )*(?:skip|leave out|omit|do without|drop) {A1:who}",
+    r"(?:skip|leave out|omit|drop) {A1:who} (?:if|when|unless) {T:tools} (?:is|are) (?:not available|unavailable|missing|available|not configured|not offered)",
     hint=TOOL,
 )
 def needs(state: State, match: Match) -> bool:
     """`The narrator only if synthesize_speech is available`: of its step, wherever that stands."""
     agents = who(state, match) or state.subject[-1:]
     text = match.phrase.text
-    if not agents or (("if " in text or "when " in text) and "skip" in text and re.search(r"(?:is|are) available", text)):
+    if not agents or (
+        ("if " in text or "when " in text)
+        and "skip" in text
+        and re.search(r"(?:is|are) available", text)
+    ):
         return False
     tools = state.tool_names(match.get("tools"))
     for at in range(len(state.statements) - 1, -1, -1):

@@ -61,7 +61,9 @@ class State:
     """How many statements there were when the sentence began."""
     needs: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Tools that agents need whose step is not said yet."""
-    waiting_needs: dict[str, tuple[Words, ...]] = field(default_factory=dict[str, tuple[Words, ...]])
+    waiting_needs: dict[str, tuple[Words, ...]] = field(
+        default_factory=dict[str, tuple[Words, ...]]
+    )
     """Where these stand."""
     glued: list[Phrase] = field(default_factory=list[Phrase])
     """Words that were added to a task, having no meaning of their own."""
