@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from crewlog.prompt.ast import Allow, AnyStatement, Cast, Part, Step, Trait
+from crewlog.prompt.ast import Allow, AnyStatement, Cast, Part, Step, Trait, Waits
 from crewlog.prompt.grammar.lexicon import known_verb, plural, third_person
 from crewlog.prompt.grammar.phrase import Phrase, Unit, pattern
 from crewlog.prompt.grammar.rules import AGENT, RULES, apply, rule
@@ -30,6 +30,9 @@ class Clause:
     beside: bool = False
     """It says so itself: `at the same time`."""
     again: bool = False
+    waits: Waits | None = None
+    """Whom it says itself that it waits for."""
+    start: bool = False
     each: str | None = None
     statement: AnyStatement | None = None
     """What it is where it is no work."""
@@ -88,7 +91,7 @@ _TRAIT = pattern(
     r"(?P<who>{A})(?: (?:both|all|each|also|always))* (?:(?:is|are|was|were|'s|has been)(?! (?:to|asked to|told to|going to|next|up|on|given|handed|brought|called|invited|set to|supposed to|expected to)\b)|should|shall|must(?! also)|ought to|never|always|does not|do not|may not|can not|must not|needs to be|has to be|have to be|needs not|need not|had better|would|could|can be|may be|cares?|knows?|likes?|hates?|loves?|speaks|believes|prefers?|tends to|has (?:a|an|the|no|some|good|great|years|an eye)(?! (?:[a-z]+ )?(?:look|go|try|think|read|say|turn|shot|stab|peek|crack|word|chat|glance|play|browse)\b)|thinks (?:like|in)|behaves|wants|keeps in mind|avoids?|remembers?|respects?|stays?|acts? (?:as|like)|sounds?|may|can|could|might|will not|be)(?= )"
 )
 _DUTY = pattern(
-    r"(?P<who>{A})(?: (?:both|all|then|also|now))* (?:has to|have to|must|needs to|need to|is to|are to|should|shall|will|is going to|are going to|is asked to|are asked to|is told to|is supposed to|is expected to|is set to|gets to|is called to|is brought in to|is given the job of|is invited to|may|can|could|gets|is due to|is meant to|is tasked with|is responsible for|is in charge of|takes care of)(?= )"
+    r"(?P<who>{A})(?: (?:both|all|then|also|now))* (?:has to|have to|must|needs to|need to|(?:is|are) (?:{ADV} )?to|should|shall|will|is going to|are going to|is asked to|are asked to|is told to|is supposed to|is expected to|is set to|gets to|is called to|is brought in to|is given the job of|is invited to|may|can|could|gets|is due to|is meant to|is tasked with|is responsible for|is in charge of|takes care of)(?= )"
 )
 _ADVERBS = pattern(r"(?:{ADV} |, )*")
 _PROSE = frozenset(
@@ -127,9 +130,7 @@ def _turn(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
         if compiled is _HANDS and (first := re.match(r"@[0-9]+", phrase.text)) is not None:
             giver = _named(state, first[0])
             if giver != agents and giver[0] not in state.ever:
-                clause.agents = giver
-                clause.again = False
-                return None
+                state.step(Step(parts=(Part(agent=giver[0]),), words=(phrase.words,)))
         if rest:
             tail = re.sub(r"^ ?,? ?(?:who|which|that|to|and|for) ", "", rest)
             _as_rule(state, clause, agents, phrase, tail)
@@ -178,6 +179,24 @@ def _rules_with(state: State, agents: tuple[str, ...], rest: Phrase) -> list[Any
     made = list(state.statements[before:])
     del state.statements[before:]
     return made
+
+
+_WAITS = pattern(
+    r"(?P<who>{A}) (?:(?:then|first|only|must|has to|have to|should) )*(?:waits?|has to wait|depends?|relies|starts after|comes after|follows|works after|goes after|runs after) ?(?:for|on|until|after)? ?(?:both |all of |either )?(?P<of>{A})(?: (?:to (?:finish|be done|be ready|complete)|(?:is|are|has|have) (?:both |all )?(?:done|finished|ready|through)|finish(?:es)?))?"
+)
+
+
+def _waiting(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
+    """`The coder waits for the planner and the architect`."""
+    found = _WAITS.fullmatch(phrase.text)
+    if found is None:
+        return None
+    join = "any" if " or " in found["of"] or "either " in phrase.text else "all"
+    waits = Waits(of=_named(state, found["of"]), join=join)
+    return Clause(phrase, _named(state, found["who"]), waits=waits)
+
+
+_USING = pattern(r"(?:, |\( )?(?:(?:using|with|via|through|who (?:has|uses|may use|can use)|armed with|equipped with|has) )?(?P<tools>{T}) [,)] ?(?P<main>.+)")
 
 
 def _passive(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
@@ -271,9 +290,9 @@ def _work(
         return Clause(phrase, agents, again=True)
     if not plain_works:
         if (made := _DUTY.match(whole)) is not None and _works_now(state, agents, made[0], marks):
-            task = rest.part(made.end() - 3)
+            duty = rest.part(made.end() - 3)
             return Clause(
-                phrase, agents, task=state.raw(task), beside=_beside(agents, text), again=again
+                phrase, agents, task=state.raw(duty), beside=_beside(agents, text), again=again
             )
         if _TRAIT.match(whole) is not None or _DUTY.match(whole) is not None:
             return _trait(state, phrase, agents)
@@ -301,12 +320,13 @@ def _work(
             statement=Trait(agents=agents, text=state.raw(phrase), words=(phrase.words,)),
         )
     task = "" if plain_works else state.raw(started)
+    start = re.search(r"\b(?:right away|straight away|from the (?:very )?start|from the beginning|immediately)$", text)
     return Clause(
         phrase,
         agents,
         task=task,
         beside=_beside(agents, text),
-        again=again or re.search(r"\bagain\b", text) is not None,
+        start=start is not None, again=again or re.search(r"\bagain\b", text) is not None,
     )
 
 
@@ -455,6 +475,7 @@ _READERS: tuple[_Reader, ...] = (
     _list,
     _vocative,
     _per,
+    _waiting,
     _cast,
     _turn,
     _made,

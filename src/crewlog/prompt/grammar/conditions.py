@@ -261,7 +261,13 @@ class Reading:
                 name = plain(re.sub(r"@[0-9]+|'s", " ", words))
             if not name:
                 return None
-        fact = Fact(name=name, agent=self._name(found["agent"]))
+        by = found["agent"]
+        passive = re.match(r"(?:is|are|was|were|gets|has been) ", found["verb"]) or re.search(
+            r" (?:is|are|was) not| has not", found["not"] or ""
+        )
+        # "it is approved" and "they pass" speak of the work; "she rejects it" of who decides
+        decides = by.startswith("@") or by in {"she", "he"} or (found["object"] and not passive)
+        fact = Fact(name=name, agent=self._name(by) if decides else None)
         return Not(of=fact) if negated else fact
 
     def _short(self, text: str) -> Cond | None:

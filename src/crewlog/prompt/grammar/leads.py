@@ -37,7 +37,7 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
         ),
         (
             "otherwise",
-            r"otherwise|or else|else|failing that|if not(?= ,| back| @| it (?:goes|is)| return| go| we | you | ask| stop| send| start|$)|in any other case|in all other cases|in every other case|in other cases|for (?:everything|anything|all) else|if (?:it|that|this) is not(?= ,|$)|if (?:it|that|this) does not(?= ,|$)|if none of (?:these|those|them|that)(?: apply| applies| is the case)?|anything else|everything else|(?:in|with) the rest|or|if neither|when not|if the answer is no|if still not|if it is neither",
+            r"otherwise|or else|else|failing that|if not(?= ,| back| @| it (?:goes|is)| return| go| we | you | ask| stop| send| start|$)|in any other case|in all other cases|in every other case|in other cases|for (?:everything|anything|all) else|if (?:it|that|this) is not(?= ,|$)|(?:if|when) (?:it|that|this|they|she|he) (?:does|do|did|has|have|is|are) not(?= ,|$)|if none of (?:these|those|them|that)(?: apply| applies| is the case)?|anything else|everything else|(?:in|with) the rest|or|if neither|when not|if the answer is no|if still not|if it is neither",
         ),
         ("if_so", r"if so|if yes|in that case|in this case|if (?:it|that) (?:is|does)(?= ,|$)"),
     ]

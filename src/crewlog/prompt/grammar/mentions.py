@@ -222,10 +222,11 @@ def _nearest(key: str, others: Sequence[str], found: Names, known: dict[str, str
     if entry.introduced or all(w in ROLES for w in key.split("_")[-1:]):
         return ""
     for other in others:
-        if other not in known and found.found[other].count < entry.count:
-            continue
-        if other not in known and found.found[other].start > entry.start:
-            continue
+        if other not in known:
+            rival = found.found[other]
+            later = rival.start > entry.start and not rival.introduced
+            if rival.count < entry.count or (rival.count == entry.count and later):
+                continue
         if slip(key, other):
             return other
     return ""

@@ -115,7 +115,7 @@ def before_verb(tokens: Sequence[Token], at: int) -> int | None:
         if j > at:
             head = tokens[j - 1].text
             verb = third_person(word) or word in _AUXILIARIES or _adverb_and_verb(tokens, j)
-            if verb and (agentive(head) or head == "agent"):
+            if (verb or _aside(tokens, j)) and (agentive(head) or head == "agent"):
                 return j
             proper = at > 0 and tokens[j - 1].capital and third_person(word)
             if fallback is None and (proper or (third_person(word) and known_verb(word))):
@@ -125,6 +125,16 @@ def before_verb(tokens: Sequence[Token], at: int) -> int | None:
         if not in_name(word):
             break
     return fallback
+
+
+def _aside(tokens: Sequence[Token], at: int) -> bool:
+    """`the writer, using …` and `the writer (web_search) drafts`."""
+    if tokens[at].text not in {",", "("} or at + 1 >= len(tokens):
+        return False
+    if tokens[at].text == ",":
+        return tokens[at + 1].text in {"using", "who", "when", "if"}
+    close = next((j for j in range(at, min(at + 9, len(tokens))) if tokens[j].text == ")"), 0)
+    return bool(close) and close + 1 < len(tokens) and third_person(tokens[close + 1].text)
 
 
 def _adverb_and_verb(tokens: Sequence[Token], at: int) -> bool:
@@ -327,6 +337,8 @@ def _hands(tokens: Sequence[Token], at: int) -> bool:
     previous = tokens[at - 1].text if at else ""
     if previous in _BY:
         return True
+    if previous in {"for", "to"} and at > 1 and tokens[at - 2].text in {"only", "reserved", "available", "exclusively"}:
+        return True
     if previous == "to":
         return any(t.text in _TO for t in tokens[max(0, at - 8) : at - 1])
     if previous in {"comes", "is"} and at > 1:
@@ -351,6 +363,13 @@ def _cast(sentence: Sentence, names: Names) -> None:
             or (marked and words[i - 1] in {"consist", "set"})
         ):
             items, _ = listed(tokens, i + 1, any_noun=words[i - 1] != "up" or marked)
+        elif word == "next" and {"who", "which", "whose"} & {*words[:i]} and i + 2 < len(words):
+            at = i + 2 if words[i + 1] in {":", ",", "(", "from", "among", "between", "–", "of"} else i + 1
+            items, _ = listed(tokens, at)
+        elif word in {"supervises", "manages", "coordinates"} or (
+            word == "to" and words[i - 1] in {"delegates", "work", "tasks"}
+        ):
+            items, _ = listed(tokens, i + 1)
         elif word in {"are", "is"} and marked and i < 5:
             items, _ = listed(tokens, i + 1)
         else:

@@ -564,7 +564,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
         )
         for agent in clause.agents
     )
-    after = pending.waits
+    after = pending.waits or clause.waits
     again = bool({"then", "after_that"} & marks) or pending.then or clause.again
     step = Step(
         parts=parts,
@@ -573,7 +573,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
         after=after,
         then=pending.then and (after is not None or pending.ready is not None),
         ready=pending.ready,
-        start="start" in marks,
+        start="start" in marks or clause.start,
         words=(clause.phrase.words, *pending.words),
     )
     state.step(step)

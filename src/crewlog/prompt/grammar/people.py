@@ -163,6 +163,9 @@ _GET = rf"(?:get|obtain|ask for|seek|request|needs?|requires?|with|there must be
     rf"{{A1:who}} (?:may not|must not|can not|should not|does not|is not to|never|will not|shall not) .+ (?:without|before|until) (?:asking {{ME}}|my approval|i have .+|{_MY} {_YES}|i (?:approve|say|agree|give|ok|sign).*)(?: first)?",
     rf"{_I} (?:have to|must|need to|want to|should) (?:approve|say yes|agree|ok it|sign off|confirm)(?: {_THING})? ?,? (?:before|so that) {{A1:who}} .+",
     rf"(?:no |nothing ){{0,1}}{{A1:who}} without {_MY} {_YES}",
+    rf"{{A1:who}}(?P<does> (?!is |are |should )[^;,@]{{2,60}}?)? only (?:starts? |works? |begins? |goes )?(?:after|once|when|if) (?:{_I} (?:have )?(?:said yes|approved|agreed|okayed|seen|signed off|given|confirmed|say|approve|agree)(?: [^;,]+)?|{_MY} {_YES})",
+    rf"{{A1:who}} only (?:starts?|works?|begins?|goes|runs?|acts?) (?:after|once|when|if) (?:{_I} (?:have )?(?:said yes|approved|agreed|okayed|seen|signed off|given|confirmed|say|approve|agree)(?: [^;,]+)?|{_MY} {_YES})",
+    rf"{{A1:who}} (?:starts?|begins?|works?|may start|can start|comes in) (?:only )?(?:after|once|when) (?:{_I} (?:have )?(?:said yes|approved|agreed|okayed|signed off|given|confirmed|approve|agree)(?: [^;,]+)?|{_MY} {_YES})",
     hint=AGENT,
 )
 def ask_before(state: State, match: Match) -> bool:

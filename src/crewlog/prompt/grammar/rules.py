@@ -196,6 +196,8 @@ def allow(state: State, match: Match) -> bool:
     """`The writer may use write_file`."""
     agents, tools = who(state, match), state.tool_names(match.get("tools"))
     text = match.phrase.text
+    if re.fullmatch(r"[@0-9, and]+ (?:runs? )?\$[0-9]+(?: .*)?", text):
+        return False  # "the tester runs the tests" is what it does, and gives it nothing
     state.subject, state.tools = agents, tools
     state.say(Allow(agents=agents, tools=tools, only=False, words=match.words))
     if re.search(r"nobody else|no one else", text):
@@ -387,7 +389,7 @@ def on_error(state: State, match: Match) -> bool:
 
 
 _MOST = r"(?:at (?:the )?most|no more than|not more than|never more than|max(?:imum)?(?: of)?|up to|a maximum of|limited to|a limit of|never (?:use |take |make )?more than|fewer than|not over|within|do not (?:take|use|make|run) more than|there (?:should|may|must) be (?:at most|no more than)|(?:has|takes?|runs?|uses?|makes?|may take|may use|should take|must not take|may not take|is|are) (?:at most|no more than|not more than|more than|up to|limited to)|limit (?:it|the run|things|yourself|yourselves|the crew|the whole run|the whole thing|everything) to|stop (?:everything |the run |it )?after|cap (?:it|the run|the crew|everything) at)"
-_RUN = r"(?:(?:with|and|but|in|the (?:whole )?(?:run|crew|thing|process|team|workflow|work)|everything|it|we|this|all in all|in total|overall|altogether|allow|use|take) ?(?:should |may |must |can |will )?(?:take |run |have |make |use |be )?,? ?)*"
+_RUN = r"(?:(?:with|and|but|in|the (?:whole )?(?:run|crew|thing|process|team|workflow|work)|everything|it|we|this|all in all|in total|overall|altogether|allow|use|take) ?(?:should |may |must |can |will )?(?:take |run |have |make |use |be |has |takes |is |gets |uses )?,? ?)*"
 _SIDE = r"(?:at a time|at once|at the same time|in parallel|simultaneously|concurrently|side by side|together|running at (?:a time|once)|going at (?:a time|once)|at any (?:one )?time|at any moment)"
 
 

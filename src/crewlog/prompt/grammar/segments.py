@@ -53,9 +53,10 @@ _OPENER = pattern(
     r"|turn (?:off|on)|switch)"
 )
 _SEPARATORS = frozenset([";", ":", "(", ")", "–", "->"])
+_DONE_BY = re.compile(r"[a-z-]+(?:ed|en|wn|lt|ut|ad|ent|ld) (?:[^@,;:()]{1,40} )?by @")
 _LINKS = frozenset([",", "and", "but", "or", "so", "then", "yet", "plus", "also", "oh"])
 _CONNECTORS = re.compile(
-    r"(?:,|and|but|so|or|then|next|afterwards|after (?:that|this)|finally|lastly|also|oh|meanwhile|later|eventually|"
+    r"(?:,|and|but|so|or|then|next|afterwards|after (?:that|this)|finally|lastly|first|second|third|fourth|fifth|also|oh|meanwhile|later|eventually|"
     r"subsequently|at the end|in the end|now|therefore|thus|if not|anyway|in parallel|at the same time|just|only)(?: |$)"
 )
 _COMPLETE = re.compile(
@@ -155,6 +156,8 @@ class _Cutter:
                 return 0
             return after
         if _PASSIVE.match(text, place) and self._complete(i):
+            return after
+        if _DONE_BY.match(text, place) and " by @" in self._text(self.begin, i):
             return after
         return 0 if only_and or not self._agent_at(after) else after
 
