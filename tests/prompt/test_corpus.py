@@ -39,8 +39,7 @@ def test_prompts_come_out_exactly(kind: str, least: float) -> None:
     failing = {case.name: faults[0] for case in of_kind if (faults := _faults(case))}
     exact = len(of_kind) - len(failing)
     report = "\n".join(f"  {name}: {fault}" for name, fault in failing.items())
-    print(f"{kind}: {exact} of {len(of_kind)} exact\n{report}")
-    assert exact >= least * len(of_kind), report
+    assert exact >= least * len(of_kind), f"{exact} of {len(of_kind)} exact\n{report}"
 
 
 @pytest.mark.parametrize("case", ALL, **_named)

@@ -95,7 +95,23 @@ _DUTY = pattern(
 )
 _ADVERBS = pattern(r"(?:{ADV} |, )*")
 _PROSE = frozenset(
-    ["people", "cast", "roles", "agents", "team", "crew", "who", "members", "participants", "staff", "traits", "style", "tone", "personalities", "characters"]
+    [
+        "people",
+        "cast",
+        "roles",
+        "agents",
+        "team",
+        "crew",
+        "who",
+        "members",
+        "participants",
+        "staff",
+        "traits",
+        "style",
+        "tone",
+        "personalities",
+        "characters",
+    ]
 )
 _STARTS = re.compile(
     r"^(?:again|in parallel|together|side by side|simultaneously|also|both|all|then|next|now|at the same time|on (?:this|it))\b"
@@ -196,7 +212,9 @@ def _waiting(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     return Clause(phrase, _named(state, found["who"]), waits=waits)
 
 
-_USING = pattern(r"(?:, |\( )?(?:(?:using|with|via|through|who (?:has|uses|may use|can use)|armed with|equipped with|has) )?(?P<tools>{T}) [,)] ?(?P<main>.+)")
+_USING = pattern(
+    r"(?:, |\( )?(?:(?:using|with|via|through|who (?:has|uses|may use|can use)|armed with|equipped with|has) )?(?P<tools>{T}) [,)] ?(?P<main>.+)"
+)
 
 
 def _passive(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
@@ -254,6 +272,12 @@ def _subject(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
         and not rest.text.startswith(("'s on ", "'s up ", "'s next"))
     ):
         return _trait(state, phrase, agents) if not marks & {"then"} else None
+    if (using := _USING.fullmatch(rest.text)) is not None:
+        clause = _work(state, phrase, agents, rest.part(using.start("main")), marks)
+        if clause is not None:
+            tools = state.tool_names(using["tools"])
+            clause.behind.append(Allow(agents=agents, tools=tools, words=(phrase.words,)))
+        return clause
     if (
         relative := re.match(
             r"(?:, )?(?:who|which|that) (?P<rel>.+?) ,(?: |$)(?P<main>.*)", rest.text
@@ -299,7 +323,8 @@ def _work(
     started = rest.part(_ADVERBS.match(text).end()) if _ADVERBS.match(text) else rest  # type: ignore[union-attr]
     first = (started.text.split() or [""])[0]
     verb = (
-        third_person(first)
+        first.startswith("$")
+        or third_person(first)
         or known_verb(first)
         or len(agents) > 1
         or plain_works
@@ -320,13 +345,17 @@ def _work(
             statement=Trait(agents=agents, text=state.raw(phrase), words=(phrase.words,)),
         )
     task = "" if plain_works else state.raw(started)
-    start = re.search(r"\b(?:right away|straight away|from the (?:very )?start|from the beginning|immediately)$", text)
+    start = re.search(
+        r"\b(?:right away|straight away|from the (?:very )?start|from the beginning|immediately)$",
+        text,
+    )
     return Clause(
         phrase,
         agents,
         task=task,
         beside=_beside(agents, text),
-        start=start is not None, again=again or re.search(r"\bagain\b", text) is not None,
+        start=start is not None,
+        again=again or re.search(r"\bagain\b", text) is not None,
     )
 
 
@@ -336,7 +365,7 @@ def _works_now(state: State, agents: tuple[str, ...], duty: str, marks: set[str]
     fresh = not set(agents) <= state.ever
     ordered = bool(marks & {"then", "first", "beside", "after_that", "otherwise"})
     if re.search(
-        r"is to|are to|has to|have to|going to|asked to|told to|set to|needs? to|brought in|called to|invited|tasked|due to|will$",
+        r"(?:is|are) (?:[a-z]+ )?to|has to|have to|going to|asked to|told to|set to|needs? to|brought in|called to|invited|tasked|due to|will$",
         word,
     ):
         return fresh or ordered
@@ -447,6 +476,8 @@ def _tools(state: State, clause: Clause) -> None:
         if "$" in found["tools"] and verb in {"calls", "call", "runs", "run", "from", "has"}:
             continue
         tools = state.tool_names(found["tools"])
+        if any(isinstance(s, Allow) and set(tools) <= set(s.tools) for s in clause.behind):
+            continue
         words = (clause.phrase.group(found, "tools").words,)
         state.tools = tools
         clause.behind.append(Allow(agents=clause.agents, tools=tools, words=words))

@@ -18,7 +18,42 @@ from crewlog.prompt.grammar.phrase import number, pattern
 from crewlog.prompt.names import plain
 
 _CHOICES = frozenset(
-    ["kind", "type", "priority", "category", "severity", "status", "urgency", "language", "topic", "verdict", "level", "class", "mood", "tone", "sentiment", "sort", "label", "stage", "region", "risk", "intent", "outcome", "result", "decision", "answer", "department", "rating", "size", "colour", "color", "format", "channel", "genre", "impact"]
+    [
+        "kind",
+        "type",
+        "priority",
+        "category",
+        "severity",
+        "status",
+        "urgency",
+        "language",
+        "topic",
+        "verdict",
+        "level",
+        "class",
+        "mood",
+        "tone",
+        "sentiment",
+        "sort",
+        "label",
+        "stage",
+        "region",
+        "risk",
+        "intent",
+        "outcome",
+        "result",
+        "decision",
+        "answer",
+        "department",
+        "rating",
+        "size",
+        "colour",
+        "color",
+        "format",
+        "channel",
+        "genre",
+        "impact",
+    ]
 )
 """Nouns of which one says which: `the priority is high`."""
 

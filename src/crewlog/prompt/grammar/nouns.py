@@ -31,24 +31,157 @@ LONGEST_NAME = 5
 
 _SIGNS = frozenset([",", ";", ":", "(", ")", "–", "->", "<", ">", "<=", ">=", "=", "==", "!=", "%"])
 _AUXILIARIES = frozenset(
-    ["may", "can", "could", "should", "must", "has", "is", "was", "will", "shall", "does", "never", "always", "'s", "might", "needs"]
+    [
+        "may",
+        "can",
+        "could",
+        "should",
+        "must",
+        "has",
+        "is",
+        "was",
+        "will",
+        "shall",
+        "does",
+        "never",
+        "always",
+        "'s",
+        "might",
+        "needs",
+    ]
 )
 _OPENERS = _SIGNS | frozenset(
-    ["and", "but", "so", "then", "or", "next", "finally", "lastly", "meanwhile", "while", "afterwards", "first", "second", "third", "only", "after", "once", "before", "again", "that's", "simultaneously", "parallel", "time", "also", "now", "until"]
+    [
+        "and",
+        "but",
+        "so",
+        "then",
+        "or",
+        "next",
+        "finally",
+        "lastly",
+        "meanwhile",
+        "while",
+        "afterwards",
+        "first",
+        "second",
+        "third",
+        "only",
+        "after",
+        "once",
+        "before",
+        "again",
+        "that's",
+        "simultaneously",
+        "parallel",
+        "time",
+        "also",
+        "now",
+        "until",
+    ]
 )
 _EMBEDDED = frozenset(
-    ["what", "how", "why", "whether", "which", "that", "who", "whom", "where", "if", "unless", "when", "whenever", "until", "whoever"]
+    [
+        "what",
+        "how",
+        "why",
+        "whether",
+        "which",
+        "that",
+        "who",
+        "whom",
+        "where",
+        "if",
+        "unless",
+        "when",
+        "whenever",
+        "until",
+        "whoever",
+    ]
 )
 _GENERIC = frozenset(
-    ["agent", "agents", "human", "person", "people", "crew", "team", "other", "others", "one", "thing", "user"]
+    [
+        "agent",
+        "agents",
+        "human",
+        "person",
+        "people",
+        "crew",
+        "team",
+        "other",
+        "others",
+        "one",
+        "thing",
+        "user",
+    ]
 )
-_MARKERS = frozenset(["agents", "agent", "people", "roles", "specialists", "experts", "team", "crew", "members", "cast"])
+_MARKERS = frozenset(
+    [
+        "agents",
+        "agent",
+        "people",
+        "roles",
+        "specialists",
+        "experts",
+        "team",
+        "crew",
+        "members",
+        "cast",
+    ]
+)
 _BY = frozenset(["by", "per"])
 _ADVERBS = frozenset(
-    ["then", "also", "next", "now", "simply", "just", "finally", "lastly", "again", "always", "both", "each", "all", "first", "still", "only", "never", "together", "simultaneously", "afterwards", "usually", "subsequently", "only"]
+    [
+        "then",
+        "also",
+        "next",
+        "now",
+        "simply",
+        "just",
+        "finally",
+        "lastly",
+        "again",
+        "always",
+        "both",
+        "each",
+        "all",
+        "first",
+        "still",
+        "only",
+        "never",
+        "together",
+        "simultaneously",
+        "afterwards",
+        "usually",
+        "subsequently",
+        "only",
+    ]
 )
 _TO = frozenset(
-    ["over", "on", "hand", "hands", "pass", "passes", "goes", "send", "sends", "handed", "passed", "give", "gives", "turn", "comes", "is", "followed", "forward", "forwards", "delegates", "assign", "assigns"]
+    [
+        "over",
+        "on",
+        "hand",
+        "hands",
+        "pass",
+        "passes",
+        "goes",
+        "send",
+        "sends",
+        "handed",
+        "passed",
+        "give",
+        "gives",
+        "turn",
+        "comes",
+        "is",
+        "followed",
+        "forward",
+        "forwards",
+        "delegates",
+        "assign",
+        "assigns",
+    ]
 )
 
 
@@ -337,7 +470,11 @@ def _hands(tokens: Sequence[Token], at: int) -> bool:
     previous = tokens[at - 1].text if at else ""
     if previous in _BY:
         return True
-    if previous in {"for", "to"} and at > 1 and tokens[at - 2].text in {"only", "reserved", "available", "exclusively"}:
+    if (
+        previous in {"for", "to"}
+        and at > 1
+        and tokens[at - 2].text in {"only", "reserved", "available", "exclusively"}
+    ):
         return True
     if previous == "to":
         return any(t.text in _TO for t in tokens[max(0, at - 8) : at - 1])
@@ -364,13 +501,15 @@ def _cast(sentence: Sentence, names: Names) -> None:
         ):
             items, _ = listed(tokens, i + 1, any_noun=words[i - 1] != "up" or marked)
         elif word == "next" and {"who", "which", "whose"} & {*words[:i]} and i + 2 < len(words):
-            at = i + 2 if words[i + 1] in {":", ",", "(", "from", "among", "between", "–", "of"} else i + 1
+            at = (
+                i + 2
+                if words[i + 1] in {":", ",", "(", "from", "among", "between", "–", "of"}
+                else i + 1
+            )
             items, _ = listed(tokens, at)
         elif word in {"supervises", "manages", "coordinates"} or (
             word == "to" and words[i - 1] in {"delegates", "work", "tasks"}
-        ):
-            items, _ = listed(tokens, i + 1)
-        elif word in {"are", "is"} and marked and i < 5:
+        ) or (word in {"are", "is"} and marked and i < 5):
             items, _ = listed(tokens, i + 1)
         else:
             continue

@@ -113,6 +113,8 @@ class Sentence:
     """The statement whose task takes in words that follow."""
     behind: list[AnyStatement] = field(default_factory=list[AnyStatement])
     """Rules that were said of the agent of the clause at hand."""
+    abreast: bool | None = None
+    """`In parallel, a … and b …`: the clauses of the sentence are side by side."""
     dropped: list[Words] = field(default_factory=list[Words])
 
 
@@ -166,7 +168,33 @@ def _next(sentence: Sentence) -> None:
             sentence.at = stop
             sentence.glue = None
             return
+        if stop <= at + 2 and _up_to_a_comma(sentence, stop - 1):
+            return
     _fold(sentence)
+
+
+def _up_to_a_comma(sentence: Sentence, last: int) -> bool:
+    """A rule with something behind it that is none: `ask me before it starts, it costs money`."""
+    state, at = sentence.state, sentence.at
+    if sentence.pending or len(sentence.parts) >= _MANY_PARTS:
+        return False
+    if re.match(r"@[0-9]+ , ", led(sentence.parts[at].phrase).phrase.text):
+        return False
+    segment = sentence.parts[last]
+    commas = [i for i, u in enumerate(segment.phrase.units) if u.text == ","]
+    for comma in reversed(commas[:4]):
+        begin = sentence.parts[at].begin
+        given = led(Phrase(sentence.units[begin : segment.begin + comma]))
+        before = len(state.statements)
+        if not given.phrase or not apply(state, given.phrase, [*RULES, *SINGLE]):
+            continue
+        _keep(sentence, before, given.phrase)
+        start = segment.begin + comma + 1
+        rest = Segment(Phrase(sentence.units[start : segment.end]), ",", start, segment.end)
+        sentence.parts[at : last + 1] = [rest] if rest.phrase else []
+        sentence.glue = None
+        return True
+    return False
 
 
 _PRONOUN = re.compile(
@@ -546,6 +574,10 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     back = state.last("back", sentence=True) is not None
     condition = pending.condition
     beside = "beside" in marks or clause.beside
+    if beside and sentence.abreast is None and _opens_abreast(sentence):
+        sentence.abreast, beside = True, False
+    elif sentence.abreast:
+        beside = True
     if otherwise and back:
         otherwise = False
     elif otherwise and (only := _not_a_branch(state)) is not None:
@@ -583,6 +615,18 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
         state.branches = []
     sentence.glue = len(state.statements) - 1
     sentence.pending, sentence.carried = Pending(), set()
+
+
+def _opens_abreast(sentence: Sentence) -> bool:
+    """Whether `in parallel` opens a sentence of several clauses, and so speaks of these."""
+    words = Phrase(sentence.units).text
+    opening = re.match(
+        r"(?:(?:then|and|next|first|finally|,) )*(?:in parallel|simultaneously|concurrently|side by side)(?: (?:,|:))? (?!to |with )",
+        words,
+    )
+    if opening is None:
+        return False
+    return any("@" in part.phrase.text for part in sentence.parts[sentence.at :])
 
 
 def _branch(state: State, sentence: Sentence) -> bool:

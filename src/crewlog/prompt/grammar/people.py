@@ -113,6 +113,10 @@ def unsure(state: State, match: Match) -> bool:
         agents = state.subject
     if not agents and re.match(r"(?:it|she|he) ", text):
         agents = state.subject
+    if re.search(
+        r"\b(?:an|any|every|each|all) (?:of the )?agents?\b|\bany(?:one|body)\b|\bany of ", text
+    ):
+        agents = ()
     if agents:
         state.subject = agents
     return state.say(Gate(agents=agents, words=match.words))

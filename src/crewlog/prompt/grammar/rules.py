@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from crewlog.definition.findings import listed, suggestion
 from crewlog.prompt.ast import (
     Allow,
     Deny,
@@ -515,4 +516,39 @@ def needs(state: State, match: Match) -> bool:
             return state.replace(at, parts=parts, words=(*step.words, *match.words))
     state.needs[agents[0]] = (*state.needs.get(agents[0], ()), *tools)
     state.waiting_needs[agents[0]] = match.words
+    return True
+
+
+# -- tools that nobody offers ----------------------------------------------------------------------
+
+_UNKNOWN = r"(?:the )?(?:tools? )?(?P<tool>[a-z0-9][a-z0-9_. -]{1,60})"
+
+
+@rule(
+    rf"(?:only )?(?:{{A:who}}|{{ALL}}|{{NOBODY}})(?: (?:but|except) {{A:but}})? (?:{{MAY}}|{{MAYNOT}}) (?:also |only )?(?:use|access|call|invoke) {_UNKNOWN}",
+    r"(?:only )?(?:{A:who}|{ALL}) (?:uses?|has|have|calls?|gets?|with) (?:the )?(?:tool )?(?P<tool>[a-z0-9]+(?:_[a-z0-9]+)+)(?: .+)?",
+    r"(?:only )?(?:{A:who}|{ALL}) (?:uses?|has|have|calls?|gets?) the (?P<tool>[a-z0-9-]+(?: [a-z0-9-]+)?) tool",
+    r"(?P<tool>[a-z0-9]+(?:_[a-z0-9]+)+) (?:needs?|requires?) (?:my|our|human|a human 's) [a-z-]+",
+    r"(?P<tool>[a-z0-9]+(?:_[a-z0-9]+)+) (?:may|can|must|is) .+",
+    r"(?:give|grant|let) {A:who} (?:use |access to |the tool )?(?P<tool>[a-z0-9]+(?:_[a-z0-9]+)+)",
+    hint="use|access|call|invoke|_| tool",
+    single=True,
+)
+def unknown_tool(state: State, match: Match) -> bool:
+    """`The writer may use teleport`, which no registry offers: an error, never a guess."""
+    said = match.get("tool")
+    known = {t: t for t in state.registry.tools}
+    for name, tool in state.registry.tools.items():
+        known.update(dict.fromkeys((name.replace("_", " "), *tool.words), name))
+    near = suggestion(said.replace(" ", "_"), state.registry.tools) or known.get(
+        suggestion(said, known), ""
+    )
+    offered = listed(sorted(state.registry.tools)[:12])
+    remedy = f"Did you mean {near!r}?" if near else f"It offers {offered}." if offered else ""
+    words = match.sub("tool").words
+    state.remark(
+        "unknown_tool", f"the registry offers no tool {said!r}", [words], remedy, severity="error"
+    )
+    if agents := who(state, match):
+        state.subject = agents
     return True

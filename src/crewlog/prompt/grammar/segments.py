@@ -65,7 +65,9 @@ _COMPLETE = re.compile(
 _SUBORDINATORS = re.compile(
     r"(?:^|(?<= ))(?:if|unless|once|when|whenever|as soon as|until|while|after|before|should) "
 )
-_JOINED = frozenset(["even", "as", "only", "not", "repeat", "wait", "waits", "just", "what", "whether"])
+_JOINED = frozenset(
+    ["even", "as", "only", "not", "repeat", "wait", "waits", "just", "what", "whether"]
+)
 
 
 @dataclass(slots=True)

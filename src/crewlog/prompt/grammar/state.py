@@ -71,8 +71,6 @@ class State:
     """The sentence began with an agent's name and a colon."""
     touched: bool = False
     """The sentence changed a statement that was made before."""
-    used: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Stretches whose words of control are in a statement."""
     tasks: dict[str, str] = field(default_factory=dict[str, str])
     """What agents do before whom people are asked."""
     addressed: tuple[str, ...] = ()
