@@ -243,9 +243,8 @@ def _made(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
         not known_verb(first)
         and not re.match(r"(?:go|be|do|in|at|simultaneously|off|side)\b", first)
         and len(agents) < 2
-    ):
-        if found[0].split()[0] in {"send", "use", "ask", "call", "tell"}:
-            return None
+    ) and found[0].split()[0] in {"send", "use", "ask", "call", "tell"}:
+        return None
     task = phrase.part(found.start("task"))
     return Clause(phrase, agents, task=state.raw(task), beside=_beside(agents, found["task"]))
 

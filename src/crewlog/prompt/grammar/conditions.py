@@ -394,7 +394,7 @@ class Reading:
         if thing != singular(thing) or found["not"]:
             base = what
         else:
-            base = what if what.endswith("s") or what.endswith("ed") else ""
+            base = what if what.endswith(("s", "ed")) else ""
         if not base:
             return None
         if thing == singular(thing) and found["not"]:

@@ -406,7 +406,7 @@ def _embedded(tokens: Sequence[Token], at: int) -> bool:
 
 def _works(tokens: Sequence[Token], begin: int, end: int, *, opens: bool, article: bool) -> bool:
     head, verb = tokens[end - 1], tokens[end].text
-    if head.text in {"agent"} and end - begin > 1:
+    if head.text == "agent" and end - begin > 1:
         return True
     if not article and not opens:
         return False
@@ -456,7 +456,7 @@ def _relative(tokens: Sequence[Token], begin: int, names: Names, introduced: boo
 def _made_to_work(tokens: Sequence[Token], begin: int, names: Names, introduced: bool) -> bool:
     items, end = listed(tokens, begin)
     if len(items) > 1 and end < len(tokens) and tokens[end].text in VERBS:
-        return all([names.add(tokens[a:b], introduced) for a, b in items])
+        return all(names.add(tokens[a:b], introduced) for a, b in items)
     for j in range(begin + 1, min(begin + LONGEST_NAME + 1, len(tokens))):
         if tokens[j].text in VERBS and agentive(tokens[j - 1].text):
             return names.add(tokens[begin:j], introduced)
@@ -507,9 +507,11 @@ def _cast(sentence: Sentence, names: Names) -> None:
                 else i + 1
             )
             items, _ = listed(tokens, at)
-        elif word in {"supervises", "manages", "coordinates"} or (
-            word == "to" and words[i - 1] in {"delegates", "work", "tasks"}
-        ) or (word in {"are", "is"} and marked and i < 5):
+        elif (
+            word in {"supervises", "manages", "coordinates"}
+            or (word == "to" and words[i - 1] in {"delegates", "work", "tasks"})
+            or (word in {"are", "is"} and marked and i < 5)
+        ):
             items, _ = listed(tokens, i + 1)
         else:
             continue

@@ -30,8 +30,8 @@ from crewlog.prompt.ast import (
 from crewlog.prompt.grammar.clauses import Clause, read_clause
 from crewlog.prompt.grammar.leads import led
 from crewlog.prompt.grammar.pending import Pending, subordinate
+from crewlog.prompt.grammar.people import RULES, SINGLE, apply
 from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern
-from crewlog.prompt.grammar.rules import RULES, SINGLE, apply
 from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
 from crewlog.prompt.grammar.state import State
 
@@ -448,7 +448,7 @@ def _trailing(sentence: Sentence) -> None:
             return
         if follows.separator not in {"", ",", "–", "but", "("} or _STILL.fullmatch(text):
             return
-        if follows.separator in {","} and sentence.at + 1 < len(sentence.parts):
+        if follows.separator == "," and sentence.at + 1 < len(sentence.parts):
             after = sentence.parts[sentence.at + 1]
             bound = (
                 BOUND.match(led(after.phrase).phrase.text) or "otherwise" in led(after.phrase).marks

@@ -6,7 +6,7 @@ import re
 
 from crewlog.prompt.ast import Allow, Ask, AskTool, Gate
 from crewlog.prompt.grammar.phrase import number
-from crewlog.prompt.grammar.rules import AGENT, PERSON, TOOL, rule, who
+from crewlog.prompt.grammar.rules import AGENT, PERSON, RULES, SINGLE, TOOL, apply, rule, who
 from crewlog.prompt.grammar.state import Match, State
 
 _ASK = (
@@ -263,3 +263,6 @@ def _plain_condition(state: State, text: str) -> bool:
     fact = getattr(cond, "of", cond)
     known = {"approved", "rejected", "accepted", "urgent"}
     return getattr(fact, "operator", None) is not None or getattr(fact, "name", "") in known
+
+
+__all__ = ["RULES", "SINGLE", "apply"]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from crewlog.definition.findings import did_you_mean
 from crewlog.prompt.ast import AnyStatement, Ask, CrewName, Part, PromptAst, Step, Words
 from crewlog.prompt.compiled import Remark
-from crewlog.prompt.grammar import people  # noqa: F401  its rules join the table
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
 from crewlog.prompt.grammar.phrase import Phrase, Unit
@@ -83,7 +82,7 @@ def _crew_line(state: State, sentence: Sentence) -> bool:
     plain = tokens[0].text in {"crew", "team"} and tokens[1].text == ":"
     if not joined and not (plain and len(tokens) > 2):
         return False
-    start = tokens[0].start + 5 if joined else tokens[2].start
+    start = tokens[0].start + 5 if joined else tokens[1].end
     words = Words(start=start, end=tokens[-1].end)
     name = crew_name(state.text[words.start : words.end])
     if not name or "," in state.text[words.start : words.end]:
