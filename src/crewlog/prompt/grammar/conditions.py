@@ -18,9 +18,42 @@ from crewlog.prompt.grammar.phrase import number, pattern
 from crewlog.prompt.names import plain
 
 _CHOICES = frozenset(
-    "kind type priority category severity status urgency language topic verdict level class mood tone "
-    "sentiment sort label stage region risk intent outcome result decision answer department rating "
-    "size colour color format channel genre impact".split()
+    [
+        "kind",
+        "type",
+        "priority",
+        "category",
+        "severity",
+        "status",
+        "urgency",
+        "language",
+        "topic",
+        "verdict",
+        "level",
+        "class",
+        "mood",
+        "tone",
+        "sentiment",
+        "sort",
+        "label",
+        "stage",
+        "region",
+        "risk",
+        "intent",
+        "outcome",
+        "result",
+        "decision",
+        "answer",
+        "department",
+        "rating",
+        "size",
+        "colour",
+        "color",
+        "format",
+        "channel",
+        "genre",
+        "impact",
+    ]
 )
 """Nouns of which one says which: `the priority is high`."""
 
@@ -40,9 +73,18 @@ _DECISIONS = {
 }
 _BARE = frozenset([*_DECISIONS.values(), "turned down", "thrown out", "vetoed", "signed off"])
 _OPERATORS = [
-    (r"below|under|less than|lower than|smaller than|fewer than|beneath|short of|<|worse than", "<"),
-    (r"above|over|more than|higher than|greater than|larger than|bigger than|beyond|>|better than", ">"),
-    (r"at least|no less than|not less than|not below|or more than|>=|at or above|not under|minimum", ">="),
+    (
+        r"below|under|less than|lower than|smaller than|fewer than|beneath|short of|<|worse than",
+        "<",
+    ),
+    (
+        r"above|over|more than|higher than|greater than|larger than|bigger than|beyond|>|better than",
+        ">",
+    ),
+    (
+        r"at least|no less than|not less than|not below|or more than|>=|at or above|not under|minimum",
+        ">=",
+    ),
     (r"at most|no more than|not more than|not above|<=|at or below|not over|up to", "<="),
     (r"exactly|equal to|equals|==|=", "=="),
 ]
@@ -65,7 +107,9 @@ _KIND = re.compile(
 _NOUN_KIND = re.compile(
     r"(?:the |a |an |this |that )?(?P<thing>[a-z][a-z -]*?) is(?P<not> not)? (?:a|an) (?P<what>[a-z][a-z0-9 -]*)"
 )
-_EQUALS = re.compile(r"(?:the |its )?(?P<name>[a-z][a-z -]*?) (?:==?|equals) (?P<what>[a-z0-9][a-z0-9 -]*)")
+_EQUALS = re.compile(
+    r"(?:the |its )?(?P<name>[a-z][a-z -]*?) (?:==?|equals) (?P<what>[a-z0-9][a-z0-9 -]*)"
+)
 _CHOICE = re.compile(
     r"(?:the |its |a |his |her |their )?(?:@(?P<agent>[0-9]+) 's )?(?P<name>[a-z][a-z -]*?)"
     r"(?: of (?:the |a |it)[a-z ]*?)? (?:is|are|was|turns out to be|comes out as|reads)(?P<not> not)? (?:set to )?(?P<what>[a-z0-9][a-z0-9 -]*)"
@@ -88,11 +132,19 @@ _ACTION = re.compile(
     r"(?:(?:the |a |an |its |all |all the |all of the |our |any |this |both |some |every )*)(?:@(?P<agent>[0-9]+) 's )?"
     r"(?P<thing>[a-z0-9][a-z0-9 -]*?)(?P<not> (?:do|does|did|can|will)(?: still)? not)? (?:all |still |finally |now )?(?P<what>[a-z][a-z-]+(?: (?:up|out|down|through|over|off|in))?)"
 )
-_EXISTS = re.compile(r"there (?:is|are)(?P<not> not| no)?(?: still| any| a| an| some| more)* (?P<what>[a-z][a-z -]*)")
-_SHORT = re.compile(r"(?:it |this |that )?(?:is |are |was |has |has been |looks |seems |gets |got |comes out |comes back )?(?P<not>not )?(?:yet |been |really |all |still |already )*(?P<what>[a-z][a-z -]*)")
-_SHORT_VERB = re.compile(r"(?:it|this|that|they|he|she) (?P<not>(?:does|do|did|can|has|have) not )?(?P<what>[a-z][a-z -]*)")
-_TAIL = re.compile(r"(?: (?:yet|at all|now|too|enough|after all|this time|then|anymore|any more|about it|either|for now|already|as well|with (?:it|them|that|this|the result)|,.*))+$")
-_NEGATIVE = frozenset("no nothing none".split())
+_EXISTS = re.compile(
+    r"there (?:is|are)(?P<not> not| no)?(?: still| any| a| an| some| more)* (?P<what>[a-z][a-z -]*)"
+)
+_SHORT = re.compile(
+    r"(?:it |this |that )?(?:is |are |was |has |has been |looks |seems |gets |got |comes out |comes back )?(?P<not>not )?(?:yet |been |really |all |still |already )*(?P<what>[a-z][a-z -]*)"
+)
+_SHORT_VERB = re.compile(
+    r"(?:it|this|that|they|he|she) (?P<not>(?:does|do|did|can|has|have) not )?(?P<what>[a-z][a-z -]*)"
+)
+_TAIL = re.compile(
+    r"(?: (?:yet|at all|now|too|enough|after all|this time|then|anymore|any more|about it|either|for now|already|as well|with (?:it|them|that|this|the result)|,.*))+$"
+)
+_NEGATIVE = frozenset(["no", "nothing", "none"])
 
 
 @dataclass(slots=True)
@@ -109,8 +161,12 @@ class Reading:
         if not text or len(text) > 300:
             return None
         for word, make in ((" or ", Either), (" and ", Both)):
-            if word in text and not re.search(r" or (?:more|better|higher|less|lower|above|below|equal)", text):
-                parts = [p.strip(" ,") for p in text.replace(",", word).split(word) if p.strip(" ,")]
+            if word in text and not re.search(
+                r" or (?:more|better|higher|less|lower|above|below|equal)", text
+            ):
+                parts = [
+                    p.strip(" ,") for p in text.replace(",", word).split(word) if p.strip(" ,")
+                ]
                 made = self._parts(parts)
                 if made is not None:
                     return made[0] if len(made) == 1 else make(of=tuple(made))
@@ -136,7 +192,18 @@ class Reading:
         text = re.sub(r" \((.*)\)$", "", text)
         text = re.sub(r"^(?:that|but|only|and|it turns out that|it turns out) ", "", text)
         text = _TAIL.sub("", text).strip(" ,")
-        for read in (self._compared, self._equals, self._says, self._kind, self._agent_does, self._short, self._choice, self._exists, self._state, self._action):
+        for read in (
+            self._compared,
+            self._equals,
+            self._says,
+            self._kind,
+            self._agent_does,
+            self._short,
+            self._choice,
+            self._exists,
+            self._state,
+            self._action,
+        ):
             cond = read(text)
             if cond is not None:
                 return cond
@@ -197,7 +264,11 @@ class Reading:
 
     def _agent_does(self, text: str) -> Cond | None:
         found = _AGENT.fullmatch(text)
-        if found is None or (not found["agent"].startswith("@") and found["agent"] not in {"she", "he"} and not _decision(found["verb"])):
+        if found is None or (
+            not found["agent"].startswith("@")
+            and found["agent"] not in {"she", "he"}
+            and not _decision(found["verb"])
+        ):
             return None
         verb, thing = found["verb"], found["object"] or ""
         verb = re.sub(r"^(?:has|have|is|are|was|gets|sounds|looks|seems|feels) ", "", verb)
@@ -207,9 +278,17 @@ class Reading:
         name = _decision(verb)
         if not name and verb in {"say", "says", "said"}:
             name = "approved" if thing in {"yes", "it is ok"} else ""
-        if not name and verb.split()[0] in {"find", "finds", "found", "see", "sees", "spots", "spot", "notices", "detects"} and thing:
+        if (
+            not name
+            and verb.split()[0]
+            in {"find", "finds", "found", "see", "sees", "spots", "spot", "notices", "detects"}
+            and thing
+        ):
             name = f"{_named(thing)}_found"
-        if not name and re.fullmatch(r"(?:happy|satisfied|pleased|content|convinced|fine|ok|okay|sure|confident|unhappy|dissatisfied|done)(?: .*)?", verb):
+        if not name and re.fullmatch(
+            r"(?:happy|satisfied|pleased|content|convinced|fine|ok|okay|sure|confident|unhappy|dissatisfied|done)(?: .*)?",
+            verb,
+        ):
             name = plain(verb.split()[0])
         if not name:
             if found["agent"].startswith("@") and verb:
@@ -217,7 +296,13 @@ class Reading:
                 name = plain(re.sub(r"@[0-9]+|'s", " ", words))
             if not name:
                 return None
-        fact = Fact(name=name, agent=self._name(found["agent"]))
+        by = found["agent"]
+        passive = re.match(r"(?:is|are|was|were|gets|has been) ", found["verb"]) or re.search(
+            r" (?:is|are|was) not| has not", found["not"] or ""
+        )
+        # "it is approved" and "they pass" speak of the work; "she rejects it" of who decides
+        decides = by.startswith("@") or by in {"she", "he"} or (found["object"] and not passive)
+        fact = Fact(name=name, agent=self._name(by) if decides else None)
         return Not(of=fact) if negated else fact
 
     def _short(self, text: str) -> Cond | None:
@@ -225,7 +310,20 @@ class Reading:
         if found is None:
             return None
         what = found["what"]
-        if len(what.split()) > 1 and what not in {"signed off", "turned down", "good enough", "too long", "too short", "up to date", "good to go"} and not re.match(r"(?:it|this|that) (?:is|looks|seems) ", text):
+        if (
+            len(what.split()) > 1
+            and what
+            not in {
+                "signed off",
+                "turned down",
+                "good enough",
+                "too long",
+                "too short",
+                "up to date",
+                "good to go",
+            }
+            and not re.match(r"(?:it|this|that) (?:is|looks|seems) ", text)
+        ):
             return None
         if what in _NEGATIVE or what.split()[0] in {"does", "do", "can", "did", "the"}:
             return self._verb(text)
@@ -241,12 +339,25 @@ class Reading:
 
     def _choice(self, text: str) -> Cond | None:
         found = _CHOICE.fullmatch(text)
-        if found is None or found["name"].split()[-1] not in _CHOICES or len(found["what"].split()) > 4:
+        if (
+            found is None
+            or found["name"].split()[-1] not in _CHOICES
+            or len(found["what"].split()) > 4
+        ):
             return None
-        if found["what"] in _BARE or found["what"] in {"clear", "ready", "right", "good", "ok", "available"}:
+        if found["what"] in _BARE or found["what"] in {
+            "clear",
+            "ready",
+            "right",
+            "good",
+            "ok",
+            "available",
+        }:
             return None
         value = _value(re.sub(r"^(?:a|an|the) ", "", found["what"]))
-        fact = Fact(name=_named(found["name"]), operator="==", value=value, agent=self._name(found["agent"]))
+        fact = Fact(
+            name=_named(found["name"]), operator="==", value=value, agent=self._name(found["agent"])
+        )
         return Not(of=fact) if found["not"] else fact
 
     def _exists(self, text: str) -> Cond | None:
@@ -268,7 +379,9 @@ class Reading:
         elif thing in {"it", "this", "that", "everything", "", "they", "these", "all"}:
             fact = Fact(name=_flag(what), agent=self._name(found["agent"]))
         else:
-            fact = Fact(name=plain(f"{thing} {what}"), agent=self._name(found["agent"]), about=_head(thing))
+            fact = Fact(
+                name=plain(f"{thing} {what}"), agent=self._name(found["agent"]), about=_head(thing)
+            )
         return Not(of=fact) if negated else fact
 
     def _action(self, text: str) -> Cond | None:
@@ -281,12 +394,14 @@ class Reading:
         if thing != singular(thing) or found["not"]:
             base = what
         else:
-            base = what if what.endswith("s") or what.endswith("ed") else ""
+            base = what if what.endswith(("s", "ed")) else ""
         if not base:
             return None
         if thing == singular(thing) and found["not"]:
             base = _third(base)
-        fact = Fact(name=plain(f"{thing} {base}"), agent=self._name(found["agent"]), about=_head(thing))
+        fact = Fact(
+            name=plain(f"{thing} {base}"), agent=self._name(found["agent"]), about=_head(thing)
+        )
         return Not(of=fact) if found["not"] else fact
 
 
@@ -316,11 +431,13 @@ def _flag(words: str) -> str:
 
 def _named(words: str) -> str:
     words = re.sub(r"@[0-9]+(?: 's)?", "", words)
-    return plain(re.sub(r"^(?:(?:the|a|an|its|any|some|all|his|her|their|your|our) )+", "", words.strip()))
+    return plain(
+        re.sub(r"^(?:(?:the|a|an|its|any|some|all|his|her|their|your|our) )+", "", words.strip())
+    )
 
 
 def _head(words: str) -> str:
-    return words.split()[-1] if words.split() else ""
+    return words.rsplit(maxsplit=1)[-1] if words.split() else ""
 
 
 def _value(words: str) -> Json:

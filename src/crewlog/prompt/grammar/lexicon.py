@@ -272,7 +272,7 @@ def plural(word: str) -> str:
         last = last[:-1] + "ies"
     elif last.endswith(("s", "x", "ch", "sh")):
         last += "es"
-    elif last in {"person"}:
+    elif last == "person":
         last = "people"
     else:
         last += "s"

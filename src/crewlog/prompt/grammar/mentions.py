@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from crewlog.prompt.ast import Words
 from crewlog.prompt.grammar.lexicon import DETERMINERS, FUNCTION, ROLES, known_verb, singular
@@ -19,7 +20,7 @@ from crewlog.prompt.names import agent_name, plain
 from crewlog.prompt.registry import Registry
 
 _LONGEST = 6
-_LEFT_OUT = frozenset("the a an my our your their any some".split())
+_LEFT_OUT = frozenset(["the", "a", "an", "my", "our", "your", "their", "any", "some"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Roster:
     """Models by name, whole or without what makes them."""
     phrases: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
     """Tools by stems of words."""
+    beginnings: set[str] = field(default_factory=set[str])
+    """The first stems of these."""
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence], registry: Registry) -> Roster:
@@ -109,6 +112,7 @@ class Roster:
             for words in (name.replace("_", " ").replace("-", " ").replace(".", " "), *tool.words):
                 stems = tuple(stem(w) for w in words.lower().split() if w not in _LEFT_OUT)
                 if stems:
+                    self.beginnings.add(stems[0])
                     self.phrases.setdefault(stems, at)
 
     def agent(self, number: int) -> str:
@@ -164,10 +168,12 @@ class Roster:
             return None
         if (number := self.names.get(tokens[begin].key)) is not None:
             return f"#{number}", begin + 1
-        stems: list[str] = []
-        best: tuple[str, int] | None = None
         if (number := self.model_keys.get(tokens[begin].text)) is not None:
             return f"~{number}", begin + 1
+        if stem(tokens[begin].text) not in self.beginnings:
+            return None
+        stems: list[str] = []
+        best: tuple[str, int] | None = None
         for stop in range(begin + 1, min(begin + 9, len(tokens)) + 1):
             if tokens[stop - 1].text not in _LEFT_OUT:
                 stems.append(stem(tokens[stop - 1].text))
@@ -177,6 +183,7 @@ class Roster:
         return best
 
 
+@lru_cache(maxsize=4096)
 def stem(word: str) -> str:
     """`files`, `writes` and `writing` without their endings; roughly, and the same for both sides."""
     for ending in ("ing", "ies", "es", "ed", "s", "e", "y"):
@@ -209,18 +216,17 @@ def _short(found: Names, known: dict[str, str]) -> dict[str, tuple[str, ...]]:
     return out
 
 
-def _nearest(
-    key: str, others: Sequence[str], found: Names, known: dict[str, str]
-) -> str:
+def _nearest(key: str, others: Sequence[str], found: Names, known: dict[str, str]) -> str:
     """The agent that a name is a slip of the pen for; empty where it stands for itself."""
     entry = found.found[key]
     if entry.introduced or all(w in ROLES for w in key.split("_")[-1:]):
         return ""
     for other in others:
-        if other not in known and found.found[other].count < entry.count:
-            continue
-        if other not in known and found.found[other].start > entry.start:
-            continue
+        if other not in known:
+            rival = found.found[other]
+            later = rival.start > entry.start and not rival.introduced
+            if rival.count < entry.count or (rival.count == entry.count and later):
+                continue
         if slip(key, other):
             return other
     return ""

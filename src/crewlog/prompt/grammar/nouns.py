@@ -29,27 +29,159 @@ from crewlog.prompt.names import agent_name
 LONGEST_NAME = 5
 """Words."""
 
-_SIGNS = frozenset(", ; : ( ) – -> < > <= >= = == != %".split())
+_SIGNS = frozenset([",", ";", ":", "(", ")", "–", "->", "<", ">", "<=", ">=", "=", "==", "!=", "%"])
 _AUXILIARIES = frozenset(
-    "may can could should must has is was will shall does never always 's might needs".split()
+    [
+        "may",
+        "can",
+        "could",
+        "should",
+        "must",
+        "has",
+        "is",
+        "was",
+        "will",
+        "shall",
+        "does",
+        "never",
+        "always",
+        "'s",
+        "might",
+        "needs",
+    ]
 )
 _OPENERS = _SIGNS | frozenset(
-    "and but so then or next finally lastly meanwhile while afterwards first second third only "
-    "after once before again that's simultaneously parallel time also now until".split()
+    [
+        "and",
+        "but",
+        "so",
+        "then",
+        "or",
+        "next",
+        "finally",
+        "lastly",
+        "meanwhile",
+        "while",
+        "afterwards",
+        "first",
+        "second",
+        "third",
+        "only",
+        "after",
+        "once",
+        "before",
+        "again",
+        "that's",
+        "simultaneously",
+        "parallel",
+        "time",
+        "also",
+        "now",
+        "until",
+    ]
 )
 _EMBEDDED = frozenset(
-    "what how why whether which that who whom where if unless when whenever until whoever".split()
+    [
+        "what",
+        "how",
+        "why",
+        "whether",
+        "which",
+        "that",
+        "who",
+        "whom",
+        "where",
+        "if",
+        "unless",
+        "when",
+        "whenever",
+        "until",
+        "whoever",
+    ]
 )
-_GENERIC = frozenset("agent agents human person people crew team other others one thing user".split())
-_MARKERS = frozenset("agents agent people roles specialists experts team crew members cast".split())
-_BY = frozenset("by per".split())
+_GENERIC = frozenset(
+    [
+        "agent",
+        "agents",
+        "human",
+        "person",
+        "people",
+        "crew",
+        "team",
+        "other",
+        "others",
+        "one",
+        "thing",
+        "user",
+    ]
+)
+_MARKERS = frozenset(
+    [
+        "agents",
+        "agent",
+        "people",
+        "roles",
+        "specialists",
+        "experts",
+        "team",
+        "crew",
+        "members",
+        "cast",
+    ]
+)
+_BY = frozenset(["by", "per"])
 _ADVERBS = frozenset(
-    "then also next now simply just finally lastly again always both each all first still only "
-    "never together simultaneously afterwards usually subsequently only".split()
+    [
+        "then",
+        "also",
+        "next",
+        "now",
+        "simply",
+        "just",
+        "finally",
+        "lastly",
+        "again",
+        "always",
+        "both",
+        "each",
+        "all",
+        "first",
+        "still",
+        "only",
+        "never",
+        "together",
+        "simultaneously",
+        "afterwards",
+        "usually",
+        "subsequently",
+        "only",
+    ]
 )
 _TO = frozenset(
-    "over on hand hands pass passes goes send sends handed passed give gives turn comes is "
-    "followed forward forwards delegates assign assigns".split()
+    [
+        "over",
+        "on",
+        "hand",
+        "hands",
+        "pass",
+        "passes",
+        "goes",
+        "send",
+        "sends",
+        "handed",
+        "passed",
+        "give",
+        "gives",
+        "turn",
+        "comes",
+        "is",
+        "followed",
+        "forward",
+        "forwards",
+        "delegates",
+        "assign",
+        "assigns",
+    ]
 )
 
 
@@ -116,7 +248,7 @@ def before_verb(tokens: Sequence[Token], at: int) -> int | None:
         if j > at:
             head = tokens[j - 1].text
             verb = third_person(word) or word in _AUXILIARIES or _adverb_and_verb(tokens, j)
-            if verb and (agentive(head) or head == "agent"):
+            if (verb or _aside(tokens, j)) and (agentive(head) or head == "agent"):
                 return j
             proper = at > 0 and tokens[j - 1].capital and third_person(word)
             if fallback is None and (proper or (third_person(word) and known_verb(word))):
@@ -126,6 +258,16 @@ def before_verb(tokens: Sequence[Token], at: int) -> int | None:
         if not in_name(word):
             break
     return fallback
+
+
+def _aside(tokens: Sequence[Token], at: int) -> bool:
+    """`the writer, using …` and `the writer (web_search) drafts`."""
+    if tokens[at].text not in {",", "("} or at + 1 >= len(tokens):
+        return False
+    if tokens[at].text == ",":
+        return tokens[at + 1].text in {"using", "who", "when", "if"}
+    close = next((j for j in range(at, min(at + 9, len(tokens))) if tokens[j].text == ")"), 0)
+    return bool(close) and close + 1 < len(tokens) and third_person(tokens[close + 1].text)
 
 
 def _adverb_and_verb(tokens: Sequence[Token], at: int) -> bool:
@@ -221,15 +363,25 @@ def _subject(tokens: Sequence[Token], at: int, previous: str, names: Names) -> N
     opens = at == 0 or previous in _OPENERS
     if previous in {"like", "want", "need", "ask", "wants", "send", "put"}:
         end = head_end(tokens, begin)
-        if end is not None and end < len(tokens) and tokens[end].text in {"to", "on", "off", "that", "who"}:
+        if (
+            end is not None
+            and end < len(tokens)
+            and tokens[end].text in {"to", "on", "off", "that", "who"}
+        ):
             names.add(tokens[begin:end], introduced)
             return
-    if previous in {"it", "him", "her", "them", "one"} and at > 1 and tokens[at - 2].text in {"call", "that", "this"}:
+    if (
+        previous in {"it", "him", "her", "them", "one"}
+        and at > 1
+        and tokens[at - 2].text in {"call", "that", "this"}
+    ):
         end = head_end(tokens, begin) or plain_end(tokens, begin)
         if end is not None and article:
             names.add(tokens[begin:end], introduced=True)
             return
-    if previous in {"have", "let", "get", "has"} and _made_to_work(tokens, begin, names, introduced):
+    if previous in {"have", "let", "get", "has"} and _made_to_work(
+        tokens, begin, names, introduced
+    ):
         return
     if _hands(tokens, at):
         end = head_end(tokens, begin)
@@ -254,7 +406,7 @@ def _embedded(tokens: Sequence[Token], at: int) -> bool:
 
 def _works(tokens: Sequence[Token], begin: int, end: int, *, opens: bool, article: bool) -> bool:
     head, verb = tokens[end - 1], tokens[end].text
-    if head.text in {"agent"} and end - begin > 1:
+    if head.text == "agent" and end - begin > 1:
         return True
     if not article and not opens:
         return False
@@ -304,7 +456,7 @@ def _relative(tokens: Sequence[Token], begin: int, names: Names, introduced: boo
 def _made_to_work(tokens: Sequence[Token], begin: int, names: Names, introduced: bool) -> bool:
     items, end = listed(tokens, begin)
     if len(items) > 1 and end < len(tokens) and tokens[end].text in VERBS:
-        return all([names.add(tokens[a:b], introduced) for a, b in items])
+        return all(names.add(tokens[a:b], introduced) for a, b in items)
     for j in range(begin + 1, min(begin + LONGEST_NAME + 1, len(tokens))):
         if tokens[j].text in VERBS and agentive(tokens[j - 1].text):
             return names.add(tokens[begin:j], introduced)
@@ -317,6 +469,12 @@ def _hands(tokens: Sequence[Token], at: int) -> bool:
     """Whether what stands before a token hands work, or a tool, to what begins there."""
     previous = tokens[at - 1].text if at else ""
     if previous in _BY:
+        return True
+    if (
+        previous in {"for", "to"}
+        and at > 1
+        and tokens[at - 2].text in {"only", "reserved", "available", "exclusively"}
+    ):
         return True
     if previous == "to":
         return any(t.text in _TO for t in tokens[max(0, at - 8) : at - 1])
@@ -342,7 +500,18 @@ def _cast(sentence: Sentence, names: Names) -> None:
             or (marked and words[i - 1] in {"consist", "set"})
         ):
             items, _ = listed(tokens, i + 1, any_noun=words[i - 1] != "up" or marked)
-        elif word in {"are", "is"} and marked and i < 5:
+        elif word == "next" and {"who", "which", "whose"} & {*words[:i]} and i + 2 < len(words):
+            at = (
+                i + 2
+                if words[i + 1] in {":", ",", "(", "from", "among", "between", "–", "of"}
+                else i + 1
+            )
+            items, _ = listed(tokens, at)
+        elif (
+            word in {"supervises", "manages", "coordinates"}
+            or (word == "to" and words[i - 1] in {"delegates", "work", "tasks"})
+            or (word in {"are", "is"} and marked and i < 5)
+        ):
             items, _ = listed(tokens, i + 1)
         else:
             continue

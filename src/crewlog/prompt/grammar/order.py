@@ -29,20 +29,39 @@ from crewlog.prompt.ast import (
 )
 from crewlog.prompt.grammar.clauses import Clause, read_clause
 from crewlog.prompt.grammar.leads import led
-from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern
 from crewlog.prompt.grammar.pending import Pending, subordinate
-from crewlog.prompt.grammar.rules import RULES, SINGLE, apply
+from crewlog.prompt.grammar.people import RULES, SINGLE, apply
+from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern
 from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
 from crewlog.prompt.grammar.state import State
 
 _WIDEST_WINDOW = 7
+_MANY_PARTS = 60
+"""Segments of a sentence that nobody wrote: windows of two are enough to report it."""
 OUTCOMES = [
-    (name, pattern(rf"(?:(?:we|you|it|the (?:run|crew|whole thing)|everything|just|simply|then|please|should|must|will|and|let us|i|can|may|also) )*(?:{text})"))
+    (
+        name,
+        pattern(
+            rf"(?:(?:we|you|it|the (?:run|crew|whole thing)|everything|just|simply|then|please|should|must|will|and|let us|i|can|may|also) )*(?:{text})"
+        ),
+    )
     for name, text in [
-        ("ask_human", r"(?:ask|tell|call|consult|check with|come back to|come to|get|ping|alert|notify|escalate to|refer (?:it )?to|hand (?:it )?(?:over )?to|leave it to|bring in|contact|goes to|go to|hands it to|asks|calls|bother|go ask|inform|send it to|is handed to|is up to) {ME}(?: (?:what to do|about it|instead|for help|to decide|for a decision|how to go on|know|decide|first|in|then))*|(?:i )?(?:want to|would like to|wish to|will|have to|must|need to)? ?(?:hear about it|know|be told|be asked|decide|take over|see it|take a look|look at it|have a look|step in)(?: myself| about it)?|(?:is )?up to me|is my call|let me (?:know|decide|see|have a look)|decide"),
-        ("end", r"give up|gives up|stops?|ends?|quit|drop it|forget it|forget about it|call it a day|abandon it|abandon|leave it|finish|end it|end there|stop there|stop (?:everything|the run|it|the whole thing|altogether|right there|here|trying)|is over|that is it|we are done|done|end (?:the run|here|everything)|finish (?:the run|here)|throw it away|close it|end of story|the end|drops? it"),
-        ("fail", r"fails?|aborts?|raise an error|error out|fail the run|is a failure|abort (?:everything|the run)|fails? with an error|counts as failed|fail it|break off"),
-        ("next", r"go on|goes on|continues?|carry on|carries on|moves? on|proceeds?|go ahead|goes ahead|(?:go on|continue|carry on|proceed|move on|publish|ship it|ship|take it|use it|goes on|leave it) (?:anyway|regardless|as it is|as is|with (?:it|what (?:we|you) have(?: got)?|the (?:last|best) (?:one|version|draft))|nevertheless|all the same|at that|without it|to the next step|with the next step|with the run)|accept it|take (?:it|what we have|what there is)|take the (?:last|best) (?:one|version)|live with it|use what there is|keep going|leave it at that"),
+        (
+            "ask_human",
+            r"(?:ask|tell|call|consult|check with|come back to|come to|get|ping|alert|notify|escalate to|refer (?:it )?to|hand (?:it )?(?:over )?to|leave it to|bring in|contact|goes to|go to|hands it to|asks|calls|bother|go ask|inform|send it to|is handed to|is up to) {ME}(?: (?:what to do|about it|instead|for help|to decide|for a decision|how to go on|know|decide|first|in|then))*|(?:i )?(?:want to|would like to|wish to|will|have to|must|need to)? ?(?:hear about it|know|be told|be asked|decide|take over|see it|take a look|look at it|have a look|step in)(?: myself| about it)?|(?:is )?up to me|is my call|let me (?:know|decide|see|have a look)|decide",
+        ),
+        (
+            "end",
+            r"give up|gives up|stops?|ends?|quit|drop it|forget it|forget about it|call it a day|abandon it|abandon|leave it|finish|end it|end there|stop there|stop (?:everything|the run|it|the whole thing|altogether|right there|here|trying)|is over|that is it|we are done|done|end (?:the run|here|everything)|finish (?:the run|here)|throw it away|close it|end of story|the end|drops? it",
+        ),
+        (
+            "fail",
+            r"fails?|aborts?|raise an error|error out|fail the run|is a failure|abort (?:everything|the run)|fails? with an error|counts as failed|fail it|break off",
+        ),
+        (
+            "next",
+            r"go on|goes on|continues?|carry on|carries on|moves? on|proceeds?|go ahead|goes ahead|(?:go on|continue|carry on|proceed|move on|publish|ship it|ship|take it|use it|goes on|leave it) (?:anyway|regardless|as it is|as is|with (?:it|what (?:we|you) have(?: got)?|the (?:last|best) (?:one|version|draft))|nevertheless|all the same|at that|without it|to the next step|with the next step|with the run)|accept it|take (?:it|what we have|what there is)|take the (?:last|best) (?:one|version)|live with it|use what there is|keep going|leave it at that",
+        ),
     ]
 ]
 _STILL = re.compile(
@@ -94,6 +113,8 @@ class Sentence:
     """The statement whose task takes in words that follow."""
     behind: list[AnyStatement] = field(default_factory=list[AnyStatement])
     """Rules that were said of the agent of the clause at hand."""
+    abreast: bool | None = None
+    """`In parallel, a … and b …`: the clauses of the sentence are side by side."""
     dropped: list[Words] = field(default_factory=list[Words])
 
 
@@ -124,7 +145,8 @@ def _next(sentence: Sentence) -> None:
         sentence.carried |= alone.marks
         sentence.at += 1
         return
-    last = min(len(sentence.parts), at + _WIDEST_WINDOW)
+    widest = _WIDEST_WINDOW if len(sentence.parts) < _MANY_PARTS else 2
+    last = min(len(sentence.parts), at + widest)
     for stop in range(last, at, -1):
         given = led(_window(sentence, at, stop - 1))
         if not given.phrase:
@@ -138,14 +160,46 @@ def _next(sentence: Sentence) -> None:
             sentence.glue = None
             return
         subject = _with_subject(state, given.phrase)
-        if subject is not None and apply(state, subject, tables) and _keep(sentence, before, subject):
+        if (
+            subject is not None
+            and apply(state, subject, tables)
+            and _keep(sentence, before, subject)
+        ):
             sentence.at = stop
             sentence.glue = None
+            return
+        if stop <= at + 2 and _up_to_a_comma(sentence, stop - 1):
             return
     _fold(sentence)
 
 
-_PRONOUN = re.compile(r"(?:it|he|she|they|both(?: of them)?|that one|this one|the two|the three|all three|these two)(?= )")
+def _up_to_a_comma(sentence: Sentence, last: int) -> bool:
+    """A rule with something behind it that is none: `ask me before it starts, it costs money`."""
+    state, at = sentence.state, sentence.at
+    if sentence.pending or len(sentence.parts) >= _MANY_PARTS:
+        return False
+    if re.match(r"@[0-9]+ , ", led(sentence.parts[at].phrase).phrase.text):
+        return False
+    segment = sentence.parts[last]
+    commas = [i for i, u in enumerate(segment.phrase.units) if u.text == ","]
+    for comma in reversed(commas[:4]):
+        begin = sentence.parts[at].begin
+        given = led(Phrase(sentence.units[begin : segment.begin + comma]))
+        before = len(state.statements)
+        if not given.phrase or not apply(state, given.phrase, [*RULES, *SINGLE]):
+            continue
+        _keep(sentence, before, given.phrase)
+        start = segment.begin + comma + 1
+        rest = Segment(Phrase(sentence.units[start : segment.end]), ",", start, segment.end)
+        sentence.parts[at : last + 1] = [rest] if rest.phrase else []
+        sentence.glue = None
+        return True
+    return False
+
+
+_PRONOUN = re.compile(
+    r"(?:it|he|she|they|both(?: of them)?|that one|this one|the two|the three|all three|these two)(?= )"
+)
 
 
 def _with_subject(state: State, phrase: Phrase) -> Phrase | None:
@@ -216,7 +270,8 @@ def _decides(sentence: Sentence) -> bool:
     if back is None and ("otherwise" in marks or sentence.at == 0):
         back = _just_before(state, "back")
     if BOUND.fullmatch(re.sub(r"^(?:but |and |with |for )+", "", text)) or (
-        back is not None and re.fullmatch(r"(?:once|twice|thrice|[a-z0-9]+ (?:times|rounds))(?: only)?", text)
+        back is not None
+        and re.fullmatch(r"(?:once|twice|thrice|[a-z0-9]+ (?:times|rounds))(?: only)?", text)
     ):
         return _bound(sentence, text, segment)
     still = _STILL.fullmatch(segment.phrase.text) or _STILL.fullmatch(text)
@@ -226,7 +281,10 @@ def _decides(sentence: Sentence) -> bool:
         return True
     if back is None or not isinstance(decision := state.statements[back], Back):
         return False
-    if sentence.pending or not ({"otherwise", "after_that", "then"} & marks or segment.separator in {",", "and", "–", ";", "but"}):
+    if sentence.pending or not (
+        {"otherwise", "after_that", "then"} & marks
+        or segment.separator in {",", "and", "–", ";", "but"}
+    ):
         return False
     if decision.otherwise is not None:
         return False
@@ -256,7 +314,9 @@ def _bound(sentence: Sentence, text: str, segment: Segment) -> bool:
         words = (*made.words, segment.phrase.words)
         if isinstance(made, Back) and made.at_most is None:
             state.replace(at, at_most=times, words=words)
-        elif isinstance(made, Inside) and made.use == "review_loop" and "rounds" not in made.options:
+        elif (
+            isinstance(made, Inside) and made.use == "review_loop" and "rounds" not in made.options
+        ):
             state.replace(at, options={**made.options, "rounds": times}, words=words)
         elif isinstance(made, Use) and "at_most" not in made.options:
             state.replace(at, options={**made.options, "at_most": times}, words=words)
@@ -352,7 +412,9 @@ def _take(sentence: Sentence, parsed: Pending, marks: set[str], segment: Segment
     if parsed.clause is not None and parsed.kind == "while":
         parsed_clause = read_clause(sentence.state, parsed.clause, marks)
         if parsed_clause is not None:
-            beside = sentence.glue is not None and segment.separator in {"", ","} and not _more(sentence)
+            beside = (
+                sentence.glue is not None and segment.separator in {"", ","} and not _more(sentence)
+            )
             _say(sentence, parsed_clause, marks | ({"beside"} if beside else set()))
             sentence.carried = set() if beside else {"beside"}
             return
@@ -364,7 +426,9 @@ def _take(sentence: Sentence, parsed: Pending, marks: set[str], segment: Segment
     if "otherwise" in marks and parsed.condition is None:
         sentence.carried.add("otherwise")
     sentence.pending.merge(parsed)
-    sentence.carried |= marks & {"first", "beside", "otherwise"} if parsed.condition is None else set()
+    sentence.carried |= (
+        marks & {"first", "beside", "otherwise"} if parsed.condition is None else set()
+    )
 
 
 def _more(sentence: Sentence) -> bool:
@@ -384,9 +448,11 @@ def _trailing(sentence: Sentence) -> None:
             return
         if follows.separator not in {"", ",", "–", "but", "("} or _STILL.fullmatch(text):
             return
-        if follows.separator in {","} and sentence.at + 1 < len(sentence.parts):
+        if follows.separator == "," and sentence.at + 1 < len(sentence.parts):
             after = sentence.parts[sentence.at + 1]
-            bound = BOUND.match(led(after.phrase).phrase.text) or "otherwise" in led(after.phrase).marks
+            bound = (
+                BOUND.match(led(after.phrase).phrase.text) or "otherwise" in led(after.phrase).marks
+            )
             if after.separator in {",", ""} and not bound:
                 return
         if sentence.pending.condition is not None:
@@ -404,12 +470,18 @@ def _control(sentence: Sentence, phrase: Phrase, marks: set[str]) -> bool:
     state, text = sentence.state, phrase.text
     words = (phrase.words, *sentence.pending.words)
     condition = _condition(sentence, marks)
-    if (found := _REPEAT.fullmatch(text)) is not None and condition is not None and sentence.pending.until:
+    if (
+        (found := _REPEAT.fullmatch(text)) is not None
+        and condition is not None
+        and sentence.pending.until
+    ):
         return _repeat(state, found["group"], condition, words)
     found = BACK.fullmatch(text)
     to = state.names(found["to"]) if found else ()
     if not to and (again := _AGAIN.fullmatch(text)) is not None and condition is not None:
-        to = state.names(again["to"]) or (state.subject[:1] if again["to"] in {"it", "he", "she"} else ())
+        to = state.names(again["to"]) or (
+            state.subject[:1] if again["to"] in {"it", "he", "she"} else ()
+        )
         if not set(to) <= state.ever:
             to = ()
     if to:
@@ -502,13 +574,15 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     back = state.last("back", sentence=True) is not None
     condition = pending.condition
     beside = "beside" in marks or clause.beside
+    if beside and sentence.abreast is None and _opens_abreast(sentence):
+        sentence.abreast, beside = True, False
+    elif sentence.abreast:
+        beside = True
     if otherwise and back:
         otherwise = False
     elif otherwise and (only := _not_a_branch(state)) is not None:
         condition, otherwise = only, False
-    elif otherwise or ("or_if" in marks):
-        beside = True
-    elif condition is not None and _branch(state, sentence):
+    elif otherwise or ("or_if" in marks) or (condition is not None and _branch(state, sentence)):
         beside = True
     parts = tuple(
         Part(
@@ -522,7 +596,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
         )
         for agent in clause.agents
     )
-    after = pending.waits
+    after = pending.waits or clause.waits
     again = bool({"then", "after_that"} & marks) or pending.then or clause.again
     step = Step(
         parts=parts,
@@ -531,7 +605,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
         after=after,
         then=pending.then and (after is not None or pending.ready is not None),
         ready=pending.ready,
-        start="start" in marks,
+        start="start" in marks or clause.start,
         words=(clause.phrase.words, *pending.words),
     )
     state.step(step)
@@ -541,6 +615,18 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
         state.branches = []
     sentence.glue = len(state.statements) - 1
     sentence.pending, sentence.carried = Pending(), set()
+
+
+def _opens_abreast(sentence: Sentence) -> bool:
+    """Whether `in parallel` opens a sentence of several clauses, and so speaks of these."""
+    words = Phrase(sentence.units).text
+    opening = re.match(
+        r"(?:(?:then|and|next|first|finally|,) )*(?:in parallel|simultaneously|concurrently|side by side)(?: (?:,|:))? (?!to |with )",
+        words,
+    )
+    if opening is None:
+        return False
+    return any("@" in part.phrase.text for part in sentence.parts[sentence.at :])
 
 
 def _branch(state: State, sentence: Sentence) -> bool:

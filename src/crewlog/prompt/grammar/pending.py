@@ -23,8 +23,12 @@ _IS = r"(?:(?:is|are|has|have|'s|been|both|all|each|finally|fully|completely|had
 _AGENTS_DONE = pattern(
     rf"(?:both |all of |all |either |each of |any of |one of )?(?P<of>{{A}}) {_IS}{_DONE}(?: (?:and only then|with .+|first|[a-z]+ing .+))?"
 )
-_AGENTS = pattern(r"(?P<of>{A})(?: 's (?:turn|work|part|job|step|bit|go|pass|phase))?(?: (?:is|has been|are) (?:done|over|finished|complete|completed|through))?")
-_ACTS = pattern(r"(?P<of>{A}) (?:has |have |is |are )?(?:all |both |then |finally |also )*(?P<verb>(?!not\b)[a-z-]+)(?P<rest> .*)?")
+_AGENTS = pattern(
+    r"(?P<of>{A})(?: 's (?:turn|work|part|job|step|bit|go|pass|phase))?(?: (?:is|has been|are) (?:done|over|finished|complete|completed|through))?"
+)
+_ACTS = pattern(
+    r"(?P<of>{A}) (?:has |have |is |are )?(?:all |both |then |finally |also )*(?P<verb>(?!not\b)[a-z-]+)(?P<rest> .*)?"
+)
 _ALL_DONE = re.compile(
     rf"(?:both|all|all (?:two|three|four|five|six|of them|of these|agents|the others)|both of them|they|they (?:both|all)|these|the two|the three|everyone|everybody|all of (?:them|that|those|it)|"
     rf"the (?:two|three|four|others|rest|last two|others))(?: of them)? {_IS}{_DONE}(?: (?:and only then|.{{1,40}}))?"
@@ -42,11 +46,15 @@ _FIRST = pattern(
 _EACH = pattern(
     r"for (?:each|every|each and every|every single)(?: one)?(?: of)? ?(?:the |these |those |its |such )?(?:(?P<maker>{A1}) 's )?(?:new |single )?(?P<noun>[a-z][a-z -]{0,40}?)(?: of (?:the )?(?P<of>{A1})(?: 's)?| (?:that|which) .*| on the list| found| listed| (?:it|he|she|they) .*| from (?P<from>{A1})(?: .*)?)?"
 )
-_AVAILABLE = pattern(r"(?:only )?(?:if|when|as long as|provided|provided that|in case) {T:tools} (?:is|are) (?:available|there|offered|installed|configured|set up|present|enabled)")
+_AVAILABLE = pattern(
+    r"(?:only )?(?:if|when|as long as|provided|provided that|in case) {T:tools} (?:is|are) (?:available|there|offered|installed|configured|set up|present|enabled)"
+)
 _IF = re.compile(
     r"(?P<word>if|unless|in case|provided that|provided|assuming|as long as|until|till|when|whenever|once|as soon as|the moment|after|while|whilst|before|should)(?: |$)"
 )
-_READY = re.compile(r"(?:^|_)(?:ready|done|complete|completed|finished|available|in|there|set|exists?|exist|arrived|final|settled|written|built|merged|up)$")
+_READY = re.compile(
+    r"(?:^|_)(?:ready|done|complete|completed|finished|available|in|there|set|exists?|exist|arrived|final|settled|written|built|merged|up)$"
+)
 
 
 @dataclass(slots=True)
@@ -105,7 +113,18 @@ def subordinate(state: State, phrase: Phrase) -> Pending | None:
         return Pending(kind="while", clause=rest, words=words)
     if word == "before":
         return Pending(kind="before", clause=rest, words=words)
-    if word in {"if", "unless", "in case", "provided", "provided that", "assuming", "as long as", "until", "till", "should"}:
+    if word in {
+        "if",
+        "unless",
+        "in case",
+        "provided",
+        "provided that",
+        "assuming",
+        "as long as",
+        "until",
+        "till",
+        "should",
+    }:
         return _condition(state, word, rest.text, words)
     return _waits(state, word, rest, words)
 
@@ -128,7 +147,9 @@ def _waits(state: State, word: str, rest: Phrase, words: list[Words]) -> Pending
     text = rest.text
     if _THAT_DONE.fullmatch(text):
         return Pending(then=True, words=words)
-    if (found := _AGENTS_DONE.fullmatch(text)) is not None or (word == "after" and (found := _AGENTS.fullmatch(text)) is not None):
+    if (found := _AGENTS_DONE.fullmatch(text)) is not None or (
+        word == "after" and (found := _AGENTS.fullmatch(text)) is not None
+    ):
         any_of = " or " in found["of"] or re.match(r"(?:either|any of|one of) ", text)
         waits = Waits(of=state.names(found["of"]), join="any" if any_of else "all")
         return Pending(waits=waits, words=words)
@@ -139,9 +160,19 @@ def _waits(state: State, word: str, rest: Phrase, words: list[Words]) -> Pending
         join: object = "any" if found["any"] or count == 1 else int(count or 1)
         waits = Waits.model_validate({"of": state.names(found["of"] or ""), "join": join})
         return Pending(waits=waits, words=words)
-    if word != "when" and word != "whenever" and (found := _ACTS.fullmatch(text)) is not None and not _decision(state, text):
+    if (
+        word != "when"
+        and word != "whenever"
+        and (found := _ACTS.fullmatch(text)) is not None
+        and not _decision(state, text)
+    ):
         return Pending(waits=Waits(of=state.names(found["of"])), words=words)
-    if word == "when" and (found := _ACTS.fullmatch(text)) is not None and re.match(r"(?:has|have) ", text.partition(" ")[2]) and not _decision(state, text):
+    if (
+        word == "when"
+        and (found := _ACTS.fullmatch(text)) is not None
+        and re.match(r"(?:has|have) ", text.partition(" ")[2])
+        and not _decision(state, text)
+    ):
         return Pending(waits=Waits(of=state.names(found["of"])), words=words)
     condition = state.condition(text)
     if condition is None:
@@ -158,6 +189,16 @@ def _decision(state: State, text: str) -> bool:
     fact = state.condition(text)
     fact = fact.of if isinstance(fact, Not) else fact
     return getattr(fact, "name", "") in {
-        "approved", "rejected", "accepted", "declined", "refused", "confirmed", "agreed", "signed_off",
-        "vetoed", "happy", "satisfied", "turned_down",
+        "approved",
+        "rejected",
+        "accepted",
+        "declined",
+        "refused",
+        "confirmed",
+        "agreed",
+        "signed_off",
+        "vetoed",
+        "happy",
+        "satisfied",
+        "turned_down",
     }

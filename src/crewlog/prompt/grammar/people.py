@@ -6,7 +6,7 @@ import re
 
 from crewlog.prompt.ast import Allow, Ask, AskTool, Gate
 from crewlog.prompt.grammar.phrase import number
-from crewlog.prompt.grammar.rules import rule, who
+from crewlog.prompt.grammar.rules import AGENT, PERSON, RULES, SINGLE, TOOL, apply, rule, who
 from crewlog.prompt.grammar.state import Match, State
 
 _ASK = (
@@ -26,6 +26,7 @@ _EVERY = r"(?: ?,? ?(?:always|every time|every single time|each time|without exc
     rf"{_ASK} before (?:{{ALL}} |anything |you |they |we |it |he |she )?(?:(?:may|can|ever|is allowed to|actually|really) )*(?:use|uses|using|run|runs|running|call|calls|calling|touch|touches|doing|does|tries|trying|takes|taking|invoking|invokes)? ?{_RISKY}(?: is (?:used|called|run))?{_EVERY}",
     rf"{_RISKY} (?:always )?(?:needs?|requires?|must have|waits? for|wait for) {_MY} {_YES}{_EVERY}",
     rf"before (?:{{ALL}} )?(?:use|uses|using|runs?|running|calls?|calling|touches)? ?{_RISKY}(?: is used)? ,? {_ASK}{_EVERY}",
+    hint="risk|danger|critical|sensitive|hazard",
 )
 def ask_risky(state: State, match: Match) -> bool:
     """`Ask me before any risky tool`."""
@@ -42,6 +43,7 @@ def ask_risky(state: State, match: Match) -> bool:
     rf"{{A:who}} (?:needs?|requires?|must have|must get|has to get) {_MY} {_YES} (?:before (?:it|he|she) (?:may |can )?|before|to|for|whenever it|when it|each time it|every time it) ?(?:{{USE}}|calling|running)? ?{{T:tools}}{_EVERY}",
     rf"{{A:who}} (?:{{MAY}}) (?:{{USE}} )?{{T:tools}} only (?:with|after|once it has|if it has|when it has) {_MY} {_YES}{_EVERY}",
     rf"{{A:who}} (?:{{MAYNOT}}|does not|do not) (?:{{USE}} )?{{T:tools}} without (?:asking {{ME}}|{_MY} {_YES}|my approval|asking){_EVERY}",
+    hint=TOOL,
 )
 def ask_tool(state: State, match: Match) -> bool:
     """`Ask me before the fixer uses restart_service`."""
@@ -59,6 +61,7 @@ def ask_tool(state: State, match: Match) -> bool:
     rf"(?:never|do not|please do not|please never) (?:{{USE}} )?{{T:tools}} without (?:asking {{ME}}|{_MY} {_YES}|asking)(?: first)?{_EVERY}",
     rf"no {{T:tools}} without (?:asking {{ME}}|{_MY} {_YES}){_EVERY}",
     rf"i (?:want to |have to |need to |must |would like to )?(?:approve|confirm|ok|okay|sign off on|authorise|authorize)(?: every| each| any| all)?(?: single)?(?: use of| call of| call to| calls to| uses of)? {{T:tools}}{_EVERY}",
+    hint=TOOL,
 )
 def tool_needs_approval(state: State, match: Match) -> bool:
     """`deploy needs my approval`."""
@@ -69,9 +72,10 @@ def tool_needs_approval(state: State, match: Match) -> bool:
 
 @rule(
     rf"(?:but |and )?(?:it |she |he |they )?(?:not|never)(?: (?:use|do) (?:it|that|this|so))? without (?:asking {{ME}}|{_MY} {_YES}|asking)(?: first)?(?: ,? ?ever)?",
-    rf"(?:but |and )?(?:it |she |he |they |that one )(?:must |has to |have to |needs to |should |is to )?(?:always )?(?:asks?|checks? with) {{ME}}(?: first)? before (?:it|she|he|they|using|doing|each|every)(?: (?:does|do|uses it|that|it|that one|so|use|call|time|may))*(?: so)?",
+    r"(?:but |and )?(?:it |she |he |they |that one )(?:must |has to |have to |needs to |should |is to )?(?:always )?(?:asks?|checks? with) {ME}(?: first)? before (?:it|she|he|they|using|doing|each|every)(?: (?:does|do|uses it|that|it|that one|so|use|call|time|may))*(?: so)?",
     rf"(?:but |and )?only with {_MY} {_YES}{_EVERY}",
     rf"(?:but |and )(?:that|this|it|which) (?:always )?(?:needs?|requires?) {_MY} {_YES}{_EVERY}",
+    hint=PERSON + "|asking",
 )
 def that_tool_needs(state: State, match: Match) -> bool:
     """`… but not without asking me`: said of the tools just spoken of."""
@@ -97,15 +101,22 @@ _WHEN = r"(?:when|whenever|if|where|in case|as soon as|any time|anytime|every ti
     rf"(?:(?P<also>{{A}})|{{ALL}}|it|she|he|they)? ?{_CALLS} {_WHEN} (?:(?:it|he|she|they|{{A:who}}|{{ALL}}|you|we|anyone) ?(?:is|are|feels?|gets?)? ?)?(?:ever |really )?{_UNSURE}",
     rf"{{A:who}} (?:is|are) {_UNSURE} (?:\?|–|->|:|,) ?(?:then )?{_CALLS}",
     rf"(?P<also>{{A}}) (?:should|must|may|can) (?:never|not) guess ?(?:,|–|:|but|and)? ?(?:but )?{_CALLS}(?: {_WHEN} {_UNSURE})?",
+    hint=r"sure|certain|doubt|confiden|stuck|clear|undecided|know|guess|minds",
 )
 def unsure(state: State, match: Match) -> bool:
     """`When unsure, the mediator asks a human`."""
     agents = state.names(match.get("who")) or state.names(match.get("also"))
     text = match.phrase.text
-    if not agents and re.search(r"\b(?:it|he|she) (?:is|are|feels|gets|should|asks|must|does)\b", text):
+    if not agents and re.search(
+        r"\b(?:it|he|she) (?:is|are|feels|gets|should|asks|must|does)\b", text
+    ):
         agents = state.subject
     if not agents and re.match(r"(?:it|she|he) ", text):
         agents = state.subject
+    if re.search(
+        r"\b(?:an|any|every|each|all) (?:of the )?agents?\b|\bany(?:one|body)\b|\bany of ", text
+    ):
+        agents = ()
     if agents:
         state.subject = agents
     return state.say(Gate(agents=agents, words=match.words))
@@ -121,6 +132,7 @@ _SHOW = rf"(?:{_CALLS}|i (?:would rather|want to|would like to|will|have to|need
     rf"(?:{{A:also}} )?{_SHOW} {_WHEN} (?:{{A:who}} 's|its|his|her|their|the)? ?confidence ?(?:is|drops?|falls?|goes|gets)? ?(?:to )?{_LOW} {{N:below}}(?P<percent> %| percent| per cent)?",
     rf"(?:{{A:also}} )?{_SHOW} {_WHEN} (?:{{A:who}}|it|he|she|they) (?:is|are) (?:less than|under|below|not at least) {{N:below}}(?P<percent> %| percent| per cent)? (?:confident|sure|certain)",
     rf"{_WHEN} (?:{{A:who}}|it|he|she|they) (?:is|are) not {{N:below}}(?P<percent> %| percent| per cent)? (?:confident|sure|certain) ?,? ?(?:then )?{_SHOW}",
+    hint="confiden|sure|certain",
 )
 def confidence(state: State, match: Match) -> bool:
     """`If its confidence is below 0.7, ask me`."""
@@ -155,10 +167,16 @@ _GET = rf"(?:get|obtain|ask for|seek|request|needs?|requires?|with|there must be
     rf"{{A1:who}} (?:may not|must not|can not|should not|does not|is not to|never|will not|shall not) .+ (?:without|before|until) (?:asking {{ME}}|my approval|i have .+|{_MY} {_YES}|i (?:approve|say|agree|give|ok|sign).*)(?: first)?",
     rf"{_I} (?:have to|must|need to|want to|should) (?:approve|say yes|agree|ok it|sign off|confirm)(?: {_THING})? ?,? (?:before|so that) {{A1:who}} .+",
     rf"(?:no |nothing ){{0,1}}{{A1:who}} without {_MY} {_YES}",
+    rf"{{A1:who}}(?P<does> (?!is |are |should )[^;,@]{{2,60}}?)? only (?:starts? |works? |begins? |goes )?(?:after|once|when|if) (?:{_I} (?:have )?(?:said yes|approved|agreed|okayed|seen|signed off|given|confirmed|say|approve|agree)(?: [^;,]+)?|{_MY} {_YES})",
+    rf"{{A1:who}} only (?:starts?|works?|begins?|goes|runs?|acts?) (?:after|once|when|if) (?:{_I} (?:have )?(?:said yes|approved|agreed|okayed|seen|signed off|given|confirmed|say|approve|agree)(?: [^;,]+)?|{_MY} {_YES})",
+    rf"{{A1:who}} (?:starts?|begins?|works?|may start|can start|comes in) (?:only )?(?:after|once|when) (?:{_I} (?:have )?(?:said yes|approved|agreed|okayed|signed off|given|confirmed|approve|agree)(?: [^;,]+)?|{_MY} {_YES})",
+    hint=AGENT,
 )
 def ask_before(state: State, match: Match) -> bool:
     """`Ask me before the publisher publishes`."""
-    if re.search(r"[#$][0-9]", match.phrase.text) and not re.search(r"before .* (?:start|send|publish|work)", match.phrase.text):
+    if re.search(r"[#$][0-9]", match.phrase.text) and not re.search(
+        r"before .* (?:start|send|publish|work)", match.phrase.text
+    ):
         return False
     agent = who(state, match)[0]
     if match.get("does"):
@@ -172,6 +190,7 @@ def ask_before(state: State, match: Match) -> bool:
     rf"(?:but |and )?(?:it |she |he )(?:has to|must|needs to|should|always)? ?(?:wait|waits|needs?|get) (?:for )?{_MY} {_YES}(?: first| before .+)?",
     r"(?:but |and )(?:ask|check with) {ME} (?:first|before (?:that|it|she|he|they|doing)(?: .+)?)",
     r"(?:but |and )(?:it |she |he )?(?:has to |must |should |needs to )?asks? {ME} (?:first|before (?:that|it|she|he|they|doing|[a-z]+ing)(?: .+)?)",
+    hint=PERSON,
 )
 def ask_before_it(state: State, match: Match) -> bool:
     """`…, but only after I've said yes`: before the agent just spoken of."""
@@ -189,8 +208,9 @@ _SENT = r"(?:(?:it |this |that |we |you |everything |the [a-z]+ |then |must |sho
     rf"(?:if|when|in case|should) {_NO} ?,? ?(?:then )?{_SENT} {{A1:to}}(?: (?:it goes|again|for another go|please|with it|for (?:changes|corrections|a rewrite|rework)))?",
     rf"(?:if|when|in case) {_NO} ?,? ?(?:then )?{{A1:to}} (?:(?:then|has to|must|should|needs to|can|gets to|is to) )*(?:revises?|redo(?:es)?|rewrites?|tries|try|reworks?|repeats?|starts?|has|have|goes|go|does|do|corrects?|again|improves?|fix|fixes)(?: .*)?",
     rf"(?:back to|return to) {{A1:to}} if {_NO}",
-    rf"(?:a )?(?:no|rejection) (?:means|sends it|goes|is|takes us|leads) (?:back )?(?:to )?(?:back to )?{{A1:to}}",
+    r"(?:a )?(?:no|rejection) (?:means|sends it|goes|is|takes us|leads) (?:back )?(?:to )?(?:back to )?{A1:to}",
     rf"(?:otherwise|if not|or else|else) ?,? ?(?:then )?{_SENT} {{A1:to}}(?: (?:it goes|again))?",
+    hint=AGENT,
 )
 def reject(state: State, match: Match) -> bool:
     """`If I reject it, back to the writer`."""
@@ -213,20 +233,23 @@ _QUESTION = r"(?:whether|which|what|who|whom|how|when|where|why|about|if|for|to|
 
 @rule(
     rf"(?:please |you |we |then |just |also |always )*(?:ask|asks) {{ME}} {_QUESTION}(?: .+)?",
-    rf"(?:please |you |we |then |just |also )*(?:ask|asks|check with|checks with|consult|get approval from|show it to|shows it to|check back with|come to|run it by|run it past|clear it with) (?:{{ME}}|me)(?: (?:first|for (?:my |a |an )?(?:opinion|decision|go-ahead|ok|approval|feedback|permission|confirmation|sign-off)|to (?:approve|decide|confirm|check|sign).*))?",
+    r"(?:please |you |we |then |just |also )*(?:ask|asks|check with|checks with|consult|get approval from|show it to|shows it to|check back with|come to|run it by|run it past|clear it with) (?:{ME}|me)(?: (?:first|for (?:my |a |an )?(?:opinion|decision|go-ahead|ok|approval|feedback|permission|confirmation|sign-off)|to (?:approve|decide|confirm|check|sign).*))?",
     rf"(?:please |you |we |then )*{_BLESSED}",
     rf"(?:please |you |we |then )*(?:get|obtain|ask for|wait for|seek) {_MY} {_YES}(?: (?:on|of|for|to) .+)?",
     rf"(?:then |finally )?{_I} (?:(?:will|must|have to|want to|need to|would like to|then|also|always|first|get to) )*(?:approve|sign off on|sign off|ok|okay|decide|choose|pick|confirm|review|check|get to approve|have a look|take a look|have the final say|look at|look over|read|say yes or no|have the last word)(?: (?:it|this|that|on|the|which|whether|what|at|about|over|if|everything|to) ?.*)?",
-    rf"{{ME}} (?:decides|approves|signs off|chooses|picks|confirms|has the last word|must approve|has to approve|must decide|has to decide|must sign off)(?: .*)?",
+    r"{ME} (?:decides|approves|signs off|chooses|picks|confirms|has the last word|must approve|has to approve|must decide|has to decide|must sign off)(?: .*)?",
     rf"(?:it|this|that|the [a-z ]+) (?:needs|requires|must have|has to have|has to get|waits for|gets|must get) {_MY} {_YES}(?: first)?",
     rf"(?:then )?(?:my|our) {_YES} is (?:needed|required|asked for|due)(?: .*)?",
-    rf"(?:let me|have me|let us) (?:approve|decide|check|look|see|review|confirm|choose|pick|have a look|sign off|take a look|know)(?: .*)?",
+    r"(?:let me|have me|let us) (?:approve|decide|check|look|see|review|confirm|choose|pick|have a look|sign off|take a look|know)(?: .*)?",
     single=True,
+    hint=PERSON,
 )
 def ask_here(state: State, match: Match) -> bool:
     """`Ask me whether the tone is right`."""
     text = match.phrase.text
-    if (found := re.search(r"(?:ask|asks) .*? if (.+)", text)) is not None and _plain_condition(state, found[1]):
+    if (found := re.search(r"(?:ask|asks) .*? if (.+)", text)) is not None and _plain_condition(
+        state, found[1]
+    ):
         return False
     if re.match(r"(?:i|we) (?:have a|look|read|check|review)", text) and "before" in text:
         return False
@@ -240,3 +263,6 @@ def _plain_condition(state: State, text: str) -> bool:
     fact = getattr(cond, "of", cond)
     known = {"approved", "rejected", "accepted", "urgent"}
     return getattr(fact, "operator", None) is not None or getattr(fact, "name", "") in known
+
+
+__all__ = ["RULES", "SINGLE", "apply"]

@@ -130,7 +130,9 @@ def number(text: str) -> float | None:
     text = text.strip()
     if text in NUMBERS:
         return NUMBERS[text]
-    plain = text.replace(",", "") if re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?", text) else text
+    plain = (
+        text.replace(",", "") if re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?", text) else text
+    )
     plain = plain.replace(",", ".")
     return float(plain) if re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,15})?", plain) else None
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from crewlog.definition.findings import did_you_mean
 from crewlog.prompt.ast import AnyStatement, Ask, CrewName, Part, PromptAst, Step, Words
 from crewlog.prompt.compiled import Remark
-from crewlog.prompt.grammar import people  # noqa: F401  its rules join the table
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
 from crewlog.prompt.grammar.phrase import Phrase, Unit
@@ -44,7 +43,7 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
     _needs_left(state)
     _asked_before(state)
     look_at_tasks(state)
-    remarks = sorted(state.remarks, key=lambda r: (r.words[0].start if r.words else 0))
+    remarks = sorted(state.remarks, key=lambda r: r.words[0].start if r.words else 0)
     return Reading(PromptAst(statements=tuple(state.statements)), tuple(remarks))
 
 
@@ -83,7 +82,7 @@ def _crew_line(state: State, sentence: Sentence) -> bool:
     plain = tokens[0].text in {"crew", "team"} and tokens[1].text == ":"
     if not joined and not (plain and len(tokens) > 2):
         return False
-    start = tokens[0].start + 5 if joined else tokens[2].start
+    start = tokens[0].start + 5 if joined else tokens[1].end
     words = Words(start=start, end=tokens[-1].end)
     name = crew_name(state.text[words.start : words.end])
     if not name or "," in state.text[words.start : words.end]:
@@ -148,7 +147,11 @@ def _strangers(state: State) -> None:
             "unknown_agent",
             f"there is no agent {stranger.name!r}, and this registry takes no new ones",
             [stranger.words],
-            did_you_mean(stranger.name, offered, f"It has {', '.join(sorted(offered)[:12])}." if offered else ""),
+            did_you_mean(
+                stranger.name,
+                offered,
+                f"It has {', '.join(sorted(offered)[:12])}." if offered else "",
+            ),
             severity="error",
         )
     del known

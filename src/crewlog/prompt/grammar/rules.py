@@ -7,8 +7,10 @@ window and whose handler agrees wins; so what is more particular stands first.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from crewlog.definition.findings import listed, suggestion
 from crewlog.prompt.ast import (
     Allow,
     Deny,
@@ -24,11 +26,26 @@ from crewlog.prompt.ast import (
 from crewlog.prompt.grammar.phrase import Phrase, number, pattern
 from crewlog.prompt.grammar.state import Handler, Match, State
 
-Table = list[tuple[re.Pattern[str], Handler]]
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The ways to say one thing."""
+
+    patterns: tuple[re.Pattern[str], ...]
+    handler: Handler
+    hint: re.Pattern[str] | None
+    """What every way to say it holds: most phrases are ruled out by it alone."""
+
+
+Table = list[Rule]
 RULES: Table = []
 """Read windows of several segments."""
 SINGLE: Table = []
 """Read one segment only, because they end in words of any kind."""
+
+TOOL = r"[#$]"
+AGENT = r"@"
+PERSON = r"\b(?:i|me|us|my|our|we|human|humans|someone|somebody|person|people|boss|user|supervisor|colleague|approval|ok|permission)\b"
 
 WORK = (
     r"(?:notes?|work|works|results?|outputs?|drafts?|findings?|text|texts|answers?|reports?|analysis|"
@@ -44,11 +61,13 @@ TIMES = (
 )
 
 
-def rule(*patterns: str, single: bool = False) -> Callable[[Handler], Handler]:
-    """Puts a handler into the table, for each way to say it."""
+def rule(*patterns: str, hint: str = "", single: bool = False) -> Callable[[Handler], Handler]:
+    """Puts a handler into the table, with all the ways to say it."""
 
     def put(handler: Handler) -> Handler:
-        (SINGLE if single else RULES).extend((pattern(text), handler) for text in patterns)
+        ways = tuple(pattern(text) for text in patterns)
+        made = Rule(ways, handler, re.compile(hint) if hint else None)
+        (SINGLE if single else RULES).append(made)
         return handler
 
     return put
@@ -56,18 +75,25 @@ def rule(*patterns: str, single: bool = False) -> Callable[[Handler], Handler]:
 
 def apply(state: State, phrase: Phrase, table: Table) -> bool:
     """Whether a rule of a table reads a whole phrase."""
-    for compiled, handler in table:
-        found = compiled.fullmatch(phrase.text)
-        if found is not None:
-            groups: dict[str, str | None] = {}
-            spans: dict[str, tuple[int, int]] = {}
-            for name, said in found.groupdict().items():
-                base = name.partition("__")[0]
-                if groups.get(base) is None:
-                    groups[base], spans[base] = said, found.span(name)
-            if handler(state, Match(phrase, groups, spans)):
+    text = phrase.text
+    for entry in table:
+        if entry.hint is not None and entry.hint.search(text) is None:
+            continue
+        for way in entry.patterns:
+            found = way.fullmatch(text)
+            if found is not None and entry.handler(state, _match(phrase, found)):
                 return True
     return False
+
+
+def _match(phrase: Phrase, found: re.Match[str]) -> Match:
+    groups: dict[str, str | None] = {}
+    spans: dict[str, tuple[int, int]] = {}
+    for name, said in found.groupdict().items():
+        base = name.partition("__")[0]
+        if groups.get(base) is None:
+            groups[base], spans[base] = said, found.span(name)
+    return Match(phrase, groups, spans)
 
 
 def who(state: State, match: Match, name: str = "who") -> tuple[str, ...]:
@@ -92,15 +118,16 @@ _END = r"(?: (?:for this|for that|too|as well|only|alone|at all|itself|, ever|ev
     rf"only {{A:who}} {_HAS} {{T:tools}}{_END}",
     rf"(?:only )?let only {{A:who}} {{USE}} {{T:tools}}{_END}",
     rf"{{NOBODY}} {_BUT} {{A:who}} (?:{{MAY}}|{_HAS}|should|is to|will|ever|shall) ?(?:ever )?(?:{{USE}} )?{{T:tools}}{_END}",
-    rf"{{T:tools}} (?:may|can|must|should|is to|are to) (?:only )?be (?:used|called|run|touched|accessed|invoked)(?: only)? (?:only )?by {{A:who}}(?: (?:only|alone))(?: , ?and .*)?",
+    r"{T:tools} (?:may|can|must|should|is to|are to) (?:only )?be (?:used|called|run|touched|accessed|invoked)(?: only)? (?:only )?by {A:who}(?: (?:only|alone))(?: , ?and .*)?",
     rf"{{T:tools}} (?:may|can|must|should|is to|are to) (?:only be (?:used|called|run|touched|accessed|invoked)|be (?:used|called|run|accessed) only|be used exclusively) by {{A:who}}{_END}",
     rf"{{T:tools}} (?:is|are) (?:only (?:for|available to|allowed for|open to|used by|given to)|reserved for|restricted to|limited to|exclusive to|exclusively for|available only to|used only by|for the exclusive use of|the sole preserve of|off limits to (?:everyone|anyone|all) (?:but|except)) {{A:who}}{_END}",
     rf"{{T:tools}} (?:is|are) (?:for|available to|used by) {{A:who}} (?:only|alone|exclusively){_END}",
-    rf"{{T:tools}} (?:belongs|belong) (?:only |exclusively )?to {{A:who}}(?: (?:only|alone|exclusively))?",
-    rf"{{T:tools}} (?::|–|=) ?(?:only {{A:who}}|{{A:also}} only)",
+    r"{T:tools} (?:belongs|belong) (?:only |exclusively )?to {A:who}(?: (?:only|alone|exclusively))?",
+    r"{T:tools} (?::|–|=) ?(?:only {A:who}|{A:also} only)",
     rf"{{A:who}} (?:alone|and (?:nobody|no one) else) (?:{{MAY}}|{_HAS})(?: {{USE}})? {{T:tools}}{_END}",
     rf"{{A:who}} (?:is|are|'s) the only (?:one|ones|agent|agents|person|people)(?: (?:who|that|which|allowed|permitted|here))* ?(?:{{MAY}} |to |{_HAS} )?(?:{{USE}} )?{{T:tools}}{_END}",
     rf"(?:only|just) {{A:who}} (?:is|are) (?:the one )?(?:allowed|permitted) (?:to )?(?:{{USE}} )?{{T:tools}}{_END}",
+    hint=TOOL,
 )
 def only(state: State, match: Match) -> bool:
     """`Only the writer may write files`."""
@@ -111,7 +138,8 @@ def only(state: State, match: Match) -> bool:
 
 
 @rule(
-    rf"(?:{{NOBODY}}|no other agent|none of the others|no other) ?(?:else )?(?:{{MAY}}|gets?|uses?|has|touches|does|should|needs?|is)?(?: {{USE}})?(?: allowed)?(?: (?:it|that|this|them|that one|this one|{{T:tools}}|access|to))?(?: (?:too|at all))?",
+    r"(?:{NOBODY}|no other agent|none of the others|no other) ?(?:else )?(?:{MAY}|gets?|uses?|has|touches|does|should|needs?|is)?(?: {USE})?(?: allowed)?(?: (?:it|that|this|them|that one|this one|{T:tools}|access|to))?(?: (?:too|at all))?",
+    hint="else|other",
 )
 def nobody_else(state: State, match: Match) -> bool:
     """`… and nobody else may use it`: said of what was just allowed."""
@@ -136,6 +164,7 @@ def nobody_else(state: State, match: Match) -> bool:
     rf"(?:please )?(?:never|do not) (?:{{USE}} ){{T:tools}}{_END}",
     rf"(?:there is )?no {{T:tools}}(?: for (?:{{A:who}}|{{ALL}}))?{_END}",
     rf"(?:{{ALL}}) (?:may not|must not|can not|should not|must never|may never)(?: ever)? (?:{{USE}} )?{{T:tools}}{_END}",
+    hint=TOOL,
 )
 def deny(state: State, match: Match) -> bool:
     """`The chatbot may not issue refunds`, `nobody may use it`."""
@@ -146,13 +175,13 @@ def deny(state: State, match: Match) -> bool:
     return state.say(Deny(agents=agents, tools=tools, words=match.words))
 
 
-_GRANT = (r"(?:please )?(?:we |i |you )?(?:also )?(?:give|grant|hand|allow|lend|gives|equip|provide|supply)")
+_GRANT = r"(?:please )?(?:we |i |you )?(?:also )?(?:give|grant|hand|allow|lend|gives|equip|provide|supply)"
 
 
 @rule(
     rf"{{A:who}} (?:(?:both|all|each|also|alone|obviously|always|two|three) )*{{MAY}} (?:also |each |both |all |freely |always )?(?:only )?(?:{{USE}} )?{{T:tools}}{_END}",
     rf"{{A:who}} (?:(?:both|all|each|also|then|always) )*{_HAS} (?:only |just |both )?{{T:tools}}{_END}",
-    rf"{{A:who}} (?::|–|\(|,)? ?(?:with |using |uses |may use |can use |has |tools? (?::|is|are) )?{{T:tools}}(?: \))?(?: for (?:that|this) one)?",
+    r"{A:who} (?::|–|\(|,)? ?(?:with |using |uses |may use |can use |has |tools? (?::|is|are) )?{T:tools}(?: \))?(?: for (?:that|this) one)?",
     rf"{{A:who}} 's (?:only )?tools? (?:is|are|:) {{T:tools}}{_END}",
     rf"{{A:who}} (?:is|are) (?:the one |the ones )?(?:allowed|permitted|free|able|authorised|authorized|entitled|supposed|trusted) to (?:{{USE}} )?{{T:tools}}{_END}",
     rf"{{A:who}} (?:is|are) (?:the one|the ones) (?:who|that|with) (?:{{MAY}} )?(?:{{USE}} )?{{T:tools}}{_END}",
@@ -162,11 +191,14 @@ _GRANT = (r"(?:please )?(?:we |i |you )?(?:also )?(?:give|grant|hand|allow|lend|
     rf"{{T:tools}} (?:may|can|should|is to|are to|must) be used by {{A:who}}{_END}",
     rf"{{T:tools}} (?:is|are) (?:available to|for|used by|given to|open to|at the disposal of|allowed for) {{A:who}}{_END}",
     rf"{{T:tools}} (?:goes|go) to {{A:who}}{_END}",
+    hint=TOOL,
 )
 def allow(state: State, match: Match) -> bool:
     """`The writer may use write_file`."""
     agents, tools = who(state, match), state.tool_names(match.get("tools"))
     text = match.phrase.text
+    if re.fullmatch(r"[@0-9, and]+ (?:runs? )?\$[0-9]+(?: .*)?", text):
+        return False  # "the tester runs the tests" is what it does, and gives it nothing
     state.subject, state.tools = agents, tools
     state.say(Allow(agents=agents, tools=tools, only=False, words=match.words))
     if re.search(r"nobody else|no one else", text):
@@ -176,11 +208,12 @@ def allow(state: State, match: Match) -> bool:
 
 @rule(
     rf"(?:{{ALL}}|they|both|both of them|each|the two|all three|you all|you) (?:{{MAY}}|should be able to|shall be able to|{_HAS}) ?(?:all |both |freely )?(?:{{USE}} )?{{T:tools}}{_END}",
-    rf"{{T:tools}} (?:may|can|should) be used by (?:{{ALL}})",
+    r"{T:tools} (?:may|can|should) be used by (?:{ALL})",
     rf"{{T:tools}} (?:is|are) (?:available to|for|open to|allowed for|free for|used by) (?:{{ALL}}){_END}",
     rf"{_GRANT} (?:{{ALL}}) (?:access to )?{{T:tools}}",
-    rf"(?:give|grant) {{T:tools}} to (?:{{ALL}})",
-    rf"let (?:{{ALL}}) (?:{{USE}} )?{{T:tools}}",
+    r"(?:give|grant) {T:tools} to (?:{ALL})",
+    r"let (?:{ALL}) (?:{USE} )?{T:tools}",
+    hint=TOOL,
 )
 def allow_all(state: State, match: Match) -> bool:
     """`Everyone may use read_documents`."""
@@ -196,10 +229,11 @@ def allow_all(state: State, match: Match) -> bool:
 @rule(
     r"(?:using|with|via|through|by means of|by using|uses|has|may use|can use|tools? :|equipped with|armed with|(?:and )?(?:it )?(?:has|uses)) ?{T:tools}(?: for (?:that|this)(?: one)?)?",
     r"{T:tools}(?: (?:for (?:that|this)(?: one)?|only|please|too|as well))?",
+    hint=TOOL,
 )
 def allow_bare(state: State, match: Match) -> bool:
     """`… (search_logs)`, after the agent."""
-    if not state.subject or "$" in match.get("tools") and match.phrase.text == match.get("tools"):
+    if not state.subject or ("$" in match.get("tools") and match.phrase.text == match.get("tools")):
         return False
     tools = state.tool_names(match.get("tools"))
     state.tools = tools
@@ -220,6 +254,7 @@ _OTHERS = r"(?:the others|anyone else|anybody else|everyone else|everybody else|
     rf"{_OWN} (?:is|are|stays?|should be|must be|may be|can be|goes|go|must|should|may) ?(?:only )?(?:be )?(?:only )?(?:visible |shown |seen |for |read |available |sent |to be seen )?(?:only )?(?:to |by |for )?{{A:who}}(?: (?:only|alone|'s eyes only|'s eyes|and nobody else))?",
     rf"(?:show|give|pass|send) {_OWN} (?:only )?to {{A:who}}(?: (?:only|alone|and nobody else|and no one else))?",
     rf"(?:only )?(?:show|give) only {{A:who}} {_OWN}",
+    hint=r"@.*@|@.*(?:what|anything)",
 )
 def only_sees(state: State, match: Match) -> bool:
     """`Only the mediator sees the lawyer's notes`."""
@@ -239,6 +274,7 @@ def only_sees(state: State, match: Match) -> bool:
     rf"(?:do not|never) (?:show|give|pass) {_OWN} to {{A:who}}",
     rf"(?:do not|never) let {{A:who}} {_SEE} {_OWN}",
     rf"{{A:who}} (?:works?|does (?:it|this)|writes?|rates?|judges?) without (?:seeing|knowing|reading) {_OWN}",
+    hint="@",
 )
 def hidden(state: State, match: Match) -> bool:
     """`The editor may not see the counter's work`."""
@@ -248,12 +284,13 @@ def hidden(state: State, match: Match) -> bool:
 
 
 @rule(
-    rf"{{A:who}} (?:works?|work|rates?|writes?|judges?|is to work|must work|should work|goes in|does (?:its|his|her|their) (?:work|job|thing)) (?:completely |totally |entirely )?(?:blind|blindly|in isolation|blindfolded|in the dark)(?: .*)?",
+    r"{A:who} (?:works?|work|rates?|writes?|judges?|is to work|must work|should work|goes in|does (?:its|his|her|their) (?:work|job|thing)) (?:completely |totally |entirely )?(?:blind|blindly|in isolation|blindfolded|in the dark)(?: .*)?",
     rf"{{A:who}} (?:sees?|knows?|gets?|learns?|hears?|reads?|gets? to see) (?:absolutely )?(?:nothing|none)(?: (?:at all|whatsoever))?(?: (?:of|from|about|by) (?:what )?{_OTHERS})?",
     rf"{{A:who}} (?:{{MAYNOT}}|does not|do not|will not)(?: to)? {_SEE} (?:anything|any)(?: (?:of|from|about|by) (?:what )?{_OTHERS})?",
     rf"{{A:who}} (?:{{MAYNOT}}|does not|do not|will not)(?: to)? {_SEE} (?:what )?{_OTHERS}",
     rf"{{A:who}} (?:{{MAYNOT}}|does not|do not|will not)(?: to)? {_SEE} (?:any of |the work of |anybody 's|anyone 's|anything that )?(?:anybody else|anyone else|the others|the other agents)(?: 's)?(?: (?:work|notes|do|does))?",
     rf"{{A:who}} (?:works?|writes?|judges?) without (?:seeing|knowing) (?:anything|what {_OTHERS}|any of the others' work|the others' work)(?: .*)?",
+    hint="@",
 )
 def blind(state: State, match: Match) -> bool:
     """`The sceptic works blind`."""
@@ -267,6 +304,7 @@ def blind(state: State, match: Match) -> bool:
 @rule(
     r"{A1:who}(?: , who| , which| who| that| always)* (?:first )?(?:plans?|makes? a plan|draws? up a plan|drafts? a plan|writes? a plan|sets? out a plan)(?: first| its work| the work| ahead| (?:its|his|her|their) work| it| of action| for itself)*(?: first)? ?,? ?(?:and )?(?:only )?(?:then |after that |afterwards |before )?(?:it |she |he )?(?:then )?(?:carries|carry|carrying|executes?|executing|follows?|following|works|does|acts|implements?|puts?|fulfils|realises|realizes|performs)(?: (?:the|its|that|this|his|her))?(?: (?:plan|it|them|steps?))?(?: (?:out|through|through it|into action|into practice|step by step|on it|on the plan|plan|the plan|it|accordingly))*",
     r"{A1:who}(?: should| must| always)? (?:works?|work) (?:in two stages|by planning first|plan first|with a plan)(?: .*)?",
+    hint="plan",
 )
 def planner_executor(state: State, match: Match) -> bool:
     """`The writer plans first, then carries the plan out`."""
@@ -278,6 +316,7 @@ def planner_executor(state: State, match: Match) -> bool:
 @rule(
     r"{A1:who}(?: , who| who| that| always| then| also| itself| should| must| has to| is to| needs to| afterwards)* (?:reviews?|double-checks?|double checks?|checks?|critici[sz]es?|critiques?|re-reads?|rereads?|proofreads?|revises?|corrects?|improves?|looks? over|goes? over|go over|reflects? on|self-reviews?|self-checks?|inspects?|verifies|verify|tests?|assesses|assess|edits?|polishes|polish|reworks?|refines?)(?: and (?:improves?|revises?|corrects?|refines?|fixes|reworks?|rewrites?))? (?:(?:its|his|her|their|'s) own [a-z]+|(?:its|his|her|their) (?:work|draft|output|result|answer)(?: (?:itself|himself|herself|themselves|again)))(?: (?:again|critically|carefully|before handing it (?:over|on)|first|and improves it))?"
     + TIMES,
+    hint=r" own |(?:its|his|her|their) (?:work|draft|output|result|answer)",
 )
 def review_loop(state: State, match: Match) -> bool:
     """`The coder reviews its own work, at most 2 times`."""
@@ -295,6 +334,7 @@ def review_loop(state: State, match: Match) -> bool:
     + TIMES,
     r"{A:workers} (?:work|are) (?:under|supervised by|managed by|directed by|under the supervision of|under the direction of|led by) {A1:who}(?: , who decides who works next)?"
     + TIMES,
+    hint=r"@.*@",
 )
 def supervisor(state: State, match: Match) -> bool:
     """`The lead decides who works next: writer, editor or checker`."""
@@ -308,7 +348,12 @@ def supervisor(state: State, match: Match) -> bool:
         options["at_most"] = int(times)
     state.worked, state.subject = (boss, *workers), (boss,)
     state.ever.update(state.worked)
-    use = {"use": "supervisor", "options": options, "agents": (boss, *workers), "words": match.words}
+    use = {
+        "use": "supervisor",
+        "options": options,
+        "agents": (boss, *workers),
+        "words": match.words,
+    }
     return state.say(Use.model_validate(use))
 
 
@@ -326,12 +371,15 @@ _FAILURE = rf"(?:{{A:who}}|(?:{{ALL}})|something|anything|it|he|she|they|that on
     rf"{_ON}(?:(?P<on>{_GOES_ON})|(?P<stop>{_STOPS})|(?P<ask>(?:ask|tell|call|check with|consult) {{ME}}(?: what to do)?)) (?:if|when|whenever|in case|should) {_FAILURE}",
     r"(?P<on>{A:who} (?:is|are) (?:optional|allowed to fail|not essential|a nice-to-have|not critical|dispensable|allowed to break))(?: .*)?",
     r"(?P<on>{A:who} may fail)(?: .*)?",
+    hint=r"fail|crash|break|err|fall|wrong|answer|dies|time|blow|trouble|problem|trip|down|conk|stuck|bail|optional|essential|critical|finish|dispens|nice-to-have|work|respond|manage|succeed|deliver|make it|continue|do it|hits",
 )
 def on_error(state: State, match: Match) -> bool:
     """`If the coder fails, continue without it`."""
     agents = who(state, match)
     text = match.phrase.text
-    if not agents and re.search(r"\b(?:it|he|she|they|that one) (?:fail|crash|break|err|fall|go)", text):
+    if not agents and re.search(
+        r"\b(?:it|he|she|they|that one) (?:fail|crash|break|err|fall|go)", text
+    ):
         if "without" not in text and "ask" not in text:
             return False
         agents = state.subject
@@ -342,7 +390,7 @@ def on_error(state: State, match: Match) -> bool:
 
 
 _MOST = r"(?:at (?:the )?most|no more than|not more than|never more than|max(?:imum)?(?: of)?|up to|a maximum of|limited to|a limit of|never (?:use |take |make )?more than|fewer than|not over|within|do not (?:take|use|make|run) more than|there (?:should|may|must) be (?:at most|no more than)|(?:has|takes?|runs?|uses?|makes?|may take|may use|should take|must not take|may not take|is|are) (?:at most|no more than|not more than|more than|up to|limited to)|limit (?:it|the run|things|yourself|yourselves|the crew|the whole run|the whole thing|everything) to|stop (?:everything |the run |it )?after|cap (?:it|the run|the crew|everything) at)"
-_RUN = r"(?:(?:with|and|but|in|the (?:whole )?(?:run|crew|thing|process|team|workflow|work)|everything|it|we|this|all in all|in total|overall|altogether|allow|use|take) ?(?:should |may |must |can |will )?(?:take |run |have |make |use |be )?,? ?)*"
+_RUN = r"(?:(?:with|and|but|in|the (?:whole )?(?:run|crew|thing|process|team|workflow|work)|everything|it|we|this|all in all|in total|overall|altogether|allow|use|take) ?(?:should |may |must |can |will )?(?:take |run |have |make |use |be |has |takes |is |gets |uses )?,? ?)*"
 _SIDE = r"(?:at a time|at once|at the same time|in parallel|simultaneously|concurrently|side by side|together|running at (?:a time|once)|going at (?:a time|once)|at any (?:one )?time|at any moment)"
 
 
@@ -350,6 +398,7 @@ _SIDE = r"(?:at a time|at once|at the same time|in parallel|simultaneously|concu
     rf"{_RUN}{_MOST} {{N:most}} (?:steps|turns|moves|actions)(?: (?:in all|in total|altogether|overall|please|for the run|at most|per run|for everything|all told|, please))*",
     rf"{_RUN}{{N:most}} steps(?: is the| are the| is our)? ?(?:at (?:the )?most|max(?:imum)?|tops|limit|in total|altogether)(?: .*)?",
     r"(?:the )?(?:step limit|limit|maximum|budget)(?: of steps)? (?:is|:) {N:most} steps",
+    hint="steps|turns|moves|actions",
 )
 def steps(state: State, match: Match) -> bool:
     """`At most 20 steps`."""
@@ -364,6 +413,7 @@ def steps(state: State, match: Match) -> bool:
     rf"{_RUN}{{N:most}}(?: (?:agents?|of them|tasks?))?(?: (?:may|can) (?:work|run))? {_SIDE}(?: (?:at (?:the )?most|max(?:imum)?|tops))(?: .{{0,60}})?",
     r"(?:do not|never) run more than {N:most}(?: (?:agents?|of them|[a-z]+s|{A1}))? " + _SIDE,
     r"{N:most} at a time",
+    hint="time|once|parallel|simult|concurr|side by side|together|moment",
 )
 def parallel(state: State, match: Match) -> bool:
     """`No more than 3 at a time`."""
@@ -386,12 +436,15 @@ _MODEL = r"(?:the )?(?:model )?~(?P<model>[0-9]+)(?: model)?"
     rf"(?:{{ALL}}|they|the crew|we) (?:uses?|runs? on|should use|works? with) {_MODEL}",
     rf"(?:model :|on|using|with|and) {_MODEL}",
     rf"(?P<bare>{_MODEL}) (?:for (?:that|this)(?: one)?|please)",
+    hint="~",
 )
 def model(state: State, match: Match) -> bool:
     """`The writer uses the model gpt-5`."""
     agents = who(state, match)
     text = match.phrase.text
-    if not agents and (text.startswith(("on ", "using ", "with ", "and ", "model :")) or match.get("bare")):
+    if not agents and (
+        text.startswith(("on ", "using ", "with ", "and ", "model :")) or match.get("bare")
+    ):
         agents = state.subject
     name = state.models[int(match.get("model"))]
     return state.say(UseModel(agents=agents, model=name, words=match.words))
@@ -400,6 +453,7 @@ def model(state: State, match: Match) -> bool:
 @rule(
     r"{A:who} (?:uses?|runs? on|works? with|should use|is to use|gets|is on) (?:the )?(?:model (?P<name>[a-z0-9][a-z0-9.:_-]*)|(?P<other>[a-z0-9][a-z0-9.:_-]*) model)",
     r"use the model (?P<name>[a-z0-9][a-z0-9.:_-]*)(?: for {A:who})?",
+    hint="model",
 )
 def other_model(state: State, match: Match) -> bool:
     """A model that the registry does not offer: said so when the definition is made."""
@@ -417,6 +471,7 @@ _NOW = r"(?: (?:for now|at the moment|for the moment|this time|today|this week|t
     rf"(?:please )?(?:switch|turn) (?:off )?{{A:who}}(?: off)?{_NOW}",
     rf"(?:please )?(?:leave {{A:who}} out|disable {{A:also}}|deactivate {{A:more}}){_NOW}",
     rf"{{A:who}} (?:sits? (?:this (?:one|time) )?out|takes? no part|does not (?:take part|work|run|participate)|do not take part|is not taking part|stays out of (?:it|this)|has the day off|has a day off|does nothing){_NOW}",
+    hint=AGENT,
 )
 def switch(state: State, match: Match) -> bool:
     """`The tester is switched off for now`."""
@@ -434,14 +489,19 @@ _THERE = r"(?:is|are) (?:available|there|offered|installed|configured|set up|pre
 @rule(
     rf"{{A1:who}}(?: (?:works?|runs?|acts?|joins(?: in)?|takes part|is needed|comes in|is used|starts?|does (?:so|this|it)|may work|can work|should work|is to work|gets to work|participates|is on))? ?(?:but )?only (?:if|when|where|as long as|while|in case|provided) {{T:tools}} {_THERE}",
     rf"(?:but |and )?(?:(?:it|she|he|they) )?(?:works? |runs? |acts? |does so |does this )?(?:but )?only (?:if|when|where|as long as|provided) {{T:tools}} {_THERE}",
-    rf"(?:if|when|unless|without) {{T:tools}} (?:(?:is|are) (?:not available|unavailable|missing|not there|not configured|not set up|not installed|not offered|available)|,) ?,? ?(?:we |just |simply |then )*(?:skip|leave out|omit|do without|drop) {{A1:who}}",
-    rf"(?:skip|leave out|omit|drop) {{A1:who}} (?:if|when|unless) {{T:tools}} (?:is|are) (?:not available|unavailable|missing|available|not configured|not offered)",
+    r"(?:if|when|unless|without) {T:tools} (?:(?:is|are) (?:not available|unavailable|missing|not there|not configured|not set up|not installed|not offered|available)|,) ?,? ?(?:we |just |simply |then )*(?:skip|leave out|omit|do without|drop) {A1:who}",
+    r"(?:skip|leave out|omit|drop) {A1:who} (?:if|when|unless) {T:tools} (?:is|are) (?:not available|unavailable|missing|available|not configured|not offered)",
+    hint=TOOL,
 )
 def needs(state: State, match: Match) -> bool:
     """`The narrator only if synthesize_speech is available`: of its step, wherever that stands."""
     agents = who(state, match) or state.subject[-1:]
     text = match.phrase.text
-    if not agents or (("if " in text or "when " in text) and "skip" in text and re.search(r"(?:is|are) available", text)):
+    if not agents or (
+        ("if " in text or "when " in text)
+        and "skip" in text
+        and re.search(r"(?:is|are) available", text)
+    ):
         return False
     tools = state.tool_names(match.get("tools"))
     for at in range(len(state.statements) - 1, -1, -1):
@@ -459,6 +519,36 @@ def needs(state: State, match: Match) -> bool:
     return True
 
 
-def agents_of(state: State, names: Sequence[str]) -> tuple[str, ...]:
-    """Names without doubles, in order."""
-    return tuple(dict.fromkeys(names))
+# -- tools that nobody offers ----------------------------------------------------------------------
+
+_UNKNOWN = r"(?:the )?(?:tools? )?(?P<tool>[a-z0-9][a-z0-9_. -]{1,60})"
+
+
+@rule(
+    rf"(?:only )?(?:{{A:who}}|{{ALL}}|{{NOBODY}})(?: (?:but|except) {{A:but}})? (?:{{MAY}}|{{MAYNOT}}) (?:also |only )?(?:use|access|call|invoke) {_UNKNOWN}",
+    r"(?:only )?(?:{A:who}|{ALL}) (?:uses?|has|have|calls?|gets?|with) (?:the )?(?:tool )?(?P<tool>[a-z0-9]+(?:_[a-z0-9]+)+)(?: .+)?",
+    r"(?:only )?(?:{A:who}|{ALL}) (?:uses?|has|have|calls?|gets?) the (?P<tool>[a-z0-9-]+(?: [a-z0-9-]+)?) tool",
+    r"(?P<tool>[a-z0-9]+(?:_[a-z0-9]+)+) (?:needs?|requires?) (?:my|our|human|a human 's) [a-z-]+",
+    r"(?P<tool>[a-z0-9]+(?:_[a-z0-9]+)+) (?:may|can|must|is) .+",
+    r"(?:give|grant|let) {A:who} (?:use |access to |the tool )?(?P<tool>[a-z0-9]+(?:_[a-z0-9]+)+)",
+    hint="use|access|call|invoke|_| tool",
+    single=True,
+)
+def unknown_tool(state: State, match: Match) -> bool:
+    """`The writer may use teleport`, which no registry offers: an error, never a guess."""
+    said = match.get("tool")
+    known = {t: t for t in state.registry.tools}
+    for name, tool in state.registry.tools.items():
+        known.update(dict.fromkeys((name.replace("_", " "), *tool.words), name))
+    near = suggestion(said.replace(" ", "_"), state.registry.tools) or known.get(
+        suggestion(said, known), ""
+    )
+    offered = listed(sorted(state.registry.tools)[:12])
+    remedy = f"Did you mean {near!r}?" if near else f"It offers {offered}." if offered else ""
+    words = match.sub("tool").words
+    state.remark(
+        "unknown_tool", f"the registry offers no tool {said!r}", [words], remedy, severity="error"
+    )
+    if agents := who(state, match):
+        state.subject = agents
+    return True

@@ -53,14 +53,21 @@ _OPENER = pattern(
     r"|turn (?:off|on)|switch)"
 )
 _SEPARATORS = frozenset([";", ":", "(", ")", "–", "->"])
+_DONE_BY = re.compile(r"[a-z-]+(?:ed|en|wn|lt|ut|ad|ent|ld) (?:[^@,;:()]{1,40} )?by @")
 _LINKS = frozenset([",", "and", "but", "or", "so", "then", "yet", "plus", "also", "oh"])
 _CONNECTORS = re.compile(
-    r"(?:,|and|but|so|or|then|next|afterwards|after (?:that|this)|finally|lastly|also|oh|meanwhile|later|eventually|"
+    r"(?:,|and|but|so|or|then|next|afterwards|after (?:that|this)|finally|lastly|first|second|third|fourth|fifth|also|oh|meanwhile|later|eventually|"
     r"subsequently|at the end|in the end|now|therefore|thus|if not|anyway|in parallel|at the same time|just|only)(?: |$)"
 )
-_COMPLETE = re.compile(rf"(?:^| )(?:@[0-9]+|it|he|she|they|both|we|you|i|to|[a-z]+) (?:[a-z-]+ )*?(?:{_VERBISH})(?: |$)")
-_SUBORDINATORS = re.compile(r"(?:^|(?<= ))(?:if|unless|once|when|whenever|as soon as|until|while|after|before|should) ")
-_JOINED = frozenset("even as only not repeat wait waits just what whether".split())
+_COMPLETE = re.compile(
+    rf"(?:^| )(?:@[0-9]+|it|he|she|they|both|we|you|i|to|[a-z]+) (?:[a-z-]+ )*?(?:{_VERBISH})(?: |$)"
+)
+_SUBORDINATORS = re.compile(
+    r"(?:^|(?<= ))(?:if|unless|once|when|whenever|as soon as|until|while|after|before|should) "
+)
+_JOINED = frozenset(
+    ["even", "as", "only", "not", "repeat", "wait", "waits", "just", "what", "whether"]
+)
 
 
 @dataclass(slots=True)
@@ -102,7 +109,12 @@ class _Cutter:
             if word in _SEPARATORS:
                 self._close(i, i + 1, word)
                 i += 1
-            elif i > self.begin and word in _LINKS and not self._called(i) and (after := self._opens(i)):
+            elif (
+                i > self.begin
+                and word in _LINKS
+                and not self._called(i)
+                and (after := self._opens(i))
+            ):
                 self._close(i, i + 1 if word == "," else i, word)
                 i = after
             elif i > self.begin and self._bare(i):
@@ -138,10 +150,16 @@ class _Cutter:
         if SUBORDINATE.match(text, place) or BOUND.match(text, place):
             return after
         if _OPENER.match(text, place):
-            if self.units[after].text.startswith(("@", "$", "#")) and only_and and not self._complete(i):
+            if (
+                self.units[after].text.startswith(("@", "$", "#"))
+                and only_and
+                and not self._complete(i)
+            ):
                 return 0
             return after
         if _PASSIVE.match(text, place) and self._complete(i):
+            return after
+        if _DONE_BY.match(text, place) and " by @" in self._text(self.begin, i):
             return after
         return 0 if only_and or not self._agent_at(after) else after
 
@@ -189,18 +207,51 @@ class _Cutter:
             return True
         word = self.units[i].text
         if SUBORDINATE.match(text, place):
-            return before not in {"and", "but", ",", "then", "so", "or"} or word not in {"after", "before"}
+            return before not in {"and", "but", ",", "then", "so", "or"} or word not in {
+                "after",
+                "before",
+            }
         if word == "otherwise" or text.startswith("in parallel to", place):
             return True
         fronted = SUBORDINATE.match(self._text(self.begin, i))
         if fronted is None:
-            fronted = re.match(r"(?:(?:and|then|but|so|oh|also) )+" + SUBORDINATE.pattern, self._text(self.begin, i))
-        if fronted is None or before in {"and", "or", ",", "not", "the", "by", "of"} or i - self.begin < 2:
+            fronted = re.match(
+                r"(?:(?:and|then|but|so|oh|also) )+" + SUBORDINATE.pattern,
+                self._text(self.begin, i),
+            )
+        if (
+            fronted is None
+            or before in {"and", "or", ",", "not", "the", "by", "of"}
+            or i - self.begin < 2
+        ):
             return False
-        if word not in {"it", "ask", "just", "stop", "skip", "back", "go", "return", "continue", "then", "the", "we", "you", "give", "start"} and not word.startswith("@"):
+        if word not in {
+            "it",
+            "ask",
+            "just",
+            "stop",
+            "skip",
+            "back",
+            "go",
+            "return",
+            "continue",
+            "then",
+            "the",
+            "we",
+            "you",
+            "give",
+            "start",
+        } and not word.startswith("@"):
             return False
         place = self.at[i] + (len(word) + 1 if word in {"just", "then"} else 0)
         rest = self._text(self.begin, i)
-        if word == "it" and not re.match(r"it (?:goes|is back|should|has|must|is (?:sent|passed|handed))", text[place:place+30]):
+        if word == "it" and not re.match(
+            r"it (?:goes|is back|should|has|must|is (?:sent|passed|handed))",
+            text[place : place + 30],
+        ):
             return False
-        return _OPENER.match(text, place) is not None and self._complete(i) and not rest.endswith((" of", " by"))
+        return (
+            _OPENER.match(text, place) is not None
+            and self._complete(i)
+            and not rest.endswith((" of", " by"))
+        )

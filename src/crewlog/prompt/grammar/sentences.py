@@ -55,8 +55,28 @@ _WHOLE = {
     "someone's": ("someone", "is"),
 }
 _IS = frozenset(
-    "it he she that there what who whoever here everything everyone nobody this where how which "
-    "one somebody something nothing".split()
+    [
+        "it",
+        "he",
+        "she",
+        "that",
+        "there",
+        "what",
+        "who",
+        "whoever",
+        "here",
+        "everything",
+        "everyone",
+        "nobody",
+        "this",
+        "where",
+        "how",
+        "which",
+        "one",
+        "somebody",
+        "something",
+        "nothing",
+    ]
 )
 _ENDINGS = {"re": "are", "ve": "have", "ll": "will", "d": "would", "m": "am"}
 

@@ -61,7 +61,9 @@ class State:
     """How many statements there were when the sentence began."""
     needs: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Tools that agents need whose step is not said yet."""
-    waiting_needs: dict[str, tuple[Words, ...]] = field(default_factory=dict[str, tuple[Words, ...]])
+    waiting_needs: dict[str, tuple[Words, ...]] = field(
+        default_factory=dict[str, tuple[Words, ...]]
+    )
     """Where these stand."""
     glued: list[Phrase] = field(default_factory=list[Phrase])
     """Words that were added to a task, having no meaning of their own."""
@@ -69,8 +71,6 @@ class State:
     """The sentence began with an agent's name and a colon."""
     touched: bool = False
     """The sentence changed a statement that was made before."""
-    used: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Stretches whose words of control are in a statement."""
     tasks: dict[str, str] = field(default_factory=dict[str, str])
     """What agents do before whom people are asked."""
     addressed: tuple[str, ...] = ()

@@ -21,25 +21,23 @@ _HARMLESS = re.compile(
 def look_at_tasks(state: State) -> None:
     """Reports words of control in tasks and traits."""
     for statement in state.statements:
-        if isinstance(statement, Step):
-            texts = [p.task for p in statement.parts[:1]]
-        elif isinstance(statement, Trait):
-            texts = [statement.text]
-        else:
+        if not isinstance(statement, Step | Trait) or not statement.words:
             continue
-        for text in texts:
-            if not _CONTROL.search(_HARMLESS.sub(" ", text)):
-                continue
-            for words in statement.words:
-                _report(state, words)
+        clause = statement.words[0]
+        glued = [g.words for g in state.glued if g.words in statement.words[1:]]
+        several = isinstance(statement, Step) and (
+            len(statement.parts) > 1 or statement.place == "beside"
+        )
+        for words in (clause, *glued):
+            _report(state, words, several=several)
 
 
-def _report(state: State, words: Words) -> None:
+def _report(state: State, words: Words, *, several: bool) -> None:
     said = state.text[words.start : words.end]
     hidden = _HARMLESS.sub(lambda m: " " * len(m[0]), said)
     for found in _CONTROL.finditer(hidden):
         start, end = words.start + found.start(), words.start + found.end()
-        if any(s <= start < e for s, e in state.used):
+        if several and found[0].lower() == "in parallel":
             continue
         state.remark(
             "read_as_words",

@@ -1,0 +1,205 @@
+"""Ways to say one thing: each construction in many wordings, against the statement it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.prompt.ast import PromptAst
+from crewlog.prompt.grammar import read
+from crewlog.prompt.registry import Registry
+
+REGISTRY = Registry.model_validate(
+    {
+        "models": ["openai:gpt-5"],
+        "tools": {
+            "write_file": {"run": "a:b", "words": ["save files"]},
+            "deploy": {"run": "a:c", "risk": "high", "words": ["roll out"]},
+            "web_search": {"run": "a:d", "words": ["search the web"]},
+        },
+    }
+)
+CREW = "The writer drafts the text. The checker reads it. "
+
+
+def said(text: str, kind: str) -> list[dict[str, Any]]:
+    reading: PromptAst = read(text, REGISTRY).ast
+    out: list[dict[str, Any]] = []
+    for statement in reading.statements:
+        if statement.kind == kind:
+            found = statement.model_dump(mode="json", exclude_defaults=True)
+            found.pop("words", None)
+            out.append(found)
+    return out
+
+
+NOT_APPROVED = {"of": {"name": "approved"}}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "unless approved, back to the writer, at most 3 times, otherwise ask me",
+        "If it isn't approved, it goes back to the writer, no more than three times; after that ask me",
+        "If not approved, go back to the writer (max 3 times), otherwise ask a human",
+        "Unless it is approved, return to the writer, up to three times, or else ask me",
+        "If it's not approved, the writer tries again, at most 3 times, then ask me",
+        "If it is not approved, kick it back to the writer, 3 rounds max, otherwise ask me",
+        "If it has not been approved, send it back to the writer, three times at most, otherwise ask me",
+        "Unless approved, start over with the writer, not more than 3 times, otherwise ask me",
+        "If it is not approved, the writer revises it, at most 3 times, otherwise ask me",
+        "The writer and the checker repeat this until approved, at most 3 times, otherwise ask me",
+        "Loop until approved, at most 3 times, otherwise ask me",
+    ],
+)
+def test_back(words: str) -> None:
+    (found,) = said(f"{CREW}{words}.", "back")
+    assert found["condition"] == NOT_APPROVED
+    assert (found["at_most"], found["otherwise"]) == (3, "ask_human")
+    assert found.get("to", found.get("group", ["?"])[0]) == "writer"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "The planner plans, then the coder codes, and finally the tester tests it.",
+        "First the planner plans. Next the coder codes. Lastly the tester tests it.",
+        "Planner -> coder -> tester",
+        "The planner kicks off, followed by the coder, and then it's the tester's turn.",
+        "1. The planner plans.\n2. The coder codes.\n3. The tester tests.",
+        "- Planner: plans the work\n- Coder: writes the code\n- Tester: tests the code",
+        "First the planner plans, second the coder codes, third the tester tests.",
+        "Have the planner plan it. Then let the coder code it. Afterwards have the tester test it.",
+        "The plan is drawn up by the planner, the code is written by the coder, and the tester tests it.",
+        "The planner plans and hands over to the coder, who codes; after that the tester takes over.",
+    ],
+)
+def test_one_after_the_other(words: str) -> None:
+    steps = said(words, "step")
+    assert [p["agent"] for s in steps for p in s["parts"]] == ["planner", "coder", "tester"]
+    assert all("place" not in s and "after" not in s for s in steps)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "The designer and the developer work in parallel.",
+        "The designer draws the screens; meanwhile the developer builds the models.",
+        "While the designer draws the screens, the developer builds the models.",
+        "The designer draws the screens while the developer builds the models.",
+        "The designer draws the screens and, at the same time, the developer builds the models.",
+        "In parallel, the designer draws the screens and the developer builds the models.",
+        "The designer and the developer simultaneously prepare the launch.",
+        "The screens are drawn by the designer, while the models are built by the developer.",
+    ],
+)
+def test_side_by_side(words: str) -> None:
+    steps = said(words, "step")
+    assert [p["agent"] for s in steps for p in s["parts"]] == ["designer", "developer"]
+    assert len(steps) == 1 or [s.get("place") for s in steps] == [None, "beside"]
+
+
+@pytest.mark.parametrize(
+    ("words", "after"),
+    [
+        ("Once both are done, the editor edits", {}),
+        ("When they're both finished, the editor edits", {}),
+        ("After both finish, the editor takes over", {}),
+        ("As soon as any of them is done, the editor edits", {"join": "any"}),
+        ("As soon as either is finished, the editor gets to work", {"join": "any"}),
+        ("When two of them are done, the editor edits", {"join": 2}),
+        ("After the writer finishes, the editor edits", {"of": ["writer"]}),
+        ("The editor starts once the writer is done", {"of": ["writer"]}),
+        ("The editor waits for the writer", {"of": ["writer"]}),
+        ("The editor edits as soon as the writer has finished", {"of": ["writer"]}),
+    ],
+)
+def test_waits(words: str, after: dict[str, Any]) -> None:
+    *_, last = said(f"{CREW}{words}. The editor is kind.", "step")
+    assert last["parts"][0]["agent"] == "editor"
+    assert last["after"] == after
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Only the writer may write files",
+        "Nobody but the writer may use write_file",
+        "No one except the writer can write files",
+        "write_file may only be used by the writer",
+        "write_file is only for the writer",
+        "The writer alone may write files",
+        "The writer is the only one who may write files",
+        "The writer may use write_file, and nobody else may use it",
+        "Only the writer is allowed to save files",
+        "Only the writer has access to write_file",
+    ],
+)
+def test_only(words: str) -> None:
+    (found,) = said(f"{CREW}{words}.", "allow")
+    assert found == {"agents": ["writer"], "tools": ["write_file"], "only": True}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "The writer may not use deploy",
+        "The writer must not roll out",
+        "The writer can't use deploy",
+        "The writer isn't allowed to use deploy",
+        "Never let the writer use deploy",
+        "deploy is off limits for the writer",
+        "The writer is not permitted to deploy",
+    ],
+)
+def test_deny(words: str) -> None:
+    (found,) = said(f"{CREW}{words}.", "deny")
+    assert found == {"agents": ["writer"], "tools": ["deploy"]}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Ask me before the checker starts",
+        "I approve the text before the checker reads it",
+        "Wait for my approval before the checker starts",
+        "Before the checker starts, ask me",
+        "The checker needs my approval",
+        "The checker waits for my go-ahead",
+        "The checker only starts after I have approved",
+        "Before the checker reads it, I want to approve it",
+    ],
+)
+def test_ask_before(words: str) -> None:
+    (found,) = said(f"{CREW}{words}.", "ask")
+    assert found["before"] == "checker"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "expected"),
+    [
+        ("When unsure, ask a human.", "gate", {}),
+        ("Whenever an agent is unsure, it should ask a human.", "gate", {}),
+        ("If the checker isn't sure, it asks me.", "gate", {"agents": ["checker"]}),
+        ("The checker asks a human when in doubt.", "gate", {"agents": ["checker"]}),
+        ("If its confidence is below 70 %, ask me.", "gate", {"agents": ["checker"], "below": 0.7}),
+        ("deploy needs my approval.", "ask_tool", {"tools": ["deploy"]}),
+        ("Ask me before anyone uses deploy.", "ask_tool", {"tools": ["deploy"]}),
+        ("Never use deploy without asking me.", "ask_tool", {"tools": ["deploy"]}),
+        ("If the writer fails, continue without it.", "on_error", {"agents": ["writer"], "policy": "continue"}),
+        ("Should the writer crash, stop.", "on_error", {"agents": ["writer"], "policy": "fail"}),
+        ("Ask me if the writer fails.", "on_error", {"agents": ["writer"], "policy": "ask"}),
+        ("No more than 3 agents may work in parallel.", "limit", {"what": "parallel", "most": 3}),
+        ("The run has a maximum of 40 steps.", "limit", {"what": "steps", "most": 40}),
+        ("The checker is turned off for the moment.", "switch", {"agents": ["checker"]}),
+        ("The writer runs on gpt-5.", "model", {"agents": ["writer"], "model": "openai:gpt-5"}),
+        ("Only the checker sees the writer's notes.", "sees", {"agents": ["checker"], "whose": ["writer"]}),
+        ("Keep the writer's drafts from the checker.", "sees", {"agents": ["checker"], "whose": ["writer"], "hidden": True}),
+        ("The checker works blind.", "sees", {"agents": ["checker"], "hidden": True}),
+        ("The writer double-checks its own work, up to three times.", "inside", {"agent": "writer", "use": "review_loop", "options": {"rounds": 3}}),
+        ("The writer plans first and then executes the plan.", "inside", {"agent": "writer", "use": "planner_executor"}),
+    ],
+)  # fmt: skip
+def test_rules(words: str, kind: str, expected: dict[str, Any]) -> None:
+    assert said(f"{CREW}{words}", kind) == [expected]
