@@ -10,17 +10,39 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crewlog.client import Client, Run, connect
+    from crewlog.definition.builders import Built, Place
+    from crewlog.graph.builders import builder
+    from crewlog.graph.choices import choose, route
+    from crewlog.model import Model
     from crewlog.tool_call import current_call
 
     __version__: str
 
-__all__ = ["Client", "Run", "__version__", "connect", "current_call"]
+__all__ = [
+    "Built",
+    "Client",
+    "Model",
+    "Place",
+    "Run",
+    "__version__",
+    "builder",
+    "choose",
+    "connect",
+    "current_call",
+    "route",
+]
 
 _HOME = {
+    "Built": "crewlog.definition.builders",
     "Client": "crewlog.client",
+    "Model": "crewlog.model",
+    "Place": "crewlog.definition.builders",
     "Run": "crewlog.client",
+    "builder": "crewlog.graph.builders",
+    "choose": "crewlog.graph.choices",
     "connect": "crewlog.client",
     "current_call": "crewlog.tool_call",
+    "route": "crewlog.graph.choices",
 }
 
 

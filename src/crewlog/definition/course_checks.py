@@ -57,7 +57,7 @@ def _no_end(courses: Courses) -> Iterator[Finding]:
         if name not in ends and isinstance(phase.item, AskPhase) and phase.item.options:
             say = f"no answer to {name!r} leads to the end of the run"
             remedy = "Add an answer that goes on, e.g. options: [approve, …], or 'stop'."
-            yield Finding((*phase.path, "options"), say, remedy)
+            yield Finding((*phase.path, "options"), say, remedy, severity="warning")
             return  # what leads there has no end either, for this reason
 
 

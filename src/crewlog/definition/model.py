@@ -142,14 +142,20 @@ class PatternUse(Model):
     """Its steps that are switched off, by name, e.g. `[plan]`."""
 
 
+def _use_of(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"use": value}
+    off: Any = value.get("off") if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    # What has been through a validator is no JSON any more: a strict one would refuse the list.
+    return {**value, "off": tuple(off)} if isinstance(off, list) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
 class _OrName:
     """Lets a mapping be written as its `use` alone."""
 
     @staticmethod
     def __get_pydantic_core_schema__(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_before_validator_function(
-            lambda value: {"use": value} if isinstance(value, str) else value, handler(source)
-        )
+        return no_info_before_validator_function(_use_of, handler(source))
 
     @staticmethod
     def __get_pydantic_json_schema__(
