@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (tables of cases: a case is a line)
 """Builders and patterns in their places: what they become, and that it runs as they say."""
 
 from __future__ import annotations
@@ -365,7 +366,7 @@ def test_what_begins_and_ends_with_several_is_waited_for_whole() -> None:
         return [["a", "b"], "c", ["d", "e"]]
 
     with registered("wide", expand_):
-        plan = lower(crew([{"use": "wide"}, "z"], dict.fromkeys("abcde", {})))
+        plan = lower(crew([{"use": "wide"}, "z"], {n: {} for n in "abcde"}))
     assert plan.nodes["z"].join.of == ("wide.done",)  # type: ignore[index, union-attr]
     assert plan.nodes["wide.done"].join.of == ("d", "e")  # type: ignore[index, union-attr]
     assert not [rule for rule in plan.rules if "[]" in rule]
@@ -376,7 +377,7 @@ async def test_builders_may_use_builders() -> None:
         return ["s", {"use": "review", "with": {"author": "a", "reviewer": "r"}}]
 
     with registered("outer", expand_):
-        plan = lower(crew([{"use": "outer"}, "z"], dict.fromkeys("sar", {})))
+        plan = lower(crew([{"use": "outer"}, "z"], {n: {} for n in "sar"}))
     sim = await run(plan, Says({"outer.review.r": {"!approved": True}}))
     assert sim.ran() == ["outer#1", "outer.review#1", "outer.review.r#1", "z#1"]
 
@@ -421,7 +422,7 @@ def test_questions_and_decisions_without_names_get_those_of_the_part() -> None:
 def test_faults_are_where_the_builder_is_used(
     flow: list[Any], message: str, place: str, remedy: str
 ) -> None:
-    agents = dict.fromkeys(("a", "b", "r", "z", "chief"), {})
+    agents = {n: {} for n in ("a", "b", "r", "z", "chief")}
     given = data(flow, agents)
     given["agents"].pop("q", None)
     found = [f for f in faults(given) if "is in no phase" not in f[0]]

@@ -13,6 +13,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, Debug
+from crewlog.cli.problems import fields_of, show_diagnostic
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -131,12 +132,13 @@ def validate(file: File, as_json: AsJson = False, debug: Debug = False) -> int:
     """Check a crew's file; faults with their place, their reason and a remedy."""
     del debug
     from crewlog.cli.screen import Screen, counted, plain  # noqa: PLC0415
-    from crewlog.definition.load import load_file  # noqa: PLC0415
+    from crewlog.definition.load import load_file, warnings_in  # noqa: PLC0415
     from crewlog.graph.lower import lower  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     definition = load_file(file)
     plan = lower(definition)
+    warned = warnings_in(file, definition)
     if as_json:
         screen.document(
             {
@@ -147,6 +149,7 @@ def validate(file: File, as_json: AsJson = False, debug: Debug = False) -> int:
                 "tools": list(plan.tools),
                 "nodes": list(plan.nodes),
                 "rules": list(plan.rules),
+                "warnings": [fields_of(each) for each in warned],
             }
         )
         return exits.OK
@@ -165,6 +168,8 @@ def validate(file: File, as_json: AsJson = False, debug: Debug = False) -> int:
     )
     for rule in plan.rules:
         screen.line(("  ", ""), (plain(rule), "dim"))
+    for each in warned:
+        show_diagnostic(screen, each)
     return exits.OK
 
 

@@ -98,7 +98,7 @@ def _parsed(when: str) -> Condition:
 
 
 def _facts_of(state: Any) -> Mapping[str, Any]:
-    facts: Any = state if isinstance(state, Mapping) else vars(state)
+    facts: Any = state if isinstance(state, Mapping) else vars(state)  # pyright: ignore[reportUnknownVariableType]
     return cast("Mapping[str, Any]", facts)
 
 

@@ -61,11 +61,12 @@ def translate(graph: Any, place: Place) -> Built:
     """
     if isinstance(graph, CompiledStateGraph):
         graph = cast("Any", graph).builder
+    whole: Any = graph
     if not isinstance(graph, StateGraph):
         raise UntranslatableGraph(
             f"a {type(graph).__name__} is no StateGraph", remedy="Return the StateGraph itself."
         )
-    return _Translation(graph, place).built(place.phase)
+    return _Translation(whole, place).built(place.phase)
 
 
 class _Translation:
@@ -104,6 +105,7 @@ class _Translation:
         for name in self.specs:
             if not self._leads_on(name):
                 self.following[name].append(END)
+        self.order = order
         self.ahead: dict[str, list[str]] = {}
         self.back = self._back()
 
@@ -209,7 +211,11 @@ class _Translation:
         """The ways of choices that go back: all that is left has no cycle."""
         ahead: dict[str, list[str]] = {}
         back: set[tuple[str, str]] = set()
-        for source, target, chosen in sorted(self._ways(), key=lambda way: way[2]):
+
+        def late(way: tuple[str, str, bool]) -> tuple[bool, bool]:
+            return way[2], self.order[way[0]] >= self.order[way[1]]  # blame what goes backwards
+
+        for source, target, chosen in sorted(self._ways(), key=late):
             if source not in reachable(target, ahead):
                 ahead.setdefault(source, []).append(target)
             elif not chosen:
