@@ -293,3 +293,18 @@ async def test_agents_are_offered_what_a_builder_adds() -> None:
     )
     hash_ = await store.put_definition(crew.to_json())
     assert (await Definitions(store).get(hash_)).agents["a"].outputs == ("next",)
+
+
+def test_what_the_documentation_shows_can_be_used() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "builders.md").read_text()
+    for source in page.split("```python\n")[1:]:
+        exec(source.partition("```")[0], {"__name__": "shown"})  # noqa: S102
+    agents = {name: {"prompt": "p", "writes_flags": ["settled"]} for name in ("x", "y", "z")}
+    options = {"speakers": ["x", "y"], "judge": "z"}
+    crew = {"crew": "t", "model": "openai:x", "agents": agents}
+    plan = lower(load_data(crew | {"flow": [{"use": "debate", "with": options}]}))
+    assert [*plan.nodes] == ["debate", "y", "z", "z.verdict"]
+    agents = {n: {"prompt": "p"} for n in ("writer", "critic", "publisher")}
+    crew |= {"agents": agents, "flags": {"approved": False}, "flow": [{"use": "reviewed"}]}
+    plan = lower(load_data(crew))
+    assert plan.nodes["critic.choice"].decide.go == "reviewed"  # type: ignore[index, union-attr]

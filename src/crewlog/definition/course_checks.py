@@ -35,24 +35,21 @@ def _no_end(courses: Courses) -> Iterator[Finding]:
     for phase in courses.phases.values():
         for source in phase.sources:
             ahead.setdefault(source, []).append(phase.name)
+    if not any(isinstance(phase.item, AskPhase) for phase in courses.phases.values()):
+        return  # all others go on at some time
+    outcomes = {n: all_outcomes(phase, courses.phases) for n, phase in courses.phases.items()}
     ends: set[str] = set()
     grown = True
-    while grown:
-        more = {
-            name
-            for name, phase in courses.phases.items()
-            if name not in ends
-            and any(
-                (
-                    way not in courses.phases
-                    and (way != NEXT or not ahead.get(name) or not ends.isdisjoint(ahead[name]))
-                )
-                or way in ends
-                for way in all_outcomes(phase, courses.phases)
-            )
-        }
-        grown = bool(more)
-        ends |= more
+    while grown:  # from the end of the flow, so a few rounds do
+        before = len(ends)
+        for name in reversed(outcomes):
+            following = ahead.get(name, [])
+            on = not following or not ends.isdisjoint(following)
+            if any(
+                on if way == NEXT else way in ends or way not in outcomes for way in outcomes[name]
+            ):
+                ends.add(name)
+        grown = len(ends) > before
     for name, phase in courses.phases.items():
         if name not in ends and isinstance(phase.item, AskPhase) and phase.item.options:
             say = f"no answer to {name!r} leads to the end of the run"

@@ -161,17 +161,16 @@ def _unreachable(found: list[Phase], ways: list[Edge]) -> Iterator[Finding]:
     """Phases that nothing starts: neither the run, nor enough of their sources, nor a way there."""
     started = {phase.name for phase in found if phase.entry}
     names = {phase.name for phase in found}
-    sent = [way for way in ways if way.key != "after"]
+    ways_from = successors(way for way in ways if way.key != "after")
     grown = True
-    while grown:
-        more = {way.target for way in sent if way.source in started} | {
-            phase.name
-            for phase in found
-            if phase.sources
-            and sum(s in started or s not in names for s in phase.sources) >= phase.need
-        }
-        grown = not more <= started
-        started |= more
+    while grown:  # in the order of the flow, so a few rounds do
+        before = len(started)
+        for phase in found:
+            come = sum(s in started or s not in names for s in phase.sources)
+            if phase.sources and come >= phase.need:
+                started.add(phase.name)
+            started.update(ways_from.get(phase.name, ()) if phase.name in started else ())
+        grown = len(started) > before
     for phase in found:
         if phase.name in started or phase.need > len(phase.sources):
             continue

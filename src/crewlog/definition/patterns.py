@@ -26,7 +26,7 @@ DONE = "done"
 UNCLEAR = 3
 """How often a supervisor is asked again who works next, before people are."""
 AMPLE = 10
-"""By how much a way back may be taken more often than what bounds it, for people may extend that."""
+"""How much oftener a way back may be taken than what bounds it, which people may extend."""
 
 
 def _once(agents: Sequence[str]) -> None:
