@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crewlog.client import Client, Run, connect
+    from crewlog.definition.builders import Built, Place
+    from crewlog.graph.builders import builder
+    from crewlog.graph.choices import choose, route
+    from crewlog.model import Model
     from crewlog.prompt.compile import compile_prompt
     from crewlog.prompt.compiled import CompiledPrompt
     from crewlog.prompt.registry import Registry
@@ -18,24 +22,36 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Built",
     "Client",
     "CompiledPrompt",
+    "Model",
+    "Place",
     "Registry",
     "Run",
     "__version__",
+    "builder",
+    "choose",
     "compile_prompt",
     "connect",
     "current_call",
+    "route",
 ]
 
 _HOME = {
+    "Built": "crewlog.definition.builders",
     "Client": "crewlog.client",
     "CompiledPrompt": "crewlog.prompt.compiled",
+    "Model": "crewlog.model",
+    "Place": "crewlog.definition.builders",
     "Registry": "crewlog.prompt.registry",
     "Run": "crewlog.client",
+    "builder": "crewlog.graph.builders",
+    "choose": "crewlog.graph.choices",
     "compile_prompt": "crewlog.prompt.compile",
     "connect": "crewlog.client",
     "current_call": "crewlog.tool_call",
+    "route": "crewlog.graph.choices",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from crewlog.cli import exits
 from crewlog.cli.dry import dry_run_of, show_dry_run
+from crewlog.cli.problems import fields_of, show_diagnostic
 from crewlog.cli.screen import Part, Screen, counted, plain
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import UsageError
@@ -14,10 +15,12 @@ SCHEMAS = ("crew", "registry", "prompt-ast")
 
 def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
     """Check a crew's file; with `assumed`, route it without calling anything, too."""
-    from crewlog.definition.load import load_file  # noqa: PLC0415
+    from crewlog.definition.load import load_file, warnings_in  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    plan = lower(load_file(file))
+    definition = load_file(file)
+    plan = lower(definition)
+    warned = warnings_in(file, definition)
     run = None if assumed is None else dry_run_of(plan, assumed)
     if as_json:
         document = {
@@ -28,6 +31,7 @@ def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
             "tools": list(plan.tools),
             "nodes": list(plan.nodes),
             "rules": list(plan.rules),
+            "warnings": [fields_of(each) for each in warned],
         }
         screen.document(document if run is None else {**document, "dry_run": run})
         return exits.OK
@@ -46,9 +50,11 @@ def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
     )
     if run is not None:
         show_dry_run(screen, run)
-        return exits.OK
-    for rule in plan.rules:
-        screen.line(("  ", ""), (plain(rule), "dim"))
+    else:
+        for rule in plan.rules:
+            screen.line(("  ", ""), (plain(rule), "dim"))
+    for each in warned:
+        show_diagnostic(screen, each)
     return exits.OK
 
 
@@ -116,6 +122,7 @@ def check_prompt(
             "tools": list(plan.tools),
             "nodes": list(plan.nodes),
             "rules": list(plan.rules),
+            "warnings": [fields_of(each) for each in warned],
         }
         screen.document(document if run is None else {**document, "dry_run": run})
         return exits.OK

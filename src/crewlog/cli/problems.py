@@ -35,7 +35,7 @@ def describe(error: BaseException) -> Described:
     if isinstance(error, InvalidDefinition):
         return {
             **_described(error),
-            "diagnostics": [_diagnostic(each) for each in error.diagnostics],
+            "diagnostics": [fields_of(each) for each in error.diagnostics],
             "more_may_follow": error.more_may_follow,
         }
     if isinstance(error, CrewlogError):
@@ -62,7 +62,8 @@ def _described(error: CrewlogError) -> Described:
     }
 
 
-def _diagnostic(found: Diagnostic) -> Described:
+def fields_of(found: Diagnostic) -> Described:
+    """A diagnostic as data."""
     return {
         "place": found.place,
         "file": found.file,
@@ -72,6 +73,7 @@ def _diagnostic(found: Diagnostic) -> Described:
         "message": found.message,
         "remedy": found.remedy,
         "path": list(found.path),
+        "severity": found.severity,
     }
 
 
@@ -113,7 +115,7 @@ def _show(error: BaseException, described: Described) -> None:
         for number, found in enumerate(error.diagnostics):
             if number:
                 screen.complain([], "")
-            _show_diagnostic(screen, found)
+            show_diagnostic(screen, found)
         if error.note:
             screen.complain([], "")
             screen.complain([], error.note, style="dim")
@@ -130,15 +132,17 @@ def _show(error: BaseException, described: Described) -> None:
         screen.complain(["    "], line, indent=4)
 
 
-def _show_diagnostic(screen: Screen, found: Diagnostic) -> None:
+def show_diagnostic(screen: Screen, found: Diagnostic) -> None:
+    """Tell a diagnostic on standard error, with the line that it is about."""
     from crewlog.cli.screen import plain, plain_lines  # noqa: PLC0415
 
-    screen.complain(
-        [(f"{plain(found.place)}  ", "bold")], plain(found.message), style="red", indent=4
-    )
+    warns = found.severity == "warning"
+    style = "yellow" if warns else "red"
+    message = f"warning: {plain(found.message)}" if warns else plain(found.message)
+    screen.complain([(f"{plain(found.place)}  ", "bold")], message, style=style, indent=4)
     if found.excerpt:
         screen.complain([], f"    {plain_lines(found.excerpt)}", style="dim")
         place = " " * ((found.caret or found.column) - 1)
-        screen.complain([], f"    {place}{'^' * found.length}", style="bold red")
+        screen.complain([], f"    {place}{'^' * found.length}", style=f"bold {style}")
     if found.remedy:
         screen.complain(["    "], plain(found.remedy), indent=4)

@@ -8,7 +8,6 @@ that its crews use. `crewlog.builder` makes one of a function.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -26,8 +25,7 @@ from crewlog.model import Json, Model
 GROUP = "crewlog.builders"
 """The entry point group: each entry names a builder, or a module that has some."""
 _INSTALL = (
-    "A builder of a package must be installed wherever it is checked and run, on every "
-    "worker too."
+    "A builder of a package must be installed wherever it is checked and run, on every worker too."
 )
 
 
@@ -174,7 +172,7 @@ def _load_entry(entry: EntryPoint) -> str:
     """Loads an entry point; says what is wrong with it, or nothing."""
     try:
         found = entry.load()
-    except (KeyboardInterrupt, SystemExit):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a package of others: its fault must stay its own
         return f"and importing it fails: {type(error).__name__}: {error}"
@@ -195,15 +193,6 @@ def _all() -> Sequence[Builder]:
 
 def _origin(builder: Builder) -> str:
     return str(getattr(builder.expand, "__module__", "?"))
-
-
-def forget(module: str) -> None:
-    """Forgets the builders of a module, and what is known of entry points; for tests."""
-    for name in [name for name, builder in _registered.items() if _origin(builder) == module]:
-        del _registered[name]
-    sys.modules.pop(module, None)
-    _broken.clear()
-    _loaded.clear()
 
 
 @dataclass(frozen=True)

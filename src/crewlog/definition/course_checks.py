@@ -36,7 +36,7 @@ def _no_end(courses: Courses) -> Iterator[Finding]:
         if name not in ends and isinstance(phase.item, AskPhase) and phase.item.options:
             say = f"no answer to {name!r} leads to the end of the run"
             remedy = "Add an answer that goes on, e.g. options: [approve, …], or 'stop'."
-            yield Finding((*phase.path, "options"), say, remedy)
+            yield Finding((*phase.path, "options"), say, remedy, severity="warning")
             return  # what leads there has no end either, for this reason
 
 
@@ -70,8 +70,9 @@ def _joins(courses: Courses) -> Iterator[Finding]:
     for phase in courses.phases.values():
         if len(phase.sources) < 2 or phase.need < 2 or phase.need > len(phase.sources):
             continue
-        if any(source not in courses.phases for source in phase.sources):
-            continue
+        known = {source for source in phase.sources if source in courses.phases}
+        if len(known) < len(phase.sources):
+            continue  # told as a fault of its own
         yield from _join(phase, courses)
 
 
@@ -82,15 +83,41 @@ def _join(phase: Phase, courses: Courses) -> Iterator[Finding]:
         there = [source for source in phase.sources if course.arrives(source)]
         met = met or len(there) >= phase.need
         tried = tried or bool(there)
-        short = 0 < len(there) < phase.need and not course.ran(phase.name)
-        if lacking is None and short and course.whole:
-            missing = [s for s in phase.sources if s not in there]
+        missing = course.missing(phase) if lacking is None and course.whole else []
+        if missing:
             lacking = _lacking(phase, missing, course.ways, courses)
     why = _exclusive(phase, courses)
     if why or (not met and tried and courses.exact and not _turns(courses)):
         yield _never(phase, why)
     elif lacking is not None:
         yield lacking
+    else:
+        yield from _half_repeated(phase, courses)
+
+
+def _half_repeated(phase: Phase, courses: Courses) -> Iterator[Finding]:
+    """A join in or behind a loop of which some sources come more often than others."""
+    for source in phase.sources:
+        if source in courses.repeated and any(c.runs.get(source, 0) > 1 for c in courses.courses):
+            say = (
+                f"{phase.name!r} waits for {source!r}, which may run twice in a round of its loop: "
+                "people may be asked about the rest"
+            )
+            remedy = f"Let {source} be waited for or be sent to, and not both at once."
+            yield Finding(after_path(phase), say, remedy, severity="warning")
+            return
+    for name, body in courses.loops.items():
+        rounds = [source for source in phase.sources if source in body and source != name]
+        once = [source for source in phase.sources if source not in rounds]
+        if phase.name in body or not rounds or not once:
+            continue
+        say = (
+            f"{phase.name!r} waits for {listed(rounds)}, which the loop of {name!r} repeats, and "
+            f"for {listed(once)}, which may come less often: people are asked about the rest"
+        )
+        remedy = f"Let it wait for what the loop ends with, {name}, or go back from behind it."
+        yield Finding(after_path(phase), say, remedy, severity="warning")
+        return
 
 
 def _turns(courses: Courses) -> bool:

@@ -48,6 +48,10 @@ class Course:
     """The way of every phase that runs."""
     whole: bool
     """Whether nobody stops the run and it does not fail."""
+    runs: Mapping[str, int]
+    """How often each runs: what is both waited for and sent to may run twice."""
+    sent: Mapping[str, int]
+    """How often each is sent to."""
 
     def ran(self, name: str) -> bool:
         """Whether a phase runs in it."""
@@ -56,6 +60,13 @@ class Course:
     def arrives(self, name: str) -> bool:
         """Whether what waits for a phase gets it."""
         return self.ways.get(name) == NEXT
+
+    def missing(self, phase: Phase) -> list[str]:
+        """What a join lacks that something has arrived at; as `crewlog.graph.routing` counts."""
+        counts = {s: self.runs[s] if self.arrives(s) else 0 for s in phase.sources}
+        most = sorted(counts.values(), reverse=True)
+        ran = most[phase.need - 1] + self.sent.get(phase.name, 0)
+        return [s for s, count in counts.items() if count <= ran] if most[0] > ran else []
 
 
 class Courses:
@@ -121,20 +132,23 @@ class Courses:
 
     def _course(self, chosen: Choice) -> Course:
         ran: dict[str, str] = {}
-        sent: set[str] = set()
+        runs: dict[str, int] = {}
+        sent: dict[str, int] = {}
         whole = True
         for name in self._order:
             phase = self.phases[name]
-            arrived = sum(ran.get(source) == NEXT for source in phase.sources)
-            if not (phase.entry or name in sent or (phase.sources and arrived >= phase.need)):
+            counts = sorted((runs[s] if ran.get(s) == NEXT else 0 for s in phase.sources), key=int)
+            level = counts[-phase.need] if 0 < phase.need <= len(counts) else 0
+            runs[name] = level + sent.get(name, 0) + phase.entry
+            if not runs[name]:
                 continue
             outcomes = self.outcomes[name]
             way = chosen.get(name, outcomes[0] if outcomes else STOP)
             ran[name] = way
             whole = whole and way not in (STOP, FAIL)
             if way in self.phases:
-                sent.add(way)
-        return Course(ran, whole)
+                sent[way] = sent.get(way, 0) + runs[name]
+        return Course(ran, whole, runs, sent)
 
     # -- all courses at once ------------------------------------------------------------------
 
@@ -168,6 +182,20 @@ class Courses:
     @cached_property
     def _reach(self) -> dict[str, set[str]]:
         return {}
+
+    @cached_property
+    def loops(self) -> dict[str, set[str]]:
+        """What runs anew by the phase that goes back: all on a forward way from where it goes."""
+        behind: dict[str, list[str]] = {}
+        for source, targets in self._ahead.items():
+            for target in targets:
+                behind.setdefault(target, []).append(source)
+        found: dict[str, set[str]] = {}
+        for way in self.ways:
+            if way.target not in self._ahead.get(way.source, {}):
+                body = self._reached(way.target) & reachable(way.source, behind)
+                found[way.source] = found.get(way.source, set()) | body | {way.source}
+        return found
 
     @cached_property
     def repeated(self) -> set[str]:

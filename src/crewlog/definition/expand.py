@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from crewlog.definition.builders import Built, Place, Use, build
 from crewlog.definition.conditions import AllOf, Condition, Fact
 from crewlog.definition.findings import Finding, Path
+from crewlog.definition.flow_checks import after_path
 from crewlog.definition.model import (
     After,
     AgentDefinition,
@@ -52,6 +53,8 @@ class Origin:
     """What made it: `builder 'review'`, `pattern 'review_loop' of 'author'`."""
     options: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """The builder's options."""
+    after: Path = ()
+    """Where the item says what it waits for."""
     written: frozenset[str] = frozenset()
     """Keys of the phase that are as in the item."""
     head: bool = True
@@ -85,8 +88,8 @@ class Expanded:
             named = self._named(finding)
             at = (*origin.use, "with", *named) if named else (*origin.use, "use")
             return replace(finding, path=at, at="value")
-        if rest[:1] == ("after",) and "after" not in origin.written and "parallel" in origin.phase:
-            return replace(finding, path=(*origin.phase[:2], *rest))  # the block's
+        if rest[:1] == ("after",):
+            return replace(finding, path=(*origin.after, *rest[1:]))
         return replace(finding, path=(*origin.phase, *rest))
 
     def _named(self, finding: Finding) -> Path:
@@ -145,8 +148,8 @@ class _Expansion:
         scope = _Scope(None)
         self.targets.update(target for phase in top for target in _targets(phase.item))
         for phase in top:
-            keys = frozenset(_written(phase.item))
-            scope.last[phase.name] = self.put(phase, scope, Origin(phase.path, written=keys), ())
+            origin = Origin(phase.path, after=after_path(phase), written=_written(phase.item))
+            scope.last[phase.name] = self.put(phase, scope, origin, ())
         flow = tuple(self.waiting_for_last(phase, scope) for phase, scope in self.found)
         agents = {name: self.agent(name, agent) for name, agent in self.definition.agents.items()}
         plain = self.definition.model_copy(update={"flow": flow, "agents": agents})
@@ -165,23 +168,29 @@ class _Expansion:
             for agent, names in more.items():
                 mine.setdefault(agent, []).extend(names)
         inner, last = self.part(phase, use, built)
+        if last not in {part.name for part in inner}:
+            say = f"{use.called} has no phase {last!r}, which it names as its last"
+            self.faults.append(Finding((*use.path, "use"), say, "Mend the builder."))
+            last = inner[-1].name
         own = _Scope(scope)
         self.targets.update(target for part in inner for target in _targets(part.item))
         for part in inner:
-            written = origin.written if part.entry or not use.flow else frozenset[str]()
-            came = (
-                origin
-                if origin.use and use.flow
-                else replace(origin, use=use.path, part=use.called, options=use.options)
-            )
-            kept = written & frozenset(_written(part.item)) if not use.flow else written
-            if not part.entry:
-                kept -= {"after"}
-            came = replace(came, written=kept, head=part.name == phase.name)
-            part = _entered(part, phase)
-            own.last[part.name] = self.put(part, own, came, (*within, use.key))
+            came = self.origin(part, use, origin, head=part.name == phase.name)
+            name = self.put(_entered(part, phase), own, came, (*within, use.key))
+            own.last[part.name] = name
         self.anywhere[phase.name] = own.last[last]
         return own.last[last]
+
+    def origin(self, part: Phase, use: Use, outer: Origin, *, head: bool) -> Origin:
+        """Where a phase of a part comes from: the use that is written, and what it keeps of it."""
+        kept = frozenset[str]() if use.flow else outer.written & _written(part.item)
+        if part.entry:
+            kept |= {"after"}
+        if head:
+            kept |= {"phase"} & outer.written
+        if not (outer.use and use.flow):  # what a builder uses is not written anywhere
+            outer = replace(outer, use=use.path, part=use.called, options=use.options)
+        return replace(outer, written=kept, head=head)
 
     def use(self, phase: Phase, origin: Origin, within: tuple[str, ...]) -> Use | None:
         """The builder that a phase uses; none where it is what it is."""
@@ -276,7 +285,7 @@ class _Expansion:
 def _names(phase: Phase, inner: Sequence[Phase], *, head: bool) -> dict[str, str]:
     """The names that a part's phases have outside of it, where these are others."""
     item = phase.item
-    named = isinstance(item, BuilderPhase) and phase.name != item.use
+    named = not isinstance(item, BuilderPhase) or phase.name != item.use
     names: dict[str, str] = {}
     for i, part in enumerate(inner):
         if i == 0 and not head:
@@ -372,11 +381,12 @@ def _targets(item: PhaseItem) -> Iterator[str]:
             return
 
 
-def _written(item: PhaseItem) -> Iterator[str]:
+def _written(item: PhaseItem) -> frozenset[str]:
     """The keys that an item says something at."""
-    for name, info in type(item).model_fields.items():
-        if getattr(item, name) not in (None, ()) or (name == "after" and item.after == ()):
-            yield info.alias or name
+    fields = type(item).model_fields.items()
+    return frozenset(
+        info.alias or name for name, info in fields if getattr(item, name) not in (None, ())
+    )
 
 
 def _texts(value: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:

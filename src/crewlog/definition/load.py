@@ -26,7 +26,7 @@ from crewlog.definition.text import (
     Span,
     read_document,
 )
-from crewlog.definition.validate import findings
+from crewlog.definition.validate import all_findings, findings
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.model import Json, Model
 
@@ -139,6 +139,18 @@ def text_of(path: str | FilePath, what: str = "crew") -> str:
         ) from None
 
 
+def warnings_in(path: str | FilePath, definition: CrewDefinition) -> list[Diagnostic]:
+    """What the author of a file may not have meant, though its crew runs; with its places.
+
+    Args:
+        path: The file.
+        definition: What `load_file` made of it.
+    """
+    document = read_document(FilePath(path).read_text("utf-8-sig"), str(path))
+    found = [each for each in all_findings(definition) if each.severity == "warning"]
+    return sorted((_locate(document, each) for each in found), key=lambda d: (d.line, d.column))
+
+
 def _locate(document: Document, fault: Finding) -> Diagnostic:
     """Turns a path into a place: the key, the value, or a part of the value."""
     path = fault.path
@@ -152,6 +164,7 @@ def _locate(document: Document, fault: Finding) -> Diagnostic:
     else:
         span = _inside(document, node, fault)
     found = document.source.diagnostic(fault.message, span, fault.remedy, fault.path)
+    found = replace(found, severity=fault.severity)
     return replace(found, remedy=_SECTION.sub(lambda m: _with_line(document, m), found.remedy))
 
 

@@ -25,8 +25,8 @@ DONE = "done"
 """What a supervisor says when nothing is left to do."""
 UNCLEAR = 3
 """How often a supervisor is asked again who works next, before people are."""
-ENOUGH = 100_000
-"""A bound for ways back that are bounded elsewhere."""
+AMPLE = 10
+"""How much oftener a way back may be taken than what bounds it, which people may extend."""
 
 
 def _once(agents: Sequence[str]) -> None:
@@ -88,7 +88,11 @@ def supervisor(options: Supervisor, place: Place) -> Built:
         items.append(AgentPhase(agent=worker, phase=worker, after="go"))
         # The bound is the supervisor's: a worker reports back as often as it is sent work.
         reports = Fact(agent=lead, name="next")
-        items.append(_back(f"{worker}.back", reports, lead, ENOUGH, "ask_human", after=worker))
+        items.append(
+            _back(
+                f"{worker}.back", reports, lead, options.at_most * AMPLE, "ask_human", after=worker
+            )
+        )
     return Built(items, outputs={lead: ("next",)}, last=f"{lead}.again")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 from crewlog.definition.conditions import Condition, facts_in
@@ -73,7 +73,22 @@ def all_findings(definition: CrewDefinition) -> list[Finding]:
     known = [*_findings(plain, found, expanded), *courses]
     if not any(each.severity == "error" for each in known):
         known += unused_findings(plain, found)
-    return list(dict.fromkeys(expanded.original(each) for each in known))
+    return list(_once(expanded.original(each) for each in known))
+
+
+def _once(found: Iterable[Finding]) -> Iterator[Finding]:
+    """Each finding once.
+
+    The parts of a block share its `after` and its faults; and what a builder made of a phase has
+    the faults of what the phase says.
+    """
+    seen: set[object] = set()
+    for each in found:
+        key = (each.path, each.word) if each.path[-1:] == ("after",) and each.word else each
+        if key in seen or (each.path[-1:] == ("use",) and each.message in seen):
+            continue
+        seen.update((key, each.message))
+        yield each
 
 
 def part_findings(
