@@ -122,7 +122,6 @@ def check_prompt(
             "tools": list(plan.tools),
             "nodes": list(plan.nodes),
             "rules": list(plan.rules),
-            "warnings": [fields_of(each) for each in warned],
         }
         screen.document(document if run is None else {**document, "dry_run": run})
         return exits.OK

@@ -13,6 +13,7 @@ from typing import Any
 from crewlog.definition import conditions as c
 from crewlog.definition.builders import find_builder
 from crewlog.definition.findings import did_you_mean, listed, suggestion
+from crewlog.model import Json
 from crewlog.prompt import ast
 from crewlog.prompt.ast import Words
 from crewlog.prompt.authority import Authority
@@ -535,7 +536,8 @@ class Assembly:
             if said.name not in member.flags and said.name not in member.outputs:
                 member.flags.append(said.name)
         else:
-            values = said.value if isinstance(said.value, list) else [said.value]
+            value: Json = said.value
+            values: list[Json] = value if isinstance(value, list) else [value]
             member.outputs.setdefault(said.name, []).extend(values)
         return c.Fact(agent=owner, name=said.name, operator=said.operator, value=said.value)
 

@@ -119,8 +119,9 @@ class Authority:
                 only[tool] = _Only(list(names), said.words)
         for said in self._allowed:
             for tool in said.tools:
-                more = set(said.agents) - set(only[tool].agents) if tool in only else set()
-                if tool in only and not said.only and (more or not said.agents):
+                if tool not in only or said.only:
+                    continue
+                if not said.agents or not set(said.agents) <= set(only[tool].agents):
                     say = f"others than those who alone may use {tool!r} are given it"
                     self._crew.contradiction(say, (*only[tool].words, *said.words))
         for tool, rule in only.items():

@@ -17,7 +17,7 @@ from crewlog.definition.model import (
     DecisionPhase,
     ParallelPhase,
 )
-from crewlog.definition.validate import findings
+from crewlog.definition.validate import all_findings, findings
 from crewlog.graph.lower import lower, requirements, rules_of
 from crewlog.prompt.assemble import OF_AGENT, Assembly, agents_of
 from crewlog.prompt.ast import Ask, PromptAst, Words
@@ -422,12 +422,13 @@ class _Finish:
         return tuple(found)
 
     def _check(self, definition: CrewDefinition, provenance: Sequence[Provenance]) -> None:
-        for finding in findings(definition):
+        for finding in all_findings(definition):
             words = _words_for(finding, provenance)
             remedy = finding.remedy
             if finding.path[:1] == ("agents",) and finding.path[-1:] == ("model",):
                 words, remedy = (), "Name one: --model, or `model:` in the registry."
-            self.remarks.error("invalid", finding.message, words, remedy)
+            put = self.remarks.error if finding.severity == "error" else self.remarks.warning
+            put("invalid", finding.message, words, remedy)
 
 
 def _words_for(finding: Finding, provenance: Sequence[Provenance]) -> tuple[Words, ...]:
