@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.corpus.cases import Case, cases, differences, meaning
+
 from crewlog.prompt.compile import compile_prompt
 from crewlog.prompt.english import to_english
 from crewlog.prompt.registry import Registry
-
-from tests.corpus.cases import Case, cases, differences, meaning
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=lambda c: c.name)
