@@ -97,3 +97,13 @@ def test_a_hundred_agents_are_read_fast() -> None:
     reading = read(text, REGISTRY)
     assert time.monotonic() - begun < 5
     assert len(reading.ast.statements) == 100
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["The writer may use deploy unless it is Friday.", "If approved, the writer may use deploy."],
+)
+def test_a_permission_under_a_condition_is_not_given(words: str) -> None:
+    reading = read(f"{CREW}{words}", REGISTRY)
+    assert not [s for s in reading.ast.statements if s.kind == "allow"]
+    assert "not_understood" in {r.code for r in reading.remarks}

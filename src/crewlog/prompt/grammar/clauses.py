@@ -329,6 +329,8 @@ def _work(
         or plain_works
         or first in {"again", "has", "gets"}
     )
+    if state.described and not third_person(first):
+        return _trait(state, phrase, agents)
     if not verb and state.labelled:
         return Clause(phrase, agents, task=state.raw(rest))
     if not verb and not re.match(
@@ -493,6 +495,8 @@ def _list(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     if found is None:
         return None
     agents = _named(state, found["who"])
+    if state.described:
+        return _trait(state, phrase, agents)
     if {*state.section.split()} & _PROSE and not marks:
         return Clause(
             phrase, agents, works=False, statement=Cast(agents=agents, words=(phrase.words,))

@@ -99,6 +99,8 @@ _EMBEDDED = frozenset(
         "whoever",
     ]
 )
+_INSIDE = frozenset(["up", "down", "in"])
+"""Inside a name: `top down analyst`, `stand in editor`."""
 _GENERIC = frozenset(
     [
         "agent",
@@ -255,7 +257,7 @@ def before_verb(tokens: Sequence[Token], at: int) -> int | None:
                 fallback = j
         if word == "of" and at < j < len(tokens) - 1 and in_name(tokens[j + 1].text):
             continue
-        if not in_name(word):
+        if not in_name(word) and not (j > at and word in _INSIDE):
             break
     return fallback
 
@@ -283,7 +285,7 @@ def head_end(tokens: Sequence[Token], at: int) -> int | None:
     end: int | None = None
     for j in range(at, min(at + LONGEST_NAME, len(tokens))):
         word = tokens[j].text
-        if not in_name(word):
+        if not in_name(word) and not (j > at and word in _INSIDE):
             break
         if agentive(word) or (agentive(singular(word)) and word not in OUTSIDERS):
             end = j + 1

@@ -158,6 +158,7 @@ def _next(sentence: Sentence) -> None:
         if apply(state, given.phrase, tables) and _keep(sentence, before, given.phrase):
             sentence.at = stop
             sentence.glue = None
+            _no_more_than_said(sentence, before, given.phrase)
             return
         subject = _with_subject(state, given.phrase)
         if (
@@ -171,6 +172,27 @@ def _next(sentence: Sentence) -> None:
         if stop <= at + 2 and _up_to_a_comma(sentence, stop - 1):
             return
     _fold(sentence)
+
+
+def _no_more_than_said(sentence: Sentence, before: int, phrase: Phrase) -> None:
+    """Takes a permission back that a condition follows: it would be given whether or not it holds."""
+    state = sentence.state
+    if sentence.at >= len(sentence.parts):
+        return
+    follows = sentence.parts[sentence.at]
+    last = sentence.at == len(sentence.parts) - 1
+    bound = follows.separator == "" or (last and follows.separator in {",", "–", "(", "but"})
+    text = led(follows.phrase).phrase.text
+    if not bound or not re.match(
+        r"(?:only )?(?:if|unless|until|till|when|once|after|while|as soon as|as long as|provided) ",
+        text,
+    ):
+        return
+    if not any(s.kind == "allow" for s in state.statements[before:]):
+        return
+    state.statements[before:] = [s for s in state.statements[before:] if s.kind != "allow"]
+    sentence.dropped.extend([phrase.words, follows.phrase.words])
+    sentence.at += 1
 
 
 def _up_to_a_comma(sentence: Sentence, last: int) -> bool:

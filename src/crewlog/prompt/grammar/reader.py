@@ -58,6 +58,7 @@ def _sentence(state: State, sentence: Sentence) -> None:
             words = Words(start=sentence.start, end=sentence.stop)
             if name := crew_name(state.text[words.start : words.end]):
                 state.say(CrewName(name=name, words=(words,)))
+            state.section = ""
             return
         if _speaks(state, sentence):
             _read(state, sentence)
@@ -98,7 +99,7 @@ def _read(state: State, sentence: Sentence) -> None:
     state.addressed = ()
     units = _named_aside(units)
     read_sentence(state, units)
-    state.labelled = False
+    state.labelled = state.described = False
     if len(state.statements) == before and len(state.remarks) == remarked and not state.touched:
         state.not_understood(whole)
     state.touched = False
@@ -106,8 +107,9 @@ def _read(state: State, sentence: Sentence) -> None:
 
 def _labelled(state: State, sentence: Sentence, units: list[Unit]) -> list[Unit]:
     """`Writer: drafts the notes` without its colon."""
-    if len(units) > 2 and units[0].text.startswith("@") and units[1].text in {":", "–"}:
+    if len(units) > 1 and units[0].text.startswith("@") and units[1].text in {":", "–"}:
         state.labelled = True
+        state.described = state.text[units[0].start :][:4].lower() == "the "
         return [units[0], *units[2:]]
     return units
 

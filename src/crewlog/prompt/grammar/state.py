@@ -69,6 +69,8 @@ class State:
     """Words that were added to a task, having no meaning of their own."""
     labelled: bool = False
     """The sentence began with an agent's name and a colon."""
+    described: bool = False
+    """So it did, with an article: `The lawyer: thorough and dry.` says what it is."""
     touched: bool = False
     """The sentence changed a statement that was made before."""
     tasks: dict[str, str] = field(default_factory=dict[str, str])
