@@ -31,6 +31,8 @@ who that which as from is are be not only all any each every the a an its it i m
 they next finally first last again also may can must should
 """)
 """Words that would not be read as a part of a name: such a name is said as it is written."""
+_AFTER = frozenset(("up", "down", "out", "off", "on", "over", "away"))
+"""Words that belong to the one before: `top-down analyst`."""
 _DECIDED = {"approved": "approves it", "rejected": "rejects it"}
 _COMPARED = {"<": "is below", ">": "is above", ">=": "is at least", "<=": "is not above"} | {
     "==": "is",
@@ -40,15 +42,19 @@ _NOUN_S = re.compile(r"(?:ss|us|is)$")
 
 
 def words_of(name: str) -> str:
-    """An agent's name in words; as it is written where its words would mislead."""
-    parts = name.split("_")
-    return name if _MARKED & {*parts} else " ".join(parts)
+    """An agent's name in words, tied where one would not be read as a part: `editor-in-chief`."""
+    out = ""
+    before = ""
+    for word in name.split("_"):
+        tied = word in _MARKED | _AFTER or before in _MARKED
+        out += f"{'-' if tied else ' '}{word}" if out else word
+        before = word
+    return out
 
 
 def the(name: str) -> str:
     """`the fact checker`."""
-    words = words_of(name)
-    return f"the {words} agent" if "_" in words else f"the {words}"
+    return f"the {words_of(name)}"
 
 
 def a(name: str) -> str:

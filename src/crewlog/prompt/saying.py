@@ -263,9 +263,11 @@ class Teller:
     def _required(self, wanted: Awaited, step: ast.Step, when: c.Condition) -> ast.Step | None:
         """A step that waits for something that an agent decides, and so for that agent."""
         ready = self.condition(when, [])
-        owners = frozenset(self._last_of(str(fact.agent)) or "" for fact in ast_facts(ready))
+        owners: frozenset[str] = frozenset(
+            self._last_of(str(fact.agent)) or "" for fact in ast_facts(ready)
+        )
         step = step.model_copy(update={"ready": ready})
-        if not wanted.every or "" in owners:
+        if not wanted.every or any(not name for name in owners):
             return None
         if wanted.of == owners:
             return step
@@ -278,7 +280,7 @@ class Teller:
         """The words for phases: those that worked last, or their agents by name."""
         if not wanted.of:
             return None
-        if len(self.last) > 1 and wanted.of == {phase.name for phase in self.last}:
+        if len(self.last) > 1 and wanted.of == frozenset(p.name for p in self.last):
             return ast.Waits(join=wanted.join)
         agents = [self.latest(p.name) for p in self.done if p.name in wanted.of]
         names = tuple(name for name in agents if name is not None)

@@ -205,11 +205,11 @@ class RulesTeller:
                         f"the permission of {tool!r} for {name!r}, which has it not"
                     )
             together.setdefault(tuple(sorted(named)), []).append(tool)
-        for who, tools in together.items():
+        for who, those in together.items():
             if who:
-                self._add(ast.Allow(agents=who, tools=tuple(tools), only=True))
+                self._add(ast.Allow(agents=who, tools=tuple(those), only=True))
             else:
-                self._add(ast.Deny(tools=tuple(tools)))
+                self._add(ast.Deny(tools=tuple(those)))
 
     def _approvals(self) -> None:
         given = self._registry.approvals if self._registry is not None else {}

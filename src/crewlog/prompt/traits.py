@@ -70,4 +70,5 @@ def told_of(name: str, agent: AgentDefinition, phases: int, registry: Registry |
 
 
 def _sentences(text: str) -> list[str]:
-    return [part for part in _SENTENCE.split(" ".join(text.split())) if part]
+    found = _SENTENCE.split(" ".join(text.split()))
+    return [part for part in found if re.search(r"\w", part)]
