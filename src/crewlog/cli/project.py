@@ -87,6 +87,8 @@ def init(
 
 _ABOUT = {
     "crew.yaml": "who works on what, in which order",
+    "prompt.md": "the same in words: crewlog compile prompt.md",
+    "registry.yaml": "what the words may use",
     "my_tools.py": "what the agents may do",
     "notes.script.yaml": "what the model says while you are offline",
     "test_crew.py": "the whole crew as a test",

@@ -537,7 +537,7 @@ class Assembly:
                 member.flags.append(said.name)
         else:
             value: Json = said.value
-            values: list[Json] = value if isinstance(value, list) else [value]
+            values: list[Json] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
             member.outputs.setdefault(said.name, []).extend(values)
         return c.Fact(agent=owner, name=said.name, operator=said.operator, value=said.value)
 
