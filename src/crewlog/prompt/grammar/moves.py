@@ -19,33 +19,37 @@ def _set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _ways(text: str) -> tuple[tuple[str, ...], ...]:
-    """Phrases, one a line or between bars, the longest first."""
+def ways(text: str) -> tuple[tuple[str, ...], ...]:
+    """Phrases, between bars, the longest first."""
     said = [tuple(way.split()) for line in text.splitlines() for way in line.split("|")]
     return tuple(sorted((w for w in said if w), key=len, reverse=True))
 
 
-_PRONOUNS = _set("it this that they he she we you i them us things everything work all one who which")
-_HELPING = _set(
+PRONOUNS = _set(
+    "it this that they he she we you i them us things everything work all one who which"
+)
+HELPING = _set(
     "must has have had needs need should can could to will would shall may might gets get is are be been "
     "was were 's do does let lets please just simply then and also always now means want wants wish asked "
     "told allowed supposed going had better straight right directly ahead kindly simply ends ended lands"
 )
 _DETERMINERS = _set("the a an its his her their our my your this that these those")
-_MOVES = _set(
+MOVES = _set(
     "go come hand pass send give kick bounce throw return move loop jump route hop ship travel step turn "
     "report take fall push bring rewind head refer forward redirect transfer drop put toss point lead feed"
 )
-_MOVED = _set(
+MOVED = _set(
     "sent handed passed given kicked bounced thrown returned moved looped routed pushed brought taken "
     "referred forwarded redirected transferred put tossed pointed going coming sending handing passing"
 )
 _RESTARTS = _set(
     "start begin restart resume retry repeat redo continue try run go loop work proceed starting"
 )
-_ON_THE_WAY = _ways("in that case|round trip|all the way|the ball is|off we go|a round")
-_AFRESH = _ways("all over again|over again|all over|over|again|afresh|anew|from scratch|once more|back|once again")
-_ANOTHER = _ways(
+_ON_THE_WAY = ways("in that case|round trip|all the way|the ball is|off we go|a round")
+_AFRESH = ways(
+    "all over again|over again|all over|over|again|afresh|anew|from scratch|once more|back|once again"
+)
+_ANOTHER = ways(
     "another go|another try|another attempt|another round|another turn|another chance|another pass|another shot"
     "|another look|another draft|another version|a second go|a second try|a second attempt|a new version"
     "|a new draft|a new attempt|over|one more time|one more go|one more try|again|once more|once again|over again"
@@ -57,53 +61,61 @@ _REVISES = _set(
     "recheck revisit"
 )
 _REPEATS = _set("repeat loop iterate alternate circle cycle ping-pong")
-_ROUNDS = _ways(
+_ROUNDS = ways(
     "back and forth|in a loop|in circles|in rounds|in turns|round and round|around|round|through this|over this"
     "|over and over|again and again|at it|on it together|on it|together"
 )
-_SO = _ways("this|that|it|so|these steps|these two steps|these two|this loop|all of this|the same|both")
-_DOING = _set("going doing repeating working iterating looping revising trying improving refining polishing at on")
-_STOPS = _ways(
+_SO = ways(
+    "this|that|it|so|these steps|these two steps|these two|this loop|all of this|the same|both"
+)
+_DOING = _set(
+    "going doing repeating working iterating looping revising trying improving refining polishing at on"
+)
+_STOPS = ways(
     "give up|stop|end|quit|drop it|forget it|forget about it|call it a day|abandon|leave it|finish|halt|cease"
     "|is over|that is it|are done|is done|done|throw it away|close it|end of story|the end|call it off|cancel"
     "|pack it in|call it quits|terminate"
 )
-_FAILS = _ways(
+_FAILS = ways(
     "fail|abort|raise an error|error out|is a failure|counts as failed|break off|report a failure|count it as failed"
     "|end with an error|stop with an error|count as failed"
 )
-_GOES_ON = _ways(
+_GOES_ON = ways(
     "go on|continue|carry on|move on|proceed|go ahead|press on|keep going|accept it|accept|take it|use it|publish"
     "|ship it|ship|live with it|use what there is|take what we have|take what there is|leave it at that|leave it"
     "|publish it|publish it as it is|take the last one|take the last version|take the best one|take the best version|let it pass|let it go"
 )
-_ANYWAY = _ways(
+_ANYWAY = ways(
     "anyway|regardless|as it is|as is|nevertheless|all the same|at that|without it|to the next step"
     "|with the next step|with the run|with it|with what we have|with what we have got|with what there is"
     "|with the last one|with the best one|with the last version|with the best version|with the last draft"
     "|with the best draft|from there|then|here|there|now|please"
 )
-_WHOLE = _ways(
+_WHOLE = ways(
     "everything|the run|the whole run|it|it all|the whole thing|the crew|the process|here|there|right there"
     "|right here|altogether|trying|at once|immediately|then|at that point|at this point|with an error|please"
     "|straight away|right away|it there|the work|completely|for good|on it"
 )
-_RUN = _ways("the run|the crew|the whole thing|the whole run|the process|everything")
-_SKIPS = _ways(
+_RUN = ways("the run|the crew|the whole thing|the whole run|the process|everything")
+_SKIPS = ways(
     "skip|leave out|omit|pass over|drop|bypass|do without|jump over|not bother with|do not bother with|forgo|spare"
     "|do not need|miss out|go without|dispense with|leave aside|pass by"
 )
-_SKIPPED = _ways(
+_SKIPPED = ways(
     "skipped|left out|passed over|not needed|omitted|bypassed|dropped|spared|not necessary|superfluous|unnecessary"
     "|not called|not required|left aside|dispensed with"
 )
-_IDLE = _ways(
+_IDLE = ways(
     "need not|does not need to|does not have to|do not need to|do not have to|can sit it out|can sit this one out"
     "|sits it out|sits this one out|sit it out|has nothing to do|stays out of it|is off the hook|is out"
 )
-_OWN = _ways("'s step|'s turn|'s part|'s work|'s review|'s check")
-_THEN = _ways("altogether|then|entirely|completely|and go on|this time|in that case|and continue|and move on")
-_SOME = _set("me us human humans person people someone somebody colleague boss user supervisor operator anybody")
+_OWN = ways("'s step|'s turn|'s part|'s work|'s review|'s check")
+_THEN = ways(
+    "altogether|then|entirely|completely|and go on|this time|in that case|and continue|and move on"
+)
+_SOME = _set(
+    "me us human humans person people someone somebody colleague boss user supervisor operator anybody"
+)
 
 
 class Scan:
@@ -128,13 +140,11 @@ class Scan:
         while self.word and self.word in words:
             self.at += 1
 
-    def takes(self, ways: Sequence[tuple[str, ...]], *, base: bool = False) -> bool:
+    def takes(self, phrases: Sequence[tuple[str, ...]], *, base: bool = False) -> bool:
         """Whether one of these phrases is next; reads it. With `base`, its verb in any form."""
-        for way in ways:
+        for way in phrases:
             words = self.words[self.at : self.at + len(way)]
-            if tuple(words) == way or (
-                base and words and (verb_base(words[0]), *words[1:]) == way
-            ):
+            if tuple(words) == way or (base and words and (verb_base(words[0]), *words[1:]) == way):
                 self.at += len(way)
                 return True
         return False
@@ -159,7 +169,7 @@ class Scan:
             return False
         at = self.at + 1
         while at < len(self.words) and at - self.at < 5 and self.words[at][0].isalpha():
-            if self.words[at] in _HELPING or verb_base(self.words[at]) in _MOVES | _RESTARTS:
+            if self.words[at] in HELPING or verb_base(self.words[at]) in MOVES | _RESTARTS:
                 break
             if self.words[at] in {"back", "over", "again", "to", "with", "at", "from"}:
                 break
@@ -184,24 +194,35 @@ def back_to(words: Sequence[str]) -> str:
             break
         if scan.takes(_ON_THE_WAY) or scan.noun():
             continue
-        scan.over(_PRONOUNS | _HELPING)
+        scan.over(PRONOUNS | HELPING)
         if scan.at != at:
             continue
-        if verb_base(scan.word) not in _MOVES and scan.word not in _MOVED | {"off", "up", ","}:
+        if verb_base(scan.word) not in MOVES and scan.word not in MOVED | {"off", "up", ","}:
             return ""
         scan.at += 1
     if scan.word == "back":
         scan.at += 1
         scan.over({"over", "straight", "again", "right", "on"})
-        if scan.word not in {"to", "with", "at", "onto"} and not scan.takes((("into", "the", "hands", "of"),)):
+        if scan.word not in {"to", "with", "at", "onto"} and not scan.takes(
+            (("into", "the", "hands", "of"),)
+        ):
             return ""
         scan.at += scan.word in {"to", "with", "at", "onto"}
-    if not scan.word.startswith("@") or scan.words[scan.at - 1] not in {"to", "with", "at", "from", "of", "onto"}:
+    if not scan.word.startswith("@") or scan.words[scan.at - 1] not in {
+        "to",
+        "with",
+        "at",
+        "from",
+        "of",
+        "onto",
+    }:
         return ""
     target = scan.word
     scan.at += 1
     follows = scan.word
-    fine = not follows or follows in _set("again once to for with , who so and it goes step phase 's over we stage in as")
+    fine = not follows or follows in _set(
+        "again once to for with , who so and it goes step phase 's over we stage in as"
+    )
     return target if fine else ""
 
 
@@ -241,7 +262,7 @@ def tries_again(words: Sequence[str]) -> tuple[str, ...]:
         scan.at += 1
     if not who:
         return ()
-    scan.over(_HELPING | {"quickly", "carefully", "has", "had"})
+    scan.over(HELPING | {"quickly", "carefully", "has", "had"})
     if scan.takes(_ANOTHER):
         return who
     verb = verb_base(scan.word)
@@ -264,9 +285,24 @@ def repeats(words: Sequence[str]) -> tuple[bool, tuple[str, ...]]:
     scan.over({"let", "have", "then"})
     group = scan.agents()
     if not group:
-        scan.over({"they", "both", "we", "you", "this", "that", "it", "these", "the", "two", "three", "last"})
+        scan.over(
+            {
+                "they",
+                "both",
+                "we",
+                "you",
+                "this",
+                "that",
+                "it",
+                "these",
+                "the",
+                "two",
+                "three",
+                "last",
+            }
+        )
         scan.over({"steps", "all", "of", "them", "these", "step", "process"})
-    scan.over((_HELPING | {"both", "together", "all"}) - {"is", "are"})
+    scan.over((HELPING | {"both", "together", "all"}) - {"is", "are"})
     if scan.word in {"is", "are"} and scan.words[scan.at + 1 : scan.at + 2] == ["repeated"]:
         scan.at += 2
         return (not _mentions(scan.rest), group)
@@ -298,6 +334,13 @@ def _mentions(words: Sequence[str]) -> bool:
 Outcome = Literal["ask_human", "end", "fail", "next"]
 
 
+_OUTCOMES: tuple[tuple[Outcome, tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]], ...] = (
+    ("fail", _FAILS, _WHOLE),
+    ("end", _STOPS, _WHOLE),
+    ("next", _GOES_ON, _ANYWAY),
+)
+
+
 def outcome(words: Sequence[str]) -> Outcome | None:
     """What a clause without agents makes of the run: `give up`, `we just go on`, `ask me`."""
     scan = Scan(words)
@@ -307,22 +350,19 @@ def outcome(words: Sequence[str]) -> Outcome | None:
         scan.over({"we", "you", "it", "i"})
     elif not scan.rest:
         return None
-    scan.over(_set("just simply then please should must will can may also shall us to has have is we all"))
+    scan.over(
+        _set("just simply then please should must will can may also shall us to has have is we all")
+    )
     begin = scan.at
-    for kind, ways, tails in (
-        ("fail", _FAILS, _WHOLE),
-        ("end", _STOPS, _WHOLE),
-        ("next", _GOES_ON, _ANYWAY),
-    ):
+    if begin and tuple(scan.words[begin - 1 :]) in {("is", "over"), ("is", "done")}:
+        return "end"
+    for kind, verbs, tails in _OUTCOMES:
         scan.at = begin
-        if not scan.takes(ways, base=True):
-            if kind == "end" and begin and tuple(scan.words[begin - 1 :]) in {("is", "over"), ("is", "done")}:
-                return "end"
-            continue
-        while scan.rest and (scan.takes(tails) or scan.takes((("and",),))):
-            pass
-        if not scan.rest or (kind == "next" and scan.takes(tails) and not scan.rest):
-            return kind  # pyright: ignore[reportReturnType]
+        if scan.takes(verbs, base=True):
+            while scan.takes(tails) or scan.takes((("and",),)):
+                pass
+            if not scan.rest:
+                return kind
     scan.at = begin
     return "ask_human" if _asks(scan) else None
 
@@ -352,7 +392,9 @@ def _asks(scan: Scan) -> bool:
     while at < len(words) and words[at] in _LINKS:
         at += 1
     begin = at
-    while at < len(words) and words[at] in {"a", "the", "real", "my", "human", "some", "an"} - _SOME:
+    while (
+        at < len(words) and words[at] in {"a", "the", "real", "my", "human", "some", "an"} - _SOME
+    ):
         at += 1
     if at >= len(words) or words[at] not in _SOME:
         return False
@@ -361,13 +403,20 @@ def _asks(scan: Scan) -> bool:
         at += 1
     tail = words[at:]
     del begin
-    return not _mentions(tail) and len(tail) <= 6 and not set(tail) & {"whether", "which", "before", ","}
+    return (
+        not _mentions(tail)
+        and len(tail) <= 6
+        and not set(tail) & {"whether", "which", "before", ","}
+    )
 
 
 def _own_say(words: Sequence[str]) -> bool:
     """`I want to know`, `I decide`, `I would like to hear about it`."""
     said = set(words)
-    return bool(said & {"know", "told", "asked", "decide", "hear", "look", "see", "step"}) and len(words) <= 8
+    return (
+        bool(said & {"know", "told", "asked", "decide", "hear", "look", "see", "step"})
+        and len(words) <= 8
+    )
 
 
 def skips(words: Sequence[str]) -> tuple[str, ...]:
@@ -409,7 +458,7 @@ class Wait:
     agents: tuple[str, ...] = ()
 
 
-_FINISHED = _ways(
+_FINISHED = ways(
     "to finish|to be done|to be ready|to complete|are done|is done|have finished|has finished|are finished|is finished"
     "|are ready|is ready|finish|finishes|are through|are in|have reported|have delivered"
 )
@@ -429,7 +478,14 @@ def waits_for(words: Sequence[str]) -> Wait | None:
         wait = Wait("all", agents)
     else:
         scan.over({"the", "at", "least", "any"} if len(scan.rest) > 1 else ())
-        any_of = scan.words[scan.at - 1] == "any" or scan.word in {"first", "any", "either", "one", "whichever", "whoever"}
+        any_of = scan.words[scan.at - 1] == "any" or scan.word in {
+            "first",
+            "any",
+            "either",
+            "one",
+            "whichever",
+            "whoever",
+        }
         count = number(scan.word)
         if count is not None and count > 1:
             wait = Wait(int(count))
@@ -440,6 +496,8 @@ def waits_for(words: Sequence[str]) -> Wait | None:
         else:
             return None
         scan.at += 1
-        scan.over(_set("of them these the others one ones agents three four all two is first comes"))
+        scan.over(
+            _set("of them these the others one ones agents three four all two is first comes")
+        )
     scan.takes(_FINISHED)
     return wait if not scan.rest else None

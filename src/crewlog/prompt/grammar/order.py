@@ -50,6 +50,7 @@ _STILL = re.compile(
     r"(?:if|when|once|should) .*\b(?:still|even then|by then|after (?:that|those|all)|does not help|do not help|is no use|in vain|none of (?:that|it)|did not help|not working|keeps failing|to no avail|has not worked|that does not work|that is not enough|that fails|all fails|the (?:rounds|tries|attempts) are (?:used up|over))\b.*"
 )
 
+
 @dataclass(slots=True)
 class Sentence:
     """One sentence while it is read."""
