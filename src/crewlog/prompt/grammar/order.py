@@ -68,9 +68,9 @@ _STILL = re.compile(
     r"(?:if|when|once|should) .*\b(?:still|even then|by then|after (?:that|those|all)|does not help|do not help|is no use|in vain|none of (?:that|it)|did not help|not working|keeps failing|to no avail|has not worked|that does not work|that is not enough|that fails|all fails|the (?:rounds|tries|attempts) are (?:used up|over))\b.*"
 )
 BACK = pattern(
-    r"(?:(?:it|this|that|the [a-z ]{1,30}|everything|they|he|she|we|you|things|work|straight|right|just|simply|all the way|please|must|has|have|needs?|should|can|to|will|gets?|is|are|be|then|and|@[0-9]+|just|always|means|want|go|let|off|a|round|trip) ){0,9}?"
+    r"(?:the [a-z-]+ [a-z-]+ )?(?:(?:it|this|that|the [a-z-]+|everything|they|he|she|we|you|things|work|straight|right|just|simply|all the way|please|must|has|have|needs?|should|can|to|will|gets?|is|are|be|then|and|@[0-9]+|just|always|means|want|go|let|off|a|round|trip) ){0,9}?"
     r"(?:(?:go(?:es)?|going|come|comes|hand|hands|handed|pass|passes|passed|send|sends|sent|give|gives|kick|kicks|kicked|bounce|bounces|bounced|throw|throws|thrown|return|returns|returned|move|moves|loop|loops|jump|jumps|route|routed|hop|ship|travel|travels|step|turn|report|take|takes|fall|falls|push|pushed|bring|rewind|head|refer) )?"
-    r"(?:(?:it|this|that|them|the [a-z ]{1,30}?|things|everything|work|us) )?(?:(?:straight|right|all the way|it) )*"
+    r"(?:(?:it|this|that|them|the [a-z-]+(?: [a-z-]+){0,3}?|things|everything|work|us) )?(?:(?:straight|right|all the way|it) ){0,3}"
     r"(?:back (?:over )?(?:to|with|at|into the hands of)|(?<=return )to|(?<=returns )to|(?<=returned )to|(?<=return it )to|(?<=returns it )to|(?:start|starts|begin|begins|starting|restart|restarts|resume|resumes|retry|retries|repeat|repeats|redo|loop|run|go|continue|try) (?:it |everything |things |the loop |the process )?(?:all )?(?:over|again|afresh|anew|over again|from scratch|back|once more|once again)? ?(?:again )?(?:with|from|at)) "
     r"(?P<to>{A1})(?: (?:it (?:goes|is)|again|once more|to .+|for .+|with .+|, who .+|who .+|so .+|and .+|goes it|step|phase|'s (?:step|desk|turn|part)|over .+|we go|stage))?"
 )
@@ -83,7 +83,7 @@ _AGAIN = pattern(
 _REPEAT = pattern(
     r"(?:let |have )?(?:(?P<group>{A})|they|both|the two|we|you|both of them|this|that|it|these (?:two|steps|three)|the (?:two|three|loop|last two steps)|all of this|this loop)?(?: (?:of them|both|then|now|just|should|must|will|to|are to|together))* ?"
     r"(?:repeats?|loops?|iterates?|go(?:es)? (?:back and forth|round|around|in circles|on|through this|over this|in a loop|at it|in rounds)|keeps? (?:at it|going|doing (?:this|that|it|so)|repeating|working|iterating|looping|on|revising|trying|improving)(?: [^,;@]{1,40})?|alternates?|takes? turns|do(?:es)? (?:this|that|it|so)(?: (?:again|over and over|over|again and again|repeatedly))?|works? (?:on it )?(?:back and forth|in a loop|in turns|in rounds|together)|circles?|ping-pong|is repeated|are repeated|continues?|carr(?:y|ies) on|play ping-pong|run(?:s)? (?:again|this again|in a loop)|bounce it (?:back and forth|between them))"
-    r"(?: (?:this|it|that|these (?:steps|two steps)|the (?:loop|steps|last two steps|process|cycle|two steps|whole thing)|both|so|over and over|again|again and again|those two steps|all of this|these two|in a loop|for as long as it takes|back and forth|like this|like that|together|on it|the (?:drafting|review|step)[a-z ]*))*"
+    r"(?: (?:this|it|that|these (?:steps|two steps)|the (?:loop|steps|last two steps|process|cycle|two steps|whole thing)|both|so|over and over|again|again and again|those two steps|all of this|these two|in a loop|for as long as it takes|back and forth|like this|like that|together|on it|the (?:drafting|review|step)[a-z ]*+))*"
 )
 _SKIP = pattern(
     r"(?:(?:we|you|just|can|may|please|simply|should|then|the run|it) )*(?:skips?|leave out|leaves out|omits?|pass over|drop|bypass|do without|jump over|not bother with|do not bother|forgo|do not need|spare|miss out)(?: the step of)? (?P<who>{A})(?: (?:altogether|then|entirely|completely|and go on|this time|'s (?:step|turn|part|work|review|check)))*"
