@@ -158,6 +158,7 @@ def _next(sentence: Sentence) -> None:
         if apply(state, given.phrase, tables) and _keep(sentence, before, given.phrase):
             sentence.at = stop
             sentence.glue = None
+            _asked_if(sentence, before)
             _no_more_than_said(sentence, before, given.phrase)
             return
         subject = _with_subject(state, given.phrase)
@@ -253,16 +254,7 @@ def _keep(sentence: Sentence, before: int, phrase: Phrase) -> bool:
         sentence.carried.clear()
         return True
     if made and all(isinstance(s, Ask) for s in made):
-        for i in range(before, len(state.statements)):
-            ask = state.statements[i]
-            changes: dict[str, object] = {"words": (*ask.words, *pending.words)}
-            if pending.condition is not None:
-                changes["only_if"] = pending.condition
-                state.branches = [pending.condition]
-            if pending.waits is not None and len(pending.waits.of) == 1:
-                changes["after"] = pending.waits.of[0]
-            state.replace(i, **changes)
-        sentence.pending = Pending()
+        _ask_under(sentence, before)
         return True
     if pending.condition is None and made and all(s.kind in {"gate", "inside"} for s in made):
         return True
@@ -276,6 +268,31 @@ def _keep(sentence: Sentence, before: int, phrase: Phrase) -> bool:
         )
         sentence.pending = Pending()
     return True
+
+
+def _ask_under(sentence: Sentence, before: int) -> None:
+    """Puts questions under the condition that is said with them."""
+    state, pending = sentence.state, sentence.pending
+    for i in range(before, len(state.statements)):
+        ask = state.statements[i]
+        changes: dict[str, object] = {"words": (*ask.words, *pending.words)}
+        if pending.condition is not None:
+            changes["only_if"] = pending.condition
+            state.branches = [pending.condition]
+        if pending.waits is not None and len(pending.waits.of) == 1:
+            changes["after"] = pending.waits.of[0]
+        state.replace(i, **changes)
+    sentence.pending = Pending()
+
+
+def _asked_if(sentence: Sentence, before: int) -> None:
+    """`Ask me if the severity is critical`: the condition stands behind the question."""
+    made = sentence.state.statements[before:]
+    if not made or not all(isinstance(s, Ask) and s.only_if is None for s in made):
+        return
+    _trailing(sentence)
+    if sentence.pending:
+        _ask_under(sentence, before)
 
 
 # -- decisions: bounds, otherwise, stops -----------------------------------------------------------
