@@ -429,14 +429,14 @@ def _made(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     if cause not in _CAUSES:
         return None
     scan.at += 1
-    scan.over({"in"} if cause in {"bring", "call"} else ())
+    scan.over({"in", "got"})
     named = scan.agents()
     scan.over(_set("both then all now first off also"))
     scan.over({"to"})
     if not named or not scan.rest:
         return None
     agents, task = _named(state, named), _from(phrase, scan.at)
-    goes = known_verb(scan.word) or scan.word in _set("go be do in at simultaneously off side")
+    goes = known_verb(scan.word) or scan.word.endswith("ing") or scan.word in _set("go be do in at simultaneously off side")
     if not goes and len(agents) < 2 and cause in {"send", "use", "ask", "call", "tell", "put"}:
         return None
     return Clause(phrase, agents, task=state.raw(task), beside=_beside(agents, _words(task)))

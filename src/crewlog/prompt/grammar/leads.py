@@ -17,7 +17,7 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
         ),
         (
             "after_that",
-            r"after that|after this|after which|afterwards|after all that|after it all|thereafter|if that does not help|if that fails",
+            r"after that|after this|after which|thereafter|thereupon|after this step|after that step|once that is over|once this is over|afterwards|after all that|after it all|thereafter|if that does not help|if that fails",
         ),
         (
             "then",
@@ -53,6 +53,23 @@ class Led:
 
     phrase: Phrase
     marks: set[str] = field(default_factory=set[str])
+
+
+_BRANCHES = frozenset(["otherwise", "if_so", "start"])
+"""Marks of leads that stand for a condition, and open their clause themselves."""
+
+
+def lead_at(text: str, place: int) -> str:
+    """The longest words of order or of no meaning that stand at a place; empty where none do."""
+    if text.startswith(("only ", "otherwise "), place):
+        return "only" if text.startswith("only ", place) else ""
+    best = max(_length(said, text, place) for mark, said in LEADS if mark not in _BRANCHES)
+    return text[place : place + best]
+
+
+def _length(compiled: re.Pattern[str], text: str, place: int) -> int:
+    found = compiled.match(text, place)
+    return found.end() - place if found is not None else 0
 
 
 def led(phrase: Phrase) -> Led:
