@@ -72,6 +72,13 @@ def _length(compiled: re.Pattern[str], text: str, place: int) -> int:
     return found.end() - place if found is not None else 0
 
 
+_LATER = re.compile(
+    r"(?<! who)(?<! what)(?<! which)(?<! works)(?<! goes)(?<! comes)(?<! is)(?<! work)(?<! go)(?<! come)"
+    r" (?:after that|after this|afterwards|thereafter|subsequently|next)$"
+)
+"""`The copywriter drafts the page after that`."""
+
+
 def led(phrase: Phrase) -> Led:
     """Strips the words that lead a phrase, and those that trail it."""
     out = Led(phrase)
@@ -93,6 +100,10 @@ def led(phrase: Phrase) -> Led:
                 out.marks.add(mark)
             place += best + 1
     end = len(text)
+    if (later := _LATER.search(text, min(place, end))) is not None and later.start() > place:
+        out.marks.add("after_that")
+        end = later.start()
+        text = text[:end]
     if (trail := TRAILS.search(text, min(place, end))) is not None and trail.start() > place:
         end = trail.start()
     out.phrase = phrase.part(place, end) if place < end else Phrase(())

@@ -44,6 +44,7 @@ from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segment
 from crewlog.prompt.grammar.state import State
 
 _WIDEST_WINDOW = 7
+_LONGEST_LABEL = 4
 _MANY_PARTS = 60
 """Segments of a sentence that nobody wrote: windows of two are enough to report it."""
 _STILL = re.compile(
@@ -581,13 +582,14 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
         for agent in clause.agents
     )
     after = pending.waits or clause.waits
-    again = bool({"then", "after_that"} & marks) or pending.then or clause.again
+    then = bool({"then", "after_that"} & marks) or pending.then or clause.then
+    again = then or clause.again
     step = Step(
         parts=parts,
         place="beside" if beside and state.worked else "next",
         again=again,
         after=after,
-        then=pending.then and (after is not None or pending.ready is not None),
+        then=then and (after is not None or pending.ready is not None),
         ready=pending.ready,
         start="start" in marks or clause.start,
         words=(clause.phrase.words, *pending.words),
@@ -651,7 +653,18 @@ def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
             state.replace(sentence.glue, words=(*made.words, words))
             state.glued.append(segment.phrase)
             return
+    if _is_label(sentence, phrase):
+        state.section = phrase.text
+        return
     _lost(sentence, segment.phrase)
+
+
+def _is_label(sentence: Sentence, phrase: Phrase) -> bool:
+    """`Tools: the writer has …`: a heading in the line."""
+    if sentence.at != 1 or len(sentence.parts) < 2 or len(phrase.units) > _LONGEST_LABEL:
+        return False
+    named = any(unit.text[0] in "@#$~" for unit in phrase.units)
+    return sentence.parts[1].separator == ":" and not named and not sentence.pending
 
 
 def _lost(sentence: Sentence, phrase: Phrase) -> None:
