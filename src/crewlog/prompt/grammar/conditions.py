@@ -94,7 +94,7 @@ _COMPARED = pattern(
     rf"(?:the |a |an |its |his |her |their |this |that )?(?:(?P<agent>{{A1}}) 's )?(?P<name>[a-z][a-z -]*?)"
     rf"(?: of (?:the |a |its )?(?:(?P<of>{{A1}})|[a-z ]+?))?"
     rf"(?: (?:is|are|was|has|have|gets?|stays?|drops?|falls?|goes|go|rises?|climbs?|comes?|remains?|lies|reach(?:es)?|turns? out|score[sd]?))?"
-    rf"(?: still| only| now| to be| out| to)* (?P<op>{_WORDS}) "
+    rf"(?: still| only| now| to be| out| to){{0,4}} (?P<op>{_WORDS}) "
     r"(?:a |an |or equal to )?(?P<value>{N})(?P<percent> %| percent| per cent)?(?: [a-z]+)?(?P<more> or (?:more|better|higher|less|lower|above|below))?"
 )
 _EXCEEDS = pattern(
@@ -115,8 +115,8 @@ _CHOICE = re.compile(
     r"(?: of (?:the |a |it)[a-z ]*?)? (?:is|are|was|turns out to be|comes out as|reads)(?P<not> not)? (?:set to )?(?P<what>[a-z0-9][a-z0-9 -]*)"
 )
 _AGENT = pattern(
-    r"(?P<agent>{A1}|she|he|it|they)(?: {ADV})*(?P<not> (?:does not|do not|did not|has not|have not|is not|was not|can not|will not|are not|never))? ?"
-    r"(?:{ADV} )*(?P<verb>[a-z][a-z -]*?)(?: (?P<object>it|this|that|them|him|her|yes|(?:the |a |an |its |all |any |some |every )[a-z @0-9'-]+|@[0-9]+(?: 's [a-z ]+)?))?"
+    r"(?P<agent>{A1}|she|he|it|they)(?: {ADV}){0,4}(?P<not> (?:does not|do not|did not|has not|have not|is not|was not|can not|will not|are not|never))? ?"
+    r"(?:{ADV} ){0,4}(?P<verb>[a-z][a-z -]*?)(?: (?P<object>it|this|that|them|him|her|yes|(?:the |a |an |its |all |any |some |every )[a-z @0-9'-]+|@[0-9]+(?: 's [a-z ]+)?))?"
 )
 _SAYS = pattern(
     r"(?P<agent>{A1}|she|he|it) (?:thinks?|says?|finds?|decides?|concludes?|believes?|reports?|confirms?|judges?|"
@@ -124,12 +124,12 @@ _SAYS = pattern(
 )
 _BE = r"(?:is|are|was|were|looks?|seems?|comes? (?:out|back)|turns? out(?: to be)?|gets?|got|has been|have been|becomes?|feels?|has|have|stays?|remains?|sounds?|proves?(?: to be)?)"
 _STATE = re.compile(
-    rf"(?:(?:the |a |an |its |his |her |their |all |all the |all of the |our |any |this |that |every |each |both |these |those |some |enough )*)"
+    rf"(?:(?:the |a |an |its |his |her |their |all |all of the |our |any |this |that |every |each |both |these |those |some |enough ){{0,4}})"
     rf"(?:@(?P<agent>[0-9]+) 's )?(?P<thing>[a-z0-9@][a-z0-9@ '-]*?)(?: of (?:the |a |an |it|them)[a-z ]*?)? {_BE}(?P<not> not)?"
     r"(?: (?:all|now|still|both|finally|already|really|yet|too|been|fully|completely|being|good and|quite|there))*(?P<not2> not)? (?P<what>[a-z][a-z0-9 -]*)"
 )
 _ACTION = re.compile(
-    r"(?:(?:the |a |an |its |all |all the |all of the |our |any |this |both |some |every )*)(?:@(?P<agent>[0-9]+) 's )?"
+    r"(?:(?:the |a |an |its |all |all of the |our |any |this |both |some |every ){0,4})(?:@(?P<agent>[0-9]+) 's )?"
     r"(?P<thing>[a-z0-9][a-z0-9 -]*?)(?P<not> (?:do|does|did|can|will)(?: still)? not)? (?:all |still |finally |now )?(?P<what>[a-z][a-z-]+(?: (?:up|out|down|through|over|off|in))?)"
 )
 _EXISTS = re.compile(

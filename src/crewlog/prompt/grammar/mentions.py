@@ -7,7 +7,7 @@ one of them only. Tools are the registry's and nothing else.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -88,11 +88,12 @@ class Roster:
         for key, name in known.items():
             self.keys[key] = number(name)
         aliases = _short(found, known)
+        alike = _Alike([*known, *found.found])
         for key, entry in found.found.items():
             if key in self.keys or key in aliases:
                 continue
             at = Words(start=entry.start, end=entry.end)
-            meant = _nearest(key, [*known, *(k for k in found.found if k != key)], found, known)
+            meant = _nearest(key, alike, found, known)
             if meant:
                 self.slips.append(Slip(key, known.get(meant, meant), at))
                 continue
@@ -216,12 +217,32 @@ def _short(found: Names, known: dict[str, str]) -> dict[str, tuple[str, ...]]:
     return out
 
 
-def _nearest(key: str, others: Sequence[str], found: Names, known: dict[str, str]) -> str:
+class _Alike:
+    """Names by what is left of them without one letter: a slip of one leaves the same."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        self._left: defaultdict[str, list[str]] = defaultdict(list)
+        for name in self._numbers:
+            for rest in _without_one(name):
+                self._left[rest].append(name)
+
+    def to(self, name: str) -> list[str]:
+        """The names that a name may be a slip of, in their order."""
+        near = {other for rest in _without_one(name) for other in self._left[rest]}
+        return sorted(near - {name}, key=self._numbers.__getitem__)
+
+
+def _without_one(name: str) -> set[str]:
+    return {name, *(name[:at] + name[at + 1 :] for at in range(len(name)))}
+
+
+def _nearest(key: str, alike: _Alike, found: Names, known: dict[str, str]) -> str:
     """The agent that a name is a slip of the pen for; empty where it stands for itself."""
     entry = found.found[key]
     if entry.introduced or all(w in ROLES for w in key.split("_")[-1:]):
         return ""
-    for other in others:
+    for other in alike.to(key):
         if other not in known:
             rival = found.found[other]
             later = rival.start > entry.start and not rival.introduced

@@ -7,6 +7,7 @@ of a cast, the one to whom work is handed or a tool is given. Where the words al
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -131,6 +132,47 @@ _MARKERS = frozenset(
         "cast",
     ]
 )
+_PLACES = frozenset(
+    [
+        "department",
+        "desk",
+        "office",
+        "unit",
+        "squad",
+        "team",
+        "board",
+        "panel",
+        "lab",
+        "bureau",
+        "group",
+        "service",
+        "committee",
+        "division",
+        "cell",
+        "section",
+        "agency",
+        "house",
+        "newsroom",
+        "studio",
+        "workshop",
+        "engine",
+        "library",
+    ]
+)
+"""Where people work: an agent with a word before it that says which, `the art department`."""
+_IDLE = frozenset(
+    ["baton", "ball", "torch", "floor", "spotlight", "curtain", "rest", "lot", "whole", "dust"]
+)
+"""What is passed on, and does nothing itself."""
+_ABSTRACT = re.compile(r".*(?:ity|ness|tion|sion|ment|ance|ence|ism|ing|age|ure|ly|th|ics|s)$")
+_DONE = re.compile(
+    r".*(?:ed|en|wn|ne)$|(?:put|set|let|cut|read|built|sent|held|made|kept|dealt|found|brought|"
+    r"bought|caught|taught|thought|sought|sold|told|led|fed|met|lit|hit|split|spelt|laid|paid|"
+    r"said|swept|bound|wound|spun|dug|hung|struck|sung|begun|run|won|shot|left|lost|bent|lent|"
+    r"heard|fought|understood|rid|recast|reset|rebuilt|overseen|underpinned|sworn)"
+)
+"""Participles, by their endings or by name."""
+_STATES = frozenset(["comes", "works", "starts", "makes", "has", "counts", "pays", "says"])
 _BY = frozenset(["by", "per"])
 _ADVERBS = frozenset(
     [
@@ -249,6 +291,8 @@ def before_verb(tokens: Sequence[Token], at: int) -> int | None:
         word = tokens[j].text
         if j > at:
             head = tokens[j - 1].text
+            if agentive(head) and word in VERBS and not agentive(word):
+                break  # `the writer and the painter compare notes`
             verb = third_person(word) or word in _AUXILIARIES or _adverb_and_verb(tokens, j)
             if (verb or _aside(tokens, j)) and (agentive(head) or head == "agent"):
                 return j
@@ -339,10 +383,21 @@ def listed(
     return items, end
 
 
+def names_crew(sentence: Sentence) -> bool:
+    """`Crew: release-notes`: the crew's own name is no agent."""
+    tokens = sentence.tokens
+    if not sentence.first or len(tokens) > 10:
+        return False
+    if tokens[0].text.startswith(("crew:", "team:")):
+        return True
+    plain = tokens[0].text in {"crew", "team"} and len(tokens) > 2 and tokens[1].text == ":"
+    return plain and all(t.text != "," for t in tokens)
+
+
 def discover(sentences: Sequence[Sentence], names: Names) -> None:
     """Collects the agents of a prompt."""
     for sentence in sentences:
-        if sentence.kind == "heading":
+        if sentence.kind == "heading" or names_crew(sentence):
             continue
         tokens = sentence.tokens
         _cast(sentence, names)
@@ -385,6 +440,9 @@ def _subject(tokens: Sequence[Token], at: int, previous: str, names: Names) -> N
         tokens, begin, names, introduced
     ):
         return
+    if previous == "by" and (end := _done_by(tokens, at, begin)) is not None:
+        names.add(tokens[begin:end], introduced)
+        return
     if _hands(tokens, at):
         end = head_end(tokens, begin)
         if end is not None and (article or previous != "by"):
@@ -399,6 +457,39 @@ def _subject(tokens: Sequence[Token], at: int, previous: str, names: Names) -> N
     elif opens or article:
         _several(tokens, at, names, opens=opens)
         _relative(tokens, begin, names, introduced)
+
+
+def _done_by(tokens: Sequence[Token], at: int, begin: int) -> int | None:
+    """Where the name of one ends by whom something is done, whatever its head: `by the DBA`."""
+    back = at - 2
+    while back >= 0 and at - back < 6 and not _DONE.fullmatch(tokens[back].text):
+        if not tokens[back].text.isalpha():
+            return None
+        back -= 1
+    passive = back > 0 and any(
+        t.text in {"is", "are", "gets", "get", "be", "was", "being", "then", "and", "been"}
+        for t in tokens[max(0, back - 4) : back]
+    )
+    if not passive or back < 0 or at - back >= 6:
+        return None
+    if tokens[back].text in {"driven", "caused", "limited", "increased", "reduced", "followed"}:
+        return None
+    end = begin
+    while end < len(tokens) and end - begin < LONGEST_NAME and in_name(tokens[end].text):
+        end += 1
+    if end == begin or (end < len(tokens) and tokens[end].text in {"of", "in"}):
+        return None
+    head, article = tokens[end - 1], begin > at
+    if agentive(head.text) or head.text == "agent":
+        return None  # what is found by its head has its own way
+    if head.shouted or (head.capital and not article):
+        return end if head.text not in PRONOUNS else None
+    if not article or tokens[begin - 1].text in {"this", "that", "its", "his", "her", "their"}:
+        return None
+    if head.text in _PLACES:
+        return end if end - begin > 1 or head.text == "newsroom" else None
+    thing = head.text in THINGS | OUTSIDERS | PRONOUNS | _IDLE
+    return None if thing or _ABSTRACT.fullmatch(head.text) else end
 
 
 def _embedded(tokens: Sequence[Token], at: int) -> bool:
@@ -416,13 +507,30 @@ def _works(tokens: Sequence[Token], begin: int, end: int, *, opens: bool, articl
         return article or not known_verb(head.text) or end - begin > 1 or begin == 0
     if head.capital and opens and begin > 0 and third_person(verb) and head.text not in PRONOUNS:
         return True
-    if verb in _AUXILIARIES or head.text in THINGS | OUTSIDERS | PRONOUNS:
+    if head.shouted and verb not in _AUXILIARIES and head.text not in PRONOUNS:
+        return third_person(verb)
+    if head.text in _PLACES and article and end - begin > 1 and opens:
+        return known_verb(verb) and third_person(verb) and verb not in _STATES
+    if verb in _AUXILIARIES or head.text in THINGS | OUTSIDERS | PRONOUNS | _IDLE:
         return False
-    if not opens or not known_verb(verb) or verb in {"comes", "works", "starts", "makes", "has"}:
+    if begin == 0 and head.capital and not article:
+        return _plain_subject(tokens, end)
+    if not opens or not known_verb(verb) or verb in _STATES:
         return False
     if head.text.endswith("s") and head.text not in NOT_VERBS:
         return False
     return (article and tokens[begin - 1].text != "this") or head.capital
+
+
+def _plain_subject(tokens: Sequence[Token], end: int) -> bool:
+    """`Audio mixes the tracks`: a bare word that does something known to something."""
+    verb = tokens[end].text
+    if end > 2 or not known_verb(verb) or not third_person(verb) or verb in _STATES:
+        return False
+    if end + 1 >= len(tokens) or _ABSTRACT.fullmatch(tokens[end - 1].text):
+        return False
+    after = tokens[end + 1].text
+    return after in DETERMINERS | {"it", "them", "all", "both", "care", "over", "up", "out"}
 
 
 def _several(tokens: Sequence[Token], at: int, names: Names, *, opens: bool) -> None:

@@ -19,7 +19,7 @@ _DONE = (
     r"good to go|at the end|out|stops?|come back|comes back|got there|free|had their turn|had its turn|had a turn|submitted|submits?|"
     r"done (?:with )?(?:it|that|their work|its work|his work|her work|work|their part|its part|so|working|their thing|its thing|his thing|her thing|their bit|their jobs?|its job|writing|reading|reviewing)|signed off)"
 )
-_IS = r"(?:(?:is|are|has|have|'s|been|both|all|each|finally|fully|completely|had|gets?|got|comes?|come|was|were|then) )*"
+_IS = r"(?:(?:is|are|has|have|'s|been|both|all|each|finally|fully|completely|had|gets?|got|comes?|was|were|then) )*+"
 _AGENTS_DONE = pattern(
     rf"(?:both |all of |all |either |each of |any of |one of )?(?P<of>{{A}}) {_IS}{_DONE}(?: (?:and only then|with .+|first|[a-z]+ing .+))?"
 )

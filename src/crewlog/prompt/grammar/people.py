@@ -19,7 +19,7 @@ _ASK = (
 _YES = r"(?:approval|ok|okay|permission|go-ahead|sign-off|consent|yes|blessing|confirmation|green light|say-so|nod|signature|thumbs up|thumbs-up|sign off|approvals|agreement|word)"
 _MY = r"(?:my|our|a human 's|human|somebody 's|someone 's|a person 's|a human|the boss 's|an explicit|explicit|my explicit|a|manual)"
 _RISKY = r"(?:(?:any|each|every|all|a|the)? ?(?:use of )?(?:an? |any )?(?:risky|dangerous|high-risk|high risk|critical|sensitive|hazardous|potentially dangerous) (?:tools?|actions?|tool calls?|calls?|ones?|operations?|things?|stuff)|(?:any|every|each) tool (?:that is|with) (?:risky|high risk|a high risk|dangerous|of high risk)|anything (?:risky|dangerous))"
-_EVERY = r"(?: ?,? ?(?:always|every time|every single time|each time|without exception|no matter what|first|whoever (?:it is|uses it|calls it)|before (?:it is used|each use|every use|use|being used|they are used)|in any case|for each (?:call|use)|at all times|ever|please))*"
+_EVERY = r"(?:(?: ?, ?| )?(?:always|every time|every single time|each time|without exception|no matter what|first|whoever (?:it is|uses it|calls it)|before (?:it is used|each use|every use|use|being used|they are used)|in any case|for each (?:call|use)|at all times|ever|please))*"
 
 
 @rule(
@@ -89,7 +89,7 @@ def that_tool_needs(state: State, match: Match) -> bool:
 # -- gates -----------------------------------------------------------------------------------------
 
 _UNSURE = r"(?:unsure|not sure|uncertain|in doubt|not certain|undecided|not confident|not quite sure|stuck|unclear|not clear|does not know(?: what to do)?|do not know|has doubts|have doubts|is in two minds)(?: (?:about|of|whether|what|how|which) [^,;()]{1,60})?"
-_CALLS = r"(?:(?:should |must |will |can |has to |needs to |is to |shall |simply |just |then |always |please |to |better |may |let )*(?:ask|asks|asking|consult|consults|check with|checks with|turn to|turns to|call in|calls in|call|calls|refer to|refers to|go to|goes to|come to|comes to|comes back to|get|gets|bring in|brings in|involve|involves|escalate to|escalates to|defer to|ping|pings|contact|contacts|hand over to|hands over to|tell|tells|bother|wait for|waits for) (?:{ME}|me|the human|a human operator|my)(?: (?:for help|for advice|first|what to do|instead|rather than guess|and not guess|to decide|decide|about it|for a decision|look|opinion|help|instead of [^,;]+|rather than [^,;]+|before [^,;]+))*)"
+_CALLS = r"(?:(?:should |must |will |can |has to |needs to |is to |shall |simply |just |then |always |please |to |better |may |let )*(?:ask|asks|asking|consult|consults|check with|checks with|turn to|turns to|call in|calls in|call|calls|refer to|refers to|go to|goes to|come to|comes to|comes back to|get|gets|bring in|brings in|involve|involves|escalate to|escalates to|defer to|ping|pings|contact|contacts|hand over to|hands over to|tell|tells|bother|wait for|waits for) (?:{ME}|me|the human|a human operator|my)(?: (?:for help|for advice|first|what to do|instead|rather than guess|and not guess|to decide|decide|about it|for a decision|look|opinion|help|instead of [^,;]{1,60}|rather than [^,;]{1,60}|before [^,;]{1,60})){0,3})"
 _WHEN = r"(?:when|whenever|if|where|in case|as soon as|any time|anytime|every time|should)"
 
 

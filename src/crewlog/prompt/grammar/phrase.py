@@ -15,7 +15,7 @@ from crewlog.prompt.ast import Words
 from crewlog.prompt.grammar.lexicon import ADVERBS, NUMBERS
 from crewlog.prompt.grammar.sentences import Token
 
-_AND = r"(?: (?:,|and|or|,\s(?:and|or)|as well as|plus|, then|together with)(?: also| then)? )"
+_AND = r"(?: (?:,(?: and| or)?|and|or|as well as|plus|together with)(?: then)?(?: also)? )"
 _NUMBER = r"(?:[0-9]+(?:[.,][0-9]+)*|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + ")"
 MACROS = {
     "A": rf"@[0-9]+(?:{_AND}@[0-9]+)*",

@@ -302,7 +302,7 @@ def blind(state: State, match: Match) -> bool:
 
 
 @rule(
-    r"{A1:who}(?: , who| , which| who| that| always)* (?:first )?(?:plans?|makes? a plan|draws? up a plan|drafts? a plan|writes? a plan|sets? out a plan)(?: first| its work| the work| ahead| (?:its|his|her|their) work| it| of action| for itself)*(?: first)? ?,? ?(?:and )?(?:only )?(?:then |after that |afterwards |before )?(?:it |she |he )?(?:then )?(?:carries|carry|carrying|executes?|executing|follows?|following|works|does|acts|implements?|puts?|fulfils|realises|realizes|performs)(?: (?:the|its|that|this|his|her))?(?: (?:plan|it|them|steps?))?(?: (?:out|through|through it|into action|into practice|step by step|on it|on the plan|plan|the plan|it|accordingly))*",
+    r"{A1:who}(?: , who| , which| who| that| always)* (?:first )?(?:plans?|makes? a plan|draws? up a plan|drafts? a plan|writes? a plan|sets? out a plan)(?: first| the work| ahead| (?:its|his|her|their) work| it| of action| for itself)*(?: first)? ?,? ?(?:and )?(?:only )?(?:then |after that |afterwards |before )?(?:it |she |he )?(?:then )?(?:carries|carry|carrying|executes?|executing|follows?|following|works|does|acts|implements?|puts?|fulfils|realises|realizes|performs)(?: (?:the|its|that|this|his|her))?(?: (?:plan|it|them|steps?))?(?: (?:out|through|into action|into practice|step by step|on it|on the plan|plan|the plan|it|accordingly))*",
     r"{A1:who}(?: should| must| always)? (?:works?|work) (?:in two stages|by planning first|plan first|with a plan)(?: .*)?",
     hint="plan",
 )
@@ -390,7 +390,11 @@ def on_error(state: State, match: Match) -> bool:
 
 
 _MOST = r"(?:at (?:the )?most|no more than|not more than|never more than|max(?:imum)?(?: of)?|up to|a maximum of|limited to|a limit of|never (?:use |take |make )?more than|fewer than|not over|within|do not (?:take|use|make|run) more than|there (?:should|may|must) be (?:at most|no more than)|(?:has|takes?|runs?|uses?|makes?|may take|may use|should take|must not take|may not take|is|are) (?:at most|no more than|not more than|more than|up to|limited to)|limit (?:it|the run|things|yourself|yourselves|the crew|the whole run|the whole thing|everything) to|stop (?:everything |the run |it )?after|cap (?:it|the run|the crew|everything) at)"
-_RUN = r"(?:(?:with|and|but|in|the (?:whole )?(?:run|crew|thing|process|team|workflow|work)|everything|it|we|this|all in all|in total|overall|altogether|allow|use|take) ?(?:should |may |must |can |will )?(?:take |run |have |make |use |be |has |takes |is |gets |uses )?,? ?)*"
+_RUN = (
+    r"(?:(?:with|and|but|in|the (?:whole )?(?:run|crew|thing|process|team|workflow|work)|everything|it|we|this|"
+    r"all in all|in total|overall|altogether|allow|use|take)(?: (?:should|may|must|can|will))?"
+    r"(?: (?:take|run|have|make|use|be|has|takes|is|gets|uses))?(?: ,)? ){0,6}+"
+)
 _SIDE = r"(?:at a time|at once|at the same time|in parallel|simultaneously|concurrently|side by side|together|running at (?:a time|once)|going at (?:a time|once)|at any (?:one )?time|at any moment)"
 
 

@@ -20,21 +20,10 @@ class Places:
 
     def __init__(self, text: str, file: str) -> None:
         self.source = Source(text, file)
-        self._begins = [0]
-        for at, char in enumerate(text):
-            if char == "\n":
-                self._begins.append(at + 1)
 
     def span(self, start: int, end: int) -> Span:
         """The span of a stretch."""
-        low, high = 0, len(self._begins)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._begins[middle] <= start:
-                low = middle
-            else:
-                high = middle
-        return Span(start, end, low + 1, start - self._begins[low] + 1)
+        return self.source.span(start, end)
 
 
 @dataclass(slots=True)
