@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from crewlog.prompt.ast import Words
+from crewlog.prompt.grammar.casts import listed_agents
+from crewlog.prompt.grammar.discovery import Found, Names, discover
 from crewlog.prompt.grammar.lexicon import DETERMINERS, FUNCTION, ROLES, known_verb, singular
-from crewlog.prompt.grammar.nouns import Names, discover
 from crewlog.prompt.grammar.phrase import Unit, unit
 from crewlog.prompt.grammar.sentences import Sentence, Token
 from crewlog.prompt.names import agent_name, plain
@@ -65,7 +66,8 @@ class Roster:
             for words in (name, *agent.words):
                 if key := agent_name(words):
                     known[key] = name
-        found = Names()
+        found = Names(frozenset(plain(name) for name in registry.tools))
+        listed_agents(sentences, found)
         discover(sentences, found)
         roster._take_agents(found, known, new_agents=registry.new_agents)
         roster._take_tools(registry)
@@ -88,14 +90,17 @@ class Roster:
         for key, name in known.items():
             self.keys[key] = number(name)
         aliases = _short(found, known)
+        every = {**found.found, **found.spoken_of}
         alike = _Alike([*known, *found.found])
-        for key, entry in found.found.items():
+        for key, entry in every.items():
             if key in self.keys or key in aliases:
                 continue
             at = Words(start=entry.start, end=entry.end)
-            meant = _nearest(key, alike, found, known)
+            meant = _nearest(key, alike, every, known)
             if meant:
                 self.slips.append(Slip(key, known.get(meant, meant), at))
+                continue
+            if not entry.works:
                 continue
             if not new_agents:
                 self.strangers.append(Slip(key, "", at))
@@ -237,14 +242,14 @@ def _without_one(name: str) -> set[str]:
     return {name, *(name[:at] + name[at + 1 :] for at in range(len(name)))}
 
 
-def _nearest(key: str, alike: _Alike, found: Names, known: dict[str, str]) -> str:
+def _nearest(key: str, alike: _Alike, found: dict[str, Found], known: dict[str, str]) -> str:
     """The agent that a name is a slip of the pen for; empty where it stands for itself."""
-    entry = found.found[key]
+    entry = found[key]
     if entry.introduced or all(w in ROLES for w in key.split("_")[-1:]):
         return ""
     for other in alike.to(key):
         if other not in known:
-            rival = found.found[other]
+            rival = found[other]
             later = rival.start > entry.start and not rival.introduced
             if rival.count < entry.count or (rival.count == entry.count and later):
                 continue
