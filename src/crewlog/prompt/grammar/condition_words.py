@@ -33,7 +33,7 @@ unanimously altogether apparently together once consistently successfully
 """Words that say nothing about what is so."""
 DETERMINERS = words("""
 the a an its his her their our your my this that these those any some every each all both enough
-another either whole of
+another either
 """)
 PRONOUNS = words("it this that everything all they these those them anything something")
 MANY = words("they these those them")
@@ -134,6 +134,11 @@ reproducible feasible viable doable shippable spam blank fresh stale tasty bland
 """)
 """Words that a thing is; a word alone is a condition if it is one of these or ends like them."""
 ADJECTIVE_ENDINGS = ("ful", "less", "ous", "ive", "able", "ible", "ic", "ish", "ed", "ant", "ent")
+VAGUE = words("""
+possible necessary needed any so appropriate applicable desired required relevant useful helpful
+wanted feasible practical asked told not sensible suitable reasonable
+""")
+"""What is said of no thing and decided by nobody: `if possible`."""
 SAYS_SO = words("yes ok okay fine")
 CONSENT = words("""
 approval ok okay consent blessing go-ahead thumbs-up green-light permission nod assent sign-off
@@ -182,6 +187,8 @@ SCORES = {
 }
 """Verbs with a number, and what the number is called."""
 FINDS = words("find see spot notice detect discover identify uncover encounter hit")
+ASSIGNS = words("give assign award set put grant mark rate score")
+"""Verbs that say which one something is, or how much."""
 HAS = words(
     "have contain show get receive achieve reach score give raise voice express carry obtain"
 )

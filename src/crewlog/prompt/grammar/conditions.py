@@ -41,6 +41,8 @@ class _Clause:
     negations: list[int] = field(default_factory=list[int])
     cuts: list[int] = field(default_factory=list[int])
     subject_end: int = 0
+    denied: bool = False
+    """It shares the `not` of the clause before it."""
 
     @property
     def said(self) -> Cond:
@@ -194,6 +196,8 @@ class _Joined:
             return True
         if clause is None:
             return False
+        if clause.denied:
+            return self._deny(clause)
         made = clause.said
         if link == "nor" and not self.neither:
             made = made.of if isinstance(made, Not) else Not(of=made)
@@ -238,23 +242,22 @@ class _Joined:
             clause = self.reading.clause([*shared, *words], loose=bool(self.waiting))
             if clause is None:
                 continue
-            if dropped and link != "but" and link != "nor" and not clause.negated:
-                if link != "or":
-                    return None
-                self._negate_both()
-                clause.negated = True
-            return clause
+            clause.denied = bool(dropped) and link in {"or", "and"} and not clause.negated
+            return None if clause.denied and link == "and" else clause
         return None
 
-    def _negate_both(self) -> None:
-        """`not a bug or a question` is neither: the alternatives hold together."""
-        self.parts = [("and" if link == "or" else link, words) for link, words in self.parts]
+    def _deny(self, clause: _Clause) -> bool:
+        """`not a bug or a question` is neither."""
+        before = self.groups[-1][-1]
+        if not isinstance(before, Not):
+            return False
+        others = before.of.of if isinstance(before.of, Either) else (before.of,)
+        self.groups[-1][-1] = Not(of=Either(of=(*others, clause.cond)))
+        return True
 
     def _complete(self, words: list[str]) -> bool:
         """Whether words have a subject and a verb of their own."""
-        starts = words[0] in w.PRONOUNS | {"he", "she", "there"} or words[0].startswith("@")
-        clause = self.reading.clause(words)
-        return clause is not None and (starts or clause.subject_end < len(clause.words) - 0)
+        return self.reading.clause(words) is not None
 
 
 def _trimmed(words: Sequence[str]) -> list[str]:
@@ -265,7 +268,7 @@ def _trimmed(words: Sequence[str]) -> list[str]:
     for opening in w.OPENINGS:
         length = len(opening)
         if tuple(said[:length]) == opening and len(said) > length:
-            if opening == ("that",) and said[1] in w.AUXILIARIES:
+            if said[length] in w.AUXILIARIES or said[length] == "to":
                 continue
             said = said[length:]
             break
@@ -319,11 +322,19 @@ def _inside(words: Sequence[str], at: int) -> bool:
     return False
 
 
+def state_word(word: str) -> bool:
+    """Whether a word by itself is something that a thing is: `approved`, `urgent`."""
+    return _adjectival([word], alone=True) and (
+        word in w.STATES or word in w.INFLECTED or word.endswith(w.ADJECTIVE_ENDINGS)
+    )
+
+
 def _adjectival(words: Sequence[str], *, alone: bool) -> bool:
     """Whether words can stand for `it is …` without saying so."""
     first = words[0]
     found = w.INFLECTED.get(first)
-    if first in w.TIME or first in w.OTHERS or not first[:1].isalpha():
+    vague = alone and first in w.VAGUE
+    if vague or first in w.TIME or first in w.OTHERS or not first[:1].isalpha():
         return False
     if first in w.STATES or (found is not None and found.form == "past"):
         return True

@@ -192,7 +192,11 @@ class PredicateReader:
 
     def _complement(self) -> Cond | None:
         """What follows a copula."""
-        self._skip("be", "been", "being", "set", "as")
+        self._skip("be", "been", "being", "as")
+        if self._next("set", "to"):
+            self.at += 2
+        if self._next("no") and self.at + 1 < len(self.words):
+            self._none()
         if self._next("to", "be"):
             self.at += 2
             self._skip()
@@ -206,6 +210,16 @@ class PredicateReader:
             if cond is not None:
                 return cond
         return self._state()
+
+    def _none(self) -> None:
+        """`is no good`, `is no bug` as `is not good`, `is not a bug`."""
+        after = self.words[self.at + 1]
+        if after in w.LESS | w.MORE:
+            return
+        self._negate(1)
+        if after not in w.STATES:
+            self.at -= 1
+            self.words[self.at] = "a"
 
     def _than(self) -> Cond | None:
         found = compared(self.words, self.at, bare=True)
@@ -318,7 +332,7 @@ class PredicateReader:
         return Fact(name=key, operator="==", value=plain(" ".join(value)), agent=self._owner())
 
     def _owner(self) -> str | None:
-        return self.subject.agent if self.subject.kind in {"thing", "it"} else None
+        return self.subject.agent
 
     def _a_kind(self) -> Cond | None:
         """`is a bug`, `is one of the poems`, `is about money`."""
@@ -369,11 +383,12 @@ class PredicateReader:
             return self._unknown_verb()
         if self._agreeing(found):
             for read in (
-                self._link,
-                self._limit,
                 self._says,
                 self._decides,
+                self._link,
+                self._limit,
                 self._calls,
+                self._assigns,
                 self._finds,
                 self._has,
             ):
@@ -539,6 +554,27 @@ class PredicateReader:
                     return self._called_what(verb.base, end, asked)
         return None
 
+    def _assigns(self, verb: w.Verb) -> Cond | None:
+        """`gives it a score below 7`, `sets the priority to high`."""
+        if verb.base not in w.ASSIGNS or self.subject.kind == "thing":
+            return None
+        rest = self.words[self.at + 1 :]
+        for at in range(1, min(len(rest), 6)):
+            before = self.subjects.whole(rest[:at]) or rest[:at] in (["it"], ["them"])
+            if before and rest[at] in {"to", "at", "as"}:
+                said = [word for word in rest[:at] if word not in w.DETERMINERS]
+                number = compared(rest, at + 1, bare=True)
+                if number is not None and number.end == len(rest):
+                    return self._compare(" ".join(said), number)
+                choice = said[-1] in w.CHOICES and len(rest) <= at + 4
+                return self._equal(" ".join(said), rest[at + 1 :]) if choice else None
+            if before and (number_of := self._number_of(rest[at:])) is not None:
+                return number_of
+            end = [word for word in rest[at:] if word not in w.DETERMINERS]
+            if before and len(end) == 2 and end[1] in w.CHOICES:
+                return self._equal(end[1], end[:1])
+        return None
+
     def _finds(self, verb: w.Verb) -> Cond | None:
         """`finds a bug`, `spots no errors`."""
         if verb.base not in w.FINDS or self.subject.kind == "thing":
@@ -621,6 +657,7 @@ class PredicateReader:
         done = rest[last - 1] if last else ""
         found = w.INFLECTED.get(done)
         state = done in w.STATES or (found is not None and found.form == "past")
+        state = state and done != "left"
         thing = self._thing(rest[: last - 1]) if state and last > 1 else []
         thing = [word for word in thing if word not in w.FILLERS]
         if not thing or thing[-1] in w.STATES or thing[-1] in _WORK:
@@ -645,7 +682,7 @@ class PredicateReader:
             form = self.words[self.at] if not rest else self._present(verb)
         else:
             form = self._present(verb)
-        fact = self._fact([form, *said])
+        fact = self._fact([form, *said], active=True)
         if fact is None:
             return None
         return Not(of=fact) if negative else fact
@@ -656,12 +693,14 @@ class PredicateReader:
 
     # -- names -------------------------------------------------------------------------------------
 
-    def _fact(self, said: Sequence[str], agent: str | None = None) -> Cond | None:
+    def _fact(
+        self, said: Sequence[str], agent: str | None = None, *, active: bool = False
+    ) -> Cond | None:
         """The subject and what is said of it, as a name."""
         words = list(said)
         while words and words[0] in w.DETERMINERS - {"enough"}:
             words = words[1:]
-        words = self._without_aside(words)
+        words = self._without_aside(words) if agent or not active else words
         if not words or len(words) > _MOST or not all(_free(word) for word in words):
             return None
         if words[0] in w.OTHERS or (words[0] in w.TIME and words[0] not in w.INFLECTED):

@@ -109,7 +109,7 @@ class Subjects:
         if pronoun is not None:
             yield _quantified(pronoun[0], kind), pronoun[1]
             return
-        for subject, end in self._noun(words, at, loose):
+        for subject, end in self._noun(words, at, loose or "one" in kind.split()):
             yield _quantified(subject, kind), end
 
     def whole(self, words: Sequence[str]) -> bool:
@@ -149,7 +149,7 @@ class Subjects:
     def _determined(self, words: Sequence[str], at: int) -> tuple[str | None, int, bool]:
         """Past articles and an owner: `all of @1 's`."""
         begin = at
-        while begin < len(words) and words[begin] in w.DETERMINERS and words[begin] != "whole":
+        while begin < len(words) and words[begin] in w.DETERMINERS:
             begin += 1
         if begin + 1 < len(words) and words[begin + 1] == "'s":
             agent = self.agent(words[begin])
@@ -171,6 +171,9 @@ class Subjects:
         while stop < end and words[stop] not in w.PREPOSITIONS:
             stop += 1
         name = list(words[begin:stop])
+        given = w.INFLECTED.get(name[-1]) if stop < end and words[stop] == "by" and name else None
+        if given is not None and given.form == "past":
+            name.pop()
         if name and name[-1] in w.FILLERS:
             name.pop()
         if stop < end:
@@ -243,12 +246,14 @@ def _begins_predicate(words: Sequence[str], at: int) -> bool:
     if at >= len(words):
         return False
     word = words[at]
-    strong = word in w.AUXILIARIES | w.NEGATIONS | w.FILLERS
-    return strong or word in w.INFLECTED
+    if word in w.AUXILIARIES | w.NEGATIONS | w.FILLERS:
+        return True
+    found = w.INFLECTED.get(word)
+    return found is not None and (found.base in w.HAPPENS or not w.noun(found.base))
 
 
 def _ends(words: Sequence[str], begin: int, loose: bool) -> Iterator[int]:
-    """Where a noun phrase may end: before an auxiliary, before a verb that agrees, before a state."""
+    """Where a noun phrase may end: before an auxiliary, a verb that agrees, or a state."""
     weak: list[int] = []
     for at in range(begin, min(len(words), begin + 12)):
         word = words[at]
