@@ -29,96 +29,6 @@ _DEEPEST = 3
 _LINKS = frozenset(["or", "and", "nor", "but", ","])
 _STRONG = frozenset(["or", "nor"])
 
-<<<<<<< HEAD
-_DECISIONS = {
-    "approve": "approved",
-    "reject": "rejected",
-    "accept": "accepted",
-    "decline": "declined",
-    "refuse": "refused",
-    "confirm": "confirmed",
-    "agree": "agreed",
-    "object": "objected",
-    "sign off": "signed_off",
-    "sign it off": "signed_off",
-    "pass": "passed",
-    "veto": "vetoed",
-}
-_BARE = frozenset([*_DECISIONS.values(), "turned down", "thrown out", "vetoed", "signed off"])
-_OPERATORS = [
-    (
-        r"below|under|less than|lower than|smaller than|fewer than|beneath|short of|<|worse than",
-        "<",
-    ),
-    (
-        r"above|over|more than|higher than|greater than|larger than|bigger than|beyond|>|better than",
-        ">",
-    ),
-    (
-        r"at least|no less than|not less than|not below|or more than|>=|at or above|not under|minimum",
-        ">=",
-    ),
-    (r"at most|no more than|not more than|not above|<=|at or below|not over|up to", "<="),
-    (r"exactly|equal to|equals|==|=", "=="),
-]
-_OPERATOR = re.compile("|".join(f"(?P<o{i}>{words})" for i, (words, _) in enumerate(_OPERATORS)))
-_WORDS = "|".join(words for words, _ in _OPERATORS)
-_COMPARED = pattern(
-    rf"(?:the |a |an |its |his |her |their |this |that )?(?:(?P<agent>{{A1}}) 's )?(?P<name>[a-z][a-z -]*?)"
-    rf"(?: of (?:the |a |its )?(?:(?P<of>{{A1}})|[a-z ]+?))?"
-    rf"(?: (?:is|are|was|has|have|gets?|stays?|drops?|falls?|goes|go|rises?|climbs?|comes?|remains?|lies|reach(?:es)?|turns? out|score[sd]?))?"
-    rf"(?: still| only| now| to be| out| to){{0,4}} (?P<op>{_WORDS}) "
-    r"(?:a |an |or equal to )?(?P<value>{N})(?P<percent> %| percent| per cent)?(?: [a-z]+)?(?P<more> or (?:more|better|higher|less|lower|above|below))?"
-)
-_EXCEEDS = pattern(
-    r"(?:the |its |his |her )?(?:(?P<agent>{A1}) 's )?(?P<name>[a-z][a-z -]*?) (?P<op>exceeds?|reach(?:es)?|tops?|hits?) (?P<value>{N})(?P<percent> %| percent)?(?: [a-z]+)?"
-)
-_KIND = re.compile(
-    r"(?:it|this|that|he|she|they|these)(?: is| are| 's)(?: just| only| really| about| clearly)*(?P<not> not)?(?: just| only)* "
-    r"(?:a|an|one of the|some|about) (?P<what>[a-z][a-z0-9 -]*)"
-)
-_NOUN_KIND = re.compile(
-    r"(?:the |a |an |this |that )?(?P<thing>[a-z][a-z -]*?) is(?P<not> not)? (?:a|an) (?P<what>[a-z][a-z0-9 -]*)"
-)
-_EQUALS = re.compile(
-    r"(?:the |its )?(?P<name>[a-z][a-z -]*?) (?:==?|equals) (?P<what>[a-z0-9][a-z0-9 -]*)"
-)
-_CHOICE = re.compile(
-    r"(?:the |its |a |his |her |their )?(?:@(?P<agent>[0-9]+) 's )?(?P<name>[a-z][a-z -]*?)"
-    r"(?: of (?:the |a |it)[a-z ]*?)? (?:is|are|was|turns out to be|comes out as|reads)(?P<not> not)? (?:set to )?(?P<what>[a-z0-9][a-z0-9 -]*)"
-)
-_AGENT = pattern(
-    r"(?P<agent>{A1}|she|he|it|they)(?: {ADV}){0,4}(?P<not> (?:does not|do not|did not|has not|have not|is not|was not|can not|will not|are not|never))? ?"
-    r"(?:{ADV} ){0,4}(?P<verb>[a-z][a-z -]*?)(?: (?P<object>it|this|that|them|him|her|yes|(?:the |a |an |its |all |any |some |every )[a-z @0-9'-]+|@[0-9]+(?: 's [a-z ]+)?))?"
-)
-_SAYS = pattern(
-    r"(?P<agent>{A1}|she|he|it) (?:thinks?|says?|finds?|decides?|concludes?|believes?|reports?|confirms?|judges?|"
-    r"sees|notices|agrees|declares?|considers|feels|tells us|deems)(?: that| so that)? (?P<rest>(?:the |it |this |that |they |@|all |a |an |there ).*)"
-)
-_BE = r"(?:is|are|was|were|looks?|seems?|comes? (?:out|back)|turns? out(?: to be)?|gets?|got|has been|have been|becomes?|feels?|has|have|stays?|remains?|sounds?|proves?(?: to be)?)"
-_STATE = re.compile(
-    rf"(?:(?:the |a |an |its |his |her |their |all |all of the |our |any |this |that |every |each |both |these |those |some |enough ){{0,4}})"
-    rf"(?:@(?P<agent>[0-9]+) 's )?(?P<thing>[a-z0-9@][a-z0-9@ '-]*?)(?: of (?:the |a |an |it|them)[a-z ]*?)? {_BE}(?P<not> not)?"
-    r"(?: (?:all|now|still|both|finally|already|really|yet|too|been|fully|completely|being|good and|quite|there))*(?P<not2> not)? (?P<what>[a-z][a-z0-9 -]*)"
-)
-_ACTION = re.compile(
-    r"(?:(?:the |a |an |its |all |all of the |our |any |this |both |some |every ){0,4})(?:@(?P<agent>[0-9]+) 's )?"
-    r"(?P<thing>[a-z0-9][a-z0-9 -]*?)(?P<not> (?:do|does|did|can|will)(?: still)? not)? (?:all |still |finally |now )?(?P<what>[a-z][a-z-]+(?: (?:up|out|down|through|over|off|in))?)"
-)
-_EXISTS = re.compile(
-    r"there (?:is|are)(?P<not> not| no)?(?: still| any| a| an| some| more)* (?P<what>[a-z][a-z -]*)"
-)
-_SHORT = re.compile(
-    r"(?:it |this |that )?(?:is |are |was |has |has been |looks |seems |gets |got |comes out |comes back )?(?P<not>not )?(?:yet |been |really |all |still |already )*(?P<what>[a-z][a-z -]*)"
-)
-_SHORT_VERB = re.compile(
-    r"(?:it|this|that|they|he|she) (?P<not>(?:does|do|did|can|has|have) not )?(?P<what>[a-z][a-z -]*)"
-)
-_TAIL = re.compile(
-    r"(?: (?:yet|at all|now|too|enough|after all|this time|then|anymore|any more|about it|either|for now|already|as well|with (?:it|them|that|this|the result)|,.*))+$"
-)
-_NEGATIVE = frozenset(["no", "nothing", "none"])
-=======
 
 @dataclass(slots=True)
 class _Clause:
@@ -140,7 +50,6 @@ class _Clause:
         if not self.negated:
             return self.cond
         return self.cond.of if isinstance(self.cond, Not) else Not(of=self.cond)
->>>>>>> wt-gc
 
 
 @dataclass(slots=True)
