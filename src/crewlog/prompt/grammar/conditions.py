@@ -125,7 +125,7 @@ _SAYS = pattern(
 _BE = r"(?:is|are|was|were|looks?|seems?|comes? (?:out|back)|turns? out(?: to be)?|gets?|got|has been|have been|becomes?|feels?|has|have|stays?|remains?|sounds?|proves?(?: to be)?)"
 _STATE = re.compile(
     rf"(?:(?:the |a |an |its |his |her |their |all |all of the |our |any |this |that |every |each |both |these |those |some |enough ){{0,4}})"
-    rf"(?:@(?P<agent>[0-9]+) 's )?(?P<thing>[a-z0-9@][a-z0-9@ '-]*?)(?: of (?:the |a |an |it|them)[a-z ]*?)? {_BE}(?P<not> not)?"
+    rf"(?:@(?P<agent>[0-9]+) 's )?(?P<thing>[a-z0-9@][a-z0-9@ '-]{{0,60}}?)(?: of (?:the |a |an |it|them)[a-z ]{{0,40}}?)? {_BE}(?P<not> not)?"
     r"(?: (?:all|now|still|both|finally|already|really|yet|too|been|fully|completely|being|good and|quite|there))*(?P<not2> not)? (?P<what>[a-z][a-z0-9 -]*)"
 )
 _ACTION = re.compile(
