@@ -39,12 +39,14 @@ from crewlog.prompt.grammar.moves import (
 )
 from crewlog.prompt.grammar.pending import Pending, subordinate
 from crewlog.prompt.grammar.people import RULES, SINGLE, apply
-from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern
+from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern, too_long
 from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
 from crewlog.prompt.grammar.state import State
 
 _WIDEST_WINDOW = 7
 _LONGEST_LABEL = 4
+LONGEST_CLAUSE = 80
+"""Words; a list of agents or tools is one of them."""
 _MANY_PARTS = 60
 """Segments of a sentence that nobody wrote: windows of two are enough to report it."""
 _STILL = re.compile(
@@ -94,6 +96,9 @@ def _window(sentence: Sentence, first: int, last: int) -> Phrase:
 
 def _next(sentence: Sentence) -> None:
     state, at = sentence.state, sentence.at
+    if too_long(sentence.parts[at].phrase.units, LONGEST_CLAUSE):
+        _too_long(sentence)
+        return
     if _decides(sentence):
         return
     alone = led(sentence.parts[at].phrase)
@@ -104,7 +109,10 @@ def _next(sentence: Sentence) -> None:
     widest = _WIDEST_WINDOW if len(sentence.parts) < _MANY_PARTS else 2
     last = min(len(sentence.parts), at + widest)
     for stop in range(last, at, -1):
-        given = led(_window(sentence, at, stop - 1))
+        window = _window(sentence, at, stop - 1)
+        if stop > at + 1 and too_long(window.units, LONGEST_CLAUSE):
+            continue
+        given = led(window)
         if not given.phrase:
             continue
         if "otherwise" in given.marks | sentence.carried and not sentence.pending:
@@ -129,6 +137,16 @@ def _next(sentence: Sentence) -> None:
         if stop <= at + 2 and _up_to_a_comma(sentence, stop - 1):
             return
     _fold(sentence)
+
+
+def _too_long(sentence: Sentence) -> None:
+    """Reports a clause that is not tried, with the condition that waits for it."""
+    state = sentence.state
+    words = sentence.parts[sentence.at].phrase.words
+    state.too_long(words, "clause", LONGEST_CLAUSE)
+    sentence.dropped.extend(sentence.pending.words)
+    sentence.pending, sentence.carried, sentence.glue = Pending(), set(), None
+    sentence.at += 1
 
 
 def _no_more_than_said(sentence: Sentence, before: int, phrase: Phrase) -> None:

@@ -10,12 +10,20 @@ from crewlog.prompt.ast import AnyStatement, Ask, CrewName, Part, PromptAst, Ste
 from crewlog.prompt.compiled import Remark
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
-from crewlog.prompt.grammar.phrase import Phrase, Unit
+from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
 from crewlog.prompt.grammar.words_of_control import look_at_tasks
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
+
+LONGEST_SENTENCE = 150
+"""Words; a list of agents or tools is one of them."""
+_MOST_TOKENS = 1_200
+"""Words of a sentence, lists and all."""
+_MOST_STATEMENTS = 2_000
+"""Things that a prompt says; a step of several agents is as many."""
+_MOST_REMARKS = 500
 
 
 @dataclass(frozen=True)
@@ -35,10 +43,12 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
         file: What the prompt is called in remarks.
     """
     parts = sentences(text)
-    roster = Roster.of(parts, registry)
+    roster = Roster.of([s for s in parts if len(s.tokens) <= _MOST_TOKENS], registry)
     state = State(text, Places(text, file), registry, roster, models=tuple(roster.models))
     _strangers(state)
     for sentence in parts:
+        if _said_enough(state, sentence, parts[-1]):
+            break
         _sentence(state, sentence)
     _needs_left(state)
     _asked_before(state)
@@ -47,10 +57,31 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
     return Reading(PromptAst(statements=tuple(state.statements)), tuple(remarks))
 
 
+def _said_enough(state: State, sentence: Sentence, last: Sentence) -> bool:
+    """Whether no more is read: a crew is said in far fewer words, and what is made of them costs."""
+    if len(state.statements) + state.turns > _MOST_STATEMENTS:
+        message = (
+            f"the prompt says more than {_MOST_STATEMENTS:,} things: from here on it is not read"
+        )
+        remedy = "Say each thing once; give the material itself as the run's input."
+    elif len(state.remarks) > _MOST_REMARKS:
+        message = f"more than {_MOST_REMARKS:,} sentences say nothing that a crew can do: from here on it is not read"
+        remedy = "Say who works with whom; give the material itself as the run's input."
+    else:
+        return False
+    words = Words(start=sentence.start, end=last.stop)
+    state.remark("too_large", message, [words], remedy, severity="error")
+    return True
+
+
 _CREW = re.compile(r"(?:crew|team|crew name|name|the crew is called|the crew 's name is) ?:? ?")
 
 
 def _sentence(state: State, sentence: Sentence) -> None:
+    if len(sentence.tokens) > _MOST_TOKENS:
+        words = Words(start=sentence.start, end=sentence.stop)
+        state.too_long(words, "sentence", LONGEST_SENTENCE)
+        return
     if sentence.kind == "heading":
         state.section = " ".join(t.text for t in sentence.tokens)
         named = any(isinstance(s, CrewName) for s in state.statements)
@@ -95,6 +126,10 @@ def _read(state: State, sentence: Sentence) -> None:
     before, remarked = len(state.statements), len(state.remarks)
     units = _labelled(state, sentence, state.roster.marked(sentence))
     whole = Words(start=sentence.start, end=sentence.stop)
+    if too_long(units, LONGEST_SENTENCE):
+        state.too_long(whole, "sentence", LONGEST_SENTENCE)
+        state.labelled = state.described = False
+        return
     _unclear(state, sentence)
     state.addressed = ()
     units, asides = _without_asides(_without_fillers(_named_aside(units)))
