@@ -74,7 +74,11 @@ class Found:
     works: bool = False
     """It does something, and is not only spoken of."""
     proper: bool = False
-    """Called by a bare name in capitals each time: `Backend`."""
+    """Always with a capital and without article: `Backend`."""
+    bare: bool = False
+    """Always without article."""
+    titled: bool = False
+    """Always called an agent: `the backup agent`."""
 
 
 @dataclass(slots=True)
@@ -99,6 +103,7 @@ class Names:
         works: bool = True,
     ) -> bool:
         """Takes the noun phrase between two tokens as an agent."""
+        last = end
         while end - begin > 1 and tokens[end - 1].text in {"agent", "agents"}:
             end -= 1
         while end - begin > 1 and tokens[begin].text in DETERMINERS:
@@ -107,11 +112,14 @@ class Names:
         if not name or name in GENERIC or name in self.tools:
             return False
         article = begin > 0 and tokens[begin - 1].text in DETERMINERS
+        article = article or agentive(tokens[end - 1].text)
         proper = tokens[begin].capital and not article
         entry = self.found.get(name)
         if entry is None:
             start = tokens[begin].start
-            entry = Found(name, start, tokens[end - 1].end, 0, introduced, works, proper)
+            entry = Found(
+                name, start, tokens[end - 1].end, 0, introduced, works, proper, not article
+            )
             self.found[name] = entry
         elif works and (not entry.works or tokens[begin].start < entry.start):
             entry.start, entry.end = tokens[begin].start, tokens[end - 1].end
@@ -119,6 +127,9 @@ class Names:
         entry.introduced = entry.introduced or introduced
         entry.works = entry.works or works
         entry.proper = entry.proper and proper
+        entry.bare = entry.bare and not article
+        followed = end < len(tokens) and tokens[end].text in {"agent", "agents"}
+        entry.titled = entry.titled and (end < last or followed)
         return True
 
     @staticmethod

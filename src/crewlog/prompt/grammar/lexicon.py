@@ -55,6 +55,33 @@ IRREGULAR = {
     "tries": "try",
 }
 
+IRREGULAR_FORMS = {
+    "wrote": "write",
+    "written": "write",
+    "ran": "run",
+    "sent": "send",
+    "drew": "draw",
+    "drawn": "draw",
+    "made": "make",
+    "bought": "buy",
+    "spoke": "speak",
+    "spoken": "speak",
+    "paid": "pay",
+    "gave": "give",
+    "given": "give",
+    "saw": "see",
+    "seen": "see",
+    "built": "build",
+    "found": "find",
+    "took": "take",
+    "taken": "take",
+    "withdrew": "withdraw",
+    "withdrawn": "withdraw",
+    "got": "get",
+    "spent": "spend",
+}
+"""What verbs become, where no ending says it."""
+
 ROLES = _words("""
 accountant adjudicator administrator advisor adviser advocate agent agency aide ambassador analyst
 anchor annotator appraiser arbiter arbitrator architect archivist artist assembler assessor assistant
