@@ -31,6 +31,8 @@ class Clause:
     beside: bool = False
     """It says so itself: `at the same time`."""
     again: bool = False
+    then: bool = False
+    """It says so itself, behind its subject: `the editor then checks it`."""
     waits: Waits | None = None
     """Whom it says itself that it waits for."""
     start: bool = False
@@ -79,6 +81,7 @@ def read_clause(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
         if clause is not None:
             _tools(state, clause)
             _with_another(state, clause)
+            _then(clause)
             return clause
     return None
 
@@ -140,6 +143,20 @@ def _with_another(state: State, clause: Clause) -> None:
             elif set(others) != set(clause.agents):
                 clause.agents = tuple(dict.fromkeys((*clause.agents, *others)))
                 clause.beside = False
+            return
+
+
+_THEN = _set("then next subsequently thereafter afterwards finally")
+
+
+def _then(clause: Clause) -> None:
+    """`The editor then checks it`, `it is then checked by the editor`."""
+    words = _words(clause.phrase)
+    for at, word in enumerate(words[1:6], 1):
+        before = words[at - 1]
+        if word in _THEN and (before[0] == "@" or before in _BEING | PRONOUNS | {"has", "must"}):
+            clause.then = clause.again = True
+        if word == "by":
             return
 
 
@@ -430,14 +447,18 @@ def _made(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     if cause not in _CAUSES:
         return None
     scan.at += 1
-    scan.over({"in"} if cause in {"bring", "call"} else ())
+    scan.over({"in", "got"})
     named = scan.agents()
     scan.over(_set("both then all now first off also"))
     scan.over({"to"})
     if not named or not scan.rest:
         return None
     agents, task = _named(state, named), _from(phrase, scan.at)
-    goes = known_verb(scan.word) or scan.word in _set("go be do in at simultaneously off side")
+    goes = (
+        known_verb(scan.word)
+        or scan.word.endswith("ing")
+        or scan.word in _set("go be do in at simultaneously off side")
+    )
     if not goes and len(agents) < 2 and cause in {"send", "use", "ask", "call", "tell", "put"}:
         return None
     return Clause(phrase, agents, task=state.raw(task), beside=_beside(agents, _words(task)))

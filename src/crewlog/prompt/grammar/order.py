@@ -39,11 +39,14 @@ from crewlog.prompt.grammar.moves import (
 )
 from crewlog.prompt.grammar.pending import Pending, subordinate
 from crewlog.prompt.grammar.people import RULES, SINGLE, apply
-from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern
+from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern, too_long
 from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
 from crewlog.prompt.grammar.state import State
 
 _WIDEST_WINDOW = 7
+_LONGEST_LABEL = 4
+LONGEST_CLAUSE = 80
+"""Words; a list of agents or tools is one of them."""
 _MANY_PARTS = 60
 """Segments of a sentence that nobody wrote: windows of two are enough to report it."""
 _STILL = re.compile(
@@ -93,6 +96,9 @@ def _window(sentence: Sentence, first: int, last: int) -> Phrase:
 
 def _next(sentence: Sentence) -> None:
     state, at = sentence.state, sentence.at
+    if too_long(sentence.parts[at].phrase.units, LONGEST_CLAUSE):
+        _too_long(sentence)
+        return
     if _decides(sentence):
         return
     alone = led(sentence.parts[at].phrase)
@@ -103,7 +109,10 @@ def _next(sentence: Sentence) -> None:
     widest = _WIDEST_WINDOW if len(sentence.parts) < _MANY_PARTS else 2
     last = min(len(sentence.parts), at + widest)
     for stop in range(last, at, -1):
-        given = led(_window(sentence, at, stop - 1))
+        window = _window(sentence, at, stop - 1)
+        if stop > at + 1 and too_long(window.units, LONGEST_CLAUSE):
+            continue
+        given = led(window)
         if not given.phrase:
             continue
         if "otherwise" in given.marks | sentence.carried and not sentence.pending:
@@ -128,6 +137,16 @@ def _next(sentence: Sentence) -> None:
         if stop <= at + 2 and _up_to_a_comma(sentence, stop - 1):
             return
     _fold(sentence)
+
+
+def _too_long(sentence: Sentence) -> None:
+    """Reports a clause that is not tried, with the condition that waits for it."""
+    state = sentence.state
+    words = sentence.parts[sentence.at].phrase.words
+    state.too_long(words, "clause", LONGEST_CLAUSE)
+    sentence.dropped.extend(sentence.pending.words)
+    sentence.pending, sentence.carried, sentence.glue = Pending(), set(), None
+    sentence.at += 1
 
 
 def _no_more_than_said(sentence: Sentence, before: int, phrase: Phrase) -> None:
@@ -581,13 +600,14 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
         for agent in clause.agents
     )
     after = pending.waits or clause.waits
-    again = bool({"then", "after_that"} & marks) or pending.then or clause.again
+    then = bool({"then", "after_that"} & marks) or pending.then or clause.then
+    again = then or clause.again
     step = Step(
         parts=parts,
         place="beside" if beside and state.worked else "next",
         again=again,
         after=after,
-        then=pending.then and (after is not None or pending.ready is not None),
+        then=then and (after is not None or pending.ready is not None),
         ready=pending.ready,
         start="start" in marks or clause.start,
         words=(clause.phrase.words, *pending.words),
@@ -651,7 +671,18 @@ def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
             state.replace(sentence.glue, words=(*made.words, words))
             state.glued.append(segment.phrase)
             return
+    if _is_label(sentence, phrase):
+        state.section = phrase.text
+        return
     _lost(sentence, segment.phrase)
+
+
+def _is_label(sentence: Sentence, phrase: Phrase) -> bool:
+    """`Tools: the writer has …`: a heading in the line."""
+    if sentence.at != 1 or len(sentence.parts) < 2 or len(phrase.units) > _LONGEST_LABEL:
+        return False
+    named = any(unit.text[0] in "@#$~" for unit in phrase.units)
+    return sentence.parts[1].separator == ":" and not named and not sentence.pending
 
 
 def _lost(sentence: Sentence, phrase: Phrase) -> None:

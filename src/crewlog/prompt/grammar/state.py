@@ -40,6 +40,8 @@ class State:
     """Who `it`, `she` and `they` are."""
     worked: tuple[str, ...] = ()
     """The agents of the step before."""
+    turns: int = 0
+    """How often agents worked."""
     ever: set[str] = field(default_factory=set[str])
     """Every agent that has worked."""
     tools: tuple[str, ...] = ()
@@ -136,6 +138,15 @@ class State:
             "Say it as a rule about agents, tools or their order, or in an agent's prompt.",
         )
 
+    def too_long(self, words: Words, what: str, longest: int) -> None:
+        """Reports a sentence or clause that is not tried."""
+        self.remark(
+            "not_understood",
+            f"this {what} is too long to be read: {self.shown(words)!r}",
+            [words],
+            f"Split it: a {what} has at most {longest} words, and a list at most 200 names.",
+        )
+
     def step(self, step: Step) -> bool:
         """Adds a step, and remembers who worked."""
         named = tuple(dict.fromkeys(part.agent for part in step.parts))
@@ -144,6 +155,7 @@ class State:
             for p in step.parts
         )
         self.statements.append(step.model_copy(update={"parts": parts}))
+        self.turns += len(parts)
         self.worked, self.subject = named, named
         self.ever.update(named)
         return True
