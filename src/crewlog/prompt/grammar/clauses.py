@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from crewlog.prompt.ast import Allow, AnyStatement, Cast, Part, Step, Trait, Waits
 from crewlog.prompt.grammar.lexicon import known_verb, plural, third_person, verb_base
 from crewlog.prompt.grammar.moves import HELPING, MOVED, MOVES, PRONOUNS, Scan, ways
-from crewlog.prompt.grammar.phrase import Phrase, Unit, pattern
-from crewlog.prompt.grammar.rules import AGENT, RULES, apply, rule
-from crewlog.prompt.grammar.state import Match, State
+from crewlog.prompt.grammar.phrase import Phrase, Unit
+from crewlog.prompt.grammar.rules import RULES, apply
+from crewlog.prompt.grammar.state import State
 from crewlog.prompt.names import plain
 
 
@@ -354,17 +354,18 @@ def _cast_behind(state: State, phrase: Phrase, named: list[str], end: int) -> Cl
     return _statement(phrase, agents, Cast(agents=agents, words=(phrase.words,)))
 
 
-@rule(pattern("(?:.* )?{A}(?: .*)?").pattern, hint=AGENT)
-def cast(state: State, match: Match) -> bool:
+def cast(state: State, phrase: Phrase) -> bool:
     """A cast whose list was cut into several segments."""
-    clause = _cast(state, match.phrase, set())
+    clause = _cast(state, phrase, set()) if "@" in phrase.text else None
     if clause is None:
         return False
     if clause.statement is not None:
         return state.say(clause.statement)
     parts = tuple(Part(agent=a, task=clause.task) for a in clause.agents)
-    return state.step(Step(parts=parts, words=match.words))
+    return state.step(Step(parts=parts, words=(phrase.words,)))
 
+
+RULES.append(cast)
 
 _NEXTISH = _set(
     "then next last finally up now comes come is are it time for over to on followed by after that along enter follows "

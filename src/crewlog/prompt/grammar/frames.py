@@ -354,13 +354,14 @@ class _Reader:
             at = self._verb_at(begin, end) or begin
         group = self._group(at, end)
         verbless = not group.verb and not group.modal
-        if verbless and not self._has_objects(group.end, end):
+        led = self._kind(group.end) in {"sub", "prep"} and group.end < end
+        if verbless and not led and not self._has_objects(group.end, end):
             found = self._verb_at(begin, end)
             if found is None:
                 return None
             at, group, verbless = found, self._group(found, end), False
         subject = noun(self.parts[begin:at])
-        elided = at == begin and before is not None and not self._is_command(begin)
+        elided = at == begin and not self._is_command(begin)
         if elided and before is not None:
             subject = before.subject
         if group.sole:
@@ -529,7 +530,9 @@ class _Reader:
                 adverbs.append(phrase_of(inside).text)
             else:
                 args[name] = phrase_of(inside)
-        adverbs += ["only" for t in thing if t.kind == "only" and made.verb == "be"]
+        if made.verb == "be" or all(t.kind == "only" for t in thing):
+            adverbs += ["only" for t in thing if t.kind == "only"]
+            thing = [t for t in thing if t.kind != "only"]
         named = noun([t for t in thing if t.kind != "sign" or made.verbless is False])
         made = replace(made, object=named, args=args, adverbs=tuple(adverbs), most=most)
         if named.tools and made.subject.quantifier and "@" in named.excepted.text:

@@ -394,7 +394,7 @@ def _predicates(sentence: Sentence, phrase: Phrase) -> Phrase:
     """`The drafter writes it and can search the archive`: what is left when the rules are said."""
     state = sentence.state
     subject = re.match(pattern("{A} ").pattern, phrase.text)
-    if subject is None or not any(sign in phrase.text for sign in "#$~"):
+    if subject is None:
         return phrase
     named = phrase.part(0, subject.end() - 1)
     for found in _ANDS.finditer(phrase.text, subject.end()):

@@ -72,7 +72,7 @@ and: and | or | plus | as well as | together with | along with | nor | , and | ,
     , plus
 but: but | yet | however | whereas | while at the same time
 sub before: before | prior to
-sub after: after | only after
+sub after: after
 sub unless: unless
 sub if: if | in case | provided | provided that | as long as | so long as | assuming |
     on condition that
