@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.prompt.strategies import crews, registry_for
 
@@ -13,6 +13,7 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.definition.validate import check
+from crewlog.prompt.ast import PromptAst
 from crewlog.prompt.compile import compiled
 from crewlog.prompt.edits import keep_names
 from crewlog.prompt.saying import say
@@ -162,3 +163,63 @@ def test_a_statement_less_keeps_the_names_of_the_rest(crew: CrewDefinition, data
         agent = getattr(phase.item, "agent", None)
         if agent is not None and counts.count(agent) == 1:
             assert phase.name == agent
+
+
+def _told(crew: CrewDefinition) -> dict[str, tuple[str, str]]:
+    """What is done in each phase of an agent, by the phase's name."""
+    found: dict[str, tuple[str, str]] = {}
+    for phase in phases(crew):
+        agent = getattr(phase.item, "agent", None)
+        if agent is not None:
+            task = getattr(phase.item, "task", None) or crew.agents[agent].prompt
+            found[phase.name] = (agent, task)
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(crews(plain=True, largest=10), st.data())
+def test_swapped_statements_keep_their_names(crew: CrewDefinition, data: Any) -> None:
+    registry = registry_for(crew)
+    said = say(crew, registry)
+    whole = compiled("x", said.tree(), registry).definition
+    assume(len(said.work) > 1)
+    at = data.draw(st.integers(0, len(said.work) - 2))
+    said.work[at], said.work[at + 1] = said.work[at + 1], said.work[at]
+    found = compiled("x", said.tree(), registry)
+    assume(found.ok)
+    assert found.definition is not None
+    assert whole is not None
+    kept = keep_names(whole, found.definition)
+    assert check(kept) == []
+    assert len({*_names(kept)}) == len(_names(kept))
+    before, after = _told(whole), _told(kept)
+    for name, what in after.items():
+        # What is done once before and after is the same phase, wherever it stands now.
+        if [*before.values()].count(what) == [*after.values()].count(what) == 1:
+            assert before.get(name) == what
+
+
+@settings(max_examples=100, deadline=None)
+@given(crews(plain=True, largest=10), st.data())
+def test_a_renamed_agent_leaves_the_others_alone(crew: CrewDefinition, data: Any) -> None:
+    registry = registry_for(crew)
+    said = say(crew, registry)
+    tree = said.tree()
+    whole = compiled("x", tree, registry).definition
+    assert whole is not None
+    old = data.draw(st.sampled_from(sorted(whole.agents)))
+    assume(old not in registry.agents)
+    text = tree.model_dump_json(by_alias=True).replace(f'"{old}"', '"zoe"')
+    found = compiled("x", PromptAst.model_validate_json(text), registry)
+    assume(found.ok)
+    assert found.definition is not None
+    kept = keep_names(whole, found.definition)
+    assert check(kept) == []
+    assert sorted(kept.agents) == sorted("zoe" if name == old else name for name in whole.agents)
+    for was, now in zip(phases(whole), phases(kept), strict=True):
+        agent = getattr(was.item, "agent", None)
+        if agent is not None and agent != old:
+            assert now.name == was.name
+    for name, agent in whole.agents.items():
+        if name != old:
+            assert kept.agents[name] == agent
