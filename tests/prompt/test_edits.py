@@ -16,6 +16,7 @@ from crewlog.definition.validate import check
 from crewlog.prompt.ast import PromptAst
 from crewlog.prompt.compile import compiled
 from crewlog.prompt.edits import keep_names
+from crewlog.prompt.registry import Registry
 from crewlog.prompt.saying import say
 
 
@@ -98,6 +99,35 @@ def test_a_flag_keeps_its_name_in_another_form() -> None:
     assert keep_names(crew("tests_pass"), crew("facts_hold")) == crew("facts_hold")
 
 
+def test_a_flag_of_another_agent_is_another_flag() -> None:
+    def crew(flag: str, whose: str) -> CrewDefinition:
+        back = {"if": f"not {flag}", "go": "writer", "at_most": 2}
+        return _crew("writer", "tester", "reader", back, flags={whose: [flag]})
+
+    fresh = crew("tests_are_passing", "reader")
+    assert keep_names(crew("tests_pass", "tester"), fresh) == fresh
+
+
+def test_where_a_decision_goes_in_the_end_follows_the_phase() -> None:
+    before = _crew(DRAFT, "checker", POLISH)
+    after = _crew(
+        "checker",
+        {"if": "not read", "go": "checker", "at_most": 2, "else": "writer"},
+        "printer",
+        {"agent": "writer", "task": "polishes the notes."},
+        flags={"checker": ["read"]},
+    )
+    kept = keep_names(before, after)
+    assert check(kept) == []
+    assert getattr(kept.flow[1], "otherwise", "") == "writer_2"
+
+
+def test_a_phase_of_another_agent_is_another_phase() -> None:
+    before = _crew("writer", {"agent": "checker", "phase": "last", "task": "reads it."}, "printer")
+    after = _crew("writer", {"agent": "lawyer", "task": "reads it."}, "printer")
+    assert _names(keep_names(before, after)) == ["writer", "lawyer", "printer"]
+
+
 def test_order_and_wording_stay() -> None:
     before = load_data(
         {
@@ -176,27 +206,53 @@ def _told(crew: CrewDefinition) -> dict[str, tuple[str, str]]:
     return found
 
 
-@settings(max_examples=100, deadline=None)
-@given(crews(plain=True, largest=10), st.data())
-def test_swapped_statements_keep_their_names(crew: CrewDefinition, data: Any) -> None:
-    registry = registry_for(crew)
-    said = say(crew, registry)
-    whole = compiled("x", said.tree(), registry).definition
-    assume(len(said.work) > 1)
-    at = data.draw(st.integers(0, len(said.work) - 2))
-    said.work[at], said.work[at + 1] = said.work[at + 1], said.work[at]
-    found = compiled("x", said.tree(), registry)
-    assume(found.ok)
+TASKS = ["drafts", "polishes", "prints", "sends", "reads"]
+WORK = st.lists(
+    st.tuples(st.sampled_from(["writer", "checker", "lead"]), st.sampled_from(TASKS)),
+    min_size=2,
+    max_size=8,
+    unique=True,
+)
+
+
+def _worked(work: list[tuple[str, str]]) -> CrewDefinition:
+    """Agents that work in turn, each as often as it is named."""
+    steps = [
+        {"kind": "step", "again": True, "parts": [{"agent": agent, "task": f"{task} it"}]}
+        for agent, task in work
+    ]
+    found = compiled(
+        "x", PromptAst.model_validate({"statements": steps}), Registry(model="openai:m")
+    )
+    assert found.ok
     assert found.definition is not None
-    assert whole is not None
-    kept = keep_names(whole, found.definition)
+    return found.definition
+
+
+@settings(max_examples=200, deadline=None)
+@given(WORK, st.data())
+def test_swapped_sentences_keep_their_names(work: list[tuple[str, str]], data: Any) -> None:
+    before = _worked(work)
+    one, other = data.draw(st.tuples(*[st.integers(0, len(work) - 1)] * 2))
+    work[one], work[other] = work[other], work[one]
+    kept = keep_names(before, _worked(work))
     assert check(kept) == []
-    assert len({*_names(kept)}) == len(_names(kept))
-    before, after = _told(whole), _told(kept)
-    for name, what in after.items():
-        # What is done once before and after is the same phase, wherever it stands now.
-        if [*before.values()].count(what) == [*after.values()].count(what) == 1:
-            assert before.get(name) == what
+    assert _told(kept) == _told(before)
+
+
+@settings(max_examples=200, deadline=None)
+@given(WORK, st.data())
+def test_a_sentence_more_renames_nothing(work: list[tuple[str, str]], data: Any) -> None:
+    before = _worked(work)
+    at = data.draw(st.integers(0, len(work)))
+    agent = data.draw(st.sampled_from(["writer", "checker", "lead", "lawyer"]))
+    kept = keep_names(before, _worked([*work[:at], (agent, "counts"), *work[at:]]))
+    assert check(kept) == []
+    found = _told(kept)
+    for name, (who, what) in _told(before).items():
+        assert found[name][0] == who
+        task = next(task for task in TASKS if task in what)
+        assert task in found[name][1]
 
 
 @settings(max_examples=100, deadline=None)
