@@ -21,7 +21,8 @@ from crewlog.prompt.saying import say
 
 
 def _crew(*flow: Any, flags: dict[str, list[str]] | None = None, **more: Any) -> CrewDefinition:
-    names = [item if isinstance(item, str) else item.get("agent") for item in flow]
+    parts = [part for item in flow for part in (item if isinstance(item, list) else [item])]
+    names = [part if isinstance(part, str) else part.get("agent") for part in parts]
     agents = {
         name: {"prompt": f"You are the {name}.", "writes_flags": (flags or {}).get(name, [])}
         for name in names
@@ -120,6 +121,18 @@ def test_where_a_decision_goes_in_the_end_follows_the_phase() -> None:
     kept = keep_names(before, after)
     assert check(kept) == []
     assert getattr(kept.flow[1], "otherwise", "") == "writer_2"
+
+
+def test_joins_follow_the_phases_that_they_wait_for() -> None:
+    before = _crew(DRAFT, "checker", POLISH)
+    polish = {"agent": "writer", "task": "polishes the notes."}
+    for join in ({"any": ["writer", "checker"]}, {"quorum": 2, "of": ["writer", "checker", "x"]}):
+        after = _crew([polish, "checker", "x"], {"agent": "printer", "after": join})
+        kept = keep_names(before, after)
+        assert check(kept) == []
+        waits = getattr(kept.flow[1], "after", None)
+        of = getattr(waits, "any", ()) or getattr(waits, "of", ())
+        assert of[:2] == ("writer_2", "checker")
 
 
 def test_a_phase_of_another_agent_is_another_phase() -> None:
