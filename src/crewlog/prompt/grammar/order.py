@@ -609,7 +609,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
         after=after,
         then=then and (after is not None or pending.ready is not None),
         ready=pending.ready,
-        start="start" in marks or clause.start,
+        start="start" in marks or (clause.start and not pending and not then),
         words=(clause.phrase.words, *pending.words),
     )
     state.step(step)
