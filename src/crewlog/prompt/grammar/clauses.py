@@ -175,9 +175,23 @@ def _behind(state: State, clause: Clause, phrase: Phrase, at: int) -> None:
         return
     made = _rules_with(state, clause.agents, rest)
     if made is None:
-        clause.task = state.raw(rest)
+        task, behind = _task_and_rules(state, clause.agents, rest)
+        clause.task = state.raw(task)
+        clause.behind.extend(behind)
     else:
         clause.behind.extend(made)
+
+
+def _task_and_rules(
+    state: State, agents: tuple[str, ...], rest: Phrase
+) -> tuple[Phrase, list[AnyStatement]]:
+    """`Hunts for the cause and reviews its own work`: the work, and what the rules say behind it."""
+    for at, unit in enumerate(rest.units[:-1]):
+        if at and unit.text in {"and", "but"}:
+            made = _rules_with(state, agents, Phrase(rest.units[at + 1 :]))
+            if made:
+                return Phrase(rest.units[:at]), made
+    return rest, []
 
 
 def _rules_with(state: State, agents: tuple[str, ...], rest: Phrase) -> list[AnyStatement] | None:

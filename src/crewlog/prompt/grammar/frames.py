@@ -71,6 +71,8 @@ def frames(phrase: Phrase) -> list[Frame]:
     return [replace(f, phrase=f.phrase or phrase) for f in found]
 
 
+_LINKS = frozenset(["comma", "and", "but", "stop"])
+_OPENING = frozenset(["the", "a", "an", "my", "our", "its", "any", "every", "each", "all"])
 _NOUNS = frozenset(["agent", "tool", "act", "all", "none", "pronoun", "i", "me", "model"])
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -162,6 +164,8 @@ class _Reader:
     def _end_of_fronted(self, at: int) -> int | None:
         bare: int | None = None
         for i in range(at + 1, len(self.parts)):
+            if self._kind(i) == "stop":
+                return bare
             main = self._opens(i + 1) or self._is_command(i + 1) or self._kind(i + 1) == "sub"
             if self._kind(i) == "comma" and main:
                 return i
@@ -176,15 +180,19 @@ class _Reader:
         begin = at = start
         while at < len(self.parts):
             after = at
-            while self._kind(after) in {"comma", "and", "but"} or self._text(after) in {";", "so"}:
+            while self._kind(after) in _LINKS or self._text(after) == "so":
                 after += 1
+            if self._kind(at) == "stop" and at > begin and after < len(self.parts):
+                out.append((begin, at))
+                begin = at = after
+                continue
             if after > at > begin and after < len(self.parts) and self._begins(begin, at, after):
                 out.append((begin, at))
                 begin = at = after
                 continue
             at = max(after, at + 1)
         end = len(self.parts)
-        while end > begin and self._kind(end - 1) in {"comma", "and", "but"}:
+        while end > begin and self._kind(end - 1) in _LINKS:
             end -= 1
         if end > begin:
             out.append((begin, end))
@@ -237,6 +245,10 @@ class _Reader:
 
     def _opens_clause(self, at: int) -> str:
         end = self._noun_end(at)
+        if end == at and self._text(at) in _OPENING:
+            end = self._verb_at(at, min(at + 7, len(self.parts))) or at
+            inside = {self._kind(i) for i in range(at, end)}
+            return "clause" if end > at and not inside & (_LINKS | {"sub", "prep"}) else ""
         if end == at:
             return ""
         kind = self._kind(end)

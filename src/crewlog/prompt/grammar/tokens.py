@@ -96,6 +96,7 @@ pronoun they: they | them | both | both of them | the two | the three | all thre
 pronoun you: you
 sign: : | ( | ) | – | -> | =
 comma: ,
+stop: ;
 """)
 _LONGEST = max(len(k) for k in _LEXICON)
 _BEHIND_IS = frozenset(

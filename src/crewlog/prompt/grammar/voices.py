@@ -16,12 +16,13 @@ def logical(made: Frame) -> Frame:
         made = _active(made)
     if made.verb in RESERVE and made.passive and {"for", "to"} & set(made.args):
         return _reserved(made)
+    ruled = made.passive or made.command or made.subject.pronoun in {"i", "you"}
+    if not ruled:  # what an agent gives to another is its work, and no right
+        return made
     if made.verb in GIVE | ENABLE:
         return _enabled(made)
     if made.verb in SHOW | HIDE | HINDER:
         return _shown(made)
-    if "only" in made.adverbs and made.verb not in {"be"} and made.subject.agents:
-        return replace(made, subject=replace(made.subject, only=made.subject.only))
     return made
 
 
