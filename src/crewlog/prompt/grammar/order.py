@@ -377,6 +377,8 @@ def _fold(sentence: Sentence) -> None:
     clause = read_clause(state, phrase, marks)
     if clause is None and (other := _with_subject(state, phrase)) is not None:
         clause = read_clause(state, other, marks)
+    if clause is not None and segment.separator == ":" and _said_again(sentence, clause):
+        return
     if clause is not None:
         clause.behind.extend(sentence.behind)
         sentence.behind = []
@@ -385,6 +387,16 @@ def _fold(sentence: Sentence) -> None:
     state.statements.extend(sentence.behind)
     sentence.behind = []
     _leftover(sentence, segment, phrase)
+
+
+def _said_again(sentence: Sentence, clause: Clause) -> bool:
+    """`Three reviewers look at it: the security reviewer, …`: the list names them once more."""
+    state = sentence.state
+    at = state.last("step", sentence=True)
+    if at is None or not isinstance(step := state.statements[at], Step) or clause.task:
+        return False
+    same = {part.agent for part in step.parts} == {*clause.agents}
+    return same and state.replace(at, words=(*step.words, clause.phrase.words))
 
 
 _ANDS = re.compile(r" (?:, )?(?:and|but)(?: also| then)? | , (?=uses|has|may|can|with|using)")

@@ -160,9 +160,7 @@ class PredicateReader:
             return self._complement()
         verb = w.INFLECTED.get(self.words[self.at]) if self.at < len(self.words) else None
         word = self.words[self.at] if self.at < len(self.words) else ""
-        perfect = verb is not None and (
-            verb.form == "past" or word == w.participle(verb.base)
-        )
+        perfect = verb is not None and (verb.form == "past" or word == w.participle(verb.base))
         if perfect:
             self.free = True
             if self._catenative():

@@ -52,7 +52,9 @@ def _seen(state: State, parts: Sequence[Token]) -> _Seen | None:
             made = True
         elif token.kind in {"tool", "act", "model", "me", "i", "not", "modal", "sub", "sign"}:
             return None
-        elif token.kind == "word" and not (text in _LOOSE | {"'s"} or lemma(text) in _MAKES | {"be", "have"}):
+        elif token.kind == "word" and not (
+            text in _LOOSE | {"'s"} or lemma(text) in _MAKES | {"be", "have"}
+        ):
             return None
     if not (agents or others or anything) or (agents and not (made or anything)):
         return None
@@ -64,7 +66,12 @@ def sees(state: State, frame: Frame) -> bool:
     """`Only the mediator sees the lawyer's notes`, `the editor may not see them`."""
     if frame.verb not in SEE or frame.modal in {"want", "need"} or frame.most:
         return False
-    if frame.verb == "use" and "see" not in frame.phrase.text and not frame.negated and not frame.only:
+    if (
+        frame.verb == "use"
+        and "see" not in frame.phrase.text
+        and not frame.negated
+        and not frame.only
+    ):
         return False
     if not frame.takes("about", "from", "to", "by", "of") or frame.object.pronoun:
         return False
