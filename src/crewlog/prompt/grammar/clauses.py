@@ -48,7 +48,7 @@ _MADE = pattern(
     r"(?P<who>{A}) (?:both |then |all |now |first |off )*(?:to )?(?P<task>.+)"
 )
 _PASSIVE = pattern(
-    r"(?P<what>.*?)(?:^| )(?:is|are|gets?|be|was|were|being)(?: [^,;]*?)? by (?:both )?(?P<who>{A})(?P<rest>(?: .*)?)"
+    r"(?P<what>.*?)(?:^| )(?:is|are|gets?|be|was|were|being)(?: [^,;]{0,90}?)? by (?:both )?(?P<who>{A})(?P<rest>(?: .*)?)"
 )
 _PASSIVE_BARE = pattern(
     r"(?P<what>[a-z-]+(?:ed|en|ne|wn)(?: .*)?) by (?P<who>{A})(?P<rest>(?: .*)?)"
