@@ -22,7 +22,16 @@ _SIDE_BY_SIDE = frozenset(["next", "simultaneously", "parallel", "once", "time"]
 _MADE_OF = frozenset(["consists", "consisting", "up", "composed", "team", "crew", "made"])
 _SUPERVISES = frozenset(["supervises", "manages", "coordinates"])
 _AMONG = frozenset([":", ",", "(", "from", "among", "between", "–", "of"])
-_THERE = frozenset([("there", "is"), ("there", "are"), ("we", "have"), ("i", "want")])
+_THERE = frozenset(
+    [
+        ("there", "is"),
+        ("there", "are"),
+        ("we", "have"),
+        ("i", "want"),
+        ("crew", "has"),
+        ("team", "has"),
+    ]
+)
 _THERE_TOO = frozenset([("we", "need"), ("i", "need"), ("i", "have"), ("we", "want")])
 
 

@@ -18,6 +18,7 @@ from crewlog.prompt.grammar.lexicon import (
     CONDITIONALS,
     DEPARTMENTS,
     DETERMINERS,
+    DEVICES,
     EMBEDDING,
     GENERIC,
     GIVING,
@@ -117,9 +118,8 @@ class Names:
         entry = self.found.get(name)
         if entry is None:
             start = tokens[begin].start
-            entry = Found(
-                name, start, tokens[end - 1].end, 0, introduced, works, proper, not article
-            )
+            entry = Found(name, start, tokens[end - 1].end, 0, introduced, works)
+            entry.proper, entry.bare, entry.titled = proper, not article, True
             self.found[name] = entry
         elif works and (not entry.works or tokens[begin].start < entry.start):
             entry.start, entry.end = tokens[begin].start, tokens[end - 1].end
@@ -175,7 +175,7 @@ class Place:
     @property
     def opens(self) -> bool:
         """Whether a clause may begin with it."""
-        return self.at == 0 or self.previous in OPENERS
+        return self.at == 0 or self.previous in OPENERS | CONDITIONALS
 
     def word(self, at: int) -> str:
         """A word; empty behind the end."""
@@ -225,7 +225,7 @@ def _may_begin(tokens: Sequence[Token], at: int) -> bool:
     return (
         at == 0
         or tokens[at].text in DETERMINERS
-        or previous in OPENERS
+        or previous in OPENERS | CONDITIONALS
         or previous in {"by", "per", "to"}
         or previous in WANTING
     )
@@ -248,7 +248,7 @@ def _phrase(place: Place, names: Names) -> None:
         if end > place.begin and place.article:
             place.add(names, end)
         return
-    if previous in PREPOSITIONS:
+    if previous in PREPOSITIONS and place.before not in {"soon", "long"}:
         _relative(place, names)
         return
     _subject(place, names)
@@ -392,6 +392,14 @@ def _giving(place: Place, names: Names) -> bool:
     return place.add(names, end)
 
 
+def _asked_of(place: Place, names: Names) -> bool:
+    """`only then does the detective act`, `should the crawler fail`."""
+    end = head_end(place.tokens, place.begin)
+    if end is None or not place.article or place.word(end) not in VERBS:
+        return False
+    return place.add(names, end, works=place.previous != "should")
+
+
 _GOVERNED = {
     "by": _by,
     "per": _by,
@@ -399,6 +407,8 @@ _GOVERNED = {
     "with": _with,
     "alongside": _with,
     "for": _for,
+    "does": _asked_of,
+    "should": _asked_of,
     "comes": _turn,
     "is": _turn,
     **dict.fromkeys(WANTING, _made_to_work),
@@ -410,7 +420,9 @@ _GOVERNED = {
 
 
 def _subject(place: Place, names: Names) -> None:
-    if place.previous in EMBEDDING and not (place.previous == "where" and place.introduced):
+    if place.previous in EMBEDDING - CONDITIONALS and not (
+        place.previous == "where" and place.introduced
+    ):
         _spoken_of(place, names)
         return
     end = before_verb(place.tokens, place.begin)
@@ -422,8 +434,19 @@ def _subject(place: Place, names: Names) -> None:
         if _WORKS[place.head(end)](place, end, names):
             place.add(names, end, works=not _spoken(place, end))
             return
-    if not (place.opens and _several(place, names)):
-        _relative(place, names)
+    if place.opens and (_several(place, names) or _caused(place, names)):
+        return
+    _relative(place, names)
+
+
+def _caused(place: Place, names: Names) -> bool:
+    """`let the dramatist write and the musician play`: the verb is governed from far."""
+    end = head_end(place.tokens, place.begin)
+    if end is None or not place.article or place.word(end) not in VERBS:
+        return False
+    low = max(0, place.at - 20)
+    caused = any(t.text in _CAUSING for t in place.tokens[low : place.at])
+    return caused and place.previous in {"and", ","} and place.add(names, end)
 
 
 def _spoken_of(place: Place, names: Names) -> None:
@@ -438,11 +461,15 @@ def _spoken(place: Place, end: int) -> bool:
     if place.previous not in CONDITIONALS or place.introduced:
         return False
     word = place.word(end)
+    if _OVER & {word, place.word(end + 1)}:
+        return False
     return word in AUXILIARIES - MODALS or word in SPEAKING_OF
 
 
 def _agent_works(place: Place, end: int, names: Names) -> bool:
     head = place.tokens[end - 1]
+    if head.text in DEVICES and end - place.begin == 1 and not _acts(place, end):
+        return False
     if place.article or (head.text == "agent" and end - place.begin > 1):
         return True
     if not place.opens:
@@ -451,8 +478,18 @@ def _agent_works(place: Place, end: int, names: Names) -> bool:
     return not (coordinated and known_verb(head.text))
 
 
+def _acts(place: Place, end: int) -> bool:
+    """Whether a verb says more than a machine can do."""
+    word = place.word(end)
+    if word in MODALS | {"has", ",", "(", "never", "always"} or works_at(place.tokens, end):
+        return True
+    return third_person(word) and place.word(end + 1) in _OBJECTS
+
+
 def _place_works(place: Place, end: int, names: Names) -> bool:
     if not place.article or not place.opens or end - place.begin < 2:
+        return False
+    if place.previous in CONDITIONALS:
         return False
     return _may(place, end) or works_at(place.tokens, end)
 
@@ -467,9 +504,11 @@ def _may(place: Place, end: int) -> bool:
 
 def _name_works(place: Place, end: int, names: Names) -> bool:
     head = place.tokens[end - 1]
-    if not place.opens or place.previous in CONDITIONALS or plural_noun(head.text):
+    if not place.opens or plural_noun(head.text) or end >= len(place.tokens):
         return False
     verb = place.word(end)
+    if place.previous in CONDITIONALS:
+        return head.capital and bool(_OVER & {verb, place.word(end + 1)})
     if not head.capital:
         return head.text in DEPARTMENTS and end - place.begin < 3 and works_at(place.tokens, end)
     if place.begin > 0 or head.shouted:
@@ -480,13 +519,17 @@ def _name_works(place: Place, end: int, names: Names) -> bool:
     return end < 3 and works_at(place.tokens, end) and place.word(end + 1) in _OBJECTS
 
 
+_OVER = frozenset(["finishes", "finished", "done", "through", "approves", "rejects"])
+
+
 def _open_works(place: Place, end: int, names: Names) -> bool:
     head = place.tokens[end - 1]
     if not place.article or not place.opens or plural_noun(head.text):
         return False
     if place.tokens[place.begin - 1].text in _FIXED or place.previous in CONDITIONALS:
         return False
-    return _may(place, end) or works_at(place.tokens, end)
+    objectless = end + 1 >= len(place.tokens) or place.word(end + 1) in SIGNS
+    return _may(place, end) or (works_at(place.tokens, end) and not objectless)
 
 
 def _thing_works(place: Place, end: int, names: Names) -> bool:
@@ -511,7 +554,7 @@ def _several(place: Place, names: Names) -> bool:
         first = kinds.index(Head.THING)
         items, kinds = items[:first], kinds[:first]
         end = items[-1][1] if items else end
-    if len(items) < 2 or not {Head.AGENT, Head.NAME} & {*kinds}:
+    if len(items) < 2 or not {Head.AGENT, Head.NAME, Head.PLACE} & {*kinds}:
         return False
     word = place.word(end)
     follows = word in VERBS | ADVERBS_OF_WORK | AUXILIARIES | {"are", "have", "both"}

@@ -43,6 +43,24 @@ study style submit suggest sum summarise summarize supervise survey synthesise s
 tailor take talk tell test think tidy tighten time title touch trace track train transcribe
 transform translate triage try tune turn type typeset update upload validate value verify vet visit
 voice thank walk warn wash watch weigh welcome work wrap write
+absorb act allocate amend annotate anonymise anonymize append assist attach attend authorise authorize
+back-test bake bargain benchmark bind blog boil bottle brief brew bring calm capture caption cast
+certify chair chart chase clear clip coach code-review color colour compute confer congratulate
+convene cool correct craft crunch crop cross-reference cut-down date-stamp deduplicate deepen defend
+demonstrate deny dictate dissect dress drill dub empty encode encourage enforce enlist enquire equip
+escort exclude exhibit expose feed fetch film flesh fold format freeze frisk fry fund gauge glue
+grant grep grill grind groom harmonise harvest haggle hire hang hound hum imagine inquire insert
+instruct interpolate interrogate interrupt invent invite iron jot juggle kill knead knit land
+layer lend lift light lint locate lock lubricate market master memorise mend mention mine mock
+mow narrate navigate neaten notarise nurse nudge number oil orchestrate overhaul page pair pat-down
+patch persuade pin pluck pool portray pour praise preach precompute predict prefer presort press
+prioritise proof prosecute prove punctuate purchase pursue quiz raise reassure rebut recast
+recite reconstruct redraft rehearse reject relay remind remix remodel rename rent repair reset
+reshape retest retouch reword rinse roast rotate sample sand scan sculpt seal season secure
+serve sew sharpen shelve shoot simmer sing skim slice snap soften spice sponsor spray stack staff
+stamp steer stir strip summon sweep swap tabulate tally tap tape taste tease thin tick tie toast
+trail trim trick tutor type undo unify unpack untangle upgrade usher vacuum verbalise vote wake
+water weave weed weld whisk wipe wire
 """)
 """What agents do, in the base form."""
 
@@ -100,7 +118,13 @@ interviewer inventor investigator investor janitor journalist judge juror jury k
 lead leader learner lector lexicographer liaison librarian linguist linter listener localiser lookout
 mailer maintainer maker manager marketer master mathematician mechanic mediator mentor merger
 messenger mixer modeller moderator monitor mover musician narrator negotiator nerd notary note-taker
-novelist nurse officer ombudsman operator optimiser optimizer optimist orchestrator organiser organizer
+apprentice intern professor cook captain skipper chronicle-keeper butcher tailor smith carpenter
+detective coroner surgeon barista bard butler cartographer concierge conservator courier cowboy
+crier croupier docent envoy florist foreman footman ghost guru herald hound hostess lad
+maestro maid marshal matron messenger miner monk numismatist oracle page-boy paralegal pathfinder
+pharmacist pilot postmaster priest ranger realist rookie sage scrum-master sheriff shepherd
+sommelier sorcerer spy squire steward stuntman sysadmin trustee usher valet vicar warden wizard
+wordsmith novelist nurse officer ombudsman operator optimiser optimizer optimist orchestrator organiser organizer
 outliner owner packer painter partner payer performer person pessimist philosopher photographer
 physicist picker pilot planner player plotter poet pollster porter poster presenter printer
 prioritiser producer profiler programmer proofreader promoter prosecutor prover publicist publisher
@@ -176,7 +200,7 @@ pointer polymer pillow powder prayer primer processor projector propeller quarte
 rafter razor reactor refrigerator rider-clause river roller rotor rubber rumor rumour saucer
 scanner-glass sensor shelter shoulder shower silver skewer slider speaker-cable spider
 sticker stapler sticker stopper sugar supper tanker terror timer toner tractor
-trailer transistor transformer trigger tumor typewriter ulcer user-story vapor vector
+trailer transistor transformer trigger tumor farm road typewriter ulcer user-story vapor vector
 washer wafer wallpaper wrapper zipper zipper-bag fewer newer older longer shorter larger
 smaller bigger higher lower faster slower cheaper stronger weaker easier harder earlier latter
 former upper inner outer proper clever eager bitter tender minor major prior superior senior
@@ -250,7 +274,7 @@ MODALS = _words("may can could might must should shall will")
 OPENERS = _words("""
 and but so then or next finally lastly meanwhile while afterwards first second third only after
 once before again that's simultaneously parallel time also now until except firstly secondly
-thirdly , ; : ( ) – -> < > <= >= = == != %
+thirdly both either neither , ; : ( ) – -> < > <= >= = == != %
 """)
 """What a clause may begin behind."""
 
@@ -309,17 +333,24 @@ together simultaneously afterwards usually subsequently alone later meanwhile im
 """Between a subject and its verb."""
 
 STATIVE = _words("""
-comes works starts makes has counts pays says wants needs likes loves hates knows thinks hopes
+comes works starts makes has pays says wants needs likes loves hates knows thinks hopes
 means seems wishes keeps tells gets costs looks feels ends continues runs passes fails goes breaks
 changes improves shows contains covers holds opens closes helps stays happens exists appears
 remains lives dies grows falls rises begins stops finishes depends matters fits contains includes
-come work start make have count pay say want need like love hate know think hope mean seem keep get
+come work start make have pay say want need like love hate know think hope mean seem keep get
 cost look feel end continue run pass fail go break stay grow fall rise begin stop finish
 """)
 """What things do as well as agents: no sign that somebody works."""
 
 NO_WORK_BY = _words("driven caused limited increased reduced affected triggered followed-up due")
 """Participles whose `by` names a cause."""
+
+DEVICES = _words("""
+monitor printer counter poster scanner router compiler computer tracker recorder player speaker
+mixer driver runner linter profiler parser crawler indexer generator container dispatcher scheduler
+controller connector handler
+""")
+"""Heads that are machines as often as agents."""
 
 CALENDAR = _words("""
 monday tuesday wednesday thursday friday saturday sunday january february march april june july
