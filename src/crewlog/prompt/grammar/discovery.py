@@ -175,7 +175,19 @@ class Place:
     @property
     def opens(self) -> bool:
         """Whether a clause may begin with it."""
-        return self.at == 0 or self.previous in OPENERS | CONDITIONALS
+        if self.at == 0 or self.previous in OPENERS | CONDITIONALS:
+            return True
+        return self.article and self._led()
+
+    def _led(self) -> bool:
+        """Whether what stands before it only says when or where: `after lunch the DJ plays`."""
+        for j in range(self.at - 1, max(self.at - 5, 0) - 1, -1):
+            word = self.tokens[j].text
+            if word in PREPOSITIONS | {"after", "before"}:
+                return j < self.at - 1 and (j == 0 or self.tokens[j - 1].text in OPENERS)
+            if not in_name(word) and word not in DETERMINERS:
+                return False
+        return False
 
     def word(self, at: int) -> str:
         """A word; empty behind the end."""
@@ -299,7 +311,13 @@ def _by(place: Place, names: Names) -> bool:
             names.add(place.tokens, first, last, works=works)
         return True
     other = _done_by(place)
-    return other is not None and place.add(names, other)
+    if other is None:
+        return False
+    place.add(names, other)
+    for item in listed(place.tokens, place.at, any_noun=True)[0][1:]:
+        if _kind(place.tokens, item) is not Head.THING:
+            names.add(place.tokens, *item)
+    return True
 
 
 def _done_by(place: Place) -> int | None:
@@ -337,7 +355,7 @@ _PASSIVE = frozenset(
 
 def _to(place: Place, names: Names) -> bool:
     """`hands over to the editor`, `it is up to the editor`, `available to the editor`."""
-    low = max(0, place.at - 9)
+    low = max(0, place.at - 14)
     for j in range(place.at - 2, low - 1, -1):
         word = place.word(j)
         if word in SIGNS:
@@ -377,7 +395,7 @@ def _turn(place: Place, names: Names) -> bool:
     tokens, end = place.tokens, head_end(place.tokens, place.begin)
     if end is None or not place.article:
         return False
-    if place.before in {"next", "then", "up", "last", "turn", "finally", "lastly"}:
+    if place.before in {"first", "next", "then", "up", "last", "turn", "finally", "lastly"}:
         return place.add(names, end)
     turn = any(t.text in {"turn", "job", "task"} for t in tokens[end : end + 3])
     who = place.word(end) in {"who", "that"}
@@ -429,7 +447,7 @@ def _subject(place: Place, names: Names) -> None:
     if end is not None and end < len(place.tokens):
         if place.word(end) == "'s" or done_to(place.tokens, end):
             if place.head(end) is Head.AGENT:
-                place.add(names, end, works=False)
+                place.add(names, end, works=place.word(end + 1) in _DUTIES)
             return
         if _WORKS[place.head(end)](place, end, names):
             place.add(names, end, works=not _spoken(place, end))
@@ -458,9 +476,12 @@ def _spoken_of(place: Place, names: Names) -> None:
 
 def _spoken(place: Place, end: int) -> bool:
     """Whether a condition only says how somebody is: `if the caller is unhappy`."""
+    word = place.word(end)
+    if place.introduced and word in {"is", "was"}:  # `a good editor is hard to find`
+        following = place.word(end + 1)
+        return not participle(following) and following not in {"responsible", "in", "there", "to"}
     if place.previous not in CONDITIONALS or place.introduced:
         return False
-    word = place.word(end)
     if _OVER & {word, place.word(end + 1)}:
         return False
     return word in AUXILIARIES - MODALS or word in SPEAKING_OF
@@ -504,13 +525,14 @@ def _may(place: Place, end: int) -> bool:
 
 def _name_works(place: Place, end: int, names: Names) -> bool:
     head = place.tokens[end - 1]
-    if not place.opens or plural_noun(head.text) or end >= len(place.tokens):
+    several = any(not t.capital for t in place.tokens[place.begin : end - 1])
+    if not place.opens or plural_noun(head.text) or several:
         return False
     verb = place.word(end)
     if place.previous in CONDITIONALS:
         return head.capital and bool(_OVER & {verb, place.word(end + 1)})
     if not head.capital:
-        return head.text in DEPARTMENTS and end - place.begin < 3 and works_at(place.tokens, end)
+        return head.text in DEPARTMENTS and end - place.begin < 2 and works_at(place.tokens, end)
     if place.begin > 0 or head.shouted:
         return third_person(verb) or verb in MODALS or verb in ADVERBS_OF_WORK
     sure = head.text in names.capitals or head.text in DEPARTMENTS
@@ -519,6 +541,9 @@ def _name_works(place: Place, end: int, names: Names) -> bool:
     return end < 3 and works_at(place.tokens, end) and place.word(end + 1) in _OBJECTS
 
 
+_DUTIES = frozenset(["job", "task", "turn", "duty", "responsibility", "business"])
+_JUDGING = frozenset(["decides", "votes", "judges", "approves", "reviews", "signs", "watches"])
+"""What nobody does but people, even where no object is said."""
 _OVER = frozenset(["finishes", "finished", "done", "through", "approves", "rejects"])
 
 
@@ -529,7 +554,9 @@ def _open_works(place: Place, end: int, names: Names) -> bool:
     if place.tokens[place.begin - 1].text in _FIXED or place.previous in CONDITIONALS:
         return False
     objectless = end + 1 >= len(place.tokens) or place.word(end + 1) in SIGNS
-    return _may(place, end) or (works_at(place.tokens, end) and not objectless)
+    return _may(place, end) or (
+        works_at(place.tokens, end) and (not objectless or place.word(end) in _JUDGING)
+    )
 
 
 def _thing_works(place: Place, end: int, names: Names) -> bool:
@@ -560,7 +587,8 @@ def _several(place: Place, names: Names) -> bool:
     follows = word in VERBS | ADVERBS_OF_WORK | AUXILIARIES | {"are", "have", "both"}
     alone = word in {"", ",", ".", "–", ";", ")"} and place.previous in {"", "then", "next", ","}
     articles = all(a > 0 and tokens[a - 1].text in DETERMINERS for a, _ in items)
-    if not follows and not (alone and articles and {*kinds} == {Head.AGENT}):
+    sure = articles and {*kinds} == {Head.AGENT}
+    if not follows and not (sure and (alone or in_name(word))):
         return False
     return all(names.add(tokens, a, b) for a, b in items)
 

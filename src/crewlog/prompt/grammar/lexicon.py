@@ -118,7 +118,7 @@ interviewer inventor investigator investor janitor journalist judge juror jury k
 lead leader learner lector lexicographer liaison librarian linguist linter listener localiser lookout
 mailer maintainer maker manager marketer master mathematician mechanic mediator mentor merger
 messenger mixer modeller moderator monitor mover musician narrator negotiator nerd notary note-taker
-apprentice intern professor cook captain skipper chronicle-keeper butcher tailor smith carpenter
+apprentice actuary apothecary notary emissary intern professor cook captain skipper chronicle-keeper butcher tailor smith carpenter
 detective coroner surgeon barista bard butler cartographer concierge conservator courier cowboy
 crier croupier docent envoy florist foreman footman ghost guru herald hound hostess lad
 maestro maid marshal matron messenger miner monk numismatist oracle page-boy paralegal pathfinder
@@ -309,7 +309,10 @@ belongs moves moved forwarded sent available only reserved exclusively back
 RETURNING = _words("send sends give gives forward forwards return returns kick restart")
 """Words with `to` that may speak of somebody outside the crew, too."""
 
-BESIDE = _words("parallel together along side over again lies begins starts tandem concurrently")
+BESIDE = _words("""
+parallel together along side over again lies begins starts tandem concurrently off start begin
+finish end continue proceed
+""")
 
 CAST = _words("""
 agents agent people roles role specialists experts team crew members cast who staff

@@ -300,4 +300,9 @@ def _separated(tokens: Sequence[Token], at: int) -> int:
     begin = at
     while at < len(tokens) and tokens[at].text in {",", "and", "or", ";", "then", "plus"}:
         at += 1
-    return at if at > begin else -1
+    if at == begin:
+        return -1
+    if at < len(tokens) and tokens[at].text in {"if", "when", "where"}:  # `A and, if needed, B`
+        last = min(at + 6, len(tokens) - 1)
+        return next((j + 1 for j in range(at, last) if tokens[j].text == ","), at)
+    return at
