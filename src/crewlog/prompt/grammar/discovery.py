@@ -8,7 +8,7 @@ to whom work is handed or a tool is given, one beside whom another works. What i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from crewlog.prompt.grammar.lexicon import (
@@ -418,7 +418,7 @@ def _asked_of(place: Place, names: Names) -> bool:
     return place.add(names, end, works=place.previous != "should")
 
 
-_GOVERNED = {
+_GOVERNED: dict[str, Callable[[Place, Names], bool]] = {
     "by": _by,
     "per": _by,
     "to": _to,
@@ -563,7 +563,7 @@ def _thing_works(place: Place, end: int, names: Names) -> bool:
     return False
 
 
-_WORKS = {
+_WORKS: dict[Head, Callable[[Place, int, Names], bool]] = {
     Head.AGENT: _agent_works,
     Head.PLACE: _place_works,
     Head.NAME: _name_works,
