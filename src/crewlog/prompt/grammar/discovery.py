@@ -224,9 +224,10 @@ def names_crew(sentence: Sentence) -> bool:
     tokens = sentence.tokens
     if not sentence.first or len(tokens) > 10:
         return False
-    if tokens[0].text.startswith(("crew:", "team:")):
+    first = tokens[0].text if tokens else ""
+    if first.startswith(("crew:", "team:")):
         return True
-    plain = tokens[0].text in {"crew", "team"} and len(tokens) > 2 and tokens[1].text == ":"
+    plain = first in {"crew", "team"} and len(tokens) > 2 and tokens[1].text == ":"
     return plain and all(t.text != "," for t in tokens)
 
 

@@ -7,7 +7,7 @@ one of them only. Tools are the registry's and nothing else.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -129,12 +129,13 @@ class Roster:
         for key, name in known.items():
             self.keys[key] = number(name)
         aliases = _short(found, known)
-        spellings = _Spellings(found, known)
-        for key, entry in (*found.found.items(), *found.spoken_of.items()):
+        every = {**found.found, **found.spoken_of}
+        alike = _Alike([*known, *found.found])
+        for key, entry in every.items():
             if key in self.keys or key in aliases:
                 continue
             at = Words(start=entry.start, end=entry.end)
-            meant = spellings.meant(key)
+            meant = _nearest(key, alike, every, known)
             if meant:
                 self.slips.append(Slip(key, known.get(meant, meant), at))
                 continue
@@ -359,41 +360,40 @@ def _short(found: Names, known: dict[str, str]) -> dict[str, tuple[str, ...]]:
     return out
 
 
-class _Spellings:
-    """Names by what is left of them without one letter: one slip apart, two names share some."""
+class _Alike:
+    """Names by what is left of them without one letter: a slip of one leaves the same."""
 
-    def __init__(self, found: Names, known: dict[str, str]) -> None:
-        self._every = {**found.found, **found.spoken_of}
-        self._known = known
-        self._near: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        for name in dict.fromkeys([*known, *found.found]):
-            for spelling in self._without_one(name):
-                self._near[spelling][name] = None
+    def __init__(self, names: Iterable[str]) -> None:
+        self._numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        self._left: defaultdict[str, list[str]] = defaultdict(list)
+        for name in self._numbers:
+            for rest in _without_one(name):
+                self._left[rest].append(name)
 
-    @staticmethod
-    def _without_one(name: str) -> Iterator[str]:
-        yield name
-        for at in range(len(name)):
-            yield name[:at] + name[at + 1 :]
+    def to(self, name: str) -> list[str]:
+        """The names that a name may be a slip of, in their order."""
+        near = {other for rest in _without_one(name) for other in self._left[rest]}
+        return sorted(near - {name}, key=self._numbers.__getitem__)
 
-    def meant(self, key: str) -> str:
-        """The agent that a name is a slip of the pen for; empty where it stands for itself."""
-        entry = self._every[key]
-        if entry.introduced or key.rpartition("_")[2] in ROLES:
-            return ""
-        near = dict.fromkeys(n for s in self._without_one(key) for n in self._near.get(s, ()))
-        for other in near:
-            if other != key and self._stands(entry, other) and slip(key, other):
-                return other
+
+def _without_one(name: str) -> set[str]:
+    return {name, *(name[:at] + name[at + 1 :] for at in range(len(name)))}
+
+
+def _nearest(key: str, alike: _Alike, found: dict[str, Found], known: dict[str, str]) -> str:
+    """The agent that a name is a slip of the pen for; empty where it stands for itself."""
+    entry = found[key]
+    if entry.introduced or all(w in ROLES for w in key.split("_")[-1:]):
         return ""
-
-    def _stands(self, entry: Found, other: str) -> bool:
-        """Whether a name is more sure than the one that may be a slip."""
-        if other in self._known:
-            return True
-        rival = self._every[other]
-        later = rival.start > entry.start and not rival.introduced
-        return rival.count > entry.count or (rival.count == entry.count and not later)
+    for other in alike.to(key):
+        if other not in known:
+            rival = found[other]
+            later = rival.start > entry.start and not rival.introduced
+            if rival.count < entry.count or (rival.count == entry.count and later):
+                continue
+        if slip(key, other):
+            return other
+    return ""
 
 
 def slip(wrong: str, right: str) -> bool:
