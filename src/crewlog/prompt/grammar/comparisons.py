@@ -120,8 +120,9 @@ def _between(words: Sequence[str], at: int) -> Comparison | None:
     high = numeral(words, low[1] + 1)
     if high is None:
         return None
+    percent = words[high[1] - 1] in w.PERCENT | {"cent"} and low[0] > 1
     unit, end = _unit(words, high[1])
-    return Comparison(">=", low[0], end, unit, upto=high[0])
+    return Comparison(">=", low[0] / 100 if percent else low[0], end, unit, upto=high[0])
 
 
 def _operator(words: Sequence[str], at: int) -> tuple[Operator, int] | None:

@@ -160,7 +160,7 @@ DECISIONS = {
 }
 """What deciders do, and the flag that says they did."""
 PHRASAL = {
-    **{("sign", "off"): "signed_off", ("turn", "down"): "turned_down", ("give", "up"): "gives_up"},
+    **{("sign", "off"): "signed_off", ("turn", "down"): "turned_down"},
     **{("throw", "out"): "thrown_out", ("wave", "through"): "approved"},
     **{
         ("knock", "back"): "rejected",

@@ -240,6 +240,8 @@ class _Joined:
     def _spread(self, link: str, clause: _Clause, made: Cond) -> bool:
         """Adds a clause, and what subjects that waited share with it."""
         predicate = clause.words[clause.subject_end :]
+        if self.waiting and not clause.subject_end:
+            return False
         for before, subject in self.waiting:
             alike = self.reading.clause([*subject, *predicate], loose=True)
             if alike is None:
@@ -329,7 +331,8 @@ def _trimmed(words: Sequence[str]) -> list[str]:
 def _tail(words: Sequence[str], tail: tuple[str, ...]) -> bool:
     """Whether words say something without their tail: `either` alone does not."""
     before = words[-len(tail) - 1]
-    return before not in w.DETERMINERS | w.BE | w.PREPOSITIONS
+    closed = w.DETERMINERS | w.BE
+    return before not in (closed if len(tail) == 1 else closed | w.PREPOSITIONS)
 
 
 def _parts(words: Sequence[str]) -> list[tuple[str, list[str]]] | None:
@@ -377,6 +380,8 @@ def _adjectival(words: Sequence[str], *, alone: bool) -> bool:
     first = words[0]
     found = w.INFLECTED.get(first)
     vague = alone and first in w.VAGUE
+    if first in w.UNITS or first in w.TENS or first in w.DETERMINERS:
+        return False
     if vague or first in w.TIME or first in w.OTHERS or not first[:1].isalpha():
         return False
     if first in w.STATES or (found is not None and found.form == "past"):

@@ -708,8 +708,7 @@ class PredicateReader:
     ) -> Cond | None:
         """The subject and what is said of it, as a name."""
         words = list(said)
-        while words and words[0] in w.DETERMINERS - {"enough"}:
-            words = words[1:]
+        words = [word for word in words if word not in w.DETERMINERS - {"enough"}]
         words = self._without_aside(words) if agent or not active else words
         if not words or len(words) > _MOST or not all(_free(word) for word in words):
             return None
