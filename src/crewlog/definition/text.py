@@ -9,8 +9,10 @@ are texts. `NaN` and infinities are refused, because JSON has no such numbers.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, cast
 
 from ruamel.yaml import YAML
@@ -31,6 +33,7 @@ DEEPEST = 40
 """Lists and mappings inside each other."""
 _WIDEST_EXCERPT = 92
 
+_INDENT = re.compile(r"[ \t]*")
 _BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 _INT = re.compile(r"[-+]?[0-9]+")
 _OTHER_INT = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
@@ -80,16 +83,16 @@ class Source:
     def diagnostic(self, message: str, span: Span, remedy: str = "", path: Path = ()) -> Diagnostic:
         """A diagnostic that underlines the first line of a span."""
         begin = span.start - (span.column - 1)
-        stop = _BREAK.search(self.text, span.start)
-        line = self.text[begin : stop.start() if stop else len(self.text)]
-        indent = len(line) - len(line.lstrip(" \t"))
+        far = min(len(self.text), span.start + 2 * _WIDEST_EXCERPT)  # lines may be very long
+        stop = _BREAK.search(self.text, span.start, far)
+        length = (stop.start() if stop else far) - begin
         caret = span.column - 1
-        first = min(indent, caret)
-        if len(line) - first > _WIDEST_EXCERPT and caret - first > _WIDEST_EXCERPT // 2:
+        indent = first = _INDENT.match(self.text, begin, span.start).end() - begin  # type: ignore[union-attr]
+        if length - first > _WIDEST_EXCERPT and caret - first > _WIDEST_EXCERPT // 2:
             first = caret - _WIDEST_EXCERPT // 3
-        excerpt = line[first : first + _WIDEST_EXCERPT]
+        excerpt = self.text[begin + first : begin + min(first + _WIDEST_EXCERPT, length)]
         lead = "…" if first > indent else ""
-        tail = "…" if first + _WIDEST_EXCERPT < len(line) else ""
+        tail = "…" if first + _WIDEST_EXCERPT < length else ""
         shown = "".join(c if c.isprintable() else " " for c in excerpt).rstrip()
         return Diagnostic(
             message=message,
@@ -109,10 +112,17 @@ class Source:
 
     def at_offset(self, offset: int) -> Span:
         """The span of one character."""
-        line, begin = 1, 0
-        for match in _BREAK.finditer(self.text, 0, offset):
-            line, begin = line + 1, match.end()
-        return Span(offset, offset + 1, line, offset - begin + 1)
+        return self.span(offset, offset + 1)
+
+    def span(self, start: int, end: int) -> Span:
+        """The span of a stretch."""
+        line = bisect_right(self._lines, start)
+        return Span(start, end, line, start - self._lines[line - 1] + 1)
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        """Where each line begins."""
+        return [0, *(found.end() for found in _BREAK.finditer(self.text))]
 
 
 CREWS_BEGIN = "It begins with 'crew: NAME'; then come its agents."

@@ -5,6 +5,7 @@ Deterministic and offline: the grammar reads. `crewlog.prompt.llm` is the other 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal
 
@@ -330,9 +331,9 @@ class _Finish:
     def _tasks(self) -> set[str]:
         """The agents whose phases have their own tasks: those with several, or the registry's."""
         found: set[str] = set()
+        phases = Counter(node.agent for node in self.nodes if node.kind == "agent")
         for name, member in self.crew.members.items():
-            phases = [node for node in self.nodes if node.kind == "agent" and node.agent == name]
-            if len(phases) > 1 or member.offered is not None:
+            if phases[name] > 1 or member.offered is not None:
                 found.add(name)
         for node in self.nodes:
             if node.kind == "agent" and node.agent not in found:

@@ -32,8 +32,8 @@ class Remarks:
     def span(self, words: Words) -> Span:
         """A stretch with its line and column."""
         text = self._source.text
-        start = self._source.at_offset(min(words.start, max(len(text) - 1, 0)))
-        return Span(start.start, max(words.end, start.start + 1), start.line, start.column)
+        start = min(words.start, max(len(text) - 1, 0))
+        return self._source.span(start, max(words.end, start + 1))
 
     def place(self, words: Words) -> str:
         """`line 3, column 7`."""

@@ -42,7 +42,7 @@ smooth solve sort source specify spell-check split spot stage start state stitch
 study style submit suggest sum summarise summarize supervise survey synthesise synthesize tag tackle
 tailor take talk tell test think tidy tighten time title touch trace track train transcribe
 transform translate triage try tune turn type typeset update upload validate value verify vet visit
-voice walk warn wash watch weigh welcome work wrap write
+voice thank walk warn wash watch weigh welcome work wrap write
 """)
 """What agents do, in the base form."""
 
@@ -54,6 +54,33 @@ IRREGULAR = {
     "carries": "carry",
     "tries": "try",
 }
+
+IRREGULAR_FORMS = {
+    "wrote": "write",
+    "written": "write",
+    "ran": "run",
+    "sent": "send",
+    "drew": "draw",
+    "drawn": "draw",
+    "made": "make",
+    "bought": "buy",
+    "spoke": "speak",
+    "spoken": "speak",
+    "paid": "pay",
+    "gave": "give",
+    "given": "give",
+    "saw": "see",
+    "seen": "see",
+    "built": "build",
+    "found": "find",
+    "took": "take",
+    "taken": "take",
+    "withdrew": "withdraw",
+    "withdrawn": "withdraw",
+    "got": "get",
+    "spent": "spend",
+}
+"""What verbs become, where no ending says it."""
 
 ROLES = _words("""
 accountant adjudicator administrator advisor adviser advocate agent agency aide ambassador analyst
@@ -72,7 +99,7 @@ historian host illustrator implementer improver indexer inspector instructor int
 interviewer inventor investigator investor janitor journalist judge juror jury keeper layouter lawyer
 lead leader learner lector lexicographer liaison librarian linguist linter listener localiser lookout
 mailer maintainer maker manager marketer master mathematician mechanic mediator mentor merger
-messenger mixer model modeller moderator monitor mover musician narrator negotiator nerd notary note-taker
+messenger mixer modeller moderator monitor mover musician narrator negotiator nerd notary note-taker
 novelist nurse officer ombudsman operator optimiser optimizer optimist orchestrator organiser organizer
 outliner owner packer painter partner payer performer person pessimist philosopher photographer
 physicist picker pilot planner player plotter poet pollster porter poster presenter printer
@@ -98,7 +125,7 @@ answer api app application approach approval archive area argument article artwo
 attachment audience audio audit award background backlog balance bank batch bill blog board book
 border brief briefing brochure browser budget buffer bug build building business button buyer-list
 calculation calendar call campaign candidate case catalogue category chapter character chart
-checklist choice circumstance claim class clause cluster code comment community company comparison
+checklist choice circumstance claim class clause cluster model code comment community company comparison
 competitor complaint component computer-program concept conclusion condition conference confidence
 consumer container content context contract copy correction cost country coverage cover cover-letter crew
 criterion customer cut dashboard data database date day deadline deal debate decision defect delay
@@ -136,7 +163,36 @@ matter manner paper number letter offer layer folder header footer user other cu
 consumer subscriber member quarter winter summer server cluster container browser buffer chapter
 character newspaper newsletter order poster-paper weather border power tower water paper counter-offer
 error sector factor vendor regulator investor-group competitor author-list employer passenger reminder
-gender never ever over under after better later either neither together whether however rather
+gender
+shortlist wishlist whitelist blacklist playlist tracklist wordlist checklist gist twist mist fist
+wrist corner owner-manual banner barrier bumper bottleneck-filter burner cable-car calendar-year
+centre center chamber charter cipher cluster-header cover-letter cracker cylinder diaper dinner
+disaster door drawer driver-update dollar elevator equator escalator eraser fastener feather fever
+fiber finger fire-door flavor floor flower folder-tree freezer furniture generator-room ginger
+glacier grammar hammer hanger harbor harbour heater helicopter hopper horror humor indicator
+interior inverter jumper junior-level ladder laser leather lever liver locker lumber master-copy
+mirror monitor-stand motor mortar namespace number-plate odor parlor peer pepper pier pillar
+pointer polymer pillow powder prayer primer processor projector propeller quarter-end radiator
+rafter razor reactor refrigerator rider-clause river roller rotor rubber rumor rumour saucer
+scanner-glass sensor shelter shoulder shower silver skewer slider speaker-cable spider
+sticker stapler sticker stopper sugar supper tanker terror timer toner tractor
+trailer transistor transformer trigger tumor typewriter ulcer user-story vapor vector
+washer wafer wallpaper wrapper zipper zipper-bag fewer newer older longer shorter larger
+smaller bigger higher lower faster slower cheaper stronger weaker easier harder earlier latter
+former upper inner outer proper clever eager bitter tender minor major prior superior senior
+junior anterior meter metre litre liter theatre theater fibre decimeter kilometer parameter-set
+diameter perimeter voucher router-config caller sender-address minister president prime-minister
+passer-by lover stranger neighbour neighbor brother sister mother father daughter teenager
+youngster commuter traveller traveler shopper reader-survey borrower lender tenant debtor creditor
+donor voter taxpayer attacker intruder hacker spammer fraudster scammer claimant applicant
+pipeline replica memo script pipe gateway browser-tab adapter-plug connector decoder encoder
+buzzer dispenser docker printer-paper counter-offer container-image load-balancer balancer
+tester-account bumper-sticker matter other further whether rather together forever
+however whatever whichever whoever gather remember consider deliver discover cover recover
+uncover offer suffer differ prefer refer transfer infer confer defer alter enter register
+filter foster master-plan monster muster order border wander wonder ponder render surrender hinder
+murder laughter slaughter manslaughter disorder reminder remainder bladder
+never ever over under after better later either neither together whether however rather
 """) - _words("author printer counter poster monitor guard lead chair")
 """Nouns that are no agents, unless the prompt introduces them as such."""
 
@@ -180,11 +236,136 @@ always perhaps towards besides its this his us as is was has does thus plus minu
 across previous various serious numerous famous obvious anonymous analysis basis crisis bus status
 virus focus bonus campus census consensus class process access success business press pass address
 progress glass sometimes afterwards nowadays these those others theirs ours hers yours whereas
-thanks cheers news series species sales operations logistics politics economics physics statistics
+cheers news series species sales operations logistics politics economics physics statistics
 analytics graphics mathematics metrics ethics communications relations resources affairs accounts
-systems services products markets savings facts papers pictures details words numbers things
+systems services products markets savings facts papers pictures words things
 """)
 """Words in -s that are no verbs in the third person; some begin agents' names (`the sales team`)."""
+
+AUXILIARIES = _words("""
+may can could should must has is was will shall does never always 's might needs
+""")
+MODALS = _words("may can could might must should shall will")
+
+OPENERS = _words("""
+and but so then or next finally lastly meanwhile while afterwards first second third only after
+once before again that's simultaneously parallel time also now until except firstly secondly
+thirdly , ; : ( ) – -> < > <= >= = == != %
+""")
+"""What a clause may begin behind."""
+
+EMBEDDING = _words("""
+what how why whether which that who whom where if unless when whenever until whoever
+""")
+"""Words that make a clause part of another."""
+
+CONDITIONALS = _words("if unless whether when whenever until")
+SPEAKING_OF = _words("""
+wants likes needs agrees disagrees complains insists pays answers replies comes goes seems looks
+feels knows thinks says asks changes happens starts stops works fails finishes
+""")
+"""What is said in a condition of somebody who may not be in the crew."""
+
+PREPOSITIONS = _words("""
+of in on at from with without for under over about near into onto through during against between
+among like as inside outside behind beyond within upon via per to than around across toward
+towards concerning regarding
+""")
+"""What stands behind these is no subject."""
+
+WANTING = _words("like want wants need ask asks send tell put have let get has make instruct")
+GIVING = _words("give gives grant grants hand equip provide")
+HANDING = _words("""
+over on hand hands handed pass passes passed goes turn turns comes is followed delegates delegate
+delegated assign assigns assigned escalate escalates escalated route routed routes up falls left
+belongs moves moved forwarded sent available only reserved exclusively back
+""")
+"""Words with `to` that let the one work who stands behind it."""
+
+RETURNING = _words("send sends give gives forward forwards return returns kick restart")
+"""Words with `to` that may speak of somebody outside the crew, too."""
+
+BESIDE = _words("parallel together along side over again lies begins starts tandem concurrently")
+
+CAST = _words("""
+agents agent people roles role specialists experts team crew members cast who staff
+""")
+"""What a list of agents is called."""
+
+GENERIC = _words("""
+agent agents human person people crew team other others one thing user i somebody someone
+""")
+
+INSIDE_NAMES = _words("up down in")
+"""Inside a name: `top down analyst`, `stand in editor`."""
+
+ORDINALS = _words("first second third fourth fifth last")
+"""Before a noun, part of its name: `the first juror`."""
+
+ADVERBS_OF_WORK = _words("""
+then also next now simply just finally lastly again always both each all first still only never
+together simultaneously afterwards usually subsequently alone later meanwhile immediately
+""")
+"""Between a subject and its verb."""
+
+STATIVE = _words("""
+comes works starts makes has counts pays says wants needs likes loves hates knows thinks hopes
+means seems wishes keeps tells gets costs looks feels ends continues runs passes fails goes breaks
+changes improves shows contains covers holds opens closes helps stays happens exists appears
+remains lives dies grows falls rises begins stops finishes depends matters fits contains includes
+come work start make have count pay say want need like love hate know think hope mean seem keep get
+cost look feel end continue run pass fail go break stay grow fall rise begin stop finish
+""")
+"""What things do as well as agents: no sign that somebody works."""
+
+NO_WORK_BY = _words("driven caused limited increased reduced affected triggered followed-up due")
+"""Participles whose `by` names a cause."""
+
+CALENDAR = _words("""
+monday tuesday wednesday thursday friday saturday sunday january february march april june july
+august september october november december christmas easter ramadan halloween thanksgiving
+spring summer autumn winter english german french spanish italian chinese japanese latin american
+github gitlab slack jira excel google linkedin python java javascript flutter kubernetes postgres
+""")
+"""Names that nobody in a crew has: days, months, languages, products."""
+
+DEPARTMENTS = _words("""
+audio backend frontend front-end back-end design legal accounting marketing support sales security
+research editorial finance procurement engineering qa qc ops operations hr compliance treasury
+logistics infrastructure platform payroll analytics product testing devops dba sre billing
+purchasing infosec forensics helpdesk
+""")
+"""What agents are called without article: `Legal checks the contract`."""
+
+PLACES_OF_WORK = _words("""
+department desk office unit squad team board panel lab bureau group committee division cell
+section agency house newsroom studio workshop jury duo pair guild taskforce forensics helpdesk
+""")
+"""Where people work: an agent with a word before it that says which, `the art department`."""
+
+_ABSTRACT = (
+    "ity",
+    "ness",
+    "tion",
+    "sion",
+    "ment",
+    "ance",
+    "ence",
+    "ism",
+    "ing",
+    "age",
+    "ure",
+    "ly",
+    "th",
+    "ics",
+    "s",
+)
+_PARTICIPLES = _words("""
+put set let cut read built sent held made kept dealt found brought bought caught taught thought
+sought sold told led fed met lit hit split spelt laid paid said swept bound wound spun dug hung
+struck sung begun run won shot left lost bent lent heard fought understood rid recast reset rebuilt
+overseen sworn done gone
+""")
 
 ADVERBS = (
     r"(?:then|also|next|now|simply|just|finally|lastly|again|always|both|each|all|first|firstly|"
@@ -287,3 +468,13 @@ def agentive(word: str) -> bool:
     if last in THINGS or last in OUTSIDERS or last in FUNCTION or len(last) < 5:
         return False
     return last.endswith(_SUFFIXES)
+
+
+def participle(word: str) -> bool:
+    """Whether a word may be a participle: `checked`, `written`, `built`."""
+    return word in _PARTICIPLES or (len(word) > 3 and word.endswith(("ed", "en", "wn")))
+
+
+def abstract(word: str) -> bool:
+    """Whether the ending of a noun says that it is a thing: `quality`, `migration`."""
+    return word.endswith(_ABSTRACT) and word not in PLACES_OF_WORK

@@ -15,7 +15,7 @@ from crewlog.prompt.ast import Words
 from crewlog.prompt.grammar.lexicon import ADVERBS, NUMBERS
 from crewlog.prompt.grammar.sentences import Token
 
-_AND = r"(?: (?:,|and|or|,\s(?:and|or)|as well as|plus|, then|together with)(?: also| then)? )"
+_AND = r"(?: (?:,(?: and| or)?|and|or|as well as|plus|together with)(?: then)?(?: also)? )"
 _NUMBER = r"(?:[0-9]+(?:[.,][0-9]+)*|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + ")"
 MACROS = {
     "A": rf"@[0-9]+(?:{_AND}@[0-9]+)*",
@@ -135,6 +135,27 @@ def number(text: str) -> float | None:
     )
     plain = plain.replace(",", ".")
     return float(plain) if re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,15})?", plain) else None
+
+
+LONGEST_PHRASE = 1_500
+"""Characters that patterns are tried on: a list of 200 agents is shorter."""
+_LISTING = frozenset([",", "and", "or", "the", "a", "an"])
+
+
+def too_long(units: Sequence[Unit], words: int) -> bool:
+    """Whether units are more than that many words; a list of agents or tools is one of them.
+
+    The time that a pattern takes grows faster than what it reads, so that what nobody writes must
+    not be tried.
+    """
+    if len(units) <= words and sum(len(u.text) + 1 for u in units) <= LONGEST_PHRASE:
+        return False
+    count, listing = 0, False
+    for one in units:
+        mention = one.text[0] in "@#$"
+        count += not (listing and (mention or one.text in _LISTING))
+        listing = mention or (listing and one.text in _LISTING)
+    return count > words or sum(len(u.text) + 1 for u in units) > LONGEST_PHRASE
 
 
 def unit(token: Token) -> Unit:

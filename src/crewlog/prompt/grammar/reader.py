@@ -10,12 +10,20 @@ from crewlog.prompt.ast import AnyStatement, Ask, CrewName, Part, PromptAst, Ste
 from crewlog.prompt.compiled import Remark
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
-from crewlog.prompt.grammar.phrase import Phrase, Unit
+from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
 from crewlog.prompt.grammar.words_of_control import look_at_tasks
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
+
+LONGEST_SENTENCE = 150
+"""Words; a list of agents or tools is one of them."""
+_MOST_TOKENS = 1_200
+"""Words of a sentence, lists and all."""
+_MOST_STATEMENTS = 2_000
+"""Things that a prompt says; a step of several agents is as many."""
+_MOST_REMARKS = 500
 
 
 @dataclass(frozen=True)
@@ -35,10 +43,12 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
         file: What the prompt is called in remarks.
     """
     parts = sentences(text)
-    roster = Roster.of(parts, registry)
+    roster = Roster.of([s for s in parts if len(s.tokens) <= _MOST_TOKENS], registry)
     state = State(text, Places(text, file), registry, roster, models=tuple(roster.models))
     _strangers(state)
     for sentence in parts:
+        if _said_enough(state, sentence, parts[-1]):
+            break
         _sentence(state, sentence)
     _needs_left(state)
     _asked_before(state)
@@ -47,10 +57,31 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
     return Reading(PromptAst(statements=tuple(state.statements)), tuple(remarks))
 
 
+def _said_enough(state: State, sentence: Sentence, last: Sentence) -> bool:
+    """Whether no more is read: a crew is said in far fewer words, and what is made of them costs."""
+    if len(state.statements) + state.turns > _MOST_STATEMENTS:
+        message = (
+            f"the prompt says more than {_MOST_STATEMENTS:,} things: from here on it is not read"
+        )
+        remedy = "Say each thing once; give the material itself as the run's input."
+    elif len(state.remarks) > _MOST_REMARKS:
+        message = f"more than {_MOST_REMARKS:,} sentences say nothing that a crew can do: from here on it is not read"
+        remedy = "Say who works with whom; give the material itself as the run's input."
+    else:
+        return False
+    words = Words(start=sentence.start, end=last.stop)
+    state.remark("too_large", message, [words], remedy, severity="error")
+    return True
+
+
 _CREW = re.compile(r"(?:crew|team|crew name|name|the crew is called|the crew 's name is) ?:? ?")
 
 
 def _sentence(state: State, sentence: Sentence) -> None:
+    if len(sentence.tokens) > _MOST_TOKENS:
+        words = Words(start=sentence.start, end=sentence.stop)
+        state.too_long(words, "sentence", LONGEST_SENTENCE)
+        return
     if sentence.kind == "heading":
         state.section = " ".join(t.text for t in sentence.tokens)
         named = any(isinstance(s, CrewName) for s in state.statements)
@@ -95,10 +126,16 @@ def _read(state: State, sentence: Sentence) -> None:
     before, remarked = len(state.statements), len(state.remarks)
     units = _labelled(state, sentence, state.roster.marked(sentence))
     whole = Words(start=sentence.start, end=sentence.stop)
+    if too_long(units, LONGEST_SENTENCE):
+        state.too_long(whole, "sentence", LONGEST_SENTENCE)
+        state.labelled = state.described = False
+        return
     _unclear(state, sentence)
     state.addressed = ()
-    units = _named_aside(units)
+    units, asides = _without_asides(_without_fillers(_named_aside(units)))
     read_sentence(state, units)
+    for aside in asides:
+        read_sentence(state, aside)
     state.labelled = state.described = False
     if len(state.statements) == before and len(state.remarks) == remarked and not state.touched:
         state.not_understood(whole)
@@ -112,6 +149,47 @@ def _labelled(state: State, sentence: Sentence, units: list[Unit]) -> list[Unit]
         state.described = state.text[units[0].start :][:4].lower() == "the "
         return [units[0], *units[2:]]
     return units
+
+
+_FILLERS = frozenset(["please", "kindly", "pls"])
+
+
+def _without_fillers(units: list[Unit]) -> list[Unit]:
+    """The units without words of politeness, and without the commas around these."""
+    out: list[Unit] = []
+    at = 0
+    while at < len(units):
+        if units[at].text not in _FILLERS or len(units) == 1:
+            out.append(units[at])
+            at += 1
+            continue
+        at += 1
+        noted = at < len(units) and units[at].text == "note"
+        at += noted
+        closed = at == len(units) or units[at].text == ","
+        if out and out[-1].text == "," and closed:
+            out.pop()
+            at += at < len(units)
+        elif not out and at < len(units) and units[at].text == ",":
+            at += 1
+    return out
+
+
+def _without_asides(units: list[Unit]) -> tuple[list[Unit], list[list[Unit]]]:
+    """`The planner (it may use list_files) lists …` without what the brackets say of the agent."""
+    texts = [u.text for u in units]
+    if "(" not in texts or ")" not in texts:
+        return units, []
+    begin, end = texts.index("("), texts.index(")")
+    inner = units[begin + 1 : end]
+    follows = texts[end + 1 : end + 2]
+    if not begin or not texts[begin - 1].startswith("@") or len(inner) < 2:
+        return units, []
+    if not follows or not follows[0][0].isalpha() or not any(u.text[0] in "#$~" for u in inner):
+        return units, []
+    while inner[0].text in {"it", "she", "he", "who", "which", "and", "that"} and len(inner) > 1:
+        inner = inner[1:]
+    return [*units[:begin], *units[end + 1 :]], [[units[begin - 1], *inner]]
 
 
 _ASIDE = re.compile(

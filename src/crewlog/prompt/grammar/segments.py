@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from crewlog.prompt.grammar.leads import lead_at
 from crewlog.prompt.grammar.lexicon import VERBS
 from crewlog.prompt.grammar.phrase import Phrase, Unit, pattern
 
@@ -20,8 +21,8 @@ _VERBISH = rf"(?:{_AUX}|[a-z][a-z-]*[a-z]s|{_BASE})"
 _NO_VERB = r"(?!(?:with|without|of|for|to|in|on|at|from|by|or|and|as|who|that|which|while|if|unless|until|once|when|before|after|so|but|then|only|alone|(?:the )?same|via|using|whose)\b)"
 
 SUBORDINATE = re.compile(
-    r"(?:if|unless|in case|provided that|provided|assuming|once|when|whenever|as soon as|as long as|until|till|"
-    r"while|whilst|after(?= (?!that\b|this\b|which\b|it all\b))|before|should(?= @[0-9]+ )|for each|for every|"
+    r"(?:if|unless|in case|in the event that|in the event|on condition that|provided that|provided|providing|assuming|once|now that|when|whenever|as soon as|as long as|until|till|"
+    r"while|whilst|after(?= (?!that\b|this\b|which\b|it all\b))|before|should(?= (?:@[0-9]+|it|this|that|they|he|she|i|we|the|any|anything|my|one|two|all|both) )|for each|for every|"
     r"whoever|the moment|as often as)(?: |$)"
 )
 BOUND = pattern(
@@ -55,10 +56,6 @@ _OPENER = pattern(
 _SEPARATORS = frozenset([";", ":", "(", ")", "–", "->"])
 _DONE_BY = re.compile(r"[a-z-]+(?:ed|en|wn|lt|ut|ad|ent|ld) (?:[^@,;:()]{1,40} )?by @")
 _LINKS = frozenset([",", "and", "but", "or", "so", "then", "yet", "plus", "also", "oh"])
-_CONNECTORS = re.compile(
-    r"(?:,|and|but|so|or|then|next|afterwards|after (?:that|this)|finally|lastly|first|second|third|fourth|fifth|also|oh|meanwhile|later|eventually|"
-    r"subsequently|at the end|in the end|now|therefore|thus|if not|anyway|in parallel|at the same time|just|only)(?: |$)"
-)
 _COMPLETE = re.compile(
     rf"(?:^| )(?:@[0-9]+|it|he|she|they|both|we|you|i|to|[a-z]+) (?:[a-z-]+ )*?(?:{_VERBISH})(?: |$)"
 )
@@ -140,9 +137,9 @@ class _Cutter:
         """Where the clause that the links at `i` lead to begins; 0 where none does."""
         place = self.at[i]
         only_and = True
-        while (found := _CONNECTORS.match(self.whole.text, place)) is not None:
-            only_and = only_and and found[0].strip() in {"and", "or", ","}
-            place = found.end()
+        while said := lead_at(self.whole.text, place):
+            only_and = only_and and said in {"and", "or", ","}
+            place += len(said) + 1
         after = self._unit_at(place)
         if after >= len(self.units):
             return 0

@@ -14,10 +14,10 @@ from typing import Literal
 
 from crewlog.prompt.names import plain
 
-LONGEST_SENTENCE = 240
-"""Tokens; what is longer is read in pieces, so that no sentence costs more than its length."""
+_LONGEST_SECTION = 200
+"""Characters of a heading that say what is below it."""
 
-_HEADING = re.compile(r"[ \t]{0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_HEADING = re.compile(r"[ \t]{0,3}(#{1,6})[ \t]+(?![ \t])")
 _ITEM = re.compile(r"[ \t]*(?:[-*•‣–+]|\(?[0-9]{1,3}[.)]|\(?[a-z]\)|[Ss]tep [0-9]{1,2}[.:)])[ \t]+")
 _RULE = re.compile(r"[ \t]*[-=*_#~]{2,}[ \t]*$")
 _LABEL = re.compile(r"[ \t]*[*_`]{0,2}[A-Z][\w&'’ -]{0,40}[*_`]{0,2}:[*_`]{0,2}(?:[ \t]|$)")
@@ -91,6 +91,8 @@ class Token:
     key: str = ""
     """As part of a name: `fact_checker` of `Fact-checker`."""
     capital: bool = False
+    shouted: bool = False
+    """All in capitals: `QA`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +143,11 @@ class _Lines:
             self.open = False
         elif (heading := _HEADING.match(line)) is not None:
             level = len(heading[1])
-            begin = start + heading.start(2)
-            self.blocks.append(_Block("heading", begin, start + heading.end(2), level))
-            self.section, self.open = plain(heading[2]).replace("_", " "), False
+            said = line[heading.end() :].rstrip(" \t").rstrip("#").rstrip(" \t")
+            begin = start + heading.end()
+            self.blocks.append(_Block("heading", begin, begin + len(said), level))
+            self.section = plain(said[:_LONGEST_SECTION]).replace("_", " ")
+            self.open = False
         elif (item := _ITEM.match(line)) is not None:
             self.blocks.append(_Block("item", start + item.end(), end, 0, self.section))
             self.open = True
@@ -172,7 +176,7 @@ def _of_block(text: str, block: _Block) -> Iterator[Sentence]:
         ends = kind in {"end", "dots"}
         if not ends:
             gathered.append(token)
-        if gathered and (ends or len(gathered) >= LONGEST_SENTENCE):
+        if gathered and ends:
             yield _sentence(block, gathered, first, token.text if ends else "")
             gathered, first = [], False
     if gathered:
@@ -217,8 +221,10 @@ def _word(written: str, at: int) -> Iterator[Token]:
     else:
         parts = (low,)
     if len(parts) == 1:
-        yield Token(parts[0], at, end, plain(parts[0]), capital)
+        shouted = len(written) > 1 and written.isupper()
+        yield Token(parts[0], at, end, plain(parts[0]), capital, shouted)
         return
     middle = at + min(len(parts[0]), len(written) - 1)
-    yield Token(parts[0], at, middle, plain(parts[0]), capital)
+    shouted = middle - at > 1 and written[: middle - at].isupper()
+    yield Token(parts[0], at, middle, plain(parts[0]), capital, shouted)
     yield Token(parts[1], middle, end, plain(parts[1]))

@@ -20,21 +20,10 @@ class Places:
 
     def __init__(self, text: str, file: str) -> None:
         self.source = Source(text, file)
-        self._begins = [0]
-        for at, char in enumerate(text):
-            if char == "\n":
-                self._begins.append(at + 1)
 
     def span(self, start: int, end: int) -> Span:
         """The span of a stretch."""
-        low, high = 0, len(self._begins)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._begins[middle] <= start:
-                low = middle
-            else:
-                high = middle
-        return Span(start, end, low + 1, start - self._begins[low] + 1)
+        return self.source.span(start, end)
 
 
 @dataclass(slots=True)
@@ -51,6 +40,8 @@ class State:
     """Who `it`, `she` and `they` are."""
     worked: tuple[str, ...] = ()
     """The agents of the step before."""
+    turns: int = 0
+    """How often agents worked."""
     ever: set[str] = field(default_factory=set[str])
     """Every agent that has worked."""
     tools: tuple[str, ...] = ()
@@ -147,6 +138,15 @@ class State:
             "Say it as a rule about agents, tools or their order, or in an agent's prompt.",
         )
 
+    def too_long(self, words: Words, what: str, longest: int) -> None:
+        """Reports a sentence or clause that is not tried."""
+        self.remark(
+            "not_understood",
+            f"this {what} is too long to be read: {self.shown(words)!r}",
+            [words],
+            f"Split it: a {what} has at most {longest} words, and a list at most 200 names.",
+        )
+
     def step(self, step: Step) -> bool:
         """Adds a step, and remembers who worked."""
         named = tuple(dict.fromkeys(part.agent for part in step.parts))
@@ -155,6 +155,7 @@ class State:
             for p in step.parts
         )
         self.statements.append(step.model_copy(update={"parts": parts}))
+        self.turns += len(parts)
         self.worked, self.subject = named, named
         self.ever.update(named)
         return True
