@@ -412,6 +412,51 @@ the deadline has passed => deadline_passes
 the draft has been turned down by the checker => checker.turned_down
 the two reviews disagree => two_reviews_disagree
 the client hasn't paid => not client_paid
+the summary is shorter than 200 words => summary < 200
+the checker is fine with the plan => checker.fine
+the checker isn't convinced that the numbers are right => not checker.numbers_right
+the checker thinks it's ready => checker.ready
+the planner says there are no risks => not planner.risks
+the planner estimates that the cost exceeds 10,000 => planner.cost > 10000
+the tester confirms the fix works => tester.fix_works
+the tester confirms the fix => tester.confirmed
+it has been confirmed that the fix works => fix_works
+it was vetoed by the planner => planner.vetoed
+the backend tests are all green => backend_tests_green
+all the backend's endpoints respond => backend.endpoints_respond
+the translation reads well => translation_reads_well
+the text contains typos => text_contains_typos
+the text contains no typos => not text_contains_typos
+the text does not contain any typos => not text_contains_typos
+no typos remain => not typos_remain
+the user has opted out => user_opted_out
+the candidate accepts the offer => candidate_accepts_offer
+the request is out of scope => request_out_of_scope
+the request falls within the budget => request_falls_within_budget
+the amount is 500 or less => amount <= 500
+the amount is up to 500 => amount <= 500
+temperature stays above 30 degrees => temperature > 30
+the average is better than 4.5 stars => average > 4.5
+it scores 90 or above => score >= 90
+it scores at least nine out of ten => score >= 9
+the planner scores it at 7 or lower => planner.score <= 7
+the checker awards it fewer than 10 points => checker.points < 10
+it is rated critical => critical
+the severity is set to critical => severity == critical
+its severity is critical or major => severity == critical or severity == major
+the outcome isn't clear => not outcome_clear
+the result is positive => result == positive
+the region is europe => region == europe
+it's a novel, a poem or a play => kind == novel or kind == poem or kind == play
+it's not urgent and not important => not urgent and not important
+the tests pass but the build is red => tests_pass and build_red
+the tests pass and it is approved by the checker => tests_pass and checker.approved
+either the tests fail or the score is under 5 => tests_fail or score < 5
+the budget is exceeded => budget_exceeded
+the limit has been reached => limit_reached
+both documents are signed => documents_signed
+an exception is raised => exception_raised
+the model hallucinates => model_hallucinates
 """
 NO_CONDITIONS = """
 a score of 0.8 or better
@@ -445,6 +490,12 @@ a week or two
 my birthday
 the checker and the planner
 the very end
+at least 3 of the sources agree
+the writer rejects it or the checker does
+the second half
+tuesday morning
+the release of the product
+the customer's birthday
 """
 CLAUSES = """
 once the writer is done => wait all writer
@@ -561,6 +612,42 @@ one topic at a time => each - topics
 for each and every candidate => each - candidates
 for all the topics => each - topics
 if in doubt => if in_doubt
+once the writer's draft is in => ready writer.draft_in
+as soon as both of them are through => wait all
+when at least one of them has reported => wait any
+when three of the five are back => wait 3
+once the writer and the checker wrap up their work => wait all writer checker
+after the writer and the checker have both had their say => wait all writer checker
+immediately after the writer has finished => wait all writer
+the minute the checker is happy => ready checker.happy
+once everybody is done => wait all
+as soon as anyone is finished => wait any
+once nobody objects => ready not objected
+when the planner has its outline done => ready planner.outline_done
+after the tests pass => ready tests_pass
+once all tests pass => ready tests_pass
+as soon as the score reaches 0.8 => ready score >= 0.8
+supposing it is a bug => if kind == bug
+given that the tests pass => if tests_pass
+should the score drop below 0.5 => if score < 0.5
+should there be errors => if errors
+should anything go wrong => if wrong
+should the checker not approve => if not checker.approved
+should it turn out to be a bug => if kind == bug
+unless the checker has rejected it => if not checker.rejected
+unless either of them objects => if not objected
+until there are no more errors => until errors
+until the checker is satisfied with it => until not checker.satisfied
+until the tests stop failing => until tests_fail
+until all of them agree => until not agreed
+per candidate on the shortlist => each - candidates
+for each chapter that the planner lists => each planner chapters
+for every bug found by the tester => each tester bugs
+for each new ticket => each - tickets
+chapter by chapter => each - chapters
+if deploy exists => needs deploy
+only when deploy is installed => needs deploy
+once the backend is ready => wait all backend
 """
 NO_CLAUSES = """
 until christmas
@@ -580,6 +667,13 @@ if necessary
 if needed
 if any
 if so
+until further notice
+until the morning
+after the break
+after hours
+once again
+when in rome
+day by day
 """
 
 

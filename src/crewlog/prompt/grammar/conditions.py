@@ -146,6 +146,8 @@ class Reading:
             at += 1
         negated = words[at : at + 1] in (["not"], ["no"], ["never"])
         at += negated
+        if words[at : at + 1] == ["more"] and words[at + 1 : at + 2] != ["than"]:
+            at += 1
         said = ["it", "has", *words[at:]]
         subjects = Subjects(self.roster.agents, self.subject, self.roster.tools)
         found = PredicateReader(said, 1, Subject("it"), subjects, self.inner).read()
@@ -336,7 +338,7 @@ def _tail(words: Sequence[str], tail: tuple[str, ...]) -> bool:
 
 
 def _parts(words: Sequence[str]) -> list[tuple[str, list[str]]] | None:
-    """The clauses of a condition, each with the link before it; a comma is the link that follows."""
+    """The clauses of a condition with the links before them; a comma is the link that follows."""
     parts: list[tuple[str, list[str]]] = [("", [])]
     for at, word in enumerate(words):
         if word not in _LINKS or _inside(words, at):
@@ -384,10 +386,12 @@ def _adjectival(words: Sequence[str], *, alone: bool) -> bool:
         return False
     if vague or first in w.TIME or first in w.OTHERS or not first[:1].isalpha():
         return False
+    if first in w.PREPOSITIONS and not alone:
+        return words[-1] in w.PLACES
     if first in w.STATES or (found is not None and found.form == "past"):
         return True
     if first.endswith(w.ADJECTIVE_ENDINGS) and not w.noun(first):
         return True
-    if first in {"too", "in", "out", "up", "on", "under", "good", "no"}:
+    if first in {"too", "no"}:
         return not alone
     return alone and not w.noun(first) and found is None and not first.endswith("s")

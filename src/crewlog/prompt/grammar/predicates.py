@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from crewlog.prompt.ast import Both, Cond, Fact, Not
 from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.comparisons import Comparison, compared, numeral, whole
-from crewlog.prompt.grammar.subjects import Subject, Subjects, many
+from crewlog.prompt.grammar.subjects import Subject, Subjects
 from crewlog.prompt.names import plain
 
 _MOST = 5
@@ -143,7 +142,9 @@ class PredicateReader:
             self.at, self.free = to + 1, True
             return True
         follows = w.INFLECTED.get(self.words[to]) if to < len(self.words) else None
-        if found.base == "keep" and follows is not None and follows.form == "ing":
+        if follows is not None and follows.form == "ing" and found.base in {"keep", "stop"}:
+            if found.base == "stop":
+                self._negate(1)
             self.at, self.free = to, True
             return True
         return False
@@ -160,14 +161,14 @@ class PredicateReader:
             return self._complement()
         verb = w.INFLECTED.get(self.words[self.at]) if self.at < len(self.words) else None
         word = self.words[self.at] if self.at < len(self.words) else ""
-        perfect = verb is not None and (
-            verb.form == "past" or word == w.participle(verb.base)
-        )
+        perfect = verb is not None and (verb.form == "past" or word == w.participle(verb.base))
         if perfect:
             self.free = True
             if self._catenative():
                 return self._verb_group()
             return self._main()
+        if verb is None and word.endswith("ed"):
+            return self._fact(self.words[self.at :])
         self.at, self.negated, self.negations = begin, negated, negations
         return None
 
@@ -244,8 +245,6 @@ class PredicateReader:
         key = _named(name.split())
         if not key:
             return None
-        if self.negated and found.operator == "==" and found.upto is None:
-            pass
         agent = agent or self.subject.agent
         fact = Fact(name=key, operator=found.operator, value=whole(found.value), agent=agent)
         if found.upto is None:
@@ -256,6 +255,9 @@ class PredicateReader:
     def _says_that(self) -> Cond | None:
         """`is sure that the facts hold`, `is of the opinion that …`."""
         words, at = self.words, self.at
+        told = w.INFLECTED.get(words[at])
+        if told is not None and told.base in w.SAYS and words[at + 1 : at + 2] == ["that"]:
+            return self._inner(at + 2)
         if self.subject.kind not in {"agent", "person"} and self.subject.agent is None:
             return None
         if words[at] in w.SURE and words[at + 1 : at + 2] == ["that"]:
@@ -410,7 +412,10 @@ class PredicateReader:
         if self.free and not self.passive and self.words[self.at].isalpha():
             base = self.words[self.at]
             return self._does(w.Verb(base, "base")) if _free(base) else None
-        if self.subject.kind == "thing" and self.words[self.at] in w.STATES:
+        word = self.words[self.at]
+        if self.subject.kind == "thing" and word.endswith(w.VERB_ENDINGS):
+            return self._does(w.Verb(word[:-1], "third"))
+        if self.subject.kind == "thing" and word in w.STATES:
             return self._state()
         return None
 
@@ -456,7 +461,7 @@ class PredicateReader:
             if value is not None and value.end == len(self.words) and value.operator == "==":
                 sign = w.LIMITS[verb.base]
                 name = self.subject.name if self.subject.kind == "thing" else self.measure
-                found = Comparison(sign, value.value, value.end)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+                found = Comparison(sign, value.value, value.end)
                 return self._compare(name, found)
         if verb.base in w.SCORES:
             if self.words[at : at + 1] == ["at"] and numeral(self.words, at + 1):
@@ -646,6 +651,8 @@ class PredicateReader:
             return ready
         negative = rest[:1] == ["no"]
         said = self._thing(rest[negative:])
+        if negative and said[:1] == ["more"]:
+            said = said[1:]
         if negative and not said:
             return None
         if len(said) == 2 and said[1] in w.CHOICES and said[0] in w.STATES:
@@ -684,18 +691,20 @@ class PredicateReader:
         said = [*particle, *said]
         if rest and not said and not particle and rest not in (["it"], ["them"], ["this"]):
             return None
-        if verb.base in w.CHANGES and verb.form != "base" and not rest and not self.free:
-            form = w.participle(verb.base)
-        elif verb.base in w.CHANGES and not rest and self.subject.kind == "thing":
-            form = w.participle(verb.base)
-        elif verb.form == "past" and verb.base not in w.HAPPENS and self.subject.kind == "thing":
-            form = self.words[self.at] if not rest else self._present(verb)
-        else:
-            form = self._present(verb)
+        form = self._form(verb, changed=not rest, alone=len(said) == len(particle))
         fact = self._fact([form, *said], active=True)
         if fact is None:
             return None
         return Not(of=fact) if negative else fact
+
+    def _form(self, verb: w.Verb, *, changed: bool, alone: bool) -> str:
+        """How a verb stands in a name: the same in every tense, or as the state it leads to."""
+        thing = self.subject.kind == "thing"
+        if changed and verb.base in w.CHANGES and (thing or not (verb.form == "base" or self.free)):
+            return w.participle(verb.base)
+        if alone and thing and verb.form == "past" and verb.base not in w.HAPPENS:
+            return self.words[self.at]
+        return self._present(verb)
 
     def _present(self, verb: w.Verb) -> str:
         plural = self.subject.many and self.subject.kind != "agent"
@@ -762,7 +771,3 @@ def decided_by(cond: Cond, agent: str | None) -> Cond:
         return Not(of=decided_by(cond.of, agent))
     of = tuple(decided_by(part, agent) for part in cond.of)
     return Both(of=of) if isinstance(cond, Both) else cond.model_copy(update={"of": of})
-
-
-Side = Literal["or", "and", "nor", "but"]
-__all__ = ["Predicate", "PredicateReader", "Side", "decided_by", "many"]
