@@ -159,7 +159,7 @@ wanted feasible practical asked told not sensible suitable reasonable
 """What is said of no thing and decided by nobody: `if possible`."""
 SAYS_SO = words("yes ok okay fine")
 CONSENT = words("""
-approval ok okay consent blessing go-ahead thumbs-up green-light permission nod assent sign-off
+approval ok okay consent blessing pass all-clear yes go-ahead thumbs-up green-light permission nod assent sign-off
 agreement
 """)
 
@@ -224,7 +224,7 @@ LINKS = words("seem look sound feel stay remain become get prove appear turn com
 LINK_PARTICLES = words("out back up in")
 MOVES = words("""
 fall drop rise climb sink dip lie sit stand average hover come go stay remain turn get amount grow
-end increase decrease jump run
+end increase decrease jump run switch change move shift
 """)
 """Verbs of numbers: `falls below 0.8`."""
 LIMITS: dict[str, Operator] = {
@@ -258,7 +258,7 @@ voice express raise obtain achieve receive grow increase decrease jump look soun
 stay become prove feel keep manage happen tend continue begin leave lose win cite understand know
 like dislike prefer love hate trust doubt worry escape violate breach infringe satisfy meet
 fulfil fulfill cover hurt breathe wave knock strike assume admit hear depend rely smell taste
-equal amount outstrip award opt say hold rank sort treat
+equal amount outstrip award opt concern involve affect mention imply suggest show prefer refer regard say hold rank sort treat
 """)
 _IRREGULAR = """
 be was been/hold held held/break broke broken/go went gone/come came come/find found found/say said
@@ -352,6 +352,7 @@ def noun(word: str) -> bool:
 
 # -- comparisons -----------------------------------------------------------------------------------
 
+LONG = words("shorter longer")
 LESS = words("below under beneath less lower smaller fewer worse shorter weaker <")
 MORE = words("above over more higher greater larger bigger beyond better past longer stronger >")
 OPERATORS: dict[tuple[str, ...], Operator] = {

@@ -219,7 +219,7 @@ class _Joined:
         return words
 
     def _part(self, link: str, words: list[str], final: bool) -> bool:
-        if words[:1] in (["if"], ["when"], ["that"], ["then"]):
+        if words[:1] in (["if"], ["when"], ["then"]):
             words = words[1:]
         if not words:
             return False
@@ -315,7 +315,9 @@ def _trimmed(words: Sequence[str]) -> list[str]:
     for opening in w.OPENINGS:
         length = len(opening)
         if tuple(said[:length]) == opening and len(said) > length:
-            if said[length] in w.AUXILIARIES or said[length] == "to":
+            verb = w.INFLECTED.get(said[length])
+            pronoun = verb is not None and verb.form == "third" and opening == ("that",)
+            if said[length] in w.AUXILIARIES or said[length] == "to" or pronoun:
                 continue
             said = said[length:]
             break

@@ -231,6 +231,8 @@ class PredicateReader:
         name = self.subject.name if self.subject.kind == "thing" else self.measure
         if found.unit in w.CONFIDENT:
             name = "confidence"
+        if name and (found.unit.endswith(" long") or self.words[self.at] in w.LONG):
+            name = f"{name} length"
         return self._compare(name or self._unit_name(found), found)
 
     def _unit_name(self, found: Comparison) -> str:
@@ -371,7 +373,9 @@ class PredicateReader:
         return self._fact(said, agent)
 
     def _reason(self, said: Sequence[str]) -> bool:
-        """`approved for release` is approved."""
+        """`approved for release` is approved, `agreed on` agreed."""
+        if len(said) == 2 and said[1] in {"on", "upon", "to", "with"}:
+            return True
         return len(said) > 2 and said[1] in {"for", "by", "as", "in", "on", "with"}
 
     # -- verbs -------------------------------------------------------------------------------------
@@ -389,11 +393,12 @@ class PredicateReader:
             for read in (
                 self._says,
                 self._decides,
+                self._finds,
+                self._becomes,
                 self._link,
                 self._limit,
                 self._calls,
                 self._assigns,
-                self._finds,
                 self._has,
             ):
                 cond = read(found)
@@ -417,6 +422,16 @@ class PredicateReader:
             return self._does(w.Verb(word[:-1], "third"))
         if self.subject.kind == "thing" and word in w.STATES:
             return self._state()
+        return None
+
+    def _becomes(self, verb: w.Verb) -> Cond | None:
+        """`the status changes to closed`."""
+        self_at = self.at
+        if verb.base in w.MOVES | w.CHANGES and self.words[self_at + 1 : self_at + 2] == ["to"]:
+            self.at += 2
+            cond = self._choice() if self.at < len(self.words) else None
+            self.at = self_at
+            return cond
         return None
 
     def _link(self, verb: w.Verb) -> Cond | None:
@@ -450,8 +465,10 @@ class PredicateReader:
             return False
         if self.words[self.at] in w.DETERMINERS - {"a", "an", "enough"}:
             return False
-        word = self.words[self.at]
-        return self.words[self.at - 1] not in {"in", "up"} or word in w.STATES
+        word, before = self.words[self.at], self.words[self.at - 1]
+        if word in w.PREPOSITIONS - {"in", "of", "on", "out", "under"}:
+            return word in w.STATES
+        return before not in {"in", "up"} or word in w.STATES
 
     def _limit(self, verb: w.Verb) -> Cond | None:
         """`exceeds 5`, `reaches 80 %`, `scores below 0.8`, `costs 50 or more`."""
@@ -534,15 +551,20 @@ class PredicateReader:
 
     def _consents(self, verb: w.Verb) -> Cond | None:
         """`gives its approval`, `gives the green light`."""
-        if verb.base not in {"give", "grant"} or self.subject.kind == "thing":
+        gets = verb.base in {"get", "receive", "obtain"}
+        if not gets and (verb.base not in {"give", "grant"} or self.subject.kind == "thing"):
             return None
         rest = [word for word in self.words[self.at + 1 :] if word not in w.DETERMINERS]
+        agent = self.subject.agent
+        if gets:
+            agent = self.subjects.agent(rest[-1]) if rest[-2:-1] == ["from"] else None
+            rest = rest[:-2] if agent is not None else rest
         rest = [word for word in rest if word not in {"it", "us", "me"}]
         negative = rest[:1] == ["no"]
         said = "-".join(rest[negative:])
         if said not in w.CONSENT and not (rest[negative:] and rest[negative] in w.CONSENT):
             return None
-        fact = Fact(name="approved", agent=self.subject.agent)
+        fact = Fact(name="approved", agent=agent)
         return Not(of=fact) if negative else fact
 
     def _calls(self, verb: w.Verb) -> Cond | None:
@@ -589,9 +611,11 @@ class PredicateReader:
 
     def _finds(self, verb: w.Verb) -> Cond | None:
         """`finds a bug`, `spots no errors`."""
-        if verb.base not in w.FINDS or self.subject.kind == "thing":
-            return None
         rest = self.words[self.at + 1 :]
+        across = (verb.base, *rest[:1]) in {("come", "across"), ("run", "into")}
+        if not (verb.base in w.FINDS or across) or self.subject.kind == "thing":
+            return None
+        rest = rest[across:]
         number = self._number_of(rest)
         if number is not None:
             return number
@@ -628,15 +652,17 @@ class PredicateReader:
     def _thing(self, words: Sequence[str]) -> list[str]:
         """A noun phrase's words without articles; empty where it is none."""
         said: list[str] = []
-        for word in words:
+        something = len(words) == 2 and words[0] in {"something", "anything"}
+        for word in words[something:]:
             agent = self.subjects.agent(word)
             if agent is not None:
                 said += agent.split("_")
-            elif word not in w.DETERMINERS and word != "'s":
+            elif word not in w.DETERMINERS and word not in {"'s", "single"}:
                 said.append(word)
         while said and said[-1] in {"left", "anymore", "it", "them", "in", "of", "with", "at"}:
             said.pop()
-        ok = all(_free(word) for word in said) and len(said) <= _MOST
+        said = ["something", *said] if something and said else said
+        ok = all(_free(word) for word in said[something:]) and len(said) <= _MOST
         return said if ok else []
 
     def _has(self, verb: w.Verb) -> Cond | None:
@@ -722,6 +748,8 @@ class PredicateReader:
         if not words or len(words) > _MOST or not all(_free(word) for word in words):
             return None
         if any(word[0].isdigit() for word in words):
+            return None
+        if self.subject.kind == "it" and words[0] in {"case", "so", "point"}:
             return None
         if words[0] in w.OTHERS or (words[0] in w.TIME and words[0] not in w.INFLECTED):
             return None

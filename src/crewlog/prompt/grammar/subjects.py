@@ -144,6 +144,10 @@ class Subjects:
             return Subject(kind, negative=True, many=many), at + 1
         if word in {"he", "she"}:
             return Subject("person", agent=self.last), at + 1
+        if word in {"all", "both", "the"} and after in {"two", "three", "four", "five", "others"}:
+            end = at + 2 + 2 * (words[at + 2 : at + 4] == ["of", "them"])
+            if _begins_predicate(words, end):
+                return Subject("person", many=True), end
         if word in {"all", "both", "each", "any", "one", "either", "some"} and after == "of":
             return self._pronoun(words, at + 2)
         if word in _SOMEBODY and _begins_predicate(words, at + 1):
