@@ -312,6 +312,6 @@ def _is_off(frame: Frame, words: set[str]) -> bool:
     if frame.verb == "sit":
         return "out" in words and words <= {"out", "this", "one", "it"}
     if frame.verb == "take":
-        return words <= {"part", "no"} and "part" in words and ("no" in words) != frame.negated
+        return words == {"part"} and (frame.object.quantifier == "none") != frame.negated
     idle = frame.verb in {"work", "run", "participate", "join"} and bool(frame.adverbs)
     return idle and frame.negated and not words

@@ -73,7 +73,7 @@ def frames(phrase: Phrase) -> list[Frame]:
 
 _LINKS = frozenset(["comma", "and", "but", "stop"])
 _OPENING = frozenset(["the", "a", "an", "my", "our", "its", "any", "every", "each", "all"])
-_NOUNS = frozenset(["agent", "tool", "act", "all", "none", "pronoun", "i", "me", "model"])
+_NOUNS = frozenset(["no", "agent", "tool", "act", "all", "none", "pronoun", "i", "me", "model"])
 
 # -- reading ---------------------------------------------------------------------------------------
 
@@ -286,6 +286,8 @@ class _Reader:
                 last = at = at + 1
             elif kind in {"and", "comma"} and at > begin and self._continues(at):
                 at += 1
+            elif kind == "comma" and self._kind(at - 1) == "none" and self._starts_verbs(at + 1):
+                return at + 1
             else:
                 break
         return last
@@ -306,6 +308,7 @@ class _Reader:
 
     def _piece(self, begin: int, end: int, before: Frame | None) -> Frame | None:
         phrase = phrase_of(self.parts[begin:end])
+        self._invert(begin)
         if before is not None and self._opens(begin) == "not":
             return self._denied(begin, end, before)
         if before is not None and self._opens(begin) == "gap":
@@ -314,6 +317,8 @@ class _Reader:
             thing = noun(self.parts[middle:end])
             return replace(before, subject=subject, object=thing, args={}, phrase=phrase)
         if self._kind(begin) == "who":
+            if before is None:
+                return None
             begin += 1
         if before is not None and self._kind(begin) == "modal":
             named = self._noun_end(begin + 1)
@@ -321,6 +326,15 @@ class _Reader:
                 return replace(before, subject=noun(self.parts[begin + 1 : end]), phrase=phrase)
         made = self._clause(begin, end, before)
         return None if made is None else replace(logical(made), phrase=phrase)
+
+    def _invert(self, begin: int) -> None:
+        """`Under no circumstances may anyone use it`: nobody may."""
+        if self._kind(begin) != "not" or self._kind(begin + 1) != "modal":
+            return
+        end = self._noun_end(begin + 2)
+        if end > begin + 2:
+            turned = [*self.parts[begin + 2 : end], self.parts[begin + 1], self.parts[begin]]
+            self.parts[begin:end] = turned
 
     def _denied(self, begin: int, end: int, before: Frame) -> Frame:
         """`…, but not by the checker`, `…, but not deploy`, `… and by the editor`."""
@@ -350,6 +364,8 @@ class _Reader:
             kind, text = self._kind(i), self._text(i)
             if kind == "sub":
                 return None
+            if kind == "word" and lemma(text) in {"stay", "remain"}:
+                return i
             if kind == "modal" or (
                 kind == "word" and text in _BE | {"has", "have", "needs", "need"}
             ):
@@ -403,6 +419,8 @@ class _Reader:
         while self._kind(at) in {"not", "only"}:
             at += 1
         text = self._text(at)
+        if text.endswith("ing") and lemma(text) in KNOWN and lemma(text) != text:
+            return True
         if text in {"access", "use", "call", "run"} and self._text(at + 1) in {"to", "of"}:
             return False
         return self._kind(at) == "word" and text in KNOWN and not finite(text)
@@ -413,6 +431,8 @@ class _Reader:
 
     def _group(self, at: int, end: int) -> _Group:
         group = _Group(end=at)
+        if self._kind(at) == "prep" and self._text(at) == "about":
+            return group
         while group.end < end and self._step(group):
             pass
         return group
@@ -434,6 +454,9 @@ class _Reader:
             group.modal = group.modal or self.parts[at].value
         elif kind == "pronoun" and text in {"both", "each"} and not group.verb:
             pass
+        elif text == "about" and group.verb == "be" and self._text(at + 1) == "to":
+            group.modal, group.verb, group.end = "want", "", at + 2
+            return True
         elif kind == "word":
             return self._verb_word(group, at, text)
         else:
@@ -461,10 +484,10 @@ class _Reader:
         """How many words from here are a modal: `has the right to`, `gets to`, `wants to`."""
         follows = [self._text(at + i) for i in range(1, 5)]
         if text in {"has", "have", "had"} and follows[0] == "to":
-            group.modal = "must"
+            group.modal = "need"
             return 2
         if text in {"need", "needs"} and follows[0] in {"to", "not"}:
-            group.modal = "must"
+            group.modal = "need"
             return 2 if follows[0] == "to" else 1
         if text in {"gets", "get", "got"} and follows[0] == "to":
             group.modal = group.modal or "may"
@@ -545,6 +568,9 @@ class _Reader:
         if made.verb == "be" or all(t.kind == "only" for t in thing):
             adverbs += ["only" for t in thing if t.kind == "only"]
             thing = [t for t in thing if t.kind != "only"]
+        elif pieces and thing[-1].kind == "only":
+            adverbs.append("only")
+            thing.pop()
         named = noun([t for t in thing if t.kind != "sign" or made.verbless is False])
         made = replace(made, object=named, args=args, adverbs=tuple(adverbs), most=most)
         if named.tools and made.subject.quantifier and "@" in named.excepted.text:

@@ -64,8 +64,6 @@ def sees(state: State, frame: Frame) -> bool:
     """`Only the mediator sees the lawyer's notes`, `the editor may not see them`."""
     if frame.verb not in SEE or frame.modal in {"want", "need"} or frame.most:
         return False
-    if frame.verb == "use" and "see" not in frame.phrase.text and not frame.negated and not frame.only:
-        return False
     if not frame.takes("about", "from", "to", "by", "of") or frame.object.pronoun:
         return False
     parts = [*frame.object.tokens]
@@ -74,6 +72,8 @@ def sees(state: State, frame: Frame) -> bool:
     seen = _seen(state, [t for t in parts if t.kind not in {"only", "time"}])
     who = doer(state, frame)
     if seen is None or who is None or (seen.none and frame.negated):
+        return False
+    if frame.verb in {"use", "have", "get"} and not seen.whose and not seen.others:
         return False
     return _see(state, frame, replace_only(who, frame), seen, hidden=frame.negated or seen.none)
 

@@ -27,14 +27,14 @@ def _table(text: str) -> dict[tuple[str, ...], tuple[str, str]]:
 
 
 _LEXICON = _table("""
-fill: please | also | ever | always | at all | as well | too | of course | thanks |
+fill: at its disposal | at his disposal | at hand | at their disposal | please | also | ever | always | at all | as well | too | of course | thanks |
     obviously | simply | just | really | actually | kindly | though | anyway |
     in any case | under any circumstances | freely | without exception | no matter what |
     explicitly | clearly | by the way | btw | for that matter | then | in addition |
     directly | itself | themselves | himself | herself | absolutely | again | access to |
     use of | the use of | any use of | calls to | calls of | call of | call to | uses of |
     every use of | every call of | every call to | each use of | each call to |
-    each call of | whatsoever | in this crew | in this run | under no circumstances |
+    each call of | whatsoever | in this crew | in this run |
     , ever | , please | at any time | of its own accord | on its own | by itself |
     completely | entirely | totally
 time: for now | at the moment | for the moment | for the time being | this time | today |
@@ -67,7 +67,8 @@ modal may: may | can | could | might
 modal must: must | shall | ought to | had better
 modal should: should
 modal will: will | would | is going to | are going to
-not: not | never | no longer | by no means | does not | do not | did not
+no: no
+not: under no circumstances | at no time | in no case | on no account | not | never | no longer | by no means | does not | do not | did not
 and: and | or | plus | as well as | together with | along with | nor | , and | , or |
     , plus
 but: but | yet | however | whereas | while at the same time

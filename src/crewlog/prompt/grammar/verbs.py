@@ -128,6 +128,8 @@ _IRREGULAR = {
     "dies": "die",
     "ran": "run",
     "lies": "lie",
+    "doing": "do",
+    "going": "go",
     "using": "use",
     "having": "have",
     "getting": "get",

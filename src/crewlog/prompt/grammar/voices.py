@@ -34,7 +34,7 @@ def _active(made: Frame) -> Frame:
     if made.object:  # "the writer is given write_file", "is shown the notes"
         return replace(made, args={**args, **({"by": by} if by else {})})
     if by is None:
-        if made.verb in GIVE | SHOW | ENABLE | HINDER:
+        if made.verb in GIVE | SHOW | ENABLE | HINDER | HIDE:
             return made
         return replace(made, subject=Noun(), object=done)
     doer = noun(tokens(by))
@@ -164,6 +164,6 @@ def _shown(made: Frame) -> Frame:
 def _kept(thing: Noun, other: Noun) -> tuple[Noun, Noun]:
     """Who is kept from what: `keep deploy from the writer`, `keep the writer from deploy`."""
     if thing.agents and not other.agents:
-        parts = [t for t in other.tokens if t.kind != "word" or lemma(t.text) not in KNOWN]
+        parts = [t for t in other.tokens if t.kind in {"tool", "act", "and", "comma"}]
         return thing, noun(parts)
     return other, noun([t for t in thing.tokens if t.text != "away"])
