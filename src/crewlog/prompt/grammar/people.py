@@ -186,7 +186,7 @@ _PLAIN = frozenset(
 def _risky(parts: Sequence[Token]) -> bool:
     """`any risky tool is used`, `anything dangerous`, `anyone uses a tool of high risk`."""
     text = " ".join(t.text for t in parts)
-    words = {w for t in parts if t.kind not in {"all", "pronoun"} for w in t.text.split()}
+    words = {w for t in parts if t.kind not in {"all", "pronoun", "no"} for w in t.text.split()}
     risky = bool(words & RISKY) or "high risk" in text
     named = bool(words & _ACTIONS) or any(t.value == "things" for t in parts)
     if any(t.kind in {"agent", "tool", "act", "not", "model"} for t in parts):
@@ -223,8 +223,8 @@ def _used(state: State, frame: Frame) -> tuple[str, ...]:
     """The tools that a clause says are used: `it uses deploy`, `each use of it`, `deploy`."""
     thing = frame.object if frame.object else frame.subject
     if frame.args and "with" in frame.args and not thing.tools:
-        thing = noun(tokens(frame.args["with"]))
-    elif not frame.takes("for"):
+        return things(state, noun(tokens(frame.args["with"])))
+    if not frame.takes("for"):
         return ()
     if frame.verb and frame.verb not in USE | {"use", "do"}:
         return ()
@@ -453,8 +453,12 @@ def _use_with_approval(
 def _work_with_approval(state: State, frame: Frame, *, denied: bool) -> bool:
     """`The mailer only starts after I have approved`, `… does not send it without my approval`."""
     who = doer(state, frame)
+    if frame.verbless and _risky(frame.subject.tokens):
+        return denied and said(state, AskTool(words=words_of(frame)))
     if frame.verbless and (who is None or frame.elided):
         return _that(state, frame)
+    if frame.command and denied and frame.object.agents and frame.verb in {"start", "run", "begin", "launch"}:
+        who = whom(state, frame.object)
     if who is None or len(who.agents) != 1 or who.only or (frame.verb == "be" and denied):
         return False
     state.subject = who.agents

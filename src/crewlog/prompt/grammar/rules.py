@@ -160,6 +160,8 @@ def whom(state: State, named: Noun) -> Whom | None:
             others=named.others,
         )
     agents = spoken_of(state, named.pronoun)
+    if not agents and named.pronoun == "you":
+        return Whom()  # whoever reads the prompt
     return Whom(agents, only=named.only) if agents else None
 
 
@@ -209,7 +211,7 @@ def words_of(frame: Frame) -> tuple[Words, ...]:
 
 _GIVES = frozenset(
     "use have get need employ rely draw utilise utilize own hold keep access operate wield equip "
-    "possess invoke call make".split()
+    "possess invoke call make share".split()
 )
 """Verbs that give a tool without `may`. `The tester runs the tests` is what it does."""
 _RUNS = frozenset(["run", "call", "invoke", "touch", "apply", "open", "execute"])
