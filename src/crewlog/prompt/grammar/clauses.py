@@ -329,7 +329,7 @@ _CAST_LEADS = ways(
 )
 _CAST_TAIL = _set(
     "in the crew team all working together told and nobody else who work that on it this , both at simultaneously parallel "
-    "same time once side by is are"
+    "same time once side by is are one here today project job case"
 )
 
 

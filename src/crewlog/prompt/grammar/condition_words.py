@@ -61,6 +61,7 @@ TAILS = tuple(
         *("about it", "either", "for now", "already", "as well", "again", "so far", "by then"),
         *("in the end", "at last", "instead", "anyway", "there and then", "in full", "of all"),
         *("for any reason", "for some reason", "as a result", "in any way", "once more", "or not"),
+        *("each other", "one another", "with each other", "with one another"),
         *("at this point", "at that point", "by now", "on the whole", "overall", "afterwards"),
         *("with it", "with them", "with that", "with this", "with the result", "to it", "of it"),
         *(
@@ -102,6 +103,8 @@ IDIOMS = frozenset(
 
 # -- what things are -------------------------------------------------------------------------------
 
+CONFIDENT = words("confident sure certain")
+"""States with a degree: `is less than 60 % confident`."""
 CHOICES = words("""
 kind type priority category severity status urgency language topic verdict level class mood tone
 sentiment sort label stage region risk intent outcome result decision answer department rating size
@@ -267,7 +270,8 @@ def _stem(verb: str) -> str:
     return verb + verb[-1] if ends and (short or verb in _DOUBLED) else verb
 
 
-def _past(verb: str) -> str:
+def past(verb: str) -> str:
+    """`close` as `closed`, of regular verbs."""
     if verb.endswith("e"):
         return f"{verb}d"
     if verb.endswith("y") and verb[-2:-1] not in _VOWELS:
@@ -294,8 +298,10 @@ def _inflected() -> dict[str, Verb]:
     irregular = {line.split()[0]: line.split()[1:] for line in _IRREGULAR.split("/")}
     verbs = sorted(VERBS | MORE_VERBS | HAPPENS | CHANGES | set(DECISIONS) | set(irregular))
     for verb in verbs:
-        for past in irregular.get(verb, (_past(verb),)):
-            out.setdefault(past, Verb(verb, "past"))
+        for form in irregular.get(verb, (past(verb),)):
+            out.setdefault(form, Verb(verb, "past"))
+        if verb.endswith(("el", "al")):
+            out[f"{verb}led"], out[f"{verb}ling"] = Verb(verb, "past"), Verb(verb, "ing")
         out[third(verb)] = Verb(verb, "third")
         out[_ing(verb)] = Verb(verb, "ing")
     for verb in verbs:
@@ -311,7 +317,7 @@ PARTICIPLES = {
 
 def participle(verb: str) -> str:
     """`break` as `broken`, `close` as `closed`."""
-    return PARTICIPLES.get(verb) or _past(verb)
+    return PARTICIPLES.get(verb) or past(verb)
 
 
 def noun(word: str) -> bool:

@@ -27,6 +27,22 @@ LONGEST = 80
 _DEEPEST = 3
 """Clauses in clauses: `says that she thinks that …`."""
 _LINKS = frozenset(["or", "and", "nor", "but", ","])
+_OF = tuple(
+    (tuple(words.split()), link)
+    for words, link in (
+        ("at least one of", "or"),
+        ("any one of", "or"),
+        ("one of", "or"),
+        ("any of", "or"),
+        ("either of", "or"),
+        ("neither of", "or"),
+        ("none of", "or"),
+        ("both of", "and"),
+        ("each of", "and"),
+        ("all of", "and"),
+    )
+)
+"""What stands before a list of subjects, and how these are joined."""
 _STRONG = frozenset(["or", "nor"])
 
 
@@ -161,6 +177,7 @@ class _Joined:
 
     def read(self) -> Cond | None:
         """The whole condition."""
+        self._one_of()
         for i, (link, words) in enumerate(self.parts):
             final = i == len(self.parts) - 1
             if not self._part(link, self._opened(words), final):
@@ -170,6 +187,22 @@ class _Joined:
         either = [group[0] if len(group) == 1 else Both(of=tuple(group)) for group in self.groups]
         cond = either[0] if len(either) == 1 else Either(of=tuple(either))
         return Not(of=cond) if self.neither else cond
+
+    def _one_of(self) -> None:
+        """`at least one of the writer and the checker approves` is `the writer or the checker`."""
+        first = self.parts[0][1]
+        for opening, link in _OF:
+            length = len(opening)
+            if tuple(first[:length]) != opening or len(self.parts) < 2:
+                continue
+            if not first[length:] or not self.reading.subjects().whole(first[length:]):
+                return
+            self.neither = self.neither or opening[0] in {"none", "neither"}
+            self.parts[0] = ("", first[length:])
+            for i in range(1, len(self.parts)):
+                self.parts[i] = (link, self.parts[i][1])
+                if not self.reading.subjects().whole(self.parts[i][1]):
+                    return
 
     def _opened(self, words: list[str]) -> list[str]:
         """Without `either`, `both` and `neither`, which say what links follow."""
@@ -242,7 +275,9 @@ class _Joined:
             clause = self.reading.clause([*shared, *words], loose=bool(self.waiting))
             if clause is None:
                 continue
+            alike = _shape(words) == _shape(last.words[max(last.cuts) :])
             clause.denied = bool(dropped) and link in {"or", "and"} and not clause.negated
+            clause.denied = clause.denied and (alike or link == "and")
             return None if clause.denied and link == "and" else clause
         return None
 
@@ -258,6 +293,14 @@ class _Joined:
     def _complete(self, words: list[str]) -> bool:
         """Whether words have a subject and a verb of their own."""
         return self.reading.clause(words) is not None
+
+
+def _shape(words: Sequence[str]) -> str:
+    """What a complement begins with; `not` reaches from one to another that is alike."""
+    first = words[0] if words else ""
+    if first in {"a", "an", "the"}:
+        return "noun"
+    return first if first in {"too", "by", "in", "on", "of"} else "state"
 
 
 def _trimmed(words: Sequence[str]) -> list[str]:

@@ -55,8 +55,7 @@ def failure(state: State, phrase: Phrase) -> Whom | None:
 
 _GOING = frozenset(
     "on going with the it run others rest without him her them anyway regardless out that crew work "
-    "one everything just and whole to next step as usual nevertheless in aside him be let mind"
-    .split()
+    "one everything just and whole to next step as usual nevertheless in aside him be let mind".split()
 )
 _ENDING = frozenset(
     "everything the run crew whole thing lot process it all there at once immediately right "
@@ -115,7 +114,11 @@ def optional(state: State, frame: Frame) -> bool:
     words = {*frame.object.words}
     who = doer(state, frame)
     owner = frame.subject
-    if who is None and len(owner.words) == 3 and owner.words[2] in {"failure", "failures", "failing"}:
+    if (
+        who is None
+        and len(owner.words) == 3
+        and owner.words[2] in {"failure", "failures", "failing"}
+    ):
         return _no_reason(state, frame, owner)
     if who is None or not who.agents or who.only or frame.args or frame.most or frame.object.tools:
         return False
@@ -132,7 +135,12 @@ def _no_reason(state: State, frame: Frame, owner: Noun) -> bool:
     """`The coder's failure is no reason to stop`, `… stops the run`, `… does not matter`."""
     agents = state.names(owner.words[0])
     words = {*frame.object.text.split()} | {w for p in frame.args.values() for w in p.text.split()}
-    reason = frame.verb == "be" and "reason" in words and words <= _ENDING | {"reason", "no", "a", "to", "stop", "for", "stopping", "end", "abort"}
+    reason = (
+        frame.verb == "be"
+        and "reason" in words
+        and words
+        <= _ENDING | {"reason", "no", "a", "to", "stop", "for", "stopping", "end", "abort"}
+    )
     idle = frame.verb in {"matter", "stop", "end", "hurt", "halt", "abort"} and words <= _ENDING
     if not agents or not (reason or idle):
         return False
@@ -158,7 +166,9 @@ _SIDE = (
     "at any moment",
 )
 _STEPS = frozenset(["steps", "step", "turns", "moves", "actions"])
-_UPPER = frozenset("at most no not more than never max maximum up to of limited limit within".split())
+_UPPER = frozenset(
+    "at most no not more than never max maximum up to of limited limit within".split()
+)
 _AROUND = frozenset(
     "the a run crew whole thing in all total overall altogether should may must can will take run "
     "have make use be has takes is are gets uses with and but please it we everything for per told "
@@ -178,7 +188,11 @@ def limit(state: State, phrase: Phrase) -> bool:
     words = text.replace(side, " ", 1).split() if side else text.split()
     named = [w for w in words if number(w) is not None and w not in {"one", "once"}]
     stepped = _STEPS & {*words}
-    if len(named) != 1 or bool(side) == bool(stepped) or not _is_upper(words, text, bare=bool(side)):
+    if (
+        len(named) != 1
+        or bool(side) == bool(stepped)
+        or not _is_upper(words, text, bare=bool(side))
+    ):
         return False
     rest = {w for w in words if w != named[0] and not w.startswith("@")}
     nouns = rest - _AROUND - _UPPER - _STEPS
@@ -267,7 +281,9 @@ def other_model(state: State, frame: Frame) -> bool:
     return said(state, UseModel(agents=agents, model=name, words=words_of(frame)))
 
 
-_COMMON = frozenset("same default best small large big fast cheap other this that usual own new".split())
+_COMMON = frozenset(
+    "same default best small large big fast cheap other this that usual own new".split()
+)
 
 # -- switches --------------------------------------------------------------------------------------
 
@@ -293,7 +309,11 @@ def switch(state: State, frame: Frame) -> bool:
     inside = frame.args.get("about")
     behind = {*inside.text.split()} if inside is not None else set[str]()
     thing = frame.object if frame.command or not frame.subject else frame.subject
-    rest = {*frame.object.words} - {w for w in thing.words} if thing is not frame.object else set[str]()
+    rest = (
+        {*frame.object.words} - {w for w in thing.words}
+        if thing is not frame.object
+        else set[str]()
+    )
     words = {*frame.object.words, *behind} | rest
     if not _is_off(frame, words):
         return False

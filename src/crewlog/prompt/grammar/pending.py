@@ -123,7 +123,8 @@ def _of(state: State, phrase: Phrase, said: list[str]) -> Pending | None:
         at += 1
         opened = _opened(said, at)
     if opened is None:
-        return _by_turns(said) or _bare_first(said)
+        turns = _by_turns(said)
+        return _bare_first(said) if turns is None else turns
     kind, begin = opened
     rest = said[begin:]
     if kind == "each":

@@ -98,7 +98,12 @@ _HELP = frozenset(
 
 def asks(frame: Frame) -> _Asked | None:
     """Whether a frame says that people are asked, or that they approve; none if it does not."""
-    if frame.negated or frame.modal == "want" and not frame.subject.pronoun == "i" and not frame.passive:
+    if (
+        frame.negated
+        or frame.modal == "want"
+        and not frame.subject.pronoun == "i"
+        and not frame.passive
+    ):
         return None
     args = dict(frame.args)
     thing = frame.object
@@ -375,15 +380,35 @@ def _needed(frame: Frame) -> dict[str, Phrase] | None:
             quiet = not frame.object or frame.object.text in {"subject", "only", "off"}
             return args if only and quiet and frame.verb not in {"ask"} else None
     by = noun(tokens(args["by"])) if "by" in args else None
-    if frame.passive and frame.verb in APPROVE - {"see", "have", "give"} and (by is None or by.pronoun == "me"):
+    if (
+        frame.passive
+        and frame.verb in APPROVE - {"see", "have", "give"}
+        and (by is None or by.pronoun == "me")
+    ):
         return {k: v for k, v in args.items() if k != "by"} if frame.modal else None
     return None
 
 
 def _each_time(args: dict[str, Phrase]) -> bool:
     """`before it is used`, `for each call`: whenever a tool is called."""
-    idle = {"it", "is", "are", "used", "they", "each", "every", "use", "call", "being", "run", "called"}
-    return all({*p.text.split()} <= idle | {"time", "single", "anyone", "uses", "anybody"} for p in args.values())
+    idle = {
+        "it",
+        "is",
+        "are",
+        "used",
+        "they",
+        "each",
+        "every",
+        "use",
+        "call",
+        "being",
+        "run",
+        "called",
+    }
+    return all(
+        {*p.text.split()} <= idle | {"time", "single", "anyone", "uses", "anybody"}
+        for p in args.values()
+    )
 
 
 @reads_first
@@ -431,9 +456,7 @@ def only_with_approval(state: State, frame: Frame) -> bool:
     return _work_with_approval(state, frame, denied=denied)
 
 
-def _use_with_approval(
-    state: State, frame: Frame, tools: tuple[str, ...], *, denied: bool
-) -> bool:
+def _use_with_approval(state: State, frame: Frame, tools: tuple[str, ...], *, denied: bool) -> bool:
     if frame.verb and frame.verb not in USE:
         return False
     who = doer(state, frame) or (Whom() if not frame.subject or frame.subject.tools else None)
@@ -476,9 +499,7 @@ def _that(state: State, frame: Frame) -> bool:
         return said(state, made)
     if not state.subject:
         return False
-    return said(
-        state, Ask(question=state.raw(frame.phrase), before=state.subject[-1], words=words)
-    )
+    return said(state, Ask(question=state.raw(frame.phrase), before=state.subject[-1], words=words))
 
 
 @reads_first
@@ -504,8 +525,7 @@ def asks_first(state: State, frame: Frame) -> bool:
 
 
 _DOES = frozenset(
-    "it he she they does do so that uses use it using doing each every call time may this them"
-    .split()
+    "it he she they does do so that uses use it using doing each every call time may this them".split()
 )
 
 # -- gates -----------------------------------------------------------------------------------------
@@ -622,9 +642,7 @@ def _looks(frame: Frame) -> _Asked | None:
     return _Asked(args, Noun(), Noun()) if mine and looks else None
 
 
-def _who_asks(
-    state: State, frame: Frame, asked: _Asked, doubt: _Doubt
-) -> tuple[str, ...] | None:
+def _who_asks(state: State, frame: Frame, asked: _Asked, doubt: _Doubt) -> tuple[str, ...] | None:
     """The agents whose doubt it is; empty for all, none where it cannot be told."""
     if doubt.agents:
         return doubt.agents
@@ -665,9 +683,12 @@ def rejects(phrase: Phrase) -> bool:
         return bool(verbs & (APPROVE | {"like", "want", "be"})) or len(words) <= 3
     if "no" in words:
         return "say" in verbs or "answer" in verbs
-    return bool(verbs & (REJECT - {"say", "turn", "withhold"})) or "unhappy" in words or (
-        "turn" in verbs and "down" in words
-    ) or ("against" in words)
+    return (
+        bool(verbs & (REJECT - {"say", "turn", "withhold"}))
+        or "unhappy" in words
+        or ("turn" in verbs and "down" in words)
+        or ("against" in words)
+    )
 
 
 _RETURN = frozenset(
@@ -678,8 +699,7 @@ _RETURN = frozenset(
     "once more , a".split()
 )
 _REDO = frozenset(
-    "revise redo rewrite try rework repeat start go do correct improve fix amend change have"
-    .split()
+    "revise redo rewrite try rework repeat start go do correct improve fix amend change have".split()
 )
 
 
@@ -733,7 +753,9 @@ def _condition_and_rest(
             head = Phrase([u for t in parts[1:i] for u in t.units])
             if rejects(head) and (parts[i].kind in {"comma", "agent"} or parts[i].text in _RETURN):
                 behind = parts[i + 1 :] if parts[i].kind == "comma" else parts[i:]
-                grown = i + 1 < len(parts) and parts[i].kind != "comma" and parts[i].kind == "pronoun"
+                grown = (
+                    i + 1 < len(parts) and parts[i].kind != "comma" and parts[i].kind == "pronoun"
+                )
                 if grown and parts[i + 1].kind == "comma":
                     continue
                 return head, behind, any(t.kind == "i" for t in parts[1:i]) or "no" in head.text
@@ -749,7 +771,11 @@ def _condition_and_rest(
         return head, parts[: subs[0]], any(t.kind == "i" for t in parts[subs[0] :])
     texts = [t.text for t in parts[:2]]
     if "rejection" in texts or texts[0] == "no":
-        behind = [t for t in parts if t.text not in {"a", "rejection", "no", "means", "takes", "sends", "leads"}]
+        behind = [
+            t
+            for t in parts
+            if t.text not in {"a", "rejection", "no", "means", "takes", "sends", "leads"}
+        ]
         return None, behind, True
     return None
 
@@ -772,7 +798,11 @@ def ask_here(state: State, frame: Frame) -> bool:
     if "when" in asked.args or ("if" in asked.args and _decides_itself(state, asked.args["if"])):
         return False
     words = frame.phrase.text.split()
-    if frame.subject.pronoun == "i" and frame.verb in {"see", "look", "check", "have"} and "before" in words:
+    if (
+        frame.subject.pronoun == "i"
+        and frame.verb in {"see", "look", "check", "have"}
+        and "before" in words
+    ):
         return False
     return said(state, Ask(question=state.raw(frame.phrase), words=words_of(frame)))
 

@@ -159,7 +159,8 @@ class PredicateReader:
             self.passive = found is not None and found.form == "past"
             return self._complement()
         verb = w.INFLECTED.get(self.words[self.at]) if self.at < len(self.words) else None
-        perfect = verb is not None and verb.form == "past" and not self._ready_thing()
+        word = self.words[self.at] if self.at < len(self.words) else ""
+        perfect = verb is not None and (verb.form == "past" or word == w.participle(verb.base))
         if perfect:
             self.free = True
             if self._catenative():
@@ -167,9 +168,6 @@ class PredicateReader:
             return self._main()
         self.at, self.negated, self.negations = begin, negated, negations
         return None
-
-    def _ready_thing(self) -> bool:
-        return self.words[self.at] in w.DETERMINERS
 
     # -- copulas -----------------------------------------------------------------------------------
 
@@ -228,6 +226,8 @@ class PredicateReader:
         if found.end < len(self.words) and not self._drop_tail(found.end):
             return None
         name = self.subject.name if self.subject.kind == "thing" else self.measure
+        if found.unit in w.CONFIDENT:
+            name = "confidence"
         return self._compare(name or self._unit_name(found), found)
 
     def _unit_name(self, found: Comparison) -> str:
@@ -419,13 +419,18 @@ class PredicateReader:
         self.at += 1
         if self.at < len(self.words) and self.words[self.at] in w.LINK_PARTICLES:
             self.at += 1
-        self._skip("as", "like", "at", "to")
+        self._skip("as", "like", "to")
+        if self._next("at") and numeral(self.words, self.at + 1):
+            self.at += 1
         found = compared(self.words, self.at, bare=verb.base in w.MOVES | {"end", "prove"})
         if found is not None and verb.base != "get":
             cond = self._than()
             if cond is not None:
                 self.cuts.append(self.at)
                 return cond
+        if verb.base == "get" and found is not None:
+            self.at = begin
+            return None
         if verb.base in w.LINKS and self._adjectival():
             return self._complement()
         self.at = begin
@@ -671,7 +676,10 @@ class PredicateReader:
         rest = self.words[self.at + 1 :]
         negative = rest[:1] == ["no"]
         particle = rest[:1] if rest[:1] and rest[0] in {"up", "out", "off", "down", "in"} else []
-        said = self._thing(rest[negative:]) if rest else []
+        if particle and rest[1:2] != ["the"] and len(rest) > 1 and rest[1] not in w.PREPOSITIONS:
+            particle = []
+        said = self._thing(rest[negative + len(particle) :])
+        said = [*particle, *said]
         if rest and not said and not particle and rest not in (["it"], ["them"], ["this"]):
             return None
         if verb.base in w.CHANGES and verb.form != "base" and not rest and not self.free:
@@ -702,6 +710,8 @@ class PredicateReader:
             words = words[1:]
         words = self._without_aside(words) if agent or not active else words
         if not words or len(words) > _MOST or not all(_free(word) for word in words):
+            return None
+        if any(word[0].isdigit() for word in words):
             return None
         if words[0] in w.OTHERS or (words[0] in w.TIME and words[0] not in w.INFLECTED):
             return None

@@ -269,7 +269,9 @@ def _with_tools(frame: Frame) -> Frame:
             continue
         if name == "about" and frame.verb not in {"rely", "draw", "count"}:
             continue
-        if frame.object.tools or (frame.verb not in {"work", "operate", "equip"} | _DOING and not frame.modal):
+        if frame.object.tools or (
+            frame.verb not in {"work", "operate", "equip"} | _DOING and not frame.modal
+        ):
             continue
         args = {k: v for k, v in frame.args.items() if k != name}
         return replace(frame, object=noun(tokens(inside)), args=args, verb="use")
@@ -426,7 +428,9 @@ def access(state: State, frame: Frame) -> bool:
         who = Whom(who.excepted)
         made = Allow(agents=who.agents, tools=named, only=True, words=words_of(frame))
         return said(state, made)
-    verb = replace(frame, negated=not grants, verb="use", object=replace(noun(()), tools=Phrase(())))
+    verb = replace(
+        frame, negated=not grants, verb="use", object=replace(noun(()), tools=Phrase(()))
+    )
     return _give(state, verb, replace(who, only=bool(only)), _Tools(named))
 
 
@@ -558,9 +562,7 @@ def _is_there(frame: Frame) -> bool | None:
     return frame.negated if frame.verb == "be" and words and words <= _ABSENT else None
 
 
-def _need(
-    state: State, agents: tuple[str, ...], named: tuple[str, ...], frame: Frame
-) -> bool:
+def _need(state: State, agents: tuple[str, ...], named: tuple[str, ...], frame: Frame) -> bool:
     if len(agents) != 1:
         return False
     for at in range(len(state.statements) - 1, max(-1, len(state.statements) - _KEPT - 1), -1):

@@ -52,7 +52,9 @@ def _seen(state: State, parts: Sequence[Token]) -> _Seen | None:
             made = True
         elif token.kind in {"tool", "act", "model", "me", "i", "not", "modal", "sub", "sign"}:
             return None
-        elif token.kind == "word" and not (text in _LOOSE | {"'s"} or lemma(text) in _MAKES | {"be", "have"}):
+        elif token.kind == "word" and not (
+            text in _LOOSE | {"'s"} or lemma(text) in _MAKES | {"be", "have"}
+        ):
             return None
     if not (agents or others or anything) or (agents and not (made or anything)):
         return None

@@ -13,7 +13,8 @@ from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.lexicon import plural, singular
 
 _LONGEST = 6
-_NEGATIVE = {"nothing": "it", "nobody": "they", "none": "they", "neither": "they"}
+_NEGATIVE = {"nothing": "it", "nobody": "he", "no-one": "he", "none": "they", "neither": "they"}
+_SOMEBODY = w.words("everyone everybody both either someone somebody anyone anybody")
 _QUANTIFIERS: tuple[tuple[tuple[str, ...], str], ...] = tuple(
     (tuple(words.split()), kind)
     for words, kind in (
@@ -104,6 +105,9 @@ class Subjects:
             words: A clause.
             loose: Whether number and verb need not agree (`the tests or the build fail`).
         """
+        if words[:2] == ["no", "one"] and words[2:3] != ["of"]:
+            yield Subject("person", negative=True), 2
+            return
         kind, at = _quantifier(words)
         pronoun = self._pronoun(words, at)
         if pronoun is not None:
@@ -128,16 +132,15 @@ class Subjects:
         word = words[at] if at < len(words) else ""
         after = words[at + 1] if at + 1 < len(words) else ""
         if word in _NEGATIVE:
-            kind: Literal["it", "person"] = "person" if word == "nobody" else "it"
+            kind: Literal["it", "person"] = "person" if _NEGATIVE[word] == "he" else "it"
             many = _NEGATIVE[word] == "they"
             return Subject(kind, negative=True, many=many), at + 1
         if word in {"he", "she"}:
             return Subject("person", agent=self.last), at + 1
         if word in {"all", "both", "each", "any", "one"} and after == "of":
             return self._pronoun(words, at + 2)
-        everybody = word in {"everyone", "everybody", "both", "either", "someone", "somebody"}
-        if everybody and _begins_predicate(words, at + 1):
-            return Subject("it", many=True), at + 1
+        if word in _SOMEBODY and _begins_predicate(words, at + 1):
+            return Subject("person", many=word == "both"), at + 1
         demonstrative = word in {"this", "that", "these", "those", "all", "any"}
         if word in w.PRONOUNS and (not demonstrative or _begins_predicate(words, at + 1)):
             return Subject("it", many=word in w.MANY), at + 1
@@ -238,7 +241,7 @@ def many(noun: str) -> bool:
 
 def _nominal(word: str) -> bool:
     """Whether a word can stand in a thing's name."""
-    closed = w.OTHERS | w.AUXILIARIES | w.NEGATIONS | w.PRONOUNS
+    closed = w.OTHERS | w.AUXILIARIES | w.NEGATIONS | w.PRONOUNS | w.words("too so very")
     return word[:1].isalnum() and word not in closed and word not in w.DETERMINERS
 
 

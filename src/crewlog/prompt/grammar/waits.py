@@ -146,6 +146,8 @@ def _everybody(words: Sequence[str]) -> Who | None:
     at = 1 if words[:1] and words[0] in _THAT else 0
     if words[:2] in (["all", "that"], ["all", "this"], ["it", "all"]):
         at = 2
+    if words[:2] == ["all", "of"] and words[2:3] and words[2] in _THAT:
+        at = 3
     begin = at + (words[at : at + 1] == ["the"])
     if words[begin : begin + 1] and words[begin] in _WHOLE:
         at = begin + 1
