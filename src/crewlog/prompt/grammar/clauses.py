@@ -175,9 +175,23 @@ def _behind(state: State, clause: Clause, phrase: Phrase, at: int) -> None:
         return
     made = _rules_with(state, clause.agents, rest)
     if made is None:
-        clause.task = state.raw(rest)
+        task, behind = _task_and_rules(state, clause.agents, rest)
+        clause.task = state.raw(task)
+        clause.behind.extend(behind)
     else:
         clause.behind.extend(made)
+
+
+def _task_and_rules(
+    state: State, agents: tuple[str, ...], rest: Phrase
+) -> tuple[Phrase, list[AnyStatement]]:
+    """`Hunts for the cause and reviews its own work`: the work, and what the rules say behind it."""
+    for at, unit in enumerate(rest.units[:-1]):
+        if at and unit.text in {"and", "but"}:
+            made = _rules_with(state, agents, Phrase(rest.units[at + 1 :]))
+            if made:
+                return Phrase(rest.units[:at]), made
+    return rest, []
 
 
 def _rules_with(state: State, agents: tuple[str, ...], rest: Phrase) -> list[AnyStatement] | None:
@@ -315,7 +329,7 @@ _CAST_LEADS = ways(
 )
 _CAST_TAIL = _set(
     "in the crew team all working together told and nobody else who work that on it this , both at simultaneously parallel "
-    "same time once side by is are"
+    "same time once side by is are one here today project job case"
 )
 
 
@@ -804,6 +818,10 @@ def _tools_end(words: Sequence[str], at: int) -> int:
     return end
 
 
+_PERHAPS = _set("may can could might would")
+"""`Thinks it may use deploy` gives nothing; what may be used is a rule, and read as such."""
+
+
 def _given(words: Sequence[str], at: int) -> bool:
     """Whether the words before a tool say that it is used for the work."""
     begin = at
@@ -813,7 +831,7 @@ def _given(words: Sequence[str], at: int) -> bool:
         start = begin - len(way)
         if start >= 0 and tuple(words[start:begin]) == way:
             plainly = words[at].startswith("#") or way[0] not in _BY_NAME_ONLY
-            return plainly and not {*words[max(0, start - 2) : start]} & _NOT
+            return plainly and not {*words[max(0, start - 2) : start]} & (_NOT | _PERHAPS)
     return False
 
 

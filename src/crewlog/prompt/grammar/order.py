@@ -377,6 +377,8 @@ def _fold(sentence: Sentence) -> None:
     clause = read_clause(state, phrase, marks)
     if clause is None and (other := _with_subject(state, phrase)) is not None:
         clause = read_clause(state, other, marks)
+    if clause is not None and segment.separator == ":" and _said_again(sentence, clause):
+        return
     if clause is not None:
         clause.behind.extend(sentence.behind)
         sentence.behind = []
@@ -387,6 +389,16 @@ def _fold(sentence: Sentence) -> None:
     _leftover(sentence, segment, phrase)
 
 
+def _said_again(sentence: Sentence, clause: Clause) -> bool:
+    """`Three reviewers look at it: the security reviewer, …`: the list names them once more."""
+    state = sentence.state
+    at = state.last("step", sentence=True)
+    if at is None or not isinstance(step := state.statements[at], Step) or clause.task:
+        return False
+    same = {part.agent for part in step.parts} == {*clause.agents}
+    return same and state.replace(at, words=(*step.words, clause.phrase.words))
+
+
 _ANDS = re.compile(r" (?:, )?(?:and|but)(?: also| then)? | , (?=uses|has|may|can|with|using)")
 
 
@@ -394,8 +406,8 @@ def _predicates(sentence: Sentence, phrase: Phrase) -> Phrase:
     """`The drafter writes it and can search the archive`: what is left when the rules are said."""
     state = sentence.state
     subject = re.match(pattern("{A} ").pattern, phrase.text)
-    if subject is None:
-        return phrase
+    if subject is None or phrase.text[subject.end() :].startswith((", ", "( ")):
+        return phrase  # what is said aside is read with its clause
     named = phrase.part(0, subject.end() - 1)
     for found in _ANDS.finditer(phrase.text, subject.end()):
         right = phrase.part(found.end())
@@ -609,7 +621,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
         after=after,
         then=then and (after is not None or pending.ready is not None),
         ready=pending.ready,
-        start="start" in marks or clause.start,
+        start="start" in marks or (clause.start and not pending and not then),
         words=(clause.phrase.words, *pending.words),
     )
     state.step(step)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crewlog.prompt.grammar.leads import lead_at
-from crewlog.prompt.grammar.lexicon import VERBS
+from crewlog.prompt.grammar.lexicon import VERBS, third_person, verb_base
+from crewlog.prompt.grammar.moves import MOVED, MOVES
 from crewlog.prompt.grammar.phrase import Phrase, Unit, pattern
 
 _BASE = "|".join(sorted((re.escape(v) for v in VERBS), key=len, reverse=True))
@@ -53,6 +54,10 @@ _OPENER = pattern(
     r"|at the same time|meanwhile|simultaneously|i (?:approve|want|need|have|would|must|say|get)\b|use {T}"
     r"|turn (?:off|on)|switch)"
 )
+_FAR = 9
+"""How many words a subject may have before its verb."""
+_HELPING = frozenset("is are was has have may can must should will shall gets needs".split())
+_DETERMINERS = frozenset("the a an its his her their our my your this that these those".split())
 _SEPARATORS = frozenset([";", ":", "(", ")", "–", "->"])
 _DONE_BY = re.compile(r"[a-z-]+(?:ed|en|wn|lt|ut|ad|ent|ld) (?:[^@,;:()]{1,40} )?by @")
 _LINKS = frozenset([",", "and", "but", "or", "so", "then", "yet", "plus", "also", "oh"])
@@ -156,9 +161,36 @@ class _Cutter:
             return after
         if _PASSIVE.match(text, place) and self._complete(i):
             return after
+        if (
+            self._fronted()
+            and self.units[i].text == ","
+            and self._speaks(after)
+            and self._complete(i)
+        ):
+            return after
         if _DONE_BY.match(text, place) and " by @" in self._text(self.begin, i):
             return after
         return 0 if only_and or not self._agent_at(after) else after
+
+    def _fronted(self) -> bool:
+        """Whether the segment at hand is a condition that stands before its clause."""
+        begin = self.begin
+        text = self.whole.text
+        place = self.at[begin]
+        while said := lead_at(text, place):
+            place += len(said) + 1
+        return SUBORDINATE.match(text, place) is not None
+
+    def _speaks(self, begin: int) -> bool:
+        """Whether the words up to the next comma have a verb: no part of a list."""
+        for i in range(begin, min(len(self.units), begin + _FAR)):
+            word = self.units[i].text
+            if word in _SEPARATORS or word == ",":
+                return False
+            verb = word in _HELPING or third_person(word) or word in MOVED
+            if verb and i > begin and self.units[i - 1].text not in _DETERMINERS:
+                return True
+        return False
 
     def _called(self, i: int) -> bool:
         """`Mediator, you should …`."""
@@ -167,6 +199,12 @@ class _Cutter:
             and self.units[self.begin].text.startswith("@")
             and self._text(i, i + 2) == ", you"
         )
+
+    @staticmethod
+    def _leads_back(word: str) -> bool:
+        """Whether `back` belongs to the verb before it: `goes back to`, `is back with`."""
+        moves = word in MOVED or verb_base(word) in MOVES
+        return moves or word in {"is", "it", "them", "straight", "right", "be", "this", "way"}
 
     def _agent_at(self, i: int) -> bool:
         return i < len(self.units) and self.units[i].text.startswith("@")
@@ -184,7 +222,7 @@ class _Cutter:
     def _complete(self, i: int) -> bool:
         """Whether what stands before `i` already has its verb."""
         text = self._text(self.begin, i)
-        if re.match(r"(?:[a-z]+ )?for (?:each|every) ", text):
+        if re.match(r"(?:[a-z]+ )?for (?:each|every) |should ", text):
             return True
         for lead in _SUBORDINATORS.finditer(text):
             text = text[lead.end() :] if not lead.start() else text
@@ -242,6 +280,8 @@ class _Cutter:
             return False
         place = self.at[i] + (len(word) + 1 if word in {"just", "then"} else 0)
         rest = self._text(self.begin, i)
+        if word == "back" and self._leads_back(before):
+            return False
         if word == "it" and not re.match(
             r"it (?:goes|is back|should|has|must|is (?:sent|passed|handed))",
             text[place : place + 30],
