@@ -272,7 +272,9 @@ async def test_a_worker_that_lacks_a_builder_says_which() -> None:
     with pytest.raises(InvalidDefinition) as raised:
         await open_run(task, store, Definitions(store), probe)
     assert "no builder is called 'debate'" in str(raised.value)
-    assert "must be installed wherever this crew is checked and run" in str(raised.value)
+    assert "must be installed wherever it is checked and run, on every worker too" in str(
+        raised.value
+    )
     hash_ = await store.put_definition(crew)
     with pytest.raises(InvalidDefinition, match="no builder is called 'debate'"):
         await Definitions(store).get(hash_)

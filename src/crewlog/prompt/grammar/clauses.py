@@ -2,20 +2,21 @@
 
 The ways in which English says that somebody works: `the writer drafts …`, `have the writer draft
 …`, `… is drafted by the writer`, `over to the writer`, `followed by the writer`. What an agent is
-or should do is no work of its own (a trait).
+or should do is no work of its own (a trait). Each reader looks at the units of one clause: who
+stands where, and which verb, by its class.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from crewlog.prompt.ast import Allow, AnyStatement, Cast, Part, Step, Trait, Waits
-from crewlog.prompt.grammar.lexicon import known_verb, plural, third_person
-from crewlog.prompt.grammar.phrase import Phrase, Unit, pattern
-from crewlog.prompt.grammar.rules import AGENT, RULES, apply, rule
-from crewlog.prompt.grammar.state import Match, State
+from crewlog.prompt.grammar.lexicon import known_verb, plural, third_person, verb_base
+from crewlog.prompt.grammar.moves import HELPING, MOVED, MOVES, PRONOUNS, Scan, ways
+from crewlog.prompt.grammar.phrase import Phrase, Unit
+from crewlog.prompt.grammar.rules import RULES, apply
+from crewlog.prompt.grammar.state import State
 from crewlog.prompt.names import plain
 
 
@@ -30,6 +31,8 @@ class Clause:
     beside: bool = False
     """It says so itself: `at the same time`."""
     again: bool = False
+    then: bool = False
+    """It says so itself, behind its subject: `the editor then checks it`."""
     waits: Waits | None = None
     """Whom it says itself that it waits for."""
     start: bool = False
@@ -40,83 +43,35 @@ class Clause:
     behind: list[AnyStatement] = field(default_factory=list[AnyStatement])
 
 
-_SUBJECT = pattern(
-    r"(?:both |each |every |one |a new |either )?(?P<who>{A})(?: (?:both|all|each))?(?= |$)"
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ABREAST = ways(
+    "simultaneously|in parallel|parallel|at the same time|at once|side by side|concurrently|in tandem|together|jointly"
 )
-_MADE = pattern(
-    r"(?:(?:you|we|i|please|would|like|want|to|can|should|must|will) )*(?:have|let|get|make|ask|tell|use|lets|has|want|like|need|call|instruct|task|bring in|allow|assign|send|put) "
-    r"(?P<who>{A}) (?:both |then |all |now |first |off )*(?:to )?(?P<task>.+)"
+_MEANWHILE = ways(
+    "meanwhile|at the same time|in the meantime|simultaneously|in parallel|alongside|concurrently|in tandem"
 )
-_PASSIVE = pattern(
-    r"(?P<what>.*?)(?:^| )(?:is|are|gets?|be|was|were|being)(?: [^,;]{0,90}?)? by (?:both )?(?P<who>{A})(?P<rest>(?: .*)?)"
+_WITH_ANOTHER = ways(
+    "in parallel with|in parallel to|at the same time as|side by side with|in tandem with|together with|alongside"
+    "|alongside of|simultaneously with|concurrently with|jointly with|parallel to"
 )
-_PASSIVE_BARE = pattern(
-    r"(?P<what>[a-z-]+(?:ed|en|ne|wn)(?: .*)?) by (?P<who>{A})(?P<rest>(?: .*)?)"
+_ORDERED = ways(
+    "in parallel|simultaneously|at the same time|side by side|together|at once|next|then|last|first|again|concurrently"
+    "|finally|afterwards|in tandem|both"
 )
-_HANDS = pattern(
-    r"(?:(?:{A}|it|he|she|they|that|this|the [a-z ]+?|everything|we|you|work) )?(?:(?:then|now|just|is|are|gets?|must|should|will|can|to|has|the baton|the work|the word|control) )*"
-    r"(?:passes|pass|passed|hands|hand|handed|gives|give|given|sends|send|sent|forwards?|forwarded|goes|go|moves?|delegates?|delegated|turns?|transfers?|assigned|assigns?|over|on|off|falls|comes|routes?|routed|delivers|delivered|shipped) "
-    r"(?:(?:it|them|this|that|things|everything|all of it|all that|the [a-z -]+?|its [a-z -]+?|his [a-z ]+?|her [a-z ]+?|work) )?(?:(?:on|over|along|off|straight|directly|up|down|all|for [a-z]+|out) )*to (?P<who>{A})(?P<rest>(?: ,? ?(?:who|which|that|to|for|and|,|so that) .+| 's desk)?)"
+_ADVERBS = ways(
+    "then|also|next|now|simply|just|finally|lastly|again|always|both|each|all|first|firstly|still|only|never|usually"
+    "|subsequently|afterwards|eventually|later|meanwhile|simultaneously|together|carefully|quickly|immediately|directly"
+    "|automatically|independently|separately|concurrently|briefly|thoroughly|in turn|in parallel|at the same time"
+    "|at once|therefore|thus|once more|once again|jointly|three|already|merely|basically|too|,"
 )
-_COMES = pattern(
-    r"(?:(?:then|next|last|finally|up|now|after that|and|it is|there|followed|is|the next one is|next in line is) )*(?:followed by|comes|come|up is|is|next is|it is time for|time for|enter|over to|on to|follows?|there is|it is up to|up to|we (?:turn|go|move on|come) to|bring in|call in|call|cue|now it is|along comes|with|by) (?P<who>{A})(?P<rest>(?: ?,? (?:who|which|that|to|for|and) .+)?)"
+_PROSE = _set(
+    "people cast roles agents team crew who members participants staff traits style tone personalities characters"
 )
-_TURN = pattern(
-    r"(?:(?:then|now|next|and|it|is|will be|comes|has) )*(?P<who>{A}) 's turn(?P<rest>(?: (?:to|,|and|with) .+)?)|(?:(?:then|now|next|it|is) )*(?:the |it is the )?turn (?:of|for) (?P<whom>{A})(?P<more>(?: (?:to|,|and) .+)?)"
-)
-_DOES = pattern(
-    r"(?P<who>{A})(?: (?:,|then|both|all|also|now|next))* (?:(?:is|are|comes|goes|works?|starts?|acts?|follows|steps in|gets? to work|takes over|takes it from there|kicks? (?:things |it )?off|begins?|jumps in|joins(?: in)?|gets going|gets started|can start|may start|sets to work|takes the floor|goes to work|gets in|is on|leads off|opens|chimes in|runs?|does its (?:thing|part|work|job|bit)|finishes (?:it |things )?(?:off|up)?|closes|is up|wraps (?:it |things )?up|picks (?:it )?up|has its turn|do their thing|comes in)(?: (?:next|then|first|last|second|third|in|up|after that|now|at the end|in turn|afterwards|on|there|too|finally|to work|work|again|on this|things|it|from there|with it|at the same time|in parallel|simultaneously|side by side))*)"
-)
-_PER = pattern(
-    r"(?:(?:there is|we need|use|with|have|send|put|then) )?(?:one |a |an )?(?P<who>{A1}) (?:per|for each|for every) (?P<noun>[a-z][a-z -]{0,30})(?P<rest>(?: ,? ?(?:who|which|that|to|and) .+)?)"
-)
-_WANTED = pattern(
-    r"(?:(?:there (?:is|are|will be|shall be)|(?:we|i|you) (?:need|have|want|have got|use|start with|will need|would like|would send|send|begin with|got|should have|are|hire|employ)|let there be|take|add|set up|meet|introducing|include|start with|use|we also have|it (?:starts|begins) with|someone ,|somebody ,|call (?:it|her|him|them)|this is|here (?:is|are)) )+(?P<who>{A})(?: (?:who|that|which|to|:|–))? ?(?P<task>.*)"
-)
-_MEMBERS = r"(?:agents?|people|persons|roles|team|crew|specialists|experts|members|cast|players|colleagues|workers|staff|assistants|of us|of you|pairs of eyes|participants|parties|characters|hands|bots)"
-_CAST_HEAD = rf"(?:[^@#$]*?\b{_MEMBERS}\b[^@#$]{{0,60}}?(?::|–|,| of| are| is| includes?| including| comprises| namely| with| as follows :)|(?:so |now )?(?:there (?:are|is)|we have(?: got)?|you are|meet|we need|i need|set up|we are|use|who is who :|it takes|build|create|introducing|we use|i have)(?: both)?)"
-_CAST = pattern(
-    rf"{_CAST_HEAD} ?(?P<who>{{A}})(?P<rest>(?: (?:in the (?:crew|team)|in all|working together|all told|and nobody else|who work together|on (?:it|this|the team|the crew)|,? ?(?:both |all )?(?:at it |working |who work |work )?(?:simultaneously|in parallel|at the same time|at once|side by side)|work together|that work together))*)"
-)
-_CAST_BEHIND = pattern(
-    r"(?P<who>{A}) (?:are|make up|form|is|work in) (?:the|our|my|your|in the|on the|a) (?:crew|team|agents|cast|members|people|whole (?:crew|team))(?: .*)?"
-)
-_BOTH_WORK = re.compile(
-    r"\b(?:simultaneously|in parallel|parallel|at the same time|at once|side by side|concurrently)\b"
-)
-_BESIDE = re.compile(
-    r"\b(?:meanwhile|at the same time|in the meantime|in parallel with (?:that|this|it|@[0-9]+)|simultaneously|in parallel|alongside(?: @[0-9]+)?|concurrently)\b"
-)
-_TRAIT = pattern(
-    r"(?P<who>{A})(?: (?:both|all|each|also|always))* (?:(?:is|are|was|were|'s|has been)(?! (?:to|asked to|told to|going to|next|up|on|given|handed|brought|called|invited|set to|supposed to|expected to)\b)|should|shall|must(?! also)|ought to|never|always|does not|do not|may not|can not|must not|needs to be|has to be|have to be|needs not|need not|had better|would|could|can be|may be|cares?|knows?|likes?|hates?|loves?|speaks|believes|prefers?|tends to|has (?:a|an|the|no|some|good|great|years|an eye)(?! (?:[a-z]+ )?(?:look|go|try|think|read|say|turn|shot|stab|peek|crack|word|chat|glance|play|browse)\b)|thinks (?:like|in)|behaves|wants|keeps in mind|avoids?|remembers?|respects?|stays?|acts? (?:as|like)|sounds?|may|can|could|might|will not|be)(?= )"
-)
-_DUTY = pattern(
-    r"(?P<who>{A})(?: (?:both|all|then|also|now))* (?:has to|have to|must|needs to|need to|(?:is|are) (?:{ADV} )?to|should|shall|will|is going to|are going to|is asked to|are asked to|is told to|is supposed to|is expected to|is set to|gets to|is called to|is brought in to|is given the job of|is invited to|may|can|could|gets|is due to|is meant to|is tasked with|is responsible for|is in charge of|takes care of)(?= )"
-)
-_ADVERBS = pattern(r"(?:{ADV} |, )*")
-_PROSE = frozenset(
-    [
-        "people",
-        "cast",
-        "roles",
-        "agents",
-        "team",
-        "crew",
-        "who",
-        "members",
-        "participants",
-        "staff",
-        "traits",
-        "style",
-        "tone",
-        "personalities",
-        "characters",
-    ]
-)
-_STARTS = re.compile(
-    r"^(?:again|in parallel|together|side by side|simultaneously|also|both|all|then|next|now|at the same time|on (?:this|it))\b"
-)
-_NO_TASK = re.compile(r"^(?:is|are|'s)$")
+"""Headings under which sentences about agents say what they are."""
+_RELATIVES = _set("who which that")
 
 
 def read_clause(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
@@ -125,58 +80,118 @@ def read_clause(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
         clause = read(state, phrase, marks)
         if clause is not None:
             _tools(state, clause)
+            _with_another(state, clause)
+            _then(clause)
             return clause
     return None
 
 
-def _named(state: State, text: str | None) -> tuple[str, ...]:
-    return state.names(text or "")
+# -- words and where they stand --------------------------------------------------------------------
 
 
-def _turn(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
-    for compiled in (_TURN, _COMES, _HANDS):
-        found = compiled.fullmatch(phrase.text)
-        if found is None:
-            continue
-        groups = found.groupdict()
-        name = "who" if groups.get("who") else "whom"
-        agents = _named(state, groups[name])
-        rest = groups.get("rest") or groups.get("more") or ""
-        clause = Clause(phrase, agents, task=_task_of(state, phrase, found, rest), again=True)
-        if compiled is _HANDS and (first := re.match(r"@[0-9]+", phrase.text)) is not None:
-            giver = _named(state, first[0])
-            if giver != agents and giver[0] not in state.ever:
-                state.step(Step(parts=(Part(agent=giver[0]),), words=(phrase.words,)))
-        if rest:
-            tail = re.sub(r"^ ?,? ?(?:who|which|that|to|and|for) ", "", rest)
-            _as_rule(state, clause, agents, phrase, tail)
-        return clause
-    return None
+def _words(phrase: Phrase) -> list[str]:
+    return [unit.text for unit in phrase.units]
 
 
-def _task_of(state: State, phrase: Phrase, found: re.Match[str], rest: str) -> str:
-    text = rest.strip(" ,")
-    if not text:
-        return ""
-    at = phrase.text.rfind(text)
-    task = state.raw(phrase.part(at)) if at >= 0 else ""
-    return re.sub(r"^(?:who|which|that|to|and|for|,)\s+", "", task)
+def _named(state: State, words: Sequence[str]) -> tuple[str, ...]:
+    return state.names(" ".join(words))
 
 
-def _as_rule(
-    state: State, clause: Clause, agents: tuple[str, ...], phrase: Phrase, tail: str
-) -> bool:
-    """Whether a relative clause is a rule about its agent: `the clerk, who may send emails`."""
-    at = phrase.text.rfind(tail)
-    if at < 0 or not tail:
-        return False
-    rest = phrase.part(at)
-    made = _rules_with(state, agents, rest)
+def _from(phrase: Phrase, at: int, end: int | None = None) -> Phrase:
+    return Phrase(phrase.units[at:end])
+
+
+def _is_agent(words: Sequence[str], at: int) -> bool:
+    return at < len(words) and words[at].startswith("@")
+
+
+def _first_agent(words: Sequence[str]) -> int:
+    return next((i for i, word in enumerate(words) if word.startswith("@")), -1)
+
+
+def _agents_at(words: Sequence[str], at: int) -> tuple[list[str], int]:
+    """The agents that stand at a place, and where they end."""
+    scan = Scan(words)
+    scan.at = at
+    scan.over({"both", "each", "either", "all", "every", "one"} if not _is_agent(words, at) else ())
+    named = scan.agents()
+    return list(named), scan.at if named else at
+
+
+def _says(words: Sequence[str], phrases: Sequence[tuple[str, ...]]) -> bool:
+    """Whether one of some phrases stands anywhere."""
+    said = f" {' '.join(words)} "
+    return any(f" {' '.join(way)} " in said for way in phrases)
+
+
+def _beside(agents: Sequence[str], words: Sequence[str]) -> bool:
+    return len(agents) == 1 and _says(words, _MEANWHILE)
+
+
+def _with_another(state: State, clause: Clause) -> None:
+    """`The optimist writes an outlook in parallel with the pessimist`: both do."""
+    if not clause.agents or not clause.works:
+        return
+    words = _words(clause.phrase)
+    for at in range(len(words)):
+        scan = Scan(words)
+        scan.at = at
+        if scan.takes(_WITH_ANOTHER) and (named := scan.agents()):
+            others = _named(state, named)
+            if set(others) <= set(state.worked):
+                clause.beside = True
+            elif set(others) != set(clause.agents):
+                clause.agents = tuple(dict.fromkeys((*clause.agents, *others)))
+                clause.beside = False
+            return
+
+
+_THEN = _set("then next subsequently thereafter afterwards finally")
+
+
+def _then(clause: Clause) -> None:
+    """`The editor then checks it`, `it is then checked by the editor`."""
+    words = _words(clause.phrase)
+    for at, word in enumerate(words[1:6], 1):
+        before = words[at - 1]
+        if word in _THEN and (before[0] == "@" or before in _BEING | PRONOUNS | {"has", "must"}):
+            clause.then = clause.again = True
+        if word == "by":
+            return
+
+
+# -- relative clauses ------------------------------------------------------------------------------
+
+
+def _behind(state: State, clause: Clause, phrase: Phrase, at: int) -> None:
+    """What is said of the agents behind them: `…, who writes the memo`, `… to write the memo`."""
+    words = _words(phrase)
+    if at < len(words) and words[at] == ",":
+        at += 1
+    if at < len(words) and words[at] in _RELATIVES | {"to", "and", "for"}:
+        at += 1
+    rest = _from(phrase, at)
+    if not rest:
+        return
+    made = _rules_with(state, clause.agents, rest)
     if made is None:
-        return False
-    clause.behind.extend(made)
-    clause.task = ""
-    return True
+        task, behind = _task_and_rules(state, clause.agents, rest)
+        clause.task = state.raw(task)
+        clause.behind.extend(behind)
+    else:
+        clause.behind.extend(made)
+
+
+def _task_and_rules(
+    state: State, agents: tuple[str, ...], rest: Phrase
+) -> tuple[Phrase, list[AnyStatement]]:
+    """`Hunts for the cause and reviews its own work`: the work, and what the rules say behind it."""
+    for at, unit in enumerate(rest.units[:-1]):
+        if at and unit.text in {"and", "but"}:
+            made = _rules_with(state, agents, Phrase(rest.units[at + 1 :]))
+            if made:
+                return Phrase(rest.units[:at]), made
+    return rest, []
 
 
 def _rules_with(state: State, agents: tuple[str, ...], rest: Phrase) -> list[AnyStatement] | None:
@@ -197,311 +212,627 @@ def _rules_with(state: State, agents: tuple[str, ...], rest: Phrase) -> list[Any
     return made
 
 
-_WAITS = pattern(
-    r"(?P<who>{A}) (?:(?:then|first|only|must|has to|have to|should) )*(?:waits?|has to wait|depends?|relies|starts after|comes after|follows|works after|goes after|runs after) ?(?:for|on|until|after)? ?(?:both |all of |either )?(?P<of>{A})(?: (?:to (?:finish|be done|be ready|complete)|(?:is|are|has|have) (?:both |all )?(?:done|finished|ready|through)|finish(?:es)?))?"
+# -- the readers -----------------------------------------------------------------------------------
+
+
+def _list(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
+    """Agents and nothing else: an item of an order."""
+    words = _words(phrase)
+    named, end = _agents_at(words, 0)
+    scan = Scan(words)
+    scan.at = end
+    while named and scan.takes(_ORDERED):
+        pass
+    if not named or scan.rest:
+        return None
+    agents = _named(state, named)
+    if state.described:
+        return _trait(state, phrase, agents)
+    if _in_prose(state) and not marks:
+        return _statement(phrase, agents, Cast(agents=agents, words=(phrase.words,)))
+    return Clause(phrase, agents, again=True)
+
+
+def _in_prose(state: State) -> bool:
+    return bool({*state.section.split()} & _PROSE)
+
+
+def _statement(phrase: Phrase, agents: tuple[str, ...], said: AnyStatement) -> Clause:
+    return Clause(phrase, agents, works=False, statement=said)
+
+
+_CALLED_ON = ways("you|please|your job is|be|make sure|always|never|do not|remember")
+
+
+def _vocative(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
+    """`Mediator, you should be generous`."""
+    words = _words(phrase)
+    named, end = _agents_at(words, 0)
+    scan = Scan(words)
+    scan.at = end
+    scan.over({","})
+    if not named or not scan.takes(_CALLED_ON) or not scan.rest:
+        return None
+    state.addressed = _named(state, named)
+    return _trait(state, phrase, state.addressed)
+
+
+def _per(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
+    """`One researcher per topic`."""
+    words = _words(phrase)
+    scan = Scan(words)
+    scan.over(_set("there is are we need use with have send put then one a an"))
+    if not _is_agent(words, scan.at):
+        return None
+    agents = _named(state, [scan.word])
+    scan.at += 1
+    if not scan.takes(ways("per|for each|for every|to each|to every|on each|on every")):
+        return None
+    begin = scan.at
+    while scan.word and scan.word[0].isalpha() and scan.word not in _RELATIVES | {"to", "and"}:
+        scan.at += 1
+    noun = " ".join(words[begin : scan.at])
+    if not noun or scan.at - begin > 4:
+        return None
+    clause = Clause(phrase, agents, each=plain(plural(noun)))
+    _behind(state, clause, phrase, scan.at)
+    return clause
+
+
+_AWAITS = ways("for|on|until|after")
+_FINISH = ways(
+    "to finish|to be done|to be ready|to complete|is done|are done|has finished|have finished|is ready|are ready"
+    "|is finished|are finished|is through|are through|finish|finishes|to be finished|are both done|have both finished"
 )
 
 
 def _waiting(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     """`The coder waits for the planner and the architect`."""
-    found = _WAITS.fullmatch(phrase.text)
-    if found is None:
+    words = _words(phrase)
+    named, end = _agents_at(words, 0)
+    scan = Scan(words)
+    scan.at = end
+    scan.over(HELPING | {"only", "first"})
+    if not named or verb_base(scan.word) not in _set(
+        "wait depend rely start come follow work go run begin"
+    ):
         return None
-    join = "any" if " or " in found["of"] or "either " in phrase.text else "all"
-    waits = Waits(of=_named(state, found["of"]), join=join)
-    return Clause(phrase, _named(state, found["who"]), waits=waits)
+    alone = verb_base(scan.word) == "follow"
+    scan.at += 1
+    if not scan.takes(_AWAITS) and not alone:
+        return None
+    either = scan.word == "either"
+    if not scan.takes(ways("both|all of|either|either of|any of")) and not _is_agent(
+        words, scan.at
+    ):
+        return None
+    begin = scan.at
+    others = scan.agents()
+    either = either or "or" in words[begin : scan.at]
+    scan.takes(_FINISH)
+    if not others or scan.rest:
+        return None
+    waits = Waits(of=_named(state, others), join="any" if either else "all")
+    return Clause(phrase, _named(state, named), waits=waits)
 
 
-_USING = pattern(
-    r"(?:, |\( )?(?:(?:using|with|via|through|who (?:has|uses|may use|can use)|armed with|equipped with|has) )?(?P<tools>{T}) [,)] ?(?P<main>.+)"
+_MEMBERS = _set(
+    "agent agents people persons roles team crew specialists experts members cast players colleagues workers staff "
+    "assistants us you participants parties characters hands bots helpers professionals"
 )
-
-
-def _passive(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
-    text = phrase.text
-    if text.startswith("@") and not text.startswith("@"):
-        return None
-    found = _PASSIVE.fullmatch(text) or _PASSIVE_BARE.fullmatch(text)
-    if found is None or re.search(r"\b(?:used|seen|approved|called) by", text[: found.end("who")]):
-        return None
-    agents = _named(state, found["who"])
-    clause = Clause(phrase, agents, task=state.raw(phrase))
-    clause.beside = len(agents) == 1 and _BESIDE.search(text) is not None
-    rest = found["rest"].strip()
-    if (tail := re.match(r"(?:,|\() ?(?:who|which) (.+)", rest)) is not None:
-        _as_rule(state, clause, agents, phrase, tail[1])
-    return clause
-
-
-def _made(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
-    found = _MADE.fullmatch(phrase.text)
-    if found is None:
-        return None
-    agents = _named(state, found["who"])
-    first = found["task"].split()[0]
-    if (
-        not known_verb(first)
-        and not re.match(r"(?:go|be|do|in|at|simultaneously|off|side)\b", first)
-        and len(agents) < 2
-    ) and found[0].split()[0] in {"send", "use", "ask", "call", "tell"}:
-        return None
-    task = phrase.part(found.start("task"))
-    return Clause(phrase, agents, task=state.raw(task), beside=_beside(agents, found["task"]))
-
-
-def _per(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
-    found = _PER.fullmatch(phrase.text)
-    if found is None:
-        return None
-    agents = _named(state, found["who"])
-    each = plain(plural(found["noun"].strip()))
-    return Clause(phrase, agents, task=_task_of(state, phrase, found, found["rest"]), each=each)
-
-
-def _subject(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
-    text = phrase.text
-    found = _SUBJECT.match(text)
-    if found is None:
-        return None
-    agents = _named(state, found["who"])
-    rest = phrase.part(found.end())
-    if (
-        rest
-        and rest.text.startswith("'s ")
-        and not rest.text.startswith(("'s on ", "'s up ", "'s next"))
-    ):
-        return _trait(state, phrase, agents) if not marks & {"then"} else None
-    if (using := _USING.fullmatch(rest.text)) is not None:
-        clause = _work(state, phrase, agents, rest.part(using.start("main")), marks)
-        if clause is not None:
-            tools = state.tool_names(using["tools"])
-            clause.behind.append(Allow(agents=agents, tools=tools, words=(phrase.words,)))
-        return clause
-    if (
-        relative := re.match(
-            r"(?:, )?(?:who|which|that) (?P<rel>.+?) ,(?: |$)(?P<main>.*)", rest.text
-        )
-    ) is not None and relative["main"]:
-        inner = rest.part(relative.start("rel"), relative.end("rel"))
-        made = _rules_with(state, agents, inner)
-        main = rest.part(relative.start("main"))
-        clause = _work(state, phrase, agents, main if made is not None else rest, marks)
-        if clause is not None and made is not None:
-            clause.behind.extend(made)
-        return clause
-    if (relative := re.match(r"(?:, )?(?:who|which|that) (?P<rel>.+)", rest.text)) is not None:
-        clause = Clause(phrase, agents, task=state.raw(rest.part(relative.start("rel"))))
-        _as_rule(state, clause, agents, phrase, relative["rel"])
-        return clause
-    return _work(state, phrase, agents, rest, marks)
-
-
-def _work(
-    state: State, phrase: Phrase, agents: tuple[str, ...], rest: Phrase, marks: set[str]
-) -> Clause | None:
-    text = rest.text.strip(" ,:–")
-    rest = rest.part(max(0, rest.text.find(text))) if text else Phrase(())
-    prose = bool({*state.section.split()} & _PROSE)
-    whole = f"@0 {text}"
-    plain_works = _DOES.fullmatch(whole) is not None
-    again = bool(marks & {"then", "after_that"}) or text.startswith("again")
-    if not text:
-        if prose and not marks:
-            return Clause(
-                phrase, agents, works=False, statement=Cast(agents=agents, words=(phrase.words,))
-            )
-        return Clause(phrase, agents, again=True)
-    if not plain_works:
-        if (made := _DUTY.match(whole)) is not None and _works_now(state, agents, made[0], marks):
-            duty = rest.part(made.end() - 3)
-            return Clause(
-                phrase, agents, task=state.raw(duty), beside=_beside(agents, text), again=again
-            )
-        if _TRAIT.match(whole) is not None or _DUTY.match(whole) is not None:
-            return _trait(state, phrase, agents)
-    started = rest.part(_ADVERBS.match(text).end()) if _ADVERBS.match(text) else rest  # type: ignore[union-attr]
-    first = (started.text.split() or [""])[0]
-    verb = (
-        first.startswith("$")
-        or third_person(first)
-        or known_verb(first)
-        or len(agents) > 1
-        or plain_works
-        or first in {"again", "has", "gets"}
-    )
-    if state.described and not third_person(first):
-        return _trait(state, phrase, agents)
-    if not verb and state.labelled:
-        return Clause(phrase, agents, task=state.raw(rest))
-    if not verb and not re.match(
-        r"(?:in parallel|at the same time|simultaneously|again|next|then|first|with|to|on|'s)\b",
-        started.text or text,
-    ):
-        return None
-    if prose and not marks & {"then", "first", "beside"}:
-        return Clause(
-            phrase,
-            agents,
-            works=False,
-            statement=Trait(agents=agents, text=state.raw(phrase), words=(phrase.words,)),
-        )
-    task = "" if plain_works else state.raw(started)
-    start = re.search(
-        r"\b(?:right away|straight away|from the (?:very )?start|from the beginning|immediately)$",
-        text,
-    )
-    return Clause(
-        phrase,
-        agents,
-        task=task,
-        beside=_beside(agents, text),
-        start=start is not None,
-        again=again or re.search(r"\bagain\b", text) is not None,
-    )
-
-
-def _works_now(state: State, agents: tuple[str, ...], duty: str, marks: set[str]) -> bool:
-    """Whether `has to`, `is to` and `should` speak of a turn rather than of how to behave."""
-    word = duty.split(" ", 1)[1] if " " in duty else duty
-    fresh = not set(agents) <= state.ever
-    ordered = bool(marks & {"then", "first", "beside", "after_that", "otherwise"})
-    if re.search(
-        r"(?:is|are) (?:[a-z]+ )?to|has to|have to|going to|asked to|told to|set to|needs? to|brought in|called to|invited|tasked|due to|will$",
-        word,
-    ):
-        return fresh or ordered
-    if re.search(r"in charge|responsible|takes care", word):
-        return fresh and ordered
-    return ordered and fresh
-
-
-def _trait(state: State, phrase: Phrase, agents: tuple[str, ...]) -> Clause:
-    state.subject = agents
-    said = Trait(agents=agents, text=state.raw(phrase), words=(phrase.words,))
-    return Clause(phrase, agents, works=False, statement=said)
-
-
-def _beside(agents: tuple[str, ...], text: str) -> bool:
-    return len(agents) == 1 and _BESIDE.search(text) is not None
-
-
-def _wanted(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
-    found = _WANTED.fullmatch(phrase.text)
-    if found is None:
-        return None
-    agents = _named(state, found["who"])
-    task = found["task"].strip(" ,:–")
-    if not task or _BOTH_WORK.fullmatch(task):
-        return None
-    rest = phrase.part(phrase.text.rfind(task))
-    clause = Clause(phrase, agents, task=state.raw(rest))
-    first = task.split()[0]
-    if not (third_person(first) or known_verb(first) or len(agents) > 1):
-        return None
-    _as_rule(state, clause, agents, phrase, task)
-    return clause
+_INTRODUCES = _set(
+    ": – , of are is include includes including comprises namely with both being has have"
+)
+_CAST_LEADS = ways(
+    "there are|there is|we have|we have got|you are|meet|we need|i need|set up|we are|use|who is who :|it takes|build"
+    "|create|introducing|we use|i have|so there are|now there are|employ|let there be|our crew is|assemble"
+)
+_CAST_TAIL = _set(
+    "in the crew team all working together told and nobody else who work that on it this , both at simultaneously parallel "
+    "same time once side by is are one here today project job case"
+)
 
 
 def _cast(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
-    found = _CAST_BEHIND.fullmatch(phrase.text) or _CAST.fullmatch(phrase.text)
-    if found is None:
-        return None
-    agents = _named(state, found["who"])
-    if len(agents) < 1:
-        return None
-    if len(agents) > 1 and (
-        _BOTH_WORK.search(phrase.text) or re.search(r"\bwork (?:on|at)\b", phrase.text)
-    ):
-        return Clause(phrase, agents, task=state.raw(phrase.part(0, found.start("who"))))
-    state.subject = agents
-    said = Cast(agents=agents, words=(phrase.words,))
-    return Clause(phrase, agents, works=False, statement=said)
-
-
-@rule(
-    _CAST.pattern,
-    _CAST_BEHIND.pattern,
-    hint=AGENT,
-)
-def cast(state: State, match: Match) -> bool:
     """`There are three agents: a planner, a coder and a tester`."""
-    clause = _cast(state, match.phrase, set())
+    words = _words(phrase)
+    first = _first_agent(words)
+    if first < 0:
+        return None
+    begin = first - (first > 0 and words[first - 1] == "both")
+    head = words[:begin]
+    named, end = _agents_at(words, begin)
+    if not head:
+        return _cast_behind(state, phrase, named, end)
+    members = bool(_MEMBERS & {*head}) and head[-1] in _INTRODUCES
+    if not (members or tuple(head) in _CAST_LEADS) or not {*words[end:]} <= _CAST_TAIL:
+        return None
+    agents = _named(state, named)
+    if len(agents) > 1 and (_says(words, _ABREAST[:6]) or _says(words, ways("work on|work at"))):
+        return Clause(phrase, agents, task=state.raw(_from(phrase, 0, begin)))
+    state.subject = agents
+    return _statement(phrase, agents, Cast(agents=agents, words=(phrase.words,)))
+
+
+def _cast_behind(state: State, phrase: Phrase, named: list[str], end: int) -> Clause | None:
+    """`The planner, the coder and the tester are the crew`."""
+    scan = Scan(_words(phrase))
+    scan.at = end
+    if not named or not scan.takes(ways("are|make up|form|is|work in|belong to|constitute")):
+        return None
+    scan.over(_set("in on the our my your a whole of"))
+    if scan.word not in _MEMBERS:
+        return None
+    agents = _named(state, named)
+    state.subject = agents
+    return _statement(phrase, agents, Cast(agents=agents, words=(phrase.words,)))
+
+
+def cast(state: State, phrase: Phrase) -> bool:
+    """A cast whose list was cut into several segments."""
+    clause = _cast(state, phrase, set()) if "@" in phrase.text else None
     if clause is None:
         return False
     if clause.statement is not None:
         return state.say(clause.statement)
     parts = tuple(Part(agent=a, task=clause.task) for a in clause.agents)
-    return state.step(Step(parts=parts, words=match.words))
+    return state.step(Step(parts=parts, words=(phrase.words,)))
 
 
-_CALLED_ON = pattern(
-    r"(?P<who>{A}) ?,? (?:you|please|your job is|be|make sure|always|never|do not|remember)(?: .+)"
+RULES.append(cast)
+
+_NEXTISH = _set(
+    "then next last finally up now comes come is are it time for over to on followed by after that along enter follows "
+    "follow and there the one in line our here we move moves turn turns bring call cue with word goes"
 )
-_ALL_TRAIT = pattern(
-    r"(?:{ALL}|they|you|you all|we|agents|nobody|no one) (?:should|must|shall|may not|can not|must not|ought to|has to|have to|needs to|need to|always|never|is|are|does|do|writes?|works?|keeps?|speaks?|uses?|answers?|stays?|cites?|may|can)(?: .+)"
+_NEXT = _set(
+    "comes come followed follows follow time over enter up next on along cue call bring by with turn"
 )
+_BEHIND = _RELATIVES | {"to", "for", "and", ","}
 
 
-def _vocative(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
-    found = _CALLED_ON.fullmatch(phrase.text)
-    if found is None:
+def _comes(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
+    """`Followed by the editor, who …`, `next comes the editor`, `it is the editor's turn`."""
+    words = _words(phrase)
+    first = _first_agent(words)
+    if first < 0 or not {*words[:first]} <= _NEXTISH:
         return None
-    state.addressed = _named(state, found["who"])
-    return _trait(state, phrase, state.addressed)
+    named, end = _agents_at(words, first)
+    turn = tuple(words[end : end + 2]) == ("'s", "turn")
+    if not turn and not {*words[:first]} & _NEXT:
+        return None
+    end += 2 if turn else 0
+    if end < len(words) and words[end] not in _BEHIND:
+        return None
+    clause = Clause(phrase, _named(state, named), again=True)
+    _behind(state, clause, phrase, end)
+    return clause
+
+
+_GIVEN = MOVED | _set("delegated assigned delivered shipped entrusted submitted presented left")
+_GIVE = MOVES | _set("delegate deliver assign entrust submit present leave supply")
+_ALONG = _set("on over along off straight directly up down all out for further now then , back")
+
+
+def _hands(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
+    """`It is handed over to the editor, who …`: the one who receives works next."""
+    words = _words(phrase)
+    scan = Scan(words)
+    giver = scan.agents()
+    if not giver:
+        scan.noun()
+    scan.over(PRONOUNS | HELPING)
+    if verb_base(scan.word) not in _GIVE and scan.word not in _GIVEN:
+        return None
+    scan.at += 1
+    scan.over(_ALONG - {"back"})
+    scan.over(PRONOUNS - {"who", "which"} | {"of", "baton"})
+    scan.noun()
+    scan.over(_ALONG - {"back"})
+    if scan.word not in {"to", "onto"} or not _is_agent(words, scan.at + 1):
+        return None
+    scan.at += 1
+    agents = _named(state, scan.agents())
+    scan.takes(ways("'s desk"))
+    if scan.word and scan.word not in _BEHIND:
+        return None
+    clause = Clause(phrase, agents, again=True)
+    first = _named(state, giver)
+    if first and first != agents and first[0] not in state.ever:
+        state.step(Step(parts=(Part(agent=first[0]),), words=(phrase.words,)))
+    if scan.word:
+        _behind(state, clause, phrase, scan.at)
+    return clause
+
+
+_CAUSES = _set(
+    "have let get make ask tell use has want like need call instruct task allow assign send put bring"
+)
+_BEFORE_CAUSE = _set("you we i please would like want to can should must will just")
+
+
+def _made(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
+    """`Have the writer draft it`, `ask the writer to draft it`."""
+    words = _words(phrase)
+    scan = Scan(words)
+    while scan.word in _BEFORE_CAUSE and not _is_agent(words, scan.at + 1):
+        scan.at += 1
+    cause = scan.word
+    if cause not in _CAUSES:
+        return None
+    scan.at += 1
+    scan.over({"in", "got"})
+    named = scan.agents()
+    scan.over(_set("both then all now first off also"))
+    scan.over({"to"})
+    if not named or not scan.rest:
+        return None
+    agents, task = _named(state, named), _from(phrase, scan.at)
+    goes = (
+        known_verb(scan.word)
+        or scan.word.endswith("ing")
+        or scan.word in _set("go be do in at simultaneously off side")
+    )
+    if not goes and len(agents) < 2 and cause in {"send", "use", "ask", "call", "tell", "put"}:
+        return None
+    return Clause(phrase, agents, task=state.raw(task), beside=_beside(agents, _words(task)))
+
+
+_BEING = _set("is are get gets be was were being been becomes")
+_IRREGULAR = _set(
+    "put set let cut read built sent held made kept dealt found brought bought caught taught thought sought sold told "
+    "led fed met lit hit split spelt laid paid said swept bound wound spun dug hung struck sung begun run won shot left "
+    "lost bent lent heard fought understood rid recast reset rebuilt overseen drawn written done gone taken given"
+)
+_NOT_WORK = _set("used seen approved called caused limited driven affected")
+"""Participles that make nobody work: rights, decisions, reasons."""
+
+
+def _participle(word: str) -> bool:
+    return word in _IRREGULAR or (len(word) > 3 and word.endswith(("ed", "en", "wn", "ne")))
+
+
+def _passive(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
+    """`The draft is then checked by the editor, who …`."""
+    words = _words(phrase)
+    for at, word in enumerate(words):
+        if word != "by" or not at:
+            continue
+        named, end = _agents_at(words, at + 1)
+        if not named:
+            continue
+        ahead = words[:at]
+        verbs = [i for i, w in enumerate(ahead) if _participle(w)]
+        if not verbs or not ({*ahead} & _BEING or verbs[0] == 0 or ahead[0] in {"and", "then"}):
+            return None
+        if {*ahead[verbs[0] :]} & _NOT_WORK and len(verbs) == 1:
+            return None
+        agents = _named(state, named)
+        clause = Clause(phrase, agents, task=state.raw(phrase), beside=_beside(agents, words))
+        if end + 1 < len(words) and words[end] in {",", "("} and words[end + 1] in _RELATIVES:
+            made = _rules_with(state, agents, _from(phrase, end + 2))
+            clause.behind.extend(made or ())
+        return clause
+    return None
+
+
+# -- the agent first -------------------------------------------------------------------------------
+
+
+def _subject(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
+    words = _words(phrase)
+    named, end = _agents_at(words, 0)
+    if not named:
+        return None
+    agents = _named(state, named)
+    scan = Scan(words)
+    scan.at = end
+    scan.over({"both", "all", "each"})
+    if scan.word == "'s" and scan.words[scan.at + 1 : scan.at + 2] not in (
+        ["on"],
+        ["up"],
+        ["next"],
+    ):
+        return _trait(state, phrase, agents) if "then" not in marks else None
+    rest = _from(phrase, scan.at)
+    aside = _aside(state, phrase, agents, rest, marks)
+    return aside if aside is not None else _work(state, phrase, agents, rest, marks)
+
+
+def _aside(
+    state: State, phrase: Phrase, agents: tuple[str, ...], rest: Phrase, marks: set[str]
+) -> Clause | None:
+    """`The clerk, who may send emails, checks …`; `the drafter, using the archive, writes …`."""
+    words = _words(rest)
+    at = 1 if words[:1] in ([","], ["("]) else 0
+    relative = words[at : at + 1] != [] and words[at] in _RELATIVES
+    begin = at + 1 if relative else at
+    if not relative and not (at and words[at : at + 1] and words[at] in _ASIDES):
+        return None
+    close = next((i for i in range(begin, len(words)) if words[i] in {",", ")"}), -1)
+    inner = _from(rest, begin, close if close >= 0 else None)
+    main = _from(rest, close + 1) if close >= 0 else Phrase(())
+    made = _rules_with(state, agents, inner)
+    if not main:
+        if not relative:
+            return None
+        task = state.raw(inner) if made is None else ""
+        return Clause(phrase, agents, task=task, behind=made or [])
+    clause = _work(state, phrase, agents, main if made is not None else rest, marks)
+    if clause is not None:
+        clause.behind.extend(made or ())
+    return clause
+
+
+_ASIDES = _set("using with via through armed equipped having")
+_PLAIN_VERBS = _set(
+    "come go work start act follow step take kick begin jump join get set lead open chime run do finish close wrap pick "
+    "have proceed be"
+)
+_PLAIN_TAIL = _set(
+    "next then first last second third in up after that now at the end turn afterwards on there too finally to work "
+    "again it this things from with same time parallel simultaneously side by over off going started floor its his "
+    "her their thing part job bit right away straight immediately and once more both all go alongside concurrently "
+    "together , own do"
+)
+_NOT_ALONE = _set("take do have get open set lead pick kick be")
+"""Verbs that say nothing without what follows them."""
+
+
+def _plainly_works(words: Sequence[str]) -> bool:
+    """Whether it only says that somebody works: `takes over`, `is next`, `goes first`."""
+    scan = Scan(words)
+    while scan.takes(_ADVERBS):
+        pass
+    if scan.word in {"can", "may", "must", "should", "will"}:
+        scan.at += 1
+    scan.over({"immediately", "directly", "already"})
+    verb = {"is": "be", "are": "be"}.get(scan.word, verb_base(scan.word))
+    tail = scan.rest[1:]
+    if verb not in _PLAIN_VERBS or not {*tail} <= _PLAIN_TAIL:
+        return False
+    if scan.word in {"work", "go", "run"} and not tail and scan.at:
+        return True
+    return bool(tail) or verb not in _NOT_ALONE
+
+
+_BE = _set("is are was were 's")
+_TO_WORK = _set(
+    "to asked told going next up on given handed brought called invited set supposed expected tasked due meant"
+)
+_LIKES = _set(
+    "care know like hate love speak believe prefer behave want avoid remember respect stay sound tend value enjoy "
+    "dislike understand own live"
+)
+_MANNER = ways(
+    "should|shall|ought|never|always|does not|do not|may not|can not|must not|will not|need not|needs not|needs to be"
+    "|has to be|have to be|must be|would|could|may|can|might|be|had better|has been|have been|keeps in mind|acts as"
+    "|acts like|thinks like|thinks in|used to|shall not|should not"
+)
+_TURNS = _set(
+    "look go try think read say turn shot stab peek crack word chat glance play browse first last final closer"
+)
+
+
+def _is_trait(words: Sequence[str]) -> bool:
+    """Whether the words behind an agent say what it is or how it is to behave."""
+    scan = Scan(words)
+    while scan.word in {"both", "all", "each", "also", "always"} and len(scan.rest) > 1:
+        scan.at += 1
+    rest = scan.rest
+    if scan.word in _BE:
+        return len(rest) > 1 and rest[1] not in _TO_WORK
+    if (
+        scan.word in {"has", "have"}
+        and rest[1:2]
+        and rest[1] in _set("a an the no some good great years")
+    ):
+        return not {*rest[2:4]} & _TURNS
+    return verb_base(scan.word) in _LIKES or scan.takes(_MANNER)
+
+
+_STRONG = ways(
+    "has to|have to|needs to|need to|is to|are to|is going to|are going to|is asked to|are asked to|is told to"
+    "|are told to|is set to|is supposed to|is expected to|is called to|is brought in to|is invited to|is due to"
+    "|is meant to|is tasked with|are tasked with|is given the job of|will|gets to|get to|are supposed to"
+)
+_WEAK = ways("must|should|shall|may|can|could|gets")
+_CHARGE = ways("is responsible for|is in charge of|are responsible for|are in charge of")
+
+
+def _duty(words: Sequence[str]) -> tuple[str, int]:
+    """How firmly words say that an agent is to work now, and where its work begins."""
+    scan = Scan(words)
+    scan.over({"both", "all", "then", "also", "now"})
+    begin = scan.at
+    if scan.word in {"is", "are"}:  # `is then to …`
+        scan.at += 1
+        while scan.word != "to" and scan.takes(_ADVERBS):
+            pass
+        if scan.word == "to":
+            return "strong", scan.at + 1
+        scan.at = begin
+    for kind, said in (("strong", _STRONG), ("charge", _CHARGE), ("weak", _WEAK)):
+        if scan.takes(said):
+            return kind, scan.at
+    return "", 0
+
+
+def _works_now(state: State, agents: tuple[str, ...], duty: str, marks: set[str]) -> bool:
+    """Whether `has to`, `is to` and `should` speak of a turn rather than of how to behave."""
+    fresh = not set(agents) <= state.ever
+    ordered = bool(marks & {"then", "first", "beside", "after_that", "otherwise"})
+    return (fresh or ordered) if duty == "strong" else (fresh and ordered)
+
+
+def _work(
+    state: State, phrase: Phrase, agents: tuple[str, ...], rest: Phrase, marks: set[str]
+) -> Clause | None:
+    words = _words(rest)
+    while words and words[0] in {",", ":", "–"}:
+        words, rest = words[1:], _from(rest, 1)
+    again = bool(marks & {"then", "after_that"}) or words[:1] == ["again"]
+    if not words:
+        if _in_prose(state) and not marks:
+            return _statement(phrase, agents, Cast(agents=agents, words=(phrase.words,)))
+        return Clause(phrase, agents, again=True)
+    plainly = _plainly_works(words)
+    if not plainly:
+        duty, at = _duty(words)
+        if duty and _works_now(state, agents, duty, marks) and at < len(words):
+            task = state.raw(_from(rest, at))
+            return Clause(phrase, agents, task=task, beside=_beside(agents, words), again=again)
+        if duty or _is_trait(words):
+            return _trait(state, phrase, agents)
+    scan = Scan(words)
+    while scan.takes(_ADVERBS):
+        pass
+    started, first = _from(rest, scan.at), scan.word
+    if state.described and not third_person(first):
+        return _trait(state, phrase, agents)
+    if not (_verb(first, agents) or plainly):
+        if state.labelled:
+            return Clause(phrase, agents, task=state.raw(rest))
+        if first not in _set("with to on 's") and scan.at == 0:
+            return None
+    if _in_prose(state) and not marks & {"then", "first", "beside"}:
+        said = Trait(agents=agents, text=state.raw(phrase), words=(phrase.words,))
+        return _statement(phrase, agents, said)
+    return Clause(
+        phrase,
+        agents,
+        task="" if plainly else state.raw(started),
+        beside=_beside(agents, words),
+        start=tuple(words[-2:]) in _AT_ONCE
+        or tuple(words[-3:]) in _AT_ONCE
+        or words[-1] == "immediately",
+        again=again or "again" in words,
+    )
+
+
+_AT_ONCE = frozenset(
+    ways("right away|straight away|from the start|the very start|from the beginning")
+)
+
+
+def _verb(word: str, agents: Sequence[str]) -> bool:
+    known = third_person(word) or known_verb(word) or word in {"again", "has", "gets"}
+    return word.startswith("$") or known or len(agents) > 1
+
+
+def _trait(state: State, phrase: Phrase, agents: tuple[str, ...]) -> Clause:
+    state.subject = agents
+    said = Trait(agents=agents, text=state.raw(phrase), words=(phrase.words,))
+    return _statement(phrase, agents, said)
+
+
+_WANTED = _set(
+    "there is are will be shall we i you need have want got use start with would like send begin should hire employ let "
+    "take add set up meet introducing include also it starts begins someone somebody , call her him them this here a"
+)
+
+
+def _wanted(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
+    """`We need a writer who drafts the notes`."""
+    words = _words(phrase)
+    first = _first_agent(words)
+    if first < 1 or not {*words[:first]} <= _WANTED:
+        return None
+    named, end = _agents_at(words, first)
+    begin = end + (end < len(words) and words[end] in _RELATIVES | {"to", ":", "–"})
+    task = _from(phrase, begin)
+    if not task or {*_words(task)} <= {w for way in _ABREAST for w in way}:
+        return None
+    verb = task.units[0].text
+    if not (third_person(verb) or known_verb(verb) or len(named) > 1):
+        return None
+    clause = Clause(phrase, _named(state, named))
+    _behind(state, clause, phrase, end)
+    return clause
+
+
+_EVERYONE = ways(
+    "every agent|all agents|everyone|everybody|each agent|agents|all of them|all of the agents|the agents|nobody|no one"
+    "|you all|they all|they|you|all of you"
+)
 
 
 def _about_all(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
-    if _ALL_TRAIT.fullmatch(phrase.text) is None or not re.match(
-        r"(?:every agent|all agents|everyone|everybody|each agent|agents|all of (?:them|the agents)|the agents|nobody|no one|you all|they (?:all )?(?:should|must)|you (?:all )?(?:should|must|always|never))\b",
-        phrase.text,
-    ):
+    """`Everyone should write British English`."""
+    words = _words(phrase)
+    scan = Scan(words)
+    if not scan.takes(_EVERYONE) or any(word[0] in "@#$" for word in words):
         return None
-    if re.search(r"[@#$][0-9]", phrase.text):
+    manner = _is_trait(scan.rest) or bool(_duty(scan.rest)[0])
+    if words[0] in {"they", "you"} and "all" not in words[:2]:
+        if scan.word not in {"should", "must", "always", "never"}:
+            return None
+    elif not manner and not known_verb(scan.word):
         return None
-    agents = state.addressed if phrase.text.startswith("you ") else ()
-    said = Trait(agents=agents, text=state.raw(phrase), words=(phrase.words,))
-    return Clause(phrase, agents, works=False, statement=said)
+    agents = state.addressed if words[0] == "you" and words[1:2] != ["all"] else ()
+    return _statement(
+        phrase, agents, Trait(agents=agents, text=state.raw(phrase), words=(phrase.words,))
+    )
 
 
-_WITH = pattern(
-    r"(?:\b(?:with|using|via|through|by using|uses?|calls?|runs?|by means of|with the help of|employs?|has|draws on|by calling|with access to|from)|, using) (?:(?:the|its|his|her|our) )?(?P<tools>{T})"
+# -- tools of a clause -----------------------------------------------------------------------------
+
+_USES = ways(
+    "with|using|via|through|by using|uses|use|calls|call|runs|run|by means of|with the help of|employs|has|draws on"
+    "|by calling|with access to|from|relying on|by way of|armed with|equipped with|making use of|utilising|utilizing"
 )
+_BY_NAME_ONLY = _set("calls call runs run from has")
+"""What gives a tool only by its name: `runs the tests` is work."""
+_NOT = _set("not without never no instead than except")
 
 
 def _tools(state: State, clause: Clause) -> None:
     """The tools that a clause of work gives: `… with send_email`."""
     if not clause.agents or clause.statement is not None:
         return
-    for found in _WITH.finditer(clause.phrase.text):
-        verb = found[0].split()[0]
-        if "$" in found["tools"] and verb in {"calls", "call", "runs", "run", "from", "has"}:
+    words, at = _words(clause.phrase), 0
+    while at < len(words):
+        if words[at][0] not in "#$":
+            at += 1
             continue
-        tools = state.tool_names(found["tools"])
-        if any(isinstance(s, Allow) and set(tools) <= set(s.tools) for s in clause.behind):
-            continue
-        words = (clause.phrase.group(found, "tools").words,)
-        state.tools = tools
-        clause.behind.append(Allow(agents=clause.agents, tools=tools, words=words))
+        end = _tools_end(words, at)
+        if _given(words, at):
+            tools = state.tool_names(" ".join(words[at:end]))
+            if not any(isinstance(s, Allow) and set(tools) <= set(s.tools) for s in clause.behind):
+                state.tools = tools
+                at_words = (_from(clause.phrase, at, end).words,)
+                clause.behind.append(Allow(agents=clause.agents, tools=tools, words=at_words))
+        at = end
 
 
-def _list(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
-    """Agents and nothing else: an item of an order."""
-    found = re.fullmatch(
-        pattern(
-            r"(?:both )?(?P<who>{A})(?: (?:in parallel|simultaneously|at the same time|side by side|together|at once|next|then|last|first|again|concurrently))*"
-        ).pattern,
-        phrase.text,
-    )
-    if found is None:
-        return None
-    agents = _named(state, found["who"])
-    if state.described:
-        return _trait(state, phrase, agents)
-    if {*state.section.split()} & _PROSE and not marks:
-        return Clause(
-            phrase, agents, works=False, statement=Cast(agents=agents, words=(phrase.words,))
-        )
-    return Clause(phrase, agents, again=True)
+def _tools_end(words: Sequence[str], at: int) -> int:
+    """Where a list of tools ends."""
+    end = at + 1
+    while end < len(words):
+        ahead = end
+        while ahead < len(words) and words[ahead] in {",", "and", "or", "the", "tool", "both"}:
+            ahead += 1
+        if ahead >= len(words) or words[ahead][0] not in "#$":
+            break
+        end = ahead + 1
+    return end
+
+
+_PERHAPS = _set("may can could might would")
+"""`Thinks it may use deploy` gives nothing; what may be used is a rule, and read as such."""
+
+
+def _given(words: Sequence[str], at: int) -> bool:
+    """Whether the words before a tool say that it is used for the work."""
+    begin = at
+    while begin and words[begin - 1] in _set("the its his her our their both tool tools"):
+        begin -= 1
+    for way in _USES:
+        start = begin - len(way)
+        if start >= 0 and tuple(words[start:begin]) == way:
+            plainly = words[at].startswith("#") or way[0] not in _BY_NAME_ONLY
+            return plainly and not {*words[max(0, start - 2) : start]} & (_NOT | _PERHAPS)
+    return False
 
 
 _Reader = Callable[[State, Phrase, set[str]], Clause | None]
@@ -511,7 +842,8 @@ _READERS: tuple[_Reader, ...] = (
     _per,
     _waiting,
     _cast,
-    _turn,
+    _comes,
+    _hands,
     _made,
     _passive,
     _subject,

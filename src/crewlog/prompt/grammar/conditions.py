@@ -1,5 +1,10 @@
 """Conditions: `approved`, `the score is below 0.8`, `it is a bug or a question`.
 
+A condition is clauses with `or`, `and`, `nor` and commas between them; a clause is a subject
+(`subjects`) and what is said of it (`predicates`). What a clause leaves out it shares with the one
+before: `the models are ready and tested`, `the score is below 0.5 or above 2`, `the tests or the
+build fail`.
+
 The same words always give the same name: an article, `it` and `now` say nothing, a decision
 (`approved`, `rejected`) is called so whatever it is about, and otherwise the thing and what is said
 of it are the name.
@@ -7,144 +12,60 @@ of it are the name.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from crewlog.model import Json
 from crewlog.prompt.ast import Both, Cond, Either, Fact, Not
-from crewlog.prompt.grammar.lexicon import singular
+from crewlog.prompt.grammar import condition_words as w
+from crewlog.prompt.grammar.comparisons import open_or
 from crewlog.prompt.grammar.mentions import Roster
-from crewlog.prompt.grammar.phrase import number, pattern
-from crewlog.prompt.names import plain
+from crewlog.prompt.grammar.predicates import Predicate, PredicateReader
+from crewlog.prompt.grammar.subjects import Subject, Subjects
 
-_CHOICES = frozenset(
-    [
-        "kind",
-        "type",
-        "priority",
-        "category",
-        "severity",
-        "status",
-        "urgency",
-        "language",
-        "topic",
-        "verdict",
-        "level",
-        "class",
-        "mood",
-        "tone",
-        "sentiment",
-        "sort",
-        "label",
-        "stage",
-        "region",
-        "risk",
-        "intent",
-        "outcome",
-        "result",
-        "decision",
-        "answer",
-        "department",
-        "rating",
-        "size",
-        "colour",
-        "color",
-        "format",
-        "channel",
-        "genre",
-        "impact",
-    ]
+LONGEST = 80
+"""Words; what is longer is no condition."""
+_DEEPEST = 3
+"""Clauses in clauses: `says that she thinks that …`."""
+_LINKS = frozenset(["or", "and", "nor", "but", ","])
+_OF = tuple(
+    (tuple(words.split()), link)
+    for words, link in (
+        ("at least one of", "or"),
+        ("any one of", "or"),
+        ("one of", "or"),
+        ("any of", "or"),
+        ("either of", "or"),
+        ("neither of", "or"),
+        ("none of", "or"),
+        ("both of", "and"),
+        ("each of", "and"),
+        ("all of", "and"),
+    )
 )
-"""Nouns of which one says which: `the priority is high`."""
+"""What stands before a list of subjects, and how these are joined."""
+_STRONG = frozenset(["or", "nor"])
 
-_DECISIONS = {
-    "approve": "approved",
-    "reject": "rejected",
-    "accept": "accepted",
-    "decline": "declined",
-    "refuse": "refused",
-    "confirm": "confirmed",
-    "agree": "agreed",
-    "object": "objected",
-    "sign off": "signed_off",
-    "sign it off": "signed_off",
-    "pass": "passed",
-    "veto": "vetoed",
-}
-_BARE = frozenset([*_DECISIONS.values(), "turned down", "thrown out", "vetoed", "signed off"])
-_OPERATORS = [
-    (
-        r"below|under|less than|lower than|smaller than|fewer than|beneath|short of|<|worse than",
-        "<",
-    ),
-    (
-        r"above|over|more than|higher than|greater than|larger than|bigger than|beyond|>|better than",
-        ">",
-    ),
-    (
-        r"at least|no less than|not less than|not below|or more than|>=|at or above|not under|minimum",
-        ">=",
-    ),
-    (r"at most|no more than|not more than|not above|<=|at or below|not over|up to", "<="),
-    (r"exactly|equal to|equals|==|=", "=="),
-]
-_OPERATOR = re.compile("|".join(f"(?P<o{i}>{words})" for i, (words, _) in enumerate(_OPERATORS)))
-_WORDS = "|".join(words for words, _ in _OPERATORS)
-_COMPARED = pattern(
-    rf"(?:the |a |an |its |his |her |their |this |that )?(?:(?P<agent>{{A1}}) 's )?(?P<name>[a-z][a-z -]*?)"
-    rf"(?: of (?:the |a |its )?(?:(?P<of>{{A1}})|[a-z ]+?))?"
-    rf"(?: (?:is|are|was|has|have|gets?|stays?|drops?|falls?|goes|go|rises?|climbs?|comes?|remains?|lies|reach(?:es)?|turns? out|score[sd]?))?"
-    rf"(?: still| only| now| to be| out| to){{0,4}} (?P<op>{_WORDS}) "
-    r"(?:a |an |or equal to )?(?P<value>{N})(?P<percent> %| percent| per cent)?(?: [a-z]+)?(?P<more> or (?:more|better|higher|less|lower|above|below))?"
-)
-_EXCEEDS = pattern(
-    r"(?:the |its |his |her )?(?:(?P<agent>{A1}) 's )?(?P<name>[a-z][a-z -]*?) (?P<op>exceeds?|reach(?:es)?|tops?|hits?) (?P<value>{N})(?P<percent> %| percent)?(?: [a-z]+)?"
-)
-_KIND = re.compile(
-    r"(?:it|this|that|he|she|they|these)(?: is| are| 's)(?: just| only| really| about| clearly)*(?P<not> not)?(?: just| only)* "
-    r"(?:a|an|one of the|some|about) (?P<what>[a-z][a-z0-9 -]*)"
-)
-_NOUN_KIND = re.compile(
-    r"(?:the |a |an |this |that )?(?P<thing>[a-z][a-z -]*?) is(?P<not> not)? (?:a|an) (?P<what>[a-z][a-z0-9 -]*)"
-)
-_EQUALS = re.compile(
-    r"(?:the |its )?(?P<name>[a-z][a-z -]*?) (?:==?|equals) (?P<what>[a-z0-9][a-z0-9 -]*)"
-)
-_CHOICE = re.compile(
-    r"(?:the |its |a |his |her |their )?(?:@(?P<agent>[0-9]+) 's )?(?P<name>[a-z][a-z -]*?)"
-    r"(?: of (?:the |a |it)[a-z ]*?)? (?:is|are|was|turns out to be|comes out as|reads)(?P<not> not)? (?:set to )?(?P<what>[a-z0-9][a-z0-9 -]*)"
-)
-_AGENT = pattern(
-    r"(?P<agent>{A1}|she|he|it|they)(?: {ADV}){0,4}(?P<not> (?:does not|do not|did not|has not|have not|is not|was not|can not|will not|are not|never))? ?"
-    r"(?:{ADV} ){0,4}(?P<verb>[a-z][a-z -]*?)(?: (?P<object>it|this|that|them|him|her|yes|(?:the |a |an |its |all |any |some |every )[a-z @0-9'-]+|@[0-9]+(?: 's [a-z ]+)?))?"
-)
-_SAYS = pattern(
-    r"(?P<agent>{A1}|she|he|it) (?:thinks?|says?|finds?|decides?|concludes?|believes?|reports?|confirms?|judges?|"
-    r"sees|notices|agrees|declares?|considers|feels|tells us|deems)(?: that| so that)? (?P<rest>(?:the |it |this |that |they |@|all |a |an |there ).*)"
-)
-_BE = r"(?:is|are|was|were|looks?|seems?|comes? (?:out|back)|turns? out(?: to be)?|gets?|got|has been|have been|becomes?|feels?|has|have|stays?|remains?|sounds?|proves?(?: to be)?)"
-_STATE = re.compile(
-    rf"(?:(?:the |a |an |its |his |her |their |all |all of the |our |any |this |that |every |each |both |these |those |some |enough ){{0,4}})"
-    rf"(?:@(?P<agent>[0-9]+) 's )?(?P<thing>[a-z0-9@][a-z0-9@ '-]{{0,60}}?)(?: of (?:the |a |an |it|them)[a-z ]{{0,40}}?)? {_BE}(?P<not> not)?"
-    r"(?: (?:all|now|still|both|finally|already|really|yet|too|been|fully|completely|being|good and|quite|there))*(?P<not2> not)? (?P<what>[a-z][a-z0-9 -]*)"
-)
-_ACTION = re.compile(
-    r"(?:(?:the |a |an |its |all |all of the |our |any |this |both |some |every ){0,4})(?:@(?P<agent>[0-9]+) 's )?"
-    r"(?P<thing>[a-z0-9][a-z0-9 -]*?)(?P<not> (?:do|does|did|can|will)(?: still)? not)? (?:all |still |finally |now )?(?P<what>[a-z][a-z-]+(?: (?:up|out|down|through|over|off|in))?)"
-)
-_EXISTS = re.compile(
-    r"there (?:is|are)(?P<not> not| no)?(?: still| any| a| an| some| more)* (?P<what>[a-z][a-z -]*)"
-)
-_SHORT = re.compile(
-    r"(?:it |this |that )?(?:is |are |was |has |has been |looks |seems |gets |got |comes out |comes back )?(?P<not>not )?(?:yet |been |really |all |still |already )*(?P<what>[a-z][a-z -]*)"
-)
-_SHORT_VERB = re.compile(
-    r"(?:it|this|that|they|he|she) (?P<not>(?:does|do|did|can|has|have) not )?(?P<what>[a-z][a-z -]*)"
-)
-_TAIL = re.compile(
-    r"(?: (?:yet|at all|now|too|enough|after all|this time|then|anymore|any more|about it|either|for now|already|as well|with (?:it|them|that|this|the result)|,.*))+$"
-)
-_NEGATIVE = frozenset(["no", "nothing", "none"])
+
+@dataclass(slots=True)
+class _Clause:
+    """A clause as it was read."""
+
+    words: list[str]
+    cond: Cond
+    """Without its negation."""
+    negated: bool = False
+    negations: list[int] = field(default_factory=list[int])
+    cuts: list[int] = field(default_factory=list[int])
+    subject_end: int = 0
+    denied: bool = False
+    """It shares the `not` of the clause before it."""
+
+    @property
+    def said(self) -> Cond:
+        """With its negation."""
+        if not self.negated:
+            return self.cond
+        return self.cond.of if isinstance(self.cond, Not) else Not(of=self.cond)
 
 
 @dataclass(slots=True)
@@ -154,307 +75,325 @@ class Reading:
     roster: Roster
     subject: str | None = None
     """Who `it` and `she` are."""
+    _depth: int = 0
 
     def condition(self, text: str) -> Cond | None:
         """The condition that a text says; none where it says none that can be decided."""
-        text = text.strip(" ,")
-        if not text or len(text) > 300:
+        return self._condition(text.split())
+
+    def _condition(self, words: Sequence[str]) -> Cond | None:
+        said = _trimmed([word for word in words if word not in {"(", ")"}])
+        if not 0 < len(said) <= LONGEST or self._depth > _DEEPEST:
             return None
-        for word, make in ((" or ", Either), (" and ", Both)):
-            if word in text and not re.search(
-                r" or (?:more|better|higher|less|lower|above|below|equal)", text
-            ):
-                parts = [
-                    p.strip(" ,") for p in text.replace(",", word).split(word) if p.strip(" ,")
-                ]
-                made = self._parts(parts)
-                if made is not None:
-                    return made[0] if len(made) == 1 else make(of=tuple(made))
-        return self._one(text)
+        parts = _parts(said)
+        return None if parts is None else _Joined(self, parts).read()
 
-    def _parts(self, parts: list[str]) -> list[Cond] | None:
-        made: list[Cond] = []
-        for i, part in enumerate(parts):
-            if i and (again := re.match(r"(?:if |unless |when )?(.*)", part)) is not None:
-                part = again[1]
-            if i and re.fullmatch(r"(?:a|an) [a-z -]+", part):
-                part = f"it is {part}"
-            elif i and " " not in part and isinstance(made[-1], Fact) and made[-1].operator == "==":
-                made.append(made[-1].model_copy(update={"value": plain(part)}))
+    def inner(self, words: Sequence[str]) -> Cond | None:
+        """A clause in a clause: `says that …`; it has a subject of its own."""
+        if len(words) < 2:
+            return None
+        deeper = Reading(self.roster, self.subject, self._depth + 1)
+        return deeper._condition(words) if deeper.clause(words) is not None else None
+
+    def clause(
+        self, words: Sequence[str], *, loose: bool = False, measure: str = ""
+    ) -> _Clause | None:
+        """One clause with its subject.
+
+        Args:
+            words: Its words.
+            loose: Whether verb and subject need not agree.
+            measure: What a number without a name is.
+        """
+        said = _trimmed(words)
+        loose = loose or said[:1] in (["should"], ["were"], ["had"])
+        if loose and said[:1] in (["should"], ["were"], ["had"]):
+            said = said[1:]
+        if (there := self._there(said)) is not None:
+            return there
+        subjects = Subjects(self.roster.agents, self.subject, self.roster.tools)
+        for subject, end in subjects.read(said, loose=loose):
+            if end >= len(said):
                 continue
-            one = self._one(part)
-            if one is None:
-                return None
-            made.append(one)
-        return made or None
-
-    def _one(self, text: str) -> Cond | None:
-        text = re.sub(r" \((.*)\)$", "", text)
-        text = re.sub(r"^(?:that|but|only|and|it turns out that|it turns out) ", "", text)
-        text = _TAIL.sub("", text).strip(" ,")
-        for read in (
-            self._compared,
-            self._equals,
-            self._says,
-            self._kind,
-            self._agent_does,
-            self._short,
-            self._choice,
-            self._exists,
-            self._state,
-            self._action,
-        ):
-            cond = read(text)
-            if cond is not None:
-                return cond
+            reader = PredicateReader(said, end, subject, subjects, self.inner, measure)
+            reader.free = loose
+            found = reader.read()
+            if found is not None:
+                return _clause(said, found, end)
         return None
 
-    def _name(self, number: str | None) -> str | None:
-        if number is None:
+    def short(self, words: Sequence[str]) -> _Clause | None:
+        """A clause without its subject: `approved`, `not ready yet`, `signed off`."""
+        said = _trimmed(words)
+        content = [word for word in said if word not in w.NEGATIONS | w.FILLERS]
+        if not content or not _adjectival(content, alone=len(content) == 1):
             return None
-        if number in {"it", "she", "he", "they"}:
-            return self.subject
-        return self.roster.agent(int(number.lstrip("@")))
+        subjects = Subjects(self.roster.agents, self.subject, self.roster.tools)
+        filled = ["it", "is", *said]
+        found = PredicateReader(filled, 1, Subject("it"), subjects, self.inner).read()
+        return None if found is None else _clause(filled, found, 1)
 
-    def _compared(self, text: str) -> Cond | None:
-        found = _COMPARED.fullmatch(text)
-        operator = ""
-        if found is not None:
-            for i, (_, sign) in enumerate(_OPERATORS):
-                match = _OPERATOR.fullmatch(found["op"])
-                if match is not None and match[f"o{i}"] is not None:
-                    operator = sign
-        else:
-            found = _EXCEEDS.fullmatch(text)
-            if found is None:
+    def _there(self, words: Sequence[str]) -> _Clause | None:
+        """`there are errors`, `there is no doubt`, `there are more than 3 errors left`."""
+        if words[:1] != ["there"] or len(words) < 3:
+            return None
+        at = 1
+        while at < len(words) and (
+            words[at] in w.AUXILIARIES | w.FILLERS or words[at] in w.words("seem seems appear to")
+        ):
+            at += 1
+        if words[at : at + 1] in (["remain"], ["remains"], ["exist"], ["exists"]):
+            at += 1
+        negated = words[at : at + 1] in (["not"], ["no"], ["never"])
+        at += negated
+        if words[at : at + 1] == ["more"] and words[at + 1 : at + 2] != ["than"]:
+            at += 1
+        said = ["it", "has", *words[at:]]
+        subjects = Subjects(self.roster.agents, self.subject, self.roster.tools)
+        found = PredicateReader(said, 1, Subject("it"), subjects, self.inner).read()
+        if at == 1 or found is None or (found.negated and not negated):
+            return None
+        return _Clause(list(words), found.cond, negated != found.negated, cuts=[])
+
+    def subjects(self) -> Subjects:
+        """A reader of subjects."""
+        return Subjects(self.roster.agents, self.subject, self.roster.tools)
+
+
+def _clause(words: Sequence[str], found: Predicate, end: int) -> _Clause:
+    return _Clause(list(words), found.cond, found.negated, found.negations, found.cuts, end)
+
+
+class _Joined:
+    """Clauses with links between them."""
+
+    def __init__(self, reading: Reading, parts: list[tuple[str, list[str]]]) -> None:
+        self.reading = reading
+        self.parts = parts
+        self.neither = False
+        self.waiting: list[tuple[str, list[str]]] = []
+        """Subjects that wait for their predicate."""
+        self.last: _Clause | None = None
+        self.groups: list[list[Cond]] = [[]]
+        """Alternatives, each of conditions that hold together."""
+
+    def read(self) -> Cond | None:
+        """The whole condition."""
+        self._one_of()
+        for i, (link, words) in enumerate(self.parts):
+            final = i == len(self.parts) - 1
+            if not self._part(link, self._opened(words), final):
                 return None
-            operator = ">" if found["op"].startswith("exceed") else ">="
-        value = number(found["value"])
-        if value is None:
+        if self.waiting or not all(self.groups):
             return None
-        if found["percent"]:
-            value /= 100
-        name = _named(found["name"])
-        agent = found["agent"] or (found.groupdict().get("of"))
-        said = _whole(value)
-        if not name:
-            return None
-        return Fact(name=name, operator=operator, value=said, agent=self._name(agent))  # pyright: ignore[reportArgumentType]
+        either = [group[0] if len(group) == 1 else Both(of=tuple(group)) for group in self.groups]
+        cond = either[0] if len(either) == 1 else Either(of=tuple(either))
+        return Not(of=cond) if self.neither else cond
 
-    def _equals(self, text: str) -> Cond | None:
-        found = _EQUALS.fullmatch(text)
-        if found is None:
-            return None
-        return Fact(name=_named(found["name"]), operator="==", value=_value(found["what"]))
+    def _one_of(self) -> None:
+        """`at least one of the writer and the checker approves` is `the writer or the checker`."""
+        first = self.parts[0][1]
+        for opening, link in _OF:
+            length = len(opening)
+            if tuple(first[:length]) != opening or len(self.parts) < 2:
+                continue
+            if not first[length:] or not self.reading.subjects().whole(first[length:]):
+                return
+            self.neither = self.neither or opening[0] in {"none", "neither"}
+            self.parts[0] = ("", first[length:])
+            for i in range(1, len(self.parts)):
+                self.parts[i] = (link, self.parts[i][1])
+                if not self.reading.subjects().whole(self.parts[i][1]):
+                    return
 
-    def _says(self, text: str) -> Cond | None:
-        found = _SAYS.fullmatch(text)
-        if found is None:
-            return None
-        inner = self.condition(found["rest"])
-        agent = self._name(found["agent"])
-        return None if inner is None else _decided_by(inner, agent)
+    def _opened(self, words: list[str]) -> list[str]:
+        """Without `either`, `both` and `neither`, which say what links follow."""
+        for at, word in enumerate(words):
+            if word == "neither" and words[at + 1 : at + 2] != ["of"] and len(self.parts) > 1:
+                self.neither = True
+                return [*words[:at], *words[at + 1 :]]
+            if word in {"either", "both"} and len(self.parts) > 1:
+                if words[at + 1 : at + 2] != ["of"]:
+                    return [*words[:at], *words[at + 1 :]]
+                return words
+        return words
 
-    def _kind(self, text: str) -> Cond | None:
-        found = _KIND.fullmatch(text)
-        if found is None or len(found["what"].split()) > 4:
-            return None
-        fact = Fact(name="kind", operator="==", value=plain(found["what"]))
-        return Not(of=fact) if found["not"] else fact
+    def _part(self, link: str, words: list[str], final: bool) -> bool:
+        if words[:1] in (["if"], ["when"], ["then"]):
+            words = words[1:]
+        if not words:
+            return False
+        clause = self._shared(link, words) if self.last is not None else None
+        if clause is None:
+            clause = self._own(words)
+        if clause is None and not final and self.reading.subjects().whole(words):
+            self.waiting.append((link, words))
+            return True
+        if clause is None:
+            return False
+        if clause.denied:
+            return self._deny(clause)
+        made = clause.said
+        if link == "nor" and not self.neither:
+            made = made.of if isinstance(made, Not) else Not(of=made)
+            link = "and"
+        return self._spread(link, clause, made)
 
-    def _agent_does(self, text: str) -> Cond | None:
-        found = _AGENT.fullmatch(text)
-        if found is None or (
-            not found["agent"].startswith("@")
-            and found["agent"] not in {"she", "he"}
-            and not _decision(found["verb"])
-        ):
+    def _spread(self, link: str, clause: _Clause, made: Cond) -> bool:
+        """Adds a clause, and what subjects that waited share with it."""
+        predicate = clause.words[clause.subject_end :]
+        if self.waiting and not clause.subject_end:
+            return False
+        for before, subject in self.waiting:
+            alike = self.reading.clause([*subject, *predicate], loose=True)
+            if alike is None:
+                return False
+            self._add(before, alike.said)
+        self.waiting = []
+        self._add(link, made)
+        self.last = clause
+        return True
+
+    def _add(self, link: str, made: Cond) -> None:
+        if link in _STRONG and self.groups[-1]:
+            self.groups.append([made])
+        else:
+            self.groups[-1].append(made)
+
+    def _own(self, words: list[str]) -> _Clause | None:
+        measure = ""
+        if self.last is not None and isinstance(self.last.cond, Fact) and self.last.cond.operator:
+            measure = self.last.cond.name
+        loose = bool(self.waiting)
+        clause = self.reading.clause(words, loose=loose, measure=measure)
+        return clause or self.reading.short(words)
+
+    def _shared(self, link: str, words: list[str]) -> _Clause | None:
+        """A clause that leaves out its beginning: `… or a question`, `… and tested`."""
+        last = self.last
+        if last is None or not last.cuts or self._complete(words):
             return None
-        verb, thing = found["verb"], found["object"] or ""
-        verb = re.sub(r"^(?:has|have|is|are|was|gets|sounds|looks|seems|feels) ", "", verb)
-        negated = bool(found["not"])
-        if verb.startswith("not "):
-            verb, negated = verb[4:], not negated
-        name = _decision(verb)
-        if not name and verb in {"say", "says", "said"}:
-            name = "approved" if thing in {"yes", "it is ok"} else ""
-        if (
-            not name
-            and verb.split()[0]
-            in {"find", "finds", "found", "see", "sees", "spots", "spot", "notices", "detects"}
-            and thing
-        ):
-            name = f"{_named(thing)}_found"
-        if not name and re.fullmatch(
-            r"(?:happy|satisfied|pleased|content|convinced|fine|ok|okay|sure|confident|unhappy|dissatisfied|done)(?: .*)?",
-            verb,
-        ):
-            name = plain(verb.split()[0])
-        if not name:
-            if found["agent"].startswith("@") and verb:
-                words = re.sub(r"\b(?:it|the|a|an|any|some|all|its)\b", " ", f"{verb} {thing}")
-                name = plain(re.sub(r"@[0-9]+|'s", " ", words))
-            if not name:
+        for cut in sorted(set(last.cuts), reverse=True):
+            dropped = [at for at in last.negations if at < cut]
+            shared = [word for at, word in enumerate(last.words[:cut]) if at not in dropped]
+            clause = self.reading.clause([*shared, *words], loose=bool(self.waiting))
+            if clause is None:
+                continue
+            alike = _shape(words) == _shape(last.words[max(last.cuts) :])
+            clause.denied = bool(dropped) and link in {"or", "and"} and not clause.negated
+            clause.denied = clause.denied and (alike or link == "and")
+            return None if clause.denied and link == "and" else clause
+        return None
+
+    def _deny(self, clause: _Clause) -> bool:
+        """`not a bug or a question` is neither."""
+        before = self.groups[-1][-1]
+        if not isinstance(before, Not):
+            return False
+        others = before.of.of if isinstance(before.of, Either) else (before.of,)
+        self.groups[-1][-1] = Not(of=Either(of=(*others, clause.cond)))
+        return True
+
+    def _complete(self, words: list[str]) -> bool:
+        """Whether words have a subject and a verb of their own."""
+        return self.reading.clause(words) is not None
+
+
+def _shape(words: Sequence[str]) -> str:
+    """What a complement begins with; `not` reaches from one to another that is alike."""
+    first = words[0] if words else ""
+    if first in {"a", "an", "the"}:
+        return "noun"
+    return first if first in {"too", "by", "in", "on", "of"} else "state"
+
+
+def _trimmed(words: Sequence[str]) -> list[str]:
+    """Without what stands before and behind a condition and says nothing."""
+    said = list(words)
+    while said and said[0] == ",":
+        said = said[1:]
+    for opening in w.OPENINGS:
+        length = len(opening)
+        if tuple(said[:length]) == opening and len(said) > length:
+            verb = w.INFLECTED.get(said[length])
+            pronoun = verb is not None and verb.form == "third" and opening == ("that",)
+            if said[length] in w.AUXILIARIES or said[length] == "to" or pronoun:
+                continue
+            said = said[length:]
+            break
+    shorter = True
+    while shorter:
+        shorter = False
+        while said and said[-1] == ",":
+            said, shorter = said[:-1], True
+        for tail in w.TAILS:
+            if len(said) > len(tail) and tuple(said[-len(tail) :]) == tail and _tail(said, tail):
+                said, shorter = said[: -len(tail)], True
+    return said
+
+
+def _tail(words: Sequence[str], tail: tuple[str, ...]) -> bool:
+    """Whether words say something without their tail: `either` alone does not."""
+    before = words[-len(tail) - 1]
+    closed = w.DETERMINERS | w.BE
+    return before not in (closed if len(tail) == 1 else closed | w.PREPOSITIONS)
+
+
+def _parts(words: Sequence[str]) -> list[tuple[str, list[str]]] | None:
+    """The clauses of a condition with the links before them; a comma is the link that follows."""
+    parts: list[tuple[str, list[str]]] = [("", [])]
+    for at, word in enumerate(words):
+        if word not in _LINKS or _inside(words, at):
+            parts[-1][1].append(word)
+        elif not parts[-1][1]:
+            link = parts[-1][0]
+            parts[-1] = (word if link in {"", ","} else link, [])
+        else:
+            parts.append((word, []))
+    following = ""
+    out: list[tuple[str, list[str]]] = []
+    for i, (link, said) in reversed(list(enumerate(parts))):
+        if not said:
+            return None
+        if link == ",":
+            if not following:
                 return None
-        by = found["agent"]
-        passive = re.match(r"(?:is|are|was|were|gets|has been) ", found["verb"]) or re.search(
-            r" (?:is|are|was) not| has not", found["not"] or ""
-        )
-        # "it is approved" and "they pass" speak of the work; "she rejects it" of who decides
-        decides = by.startswith("@") or by in {"she", "he"} or (found["object"] and not passive)
-        fact = Fact(name=name, agent=self._name(by) if decides else None)
-        return Not(of=fact) if negated else fact
-
-    def _short(self, text: str) -> Cond | None:
-        found = _SHORT.fullmatch(text)
-        if found is None:
-            return None
-        what = found["what"]
-        if (
-            len(what.split()) > 1
-            and what
-            not in {
-                "signed off",
-                "turned down",
-                "good enough",
-                "too long",
-                "too short",
-                "up to date",
-                "good to go",
-            }
-            and not re.match(r"(?:it|this|that) (?:is|looks|seems) ", text)
-        ):
-            return None
-        if what in _NEGATIVE or what.split()[0] in {"does", "do", "can", "did", "the"}:
-            return self._verb(text)
-        fact = Fact(name=_flag(what))
-        return Not(of=fact) if found["not"] else fact
-
-    def _verb(self, text: str) -> Cond | None:
-        found = _SHORT_VERB.fullmatch(text)
-        if found is None or len(found["what"].split()) > 4:
-            return None
-        fact = Fact(name=_flag(_decision(found["what"]) or found["what"]))
-        return Not(of=fact) if found["not"] else fact
-
-    def _choice(self, text: str) -> Cond | None:
-        found = _CHOICE.fullmatch(text)
-        if (
-            found is None
-            or found["name"].split()[-1] not in _CHOICES
-            or len(found["what"].split()) > 4
-        ):
-            return None
-        if found["what"] in _BARE or found["what"] in {
-            "clear",
-            "ready",
-            "right",
-            "good",
-            "ok",
-            "available",
-        }:
-            return None
-        value = _value(re.sub(r"^(?:a|an|the) ", "", found["what"]))
-        fact = Fact(
-            name=_named(found["name"]), operator="==", value=value, agent=self._name(found["agent"])
-        )
-        return Not(of=fact) if found["not"] else fact
-
-    def _exists(self, text: str) -> Cond | None:
-        found = _EXISTS.fullmatch(text)
-        if found is None:
-            return None
-        fact = Fact(name=_named(found["what"]), about=_head(found["what"]))
-        return Not(of=fact) if found["not"] else fact
-
-    def _state(self, text: str) -> Cond | None:
-        found = _STATE.fullmatch(text)
-        if found is None or len(found["thing"].split()) > 5 or len(found["what"].split()) > 5:
-            return None
-        what = re.sub(r"^(?:a|an|the|any) ", "", found["what"])
-        thing = re.sub(r"@([0-9]+)(?: 's)?", "", found["thing"]).strip()
-        negated = bool(found["not"]) != bool(found["not2"])
-        if what in _BARE or plain(what) in _BARE:
-            fact = Fact(name=plain(what), agent=self._name(found["agent"]))
-        elif thing in {"it", "this", "that", "everything", "", "they", "these", "all"}:
-            fact = Fact(name=_flag(what), agent=self._name(found["agent"]))
-        else:
-            fact = Fact(
-                name=plain(f"{thing} {what}"), agent=self._name(found["agent"]), about=_head(thing)
-            )
-        return Not(of=fact) if negated else fact
-
-    def _action(self, text: str) -> Cond | None:
-        found = _ACTION.fullmatch(text)
-        if found is None or len(found["thing"].split()) > 4:
-            return None
-        thing, what = found["thing"], found["what"]
-        if thing in {"it", "this", "that", "everything", "they"}:
-            return self._verb(text)
-        if thing != singular(thing) or found["not"]:
-            base = what
-        else:
-            base = what if what.endswith(("s", "ed")) else ""
-        if not base:
-            return None
-        if thing == singular(thing) and found["not"]:
-            base = _third(base)
-        fact = Fact(
-            name=plain(f"{thing} {base}"), agent=self._name(found["agent"]), about=_head(thing)
-        )
-        return Not(of=fact) if found["not"] else fact
+            link = following
+        following = "or" if link == "nor" else link
+        out.append((link if i else "", said))
+    return out[::-1]
 
 
-def _third(verb: str) -> str:
-    return verb + ("es" if verb.endswith(("s", "sh", "ch", "x")) else "s")
+def _inside(words: Sequence[str], at: int) -> bool:
+    """Whether a link is part of something else: `0.8 or better`, `up and running`."""
+    if words[at] in {"or", "and"}:
+        around = (words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else "")
+        return around in w.IDIOMS or open_or(words, at)
+    return False
 
 
-def _decision(verb: str) -> str:
-    if verb in _BARE:
-        return plain(verb)
-    for base, name in _DECISIONS.items():
-        if verb in {base, base + "s", base + "es", name, base + "ed", base + "d"}:
-            return name
-        first, _, rest = base.partition(" ")
-        if rest and verb in {f"{first}s {rest}", f"{first}ed {rest}"}:
-            return name
-    if verb in {"agrees", "agreed"}:
-        return "agreed"
-    if verb in {"turns down", "turn down"}:
-        return "turned_down"
-    return ""
-
-
-def _flag(words: str) -> str:
-    return plain(re.sub(r"^(?:a|an|the|any) ", "", words))
-
-
-def _named(words: str) -> str:
-    words = re.sub(r"@[0-9]+(?: 's)?", "", words)
-    return plain(
-        re.sub(r"^(?:(?:the|a|an|its|any|some|all|his|her|their|your|our) )+", "", words.strip())
+def state_word(word: str) -> bool:
+    """Whether a word by itself is something that a thing is: `approved`, `urgent`."""
+    return _adjectival([word], alone=True) and (
+        word in w.STATES or word in w.INFLECTED or word.endswith(w.ADJECTIVE_ENDINGS)
     )
 
 
-def _head(words: str) -> str:
-    return words.rsplit(maxsplit=1)[-1] if words.split() else ""
-
-
-def _value(words: str) -> Json:
-    value = number(words)
-    return plain(words) if value is None else _whole(value)
-
-
-def _whole(value: float) -> Json:
-    value = round(value, 10)
-    return int(value) if value == int(value) else value
-
-
-def _decided_by(cond: Cond, agent: str | None) -> Cond:
-    """A condition whose facts an agent decides, where nobody else is named."""
-    if isinstance(cond, Fact):
-        return cond if cond.agent else cond.model_copy(update={"agent": agent})
-    if isinstance(cond, Not):
-        return Not(of=_decided_by(cond.of, agent))
-    of = tuple(_decided_by(c, agent) for c in cond.of)
-    return Both(of=of) if isinstance(cond, Both) else Either(of=of)
+def _adjectival(words: Sequence[str], *, alone: bool) -> bool:
+    """Whether words can stand for `it is …` without saying so."""
+    first = words[0]
+    found = w.INFLECTED.get(first)
+    vague = alone and first in w.VAGUE
+    if first in w.UNITS or first in w.TENS or first in w.DETERMINERS:
+        return False
+    if vague or first in w.TIME or first in w.OTHERS or not first[:1].isalpha():
+        return False
+    if first in w.PREPOSITIONS and not alone:
+        return words[-1] in w.PLACES
+    if first in w.STATES or (found is not None and found.form == "past"):
+        return True
+    if first.endswith(w.ADJECTIVE_ENDINGS) and not w.noun(first):
+        return True
+    if first in {"too", "no"}:
+        return not alone
+    return alone and not w.noun(first) and found is None and not first.endswith("s")

@@ -17,7 +17,7 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
         ),
         (
             "after_that",
-            r"after that|after this|after which|afterwards|after all that|after it all|thereafter|if that does not help|if that fails",
+            r"after that|after this|after which|thereafter|thereupon|after this step|after that step|once that is over|once this is over|afterwards|after all that|after it all|thereafter|if that does not help|if that fails",
         ),
         (
             "then",
@@ -55,6 +55,30 @@ class Led:
     marks: set[str] = field(default_factory=set[str])
 
 
+_BRANCHES = frozenset(["otherwise", "if_so", "start"])
+"""Marks of leads that stand for a condition, and open their clause themselves."""
+
+
+def lead_at(text: str, place: int) -> str:
+    """The longest words of order or of no meaning that stand at a place; empty where none do."""
+    if text.startswith(("only ", "otherwise "), place):
+        return "only" if text.startswith("only ", place) else ""
+    best = max(_length(said, text, place) for mark, said in LEADS if mark not in _BRANCHES)
+    return text[place : place + best]
+
+
+def _length(compiled: re.Pattern[str], text: str, place: int) -> int:
+    found = compiled.match(text, place)
+    return found.end() - place if found is not None else 0
+
+
+_LATER = re.compile(
+    r"(?<! who)(?<! what)(?<! which)(?<! works)(?<! goes)(?<! comes)(?<! is)(?<! work)(?<! go)(?<! come)"
+    r" (?:after that|after this|afterwards|thereafter|subsequently|next)$"
+)
+"""`The copywriter drafts the page after that`."""
+
+
 def led(phrase: Phrase) -> Led:
     """Strips the words that lead a phrase, and those that trail it."""
     out = Led(phrase)
@@ -76,6 +100,10 @@ def led(phrase: Phrase) -> Led:
                 out.marks.add(mark)
             place += best + 1
     end = len(text)
+    if (later := _LATER.search(text, min(place, end))) is not None and later.start() > place:
+        out.marks.add("after_that")
+        end = later.start()
+        text = text[:end]
     if (trail := TRAILS.search(text, min(place, end))) is not None and trail.start() > place:
         end = trail.start()
     out.phrase = phrase.part(place, end) if place < end else Phrase(())

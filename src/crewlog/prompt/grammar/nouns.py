@@ -1,283 +1,197 @@
-"""Finding out who the agents of a prompt are, before anything is read.
+"""Noun phrases: where the name of an agent begins and ends, and what kind of noun its head is.
 
-An agent is what works: the subject of a verb of work, the one by whom something is done, a member
-of a cast, the one to whom work is handed or a tool is given. Where the words alone leave it open
-(`the claim comes in`), the head of the name decides (`lexicon.agentive`).
+A name ends where a verb follows that it is the subject of, or where its head is over. The head is
+the last word, or the one before `of`: the head of `head of research` is `head`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from enum import Enum
 
 from crewlog.prompt.grammar.lexicon import (
+    ADVERBS_OF_WORK,
+    AUXILIARIES,
+    CALENDAR,
+    DEPARTMENTS,
     DETERMINERS,
     FUNCTION,
+    INSIDE_NAMES,
     NOT_VERBS,
+    ORDINALS,
     OUTSIDERS,
+    PLACES_OF_WORK,
     PRONOUNS,
+    STATIVE,
     THINGS,
     VERBS,
+    abstract,
     agentive,
     known_verb,
+    participle,
     singular,
     third_person,
 )
-from crewlog.prompt.grammar.sentences import Sentence, Token
-from crewlog.prompt.names import agent_name
+from crewlog.prompt.grammar.sentences import Token
 
 LONGEST_NAME = 5
 """Words."""
 
-_SIGNS = frozenset([",", ";", ":", "(", ")", "–", "->", "<", ">", "<=", ">=", "=", "==", "!=", "%"])
-_AUXILIARIES = frozenset(
-    [
-        "may",
-        "can",
-        "could",
-        "should",
-        "must",
-        "has",
-        "is",
-        "was",
-        "will",
-        "shall",
-        "does",
-        "never",
-        "always",
-        "'s",
-        "might",
-        "needs",
-    ]
-)
-_OPENERS = _SIGNS | frozenset(
-    [
-        "and",
-        "but",
-        "so",
-        "then",
-        "or",
-        "next",
-        "finally",
-        "lastly",
-        "meanwhile",
-        "while",
-        "afterwards",
-        "first",
-        "second",
-        "third",
-        "only",
-        "after",
-        "once",
-        "before",
-        "again",
-        "that's",
-        "simultaneously",
-        "parallel",
-        "time",
-        "also",
-        "now",
-        "until",
-    ]
-)
-_EMBEDDED = frozenset(
-    [
-        "what",
-        "how",
-        "why",
-        "whether",
-        "which",
-        "that",
-        "who",
-        "whom",
-        "where",
-        "if",
-        "unless",
-        "when",
-        "whenever",
-        "until",
-        "whoever",
-    ]
-)
-_INSIDE = frozenset(["up", "down", "in"])
-"""Inside a name: `top down analyst`, `stand in editor`."""
-_GENERIC = frozenset(
-    [
-        "agent",
-        "agents",
-        "human",
-        "person",
-        "people",
-        "crew",
-        "team",
-        "other",
-        "others",
-        "one",
-        "thing",
-        "user",
-    ]
-)
-_MARKERS = frozenset(
-    [
-        "agents",
-        "agent",
-        "people",
-        "roles",
-        "specialists",
-        "experts",
-        "team",
-        "crew",
-        "members",
-        "cast",
-    ]
-)
-_BY = frozenset(["by", "per"])
-_ADVERBS = frozenset(
-    [
-        "then",
-        "also",
-        "next",
-        "now",
-        "simply",
-        "just",
-        "finally",
-        "lastly",
-        "again",
-        "always",
-        "both",
-        "each",
-        "all",
-        "first",
-        "still",
-        "only",
-        "never",
-        "together",
-        "simultaneously",
-        "afterwards",
-        "usually",
-        "subsequently",
-        "only",
-    ]
-)
-_TO = frozenset(
-    [
-        "over",
-        "on",
-        "hand",
-        "hands",
-        "pass",
-        "passes",
-        "goes",
-        "send",
-        "sends",
-        "handed",
-        "passed",
-        "give",
-        "gives",
-        "turn",
-        "comes",
-        "is",
-        "followed",
-        "forward",
-        "forwards",
-        "delegates",
-        "assign",
-        "assigns",
-    ]
-)
+SIGNS = frozenset([*",;:()–<>=%", "->", "<=", ">=", "==", "!="])
+_DEGREES = DETERMINERS | {"new", "single"}
+_BE = frozenset(["is", "are", "was", "were", "be", "been", "being", "gets", "get", "got"])
+_NO_PATIENT = frozenset(["followed", "helped", "supported", "assisted", "joined", "succeeded"])
 
 
-@dataclass(slots=True)
-class Found:
-    """An agent, as it was found."""
+class Head(Enum):
+    """What the head of a noun phrase says about whether it works."""
 
-    name: str
-    start: int
-    """Where the prompt first speaks of it as one that works."""
-    end: int
-    count: int = 1
-    introduced: bool = False
-    """By a cast, or with `a`."""
-
-
-@dataclass(slots=True)
-class Names:
-    """The agents found so far."""
-
-    found: dict[str, Found] = field(default_factory=dict[str, Found])
-
-    def add(self, tokens: Sequence[Token], introduced: bool = False) -> bool:
-        """Takes a noun phrase, without article, as an agent."""
-        while len(tokens) > 1 and tokens[-1].text in {"agent", "agents"}:
-            tokens = tokens[:-1]
-        while len(tokens) > 1 and tokens[0].text in DETERMINERS:
-            tokens = tokens[1:]
-        if not tokens or len(tokens) > LONGEST_NAME:
-            return False
-        last = tokens[-1].text
-        words = [t.text for t in tokens[:-1]]
-        if last.endswith("s") and agentive(singular(last)):
-            last = singular(last)
-        name = agent_name(" ".join([*words, last]))
-        if not name or name in _GENERIC or (words and words[-1] in DETERMINERS):
-            return False
-        entry = self.found.get(name)
-        if entry is None:
-            self.found[name] = Found(name, tokens[0].start, tokens[-1].end, 1, introduced)
-        else:
-            entry.count += 1
-            entry.introduced = entry.introduced or introduced
-        return True
+    AGENT = "agent"
+    """It says who does something: `reviewer`."""
+    PLACE = "place"
+    """People work there: `desk`."""
+    NAME = "name"
+    """A name of its own, in capitals: `Backend`, `QA`."""
+    OPEN = "open"
+    """A noun that may be anything."""
+    THING = "thing"
+    """A thing, or somebody who is not in the crew."""
 
 
 def in_name(word: str) -> bool:
     """Whether a word may be part of an agent's name."""
-    return word not in FUNCTION and word not in _SIGNS and word[:1].isalpha()
+    return word not in FUNCTION and word not in SIGNS and word[:1].isalpha()
+
+
+def continues(tokens: Sequence[Token], at: int, begin: int) -> bool:
+    """Whether a token may be part of a name that began before it."""
+    word = tokens[at].text
+    if in_name(word) or (at > begin and word in INSIDE_NAMES):
+        return True
+    following = at + 1 < len(tokens) and in_name(tokens[at + 1].text)
+    if tokens[at].shouted and following and not tokens[at + 1].shouted:
+        return word in {"it", "us", "hr", "am", "or"}  # `the IT forensics agent`
+    if at == begin:
+        ordinal = begin > 0 and word in ORDINALS and tokens[begin - 1].text in DETERMINERS
+        return ordinal and following and not known_verb(tokens[at + 1].text)
+    return word == "of" and following and classified(tokens[at - 1]) is Head.AGENT
 
 
 def after_determiners(tokens: Sequence[Token], at: int) -> int:
     """The first token of a noun phrase after `the`, `one of the` and the like."""
-    while at < len(tokens) and tokens[at].text in DETERMINERS | {"new", "single", "second"}:
+    begin = at
+    while at < len(tokens) and tokens[at].text in _DEGREES:
         at += 1
+        if at < len(tokens) and at == begin + 1 and tokens[at].text == "of":
+            at += 1 if tokens[at - 1].text == "one" else 0
     return at
 
 
+def classified(token: Token, *, article: bool = True) -> Head:
+    """The kind of a noun."""
+    word = token.text
+    if word in PRONOUNS or word in CALENDAR:
+        return Head.THING
+    if word in OUTSIDERS - PLACES_OF_WORK and (article or not token.capital):
+        return Head.THING
+    if agentive(word) or word == "agent":
+        return Head.AGENT
+    if word in DEPARTMENTS and not article:
+        return Head.NAME
+    if word in PLACES_OF_WORK:
+        return Head.PLACE
+    if token.shouted and len(word) < 6:
+        return Head.NAME
+    if word in THINGS or word in OUTSIDERS:
+        return Head.THING
+    if token.capital and not article:
+        return Head.NAME
+    return Head.THING if abstract(word) else Head.OPEN
+
+
+def head_of(tokens: Sequence[Token], begin: int, end: int) -> Token:
+    """The head of a name: its last word, or the one before `of`."""
+    for j in range(begin + 1, end):
+        if tokens[j].text == "of":
+            return tokens[j - 1]
+    return tokens[end - 1]
+
+
+def verb_at(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a verb of a single subject, or an adverb before one, stands at a token."""
+    word = tokens[at].text
+    if third_person(word) or word in AUXILIARIES:
+        return True
+    return (
+        word in ADVERBS_OF_WORK
+        and at + 1 < len(tokens)
+        and (
+            third_person(tokens[at + 1].text)
+            or known_verb(tokens[at + 1].text)
+            or tokens[at + 1].text in AUXILIARIES | ADVERBS_OF_WORK
+        )
+    )
+
+
 def before_verb(tokens: Sequence[Token], at: int) -> int | None:
-    """Where a name that begins at a token ends, if a verb that it could be the subject of follows."""
+    """Where a name that begins at a token ends, if a verb that it could be the subject of follows.
+
+    The first word that may be a verb is it where the head before it says who works, or is a name;
+    else the first verb that is known.
+    """
     fallback: int | None = None
     for j in range(at, min(at + LONGEST_NAME + 1, len(tokens))):
         word = tokens[j].text
         if j > at:
-            head = tokens[j - 1].text
-            verb = third_person(word) or word in _AUXILIARIES or _adverb_and_verb(tokens, j)
-            if (verb or _aside(tokens, j)) and (agentive(head) or head == "agent"):
-                return j
+            head = classified(head_of(tokens, at, j))
+            if head is Head.AGENT:
+                if word in VERBS and not agentive(word) and tokens[j - 1].text != "of":
+                    return None  # `the writer and the painter compare notes`
+                if verb_at(tokens, j) or aside(tokens, j):
+                    return j
+            known = third_person(word) and known_verb(word) and not _plural_at(tokens, j)
+            auxiliary = word in AUXILIARIES and not continues(tokens, j, at)
             proper = at > 0 and tokens[j - 1].capital and third_person(word)
-            if fallback is None and (proper or (third_person(word) and known_verb(word))):
+            if fallback is None and (known or proper or auxiliary):
                 fallback = j
-        if word == "of" and at < j < len(tokens) - 1 and in_name(tokens[j + 1].text):
-            continue
-        if not in_name(word) and not (j > at and word in _INSIDE):
+        if not continues(tokens, j, at):
             break
     return fallback
 
 
-def _aside(tokens: Sequence[Token], at: int) -> bool:
-    """`the writer, using …` and `the writer (web_search) drafts`."""
+def _plural_at(tokens: Sequence[Token], at: int) -> bool:
+    """Whether what may be a verb is a plural: `the foreign invoices are …`."""
+    following = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    if following in {"are", "were", "have", "do"} or following in AUXILIARIES - {"'s"}:
+        return True
+    return third_person(following) and known_verb(following)
+
+
+def aside(tokens: Sequence[Token], at: int) -> bool:
+    """`the writer, using …`, `the writer (web_search) drafts` and `the writer, well, writes`."""
     if tokens[at].text not in {",", "("} or at + 1 >= len(tokens):
         return False
-    if tokens[at].text == ",":
-        return tokens[at + 1].text in {"using", "who", "when", "if"}
-    close = next((j for j in range(at, min(at + 9, len(tokens))) if tokens[j].text == ")"), 0)
-    return bool(close) and close + 1 < len(tokens) and third_person(tokens[close + 1].text)
+    if tokens[at].text == "," and tokens[at + 1].text in {"using", "who", "when", "if", "with"}:
+        return True
+    sign = ")" if tokens[at].text == "(" else ","
+    last = min(at + 9, len(tokens) - 1)
+    close = next((j for j in range(at + 1, last) if tokens[j].text == sign), 0)
+    return bool(close) and third_person(tokens[close + 1].text)
 
 
-def _adverb_and_verb(tokens: Sequence[Token], at: int) -> bool:
-    return (
-        tokens[at].text in _ADVERBS
-        and at + 1 < len(tokens)
-        and (known_verb(tokens[at + 1].text) or tokens[at + 1].text in _AUXILIARIES | _ADVERBS)
-    )
+def done_to(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a verb says what somebody else does: `… is restarted by the operator`."""
+    if tokens[at].text not in _BE:
+        return False
+    for j in range(at + 1, min(at + 7, len(tokens) - 1)):
+        word = tokens[j].text
+        if word == "by":
+            return tokens[j - 1].text not in _NO_PATIENT and any(
+                participle(t.text) for t in tokens[at + 1 : j]
+            )
+        if word in SIGNS:
+            break
+    return False
 
 
 def head_end(tokens: Sequence[Token], at: int) -> int | None:
@@ -285,10 +199,12 @@ def head_end(tokens: Sequence[Token], at: int) -> int | None:
     end: int | None = None
     for j in range(at, min(at + LONGEST_NAME, len(tokens))):
         word = tokens[j].text
-        if not in_name(word) and not (j > at and word in _INSIDE):
+        if not continues(tokens, j, at):
             break
         if agentive(word) or (agentive(singular(word)) and word not in OUTSIDERS):
             end = j + 1
+        elif end is not None and (word == "of" or tokens[j - 1].text == "of"):
+            end = j + 1 if word != "of" else end
         elif end is not None:
             break
     return end
@@ -297,11 +213,23 @@ def head_end(tokens: Sequence[Token], at: int) -> int | None:
 def plain_end(tokens: Sequence[Token], at: int) -> int | None:
     """Where a noun phrase of any kind ends, in a list that can hold nothing but agents."""
     j = at
-    while j < len(tokens) and j - at < LONGEST_NAME and in_name(tokens[j].text):
-        if j > at and third_person(tokens[j].text) and known_verb(tokens[j].text):
+    while j < len(tokens) and j - at < LONGEST_NAME and continues(tokens, j, at):
+        word = tokens[j].text
+        if j > at and third_person(word) and known_verb(word):
+            break
+        if j > at and word in VERBS and _base_verb(tokens, j):
             break
         j += 1
     return j if j > at else None
+
+
+def _base_verb(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a word that may be a verb of several is one: an object or a preposition follows."""
+    head = tokens[at - 1].text
+    if head in PLACES_OF_WORK or agentive(head):
+        return True
+    following = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    return following in DETERMINERS or following in {"it", "them", "for", "on", "up", "out"}
 
 
 def proper_end(tokens: Sequence[Token], at: int) -> int | None:
@@ -309,7 +237,30 @@ def proper_end(tokens: Sequence[Token], at: int) -> int | None:
     j = at
     while j < len(tokens) and tokens[j].capital and in_name(tokens[j].text) and j - at < 3:
         j += 1
-    return j if j > at else None
+    return j if j > at and tokens[at].text not in CALENDAR | PRONOUNS else None
+
+
+def open_end(tokens: Sequence[Token], at: int) -> int:
+    """Where a noun phrase ends before a sign, a word of grammar or a verb in the third person."""
+    end = at
+    while end < len(tokens) and end - at < LONGEST_NAME and continues(tokens, end, at):
+        if end > at and third_person(tokens[end].text) and known_verb(tokens[end].text):
+            break
+        end += 1
+    return end
+
+
+def works_at(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a verb says work, and no state: `checks`, not `seems`."""
+    word = tokens[at].text
+    if word in ADVERBS_OF_WORK and at + 1 < len(tokens):
+        word = tokens[at + 1].text
+    return known_verb(word) and third_person(word) and word not in STATIVE
+
+
+def plural_noun(word: str) -> bool:
+    """Whether a noun stands for several."""
+    return word.endswith("s") and word not in NOT_VERBS and not word.endswith("ss")
 
 
 def listed(
@@ -326,237 +277,32 @@ def listed(
         if stop is None:
             break
         items.append((begin, stop))
-        end = at = stop
-        if at < len(tokens) and tokens[at].text == "(":
-            while at < len(tokens) and tokens[at].text != ")":
-                at += 1
-            at += 1
-        separated = False
-        while at < len(tokens) and tokens[at].text in {",", "and", "or", ";", "then"}:
-            at, separated = at + 1, True
-        if not separated:
+        end = stop
+        at = _separated(tokens, _past_addition(tokens, stop))
+        if at < 0:
             break
     return items, end
 
 
-def discover(sentences: Sequence[Sentence], names: Names) -> None:
-    """Collects the agents of a prompt."""
-    for sentence in sentences:
-        if sentence.kind == "heading":
-            continue
-        tokens = sentence.tokens
-        _cast(sentence, names)
-        _label(sentence, names)
-        _arrows(tokens, names)
-        for at, token in enumerate(tokens):
-            previous = tokens[at - 1].text if at else ""
-            if previous in DETERMINERS:
-                continue
-            if token.text in DETERMINERS or at == 0 or previous in _OPENERS or _hands(tokens, at):
-                _subject(tokens, at, previous, names)
+def _past_addition(tokens: Sequence[Token], at: int) -> int:
+    """Behind what a member of a list has: `(web_search)`, `with web_search`."""
+    if at < len(tokens) and tokens[at].text == "(":
+        last = min(at + 30, len(tokens))
+        return next((j + 1 for j in range(at, last) if tokens[j].text == ")"), at)
+    if at < len(tokens) and tokens[at].text == "with":
+        last = min(at + 6, len(tokens))
+        return next((j for j in range(at, last) if tokens[j].text in {",", ";", "and"}), at)
+    return at
 
 
-def _subject(tokens: Sequence[Token], at: int, previous: str, names: Names) -> None:
-    begin = after_determiners(tokens, at)
-    if begin >= len(tokens) or not in_name(tokens[begin].text):
-        return
-    article = begin > at
-    introduced = article and tokens[begin - 1].text in {"a", "an", "one"}
-    opens = at == 0 or previous in _OPENERS
-    if previous in {"like", "want", "need", "ask", "wants", "send", "put"}:
-        end = head_end(tokens, begin)
-        if (
-            end is not None
-            and end < len(tokens)
-            and tokens[end].text in {"to", "on", "off", "that", "who"}
-        ):
-            names.add(tokens[begin:end], introduced)
-            return
-    if (
-        previous in {"it", "him", "her", "them", "one"}
-        and at > 1
-        and tokens[at - 2].text in {"call", "that", "this"}
-    ):
-        end = head_end(tokens, begin) or plain_end(tokens, begin)
-        if end is not None and article:
-            names.add(tokens[begin:end], introduced=True)
-            return
-    if previous in {"have", "let", "get", "has"} and _made_to_work(
-        tokens, begin, names, introduced
-    ):
-        return
-    if _hands(tokens, at):
-        end = head_end(tokens, begin)
-        if end is not None and (article or previous != "by"):
-            for first, last in listed(tokens, at)[0]:
-                names.add(tokens[first:last], introduced)
-        return
-    if _embedded(tokens, at):
-        return
-    end = before_verb(tokens, begin)
-    if end is not None and _works(tokens, begin, end, opens=opens, article=article):
-        names.add(tokens[begin:end], introduced)
-    elif opens or article:
-        _several(tokens, at, names, opens=opens)
-        _relative(tokens, begin, names, introduced)
-
-
-def _embedded(tokens: Sequence[Token], at: int) -> bool:
-    previous = tokens[at - 1].text if at else ""
-    return previous in _EMBEDDED
-
-
-def _works(tokens: Sequence[Token], begin: int, end: int, *, opens: bool, article: bool) -> bool:
-    head, verb = tokens[end - 1], tokens[end].text
-    if head.text == "agent" and end - begin > 1:
-        return True
-    if not article and not opens:
-        return False
-    if agentive(head.text):
-        return article or not known_verb(head.text) or end - begin > 1 or begin == 0
-    if head.capital and opens and begin > 0 and third_person(verb) and head.text not in PRONOUNS:
-        return True
-    if verb in _AUXILIARIES or head.text in THINGS | OUTSIDERS | PRONOUNS:
-        return False
-    if not opens or not known_verb(verb) or verb in {"comes", "works", "starts", "makes", "has"}:
-        return False
-    if head.text.endswith("s") and head.text not in NOT_VERBS:
-        return False
-    return (article and tokens[begin - 1].text != "this") or head.capital
-
-
-def _several(tokens: Sequence[Token], at: int, names: Names, *, opens: bool) -> None:
-    items, end = listed(tokens, at)
-    if len(items) < 2:
-        return
-    word = tokens[end].text if end < len(tokens) else "."
-    heads = all(agentive(tokens[b - 1].text) and a > 0 for a, b in items)
-    ends = word in {",", ".", "–", ";", ")", "both"} or end == len(tokens)
-    if opens and heads and ends and (at == 0 or tokens[at - 1].text in {"then", "next", ","}):
-        if all(tokens[a - 1].text in DETERMINERS for a, _ in items):
-            for first, last in items:
-                names.add(tokens[first:last], introduced=True)
-        return
-    follows = word in VERBS or word in _ADVERBS | _AUXILIARIES | {"are", "have"}
-    if follows and opens:
-        for first, last in items:
-            names.add(tokens[first:last])
-
-
-def _relative(tokens: Sequence[Token], begin: int, names: Names, introduced: bool) -> None:
-    end = head_end(tokens, begin)
-    if end is None or end + 1 >= len(tokens):
-        return
-    at = end + 1 if tokens[end].text == "," else end
-    relative = tokens[at].text in {"who", "that"} and at + 1 < len(tokens)
-    if (relative and third_person(tokens[at + 1].text)) or tokens[end].text == "per":
-        names.add(tokens[begin:end], introduced)
-    elif tokens[end - 1].text == "agent":
-        names.add(tokens[begin:end])
-
-
-def _made_to_work(tokens: Sequence[Token], begin: int, names: Names, introduced: bool) -> bool:
-    items, end = listed(tokens, begin)
-    if len(items) > 1 and end < len(tokens) and tokens[end].text in VERBS:
-        return all(names.add(tokens[a:b], introduced) for a, b in items)
-    for j in range(begin + 1, min(begin + LONGEST_NAME + 1, len(tokens))):
-        if tokens[j].text in VERBS and agentive(tokens[j - 1].text):
-            return names.add(tokens[begin:j], introduced)
-        if not in_name(tokens[j].text):
-            break
-    return False
-
-
-def _hands(tokens: Sequence[Token], at: int) -> bool:
-    """Whether what stands before a token hands work, or a tool, to what begins there."""
-    previous = tokens[at - 1].text if at else ""
-    if previous in _BY:
-        return True
-    if (
-        previous in {"for", "to"}
-        and at > 1
-        and tokens[at - 2].text in {"only", "reserved", "available", "exclusively"}
-    ):
-        return True
-    if previous == "to":
-        return any(t.text in _TO for t in tokens[max(0, at - 8) : at - 1])
-    if previous in {"comes", "is"} and at > 1:
-        return tokens[at - 2].text in {"next", "then", "up", "last", "turn"}
-    if previous in {"is", "it"} and at > 1 and tokens[at - 2].text == "it":
-        return any(t.text == "turn" for t in tokens[at : at + 7])
-    return False
-
-
-def _cast(sentence: Sentence, names: Names) -> None:
-    tokens = sentence.tokens
-    words = [t.text for t in tokens]
-    for i, word in enumerate(words):
-        marked = any(w in _MARKERS for w in words[max(0, i - 9) : i])
-        if word == ":" and i + 1 < len(words):
-            works = {"next", "simultaneously", "parallel", "once", "time"} & {*words[:i]}
-            if not (marked or works):
-                continue
-            items, _ = listed(tokens, i + 1, any_noun=marked)
-        elif word == "of" and (
-            words[i - 1] in {"consists", "consisting", "up", "composed", "team", "crew", "made"}
-            or (marked and words[i - 1] in {"consist", "set"})
-        ):
-            items, _ = listed(tokens, i + 1, any_noun=words[i - 1] != "up" or marked)
-        elif word == "next" and {"who", "which", "whose"} & {*words[:i]} and i + 2 < len(words):
-            at = (
-                i + 2
-                if words[i + 1] in {":", ",", "(", "from", "among", "between", "–", "of"}
-                else i + 1
-            )
-            items, _ = listed(tokens, at)
-        elif (
-            word in {"supervises", "manages", "coordinates"}
-            or (word == "to" and words[i - 1] in {"delegates", "work", "tasks"})
-            or (word in {"are", "is"} and marked and i < 5)
-        ):
-            items, _ = listed(tokens, i + 1)
-        else:
-            continue
-        if len(items) > 1 or (items and word == ":"):
-            for first, last in items:
-                names.add(tokens[first:last], introduced=True)
-
-
-def _label(sentence: Sentence, names: Names) -> None:
-    """`Writer: drafts the notes`, at the beginning of a line."""
-    tokens = sentence.tokens
-    if not sentence.first:
-        return
-    at = after_determiners(tokens, 0)
-    for j in range(at, min(at + LONGEST_NAME + 1, len(tokens) - 1)):
-        if tokens[j].text in {":", "–"} and j > at:
-            follows = tokens[j + 1].text
-            if agentive(tokens[j - 1].text) or (third_person(follows) and known_verb(follows)):
-                names.add(tokens[at:j], introduced=True)
-            return
-        if not in_name(tokens[j].text):
-            return
-    if len(tokens) <= LONGEST_NAME + 1 and sentence.kind == "item":
-        end = head_end(tokens, at)
-        if end is not None and (end == len(tokens) or tokens[end].text == "("):
-            names.add(tokens[at:end], introduced=True)
-
-
-def _arrows(tokens: Sequence[Token], names: Names) -> None:
-    if sum(t.text == "->" for t in tokens) == 0:
-        return
-    at, stretch = 0, list[tuple[int, int]]()
-    for j in range(len(tokens) + 1):
-        if j == len(tokens) or tokens[j].text == "->":
-            stretch.append((after_determiners(tokens, at), j))
-            at = j + 1
-    for begin, end in stretch:
-        words = [t.text for t in tokens[begin:end]]
-        plain = all(in_name(w) for w in words) and 0 < len(words) <= LONGEST_NAME
-        if plain and (agentive(words[-1]) or len(stretch) > 2):
-            names.add(tokens[begin:end])
-        elif words:
-            stop = head_end(tokens, begin)
-            if stop is not None:
-                for first, last in listed(tokens, begin)[0]:
-                    names.add(tokens[first:last])
+def _separated(tokens: Sequence[Token], at: int) -> int:
+    """The token behind commas, `and` and `or`; -1 where there are none."""
+    begin = at
+    while at < len(tokens) and tokens[at].text in {",", "and", "or", ";", "then", "plus"}:
+        at += 1
+    if at == begin:
+        return -1
+    if at < len(tokens) and tokens[at].text in {"if", "when", "where"}:  # `A and, if needed, B`
+        last = min(at + 6, len(tokens) - 1)
+        return next((j + 1 for j in range(at, last) if tokens[j].text == ","), at)
+    return at

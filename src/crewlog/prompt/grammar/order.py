@@ -29,6 +29,14 @@ from crewlog.prompt.ast import (
 )
 from crewlog.prompt.grammar.clauses import Clause, read_clause
 from crewlog.prompt.grammar.leads import led
+from crewlog.prompt.grammar.moves import (
+    back_to,
+    outcome,
+    repeats,
+    skips,
+    tries_again,
+    waits_for,
+)
 from crewlog.prompt.grammar.pending import Pending, subordinate
 from crewlog.prompt.grammar.people import RULES, SINGLE, apply
 from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern, too_long
@@ -36,65 +44,13 @@ from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segment
 from crewlog.prompt.grammar.state import State
 
 _WIDEST_WINDOW = 7
+_LONGEST_LABEL = 4
 LONGEST_CLAUSE = 80
 """Words; a list of agents or tools is one of them."""
 _MANY_PARTS = 60
 """Segments of a sentence that nobody wrote: windows of two are enough to report it."""
-OUTCOMES = [
-    (
-        name,
-        pattern(
-            rf"(?:(?:we|you|it|the (?:run|crew|whole thing)|everything|just|simply|then|please|should|must|will|and|let us|i|can|may|also) )*(?:{text})"
-        ),
-    )
-    for name, text in [
-        (
-            "ask_human",
-            r"(?:ask|tell|call|consult|check with|come back to|come to|get|ping|alert|notify|escalate to|refer (?:it )?to|hand (?:it )?(?:over )?to|leave it to|bring in|contact|goes to|go to|hands it to|asks|calls|bother|go ask|inform|send it to|is handed to|is up to) {ME}(?: (?:what to do|about it|instead|for help|to decide|for a decision|how to go on|know|decide|first|in|then))*|(?:i )?(?:want to|would like to|wish to|will|have to|must|need to)? ?(?:hear about it|know|be told|be asked|decide|take over|see it|take a look|look at it|have a look|step in)(?: myself| about it)?|(?:is )?up to me|is my call|let me (?:know|decide|see|have a look)|decide",
-        ),
-        (
-            "end",
-            r"give up|gives up|stops?|ends?|quit|drop it|forget it|forget about it|call it a day|abandon it|abandon|leave it|finish|end it|end there|stop there|stop (?:everything|the run|it|the whole thing|altogether|right there|here|trying)|is over|that is it|we are done|done|end (?:the run|here|everything)|finish (?:the run|here)|throw it away|close it|end of story|the end|drops? it",
-        ),
-        (
-            "fail",
-            r"fails?|aborts?|raise an error|error out|fail the run|is a failure|abort (?:everything|the run)|fails? with an error|counts as failed|fail it|break off",
-        ),
-        (
-            "next",
-            r"go on|goes on|continues?|carry on|carries on|moves? on|proceeds?|go ahead|goes ahead|(?:go on|continue|carry on|proceed|move on|publish|ship it|ship|take it|use it|goes on|leave it) (?:anyway|regardless|as it is|as is|with (?:it|what (?:we|you) have(?: got)?|the (?:last|best) (?:one|version|draft))|nevertheless|all the same|at that|without it|to the next step|with the next step|with the run)|accept it|take (?:it|what we have|what there is)|take the (?:last|best) (?:one|version)|live with it|use what there is|keep going|leave it at that",
-        ),
-    ]
-]
 _STILL = re.compile(
     r"(?:if|when|once|should) .*\b(?:still|even then|by then|after (?:that|those|all)|does not help|do not help|is no use|in vain|none of (?:that|it)|did not help|not working|keeps failing|to no avail|has not worked|that does not work|that is not enough|that fails|all fails|the (?:rounds|tries|attempts) are (?:used up|over))\b.*"
-)
-BACK = pattern(
-    r"(?:the [a-z-]+ [a-z-]+ )?(?:(?:it|this|that|the [a-z-]+|everything|they|he|she|we|you|things|work|straight|right|just|simply|all the way|please|must|has|have|needs?|should|can|to|will|gets?|is|are|be|then|and|@[0-9]+|just|always|means|want|go|let|off|a|round|trip) ){0,9}?"
-    r"(?:(?:go(?:es)?|going|come|comes|hand|hands|handed|pass|passes|passed|send|sends|sent|give|gives|kick|kicks|kicked|bounce|bounces|bounced|throw|throws|thrown|return|returns|returned|move|moves|loop|loops|jump|jumps|route|routed|hop|ship|travel|travels|step|turn|report|take|takes|fall|falls|push|pushed|bring|rewind|head|refer) )?"
-    r"(?:(?:it|this|that|them|the [a-z-]+(?: [a-z-]+){0,3}?|things|everything|work|us) )?(?:(?:straight|right|all the way|it) ){0,3}"
-    r"(?:back (?:over )?(?:to|with|at|into the hands of)|(?<=return )to|(?<=returns )to|(?<=returned )to|(?<=return it )to|(?<=returns it )to|(?:start|starts|begin|begins|starting|restart|restarts|resume|resumes|retry|retries|repeat|repeats|redo|loop|run|go|continue|try) (?:it |everything |things |the loop |the process )?(?:all )?(?:over|again|afresh|anew|over again|from scratch|back|once more|once again)? ?(?:again )?(?:with|from|at)) "
-    r"(?P<to>{A1})(?: (?:it (?:goes|is)|again|once more|to .+|for .+|with .+|, who .+|who .+|so .+|and .+|goes it|step|phase|'s (?:step|desk|turn|part)|over .+|we go|stage))?"
-)
-_AGAIN = pattern(
-    r"(?:let |have |make |get |ask |tell )?(?P<to>{A1}|it|he|she|they)(?: {ADV})*(?: (?:has to|have to|must|should|needs to|gets to|is to|can|will|may|to|is asked to|then|just|simply))* ?(?:{ADV} )*(?:"
-    r"(?:tries|try|goes|go|works?|starts?|does|do|writes?|runs?|drafts?|makes?|builds?|has|have|takes?|repeats?|redoes|begins?|gets?|prepares?|fix(?:es)?|revises?|reworks?|corrects?)(?: [^,;@]{1,60}?)?(?: (?:again|once more|over again|all over|anew|afresh|over|another go|another try|another attempt|another round|another turn|another chance|another pass|another shot|a second go|a second try|a new version|one more time|one more go|another version|a new draft|from scratch|another look|another draft))(?: [^,;@]{1,40})?"
-    r"|(?:revises?|reworks?|rewrites?|redo(?:es)?|redrafts?|rethinks?|reconsiders?|re-does|retries|retry|repeats?|fix(?:es)?|corrects?|improves?|amends?|mends?|repairs?|rebuilds?|restarts?|reruns?|adjusts?|refines?|polishes|updates?|starts? over|goes? back to (?:it|work)|patches)(?: [^;@]{1,80})?"
-    r"|again|once more|one more time|(?:is|gets?) another (?:go|try|round|chance)|does so again)"
-)
-_REPEAT = pattern(
-    r"(?:let |have )?(?:(?P<group>{A})|they|both|the two|we|you|both of them|this|that|it|these (?:two|steps|three)|the (?:two|three|loop|last two steps)|all of this|this loop)?(?: (?:of them|both|then|now|just|should|must|will|to|are to|together))* ?"
-    r"(?:repeats?|loops?|iterates?|go(?:es)? (?:back and forth|round|around|in circles|on|through this|over this|in a loop|at it|in rounds)|keeps? (?:at it|going|doing (?:this|that|it|so)|repeating|working|iterating|looping|on|revising|trying|improving)(?: [^,;@]{1,40})?|alternates?|takes? turns|do(?:es)? (?:this|that|it|so)(?: (?:again|over and over|over|again and again|repeatedly))?|works? (?:on it )?(?:back and forth|in a loop|in turns|in rounds|together)|circles?|ping-pong|is repeated|are repeated|continues?|carr(?:y|ies) on|play ping-pong|run(?:s)? (?:again|this again|in a loop)|bounce it (?:back and forth|between them))"
-    r"(?: (?:this|it|that|these (?:steps|two steps)|the (?:loop|steps|last two steps|process|cycle|two steps|whole thing)|both|so|over and over|again|again and again|those two steps|all of this|these two|in a loop|for as long as it takes|back and forth|like this|like that|together|on it|the (?:drafting|review|step)[a-z ]*+))*"
-)
-_SKIP = pattern(
-    r"(?:(?:we|you|just|can|may|please|simply|should|then|the run|it) )*(?:skips?|leave out|leaves out|omits?|pass over|drop|bypass|do without|jump over|not bother with|do not bother|forgo|do not need|spare|miss out)(?: the step of)? (?P<who>{A})(?: (?:altogether|then|entirely|completely|and go on|this time|'s (?:step|turn|part|work|review|check)))*"
-    r"|(?P<also>{A})(?: 's (?:step|turn|part|review|check|work))? (?:is|are|can be|may be|should be|gets?|will be)(?: simply| just| then)? (?:skipped|left out|passed over|not needed|omitted|bypassed|dropped|spared|not necessary|superfluous)"
-    r"|(?P<more>{A}) (?:need not|does not (?:need|have) to|do not (?:need|have) to|can sit (?:it|this one) out|sits (?:it|this one) out|has nothing to do|stays out of it|is off the hook)(?: .*)?"
-    r"|(?:there is )?no need for (?P<most>{A})"
-)
-_JOIN = pattern(
-    r"(?:(?:we|you|then|please|must|should|just) )*waits? (?:for|until) (?:(?P<all>both|all|all of them|everyone|everybody|all three|all four|them all|everything|them|the two|each of them|the others|both of them)|(?:the )?(?P<any>first|any|either|one|any one|whichever|whoever)(?: (?:one|of them|to finish|is first|is done|comes first|of the [a-z]+|of these))*|(?:at least |any )?(?P<some>{N})(?: of them| of these| of the [a-z]+)?|(?P<who>{A}))(?: (?:to finish|to be done|to be ready|are done|is done|have finished|has finished|to complete|are finished|is finished|are ready|finish|finishes))?"
 )
 
 
@@ -345,14 +301,11 @@ def _decides(sentence: Sentence) -> bool:
         return False
     if decision.otherwise is not None:
         return False
-    for outcome, compiled in OUTCOMES:
-        if compiled.fullmatch(text):
-            sentence.at += 1
-            sentence.carried.clear()
-            return state.replace(
-                back, otherwise=outcome, words=(*decision.words, segment.phrase.words)
-            )
-    return False
+    if (then := outcome(text.split())) is None:
+        return False
+    sentence.at += 1
+    sentence.carried.clear()
+    return state.replace(back, otherwise=then, words=(*decision.words, segment.phrase.words))
 
 
 def _just_before(state: State, kind: str) -> int | None:
@@ -424,6 +377,8 @@ def _fold(sentence: Sentence) -> None:
     clause = read_clause(state, phrase, marks)
     if clause is None and (other := _with_subject(state, phrase)) is not None:
         clause = read_clause(state, other, marks)
+    if clause is not None and segment.separator == ":" and _said_again(sentence, clause):
+        return
     if clause is not None:
         clause.behind.extend(sentence.behind)
         sentence.behind = []
@@ -434,6 +389,16 @@ def _fold(sentence: Sentence) -> None:
     _leftover(sentence, segment, phrase)
 
 
+def _said_again(sentence: Sentence, clause: Clause) -> bool:
+    """`Three reviewers look at it: the security reviewer, …`: the list names them once more."""
+    state = sentence.state
+    at = state.last("step", sentence=True)
+    if at is None or not isinstance(step := state.statements[at], Step) or clause.task:
+        return False
+    same = {part.agent for part in step.parts} == {*clause.agents}
+    return same and state.replace(at, words=(*step.words, clause.phrase.words))
+
+
 _ANDS = re.compile(r" (?:, )?(?:and|but)(?: also| then)? | , (?=uses|has|may|can|with|using)")
 
 
@@ -441,8 +406,8 @@ def _predicates(sentence: Sentence, phrase: Phrase) -> Phrase:
     """`The drafter writes it and can search the archive`: what is left when the rules are said."""
     state = sentence.state
     subject = re.match(pattern("{A} ").pattern, phrase.text)
-    if subject is None or not any(sign in phrase.text for sign in "#$~"):
-        return phrase
+    if subject is None or phrase.text[subject.end() :].startswith((", ", "( ")):
+        return phrase  # what is said aside is read with its clause
     named = phrase.part(0, subject.end() - 1)
     for found in _ANDS.finditer(phrase.text, subject.end()):
         right = phrase.part(found.end())
@@ -524,59 +489,52 @@ def _trailing(sentence: Sentence) -> None:
 
 def _control(sentence: Sentence, phrase: Phrase, marks: set[str]) -> bool:
     """Going back, stopping, skipping, waiting."""
-    state, text = sentence.state, phrase.text
+    state, said = sentence.state, phrase.text.split()
     words = (phrase.words, *sentence.pending.words)
     condition = _condition(sentence, marks)
-    if (
-        (found := _REPEAT.fullmatch(text)) is not None
-        and condition is not None
-        and sentence.pending.until
-    ):
-        return _repeat(state, found["group"], condition, words)
-    found = BACK.fullmatch(text)
-    to = state.names(found["to"]) if found else ()
-    if not to and (again := _AGAIN.fullmatch(text)) is not None and condition is not None:
-        to = state.names(again["to"]) or (
-            state.subject[:1] if again["to"] in {"it", "he", "she"} else ()
-        )
-        if not set(to) <= state.ever:
-            to = ()
-    if to:
-        if condition is None:
-            return _return(state, to[0], phrase, marks) if found else False
+    if condition is None:
+        if to := state.names(back_to(said)):
+            return _return(state, to[0], phrase, marks)
+        if (wait := waits_for(said)) is not None:
+            waits = Waits(of=state.names(" ".join(wait.agents)), join=wait.join)
+            return state.say(Join(waits=waits, words=words))
+        return False
+    if sentence.pending.until and (found := repeats(said))[0]:
+        return _repeat(state, " ".join(found[1]), condition, words)
+    if to := state.names(back_to(said)) or _once_more(state, said):
         made = Back(condition=condition, to=to[0], words=words)
         state.branches = [condition]
         state.subject = to
         return state.say(made)
-    if (found := _SKIP.fullmatch(text)) is not None and condition is not None:
-        for name in state.names("".join(found[g] or "" for g in ("who", "also", "more", "most"))):
+    if skipped := state.names(" ".join(skips(said))):
+        for name in skipped:
             state.say(Skip(agent=name, condition=condition, words=words))
         state.branches = [condition]
         return True
-    if condition is not None and (ended := _ends(sentence, text, condition, words)):
-        return ended
-    if (found := _JOIN.fullmatch(text)) is not None and condition is None:
-        some = number(found["some"] or "")
-        join: object = "any" if found["any"] else int(some) if some else "all"
-        waits = Waits.model_validate({"of": state.names(found["who"] or ""), "join": join})
-        return state.say(Join(waits=waits, words=words))
-    return False
+    return _ends(sentence, said, condition, words)
 
 
-def _ends(sentence: Sentence, text: str, condition: Cond, words: tuple[Words, ...]) -> bool:
-    state = sentence.state
-    for outcome, compiled in OUTCOMES:
-        if not compiled.fullmatch(text):
-            continue
-        state.branches = [condition]
-        if outcome == "ask_human":
-            question = state.text[words[-1].start : words[-1].end] if len(words) > 1 else text
-            return state.say(Ask(question=question, only_if=condition, words=words))
-        if outcome != "next":
-            return state.say(Stop(condition=condition, words=words))
-        sentence.carried = {"went_on"}
-        return True
-    return False
+def _once_more(state: State, said: Sequence[str]) -> tuple[str, ...]:
+    """Who tries again, if they have worked before."""
+    who = " ".join(tries_again(said))
+    named = state.names(who) or (state.subject[:1] if who in {"it", "he", "she"} else ())
+    return named if set(named) <= state.ever else ()
+
+
+def _ends(
+    sentence: Sentence, said: Sequence[str], condition: Cond, words: tuple[Words, ...]
+) -> bool:
+    state, then = sentence.state, outcome(said)
+    if then is None:
+        return False
+    state.branches = [condition]
+    if then == "ask_human":
+        question = state.text[words[-1].start : words[-1].end] if len(words) > 1 else " ".join(said)
+        return state.say(Ask(question=question, only_if=condition, words=words))
+    if then != "next":
+        return state.say(Stop(condition=condition, words=words))
+    sentence.carried = {"went_on"}
+    return True
 
 
 def _return(state: State, to: str, phrase: Phrase, marks: set[str]) -> bool:
@@ -654,15 +612,16 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
         for agent in clause.agents
     )
     after = pending.waits or clause.waits
-    again = bool({"then", "after_that"} & marks) or pending.then or clause.again
+    then = bool({"then", "after_that"} & marks) or pending.then or clause.then
+    again = then or clause.again
     step = Step(
         parts=parts,
         place="beside" if beside and state.worked else "next",
         again=again,
         after=after,
-        then=pending.then and (after is not None or pending.ready is not None),
+        then=then and (after is not None or pending.ready is not None),
         ready=pending.ready,
-        start="start" in marks or clause.start,
+        start="start" in marks or (clause.start and not pending and not then),
         words=(clause.phrase.words, *pending.words),
     )
     state.step(step)
@@ -724,7 +683,18 @@ def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
             state.replace(sentence.glue, words=(*made.words, words))
             state.glued.append(segment.phrase)
             return
+    if _is_label(sentence, phrase):
+        state.section = phrase.text
+        return
     _lost(sentence, segment.phrase)
+
+
+def _is_label(sentence: Sentence, phrase: Phrase) -> bool:
+    """`Tools: the writer has …`: a heading in the line."""
+    if sentence.at != 1 or len(sentence.parts) < 2 or len(phrase.units) > _LONGEST_LABEL:
+        return False
+    named = any(unit.text[0] in "@#$~" for unit in phrase.units)
+    return sentence.parts[1].separator == ":" and not named and not sentence.pending
 
 
 def _lost(sentence: Sentence, phrase: Phrase) -> None:

@@ -2,58 +2,70 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from crewlog.prompt.ast import Both, Cond, Not, Waits, Words
+from crewlog.prompt.ast import Both, Cond, Fact, Not, Waits, Words
+from crewlog.prompt.grammar import condition_words as w
+from crewlog.prompt.grammar.conditions import state_word
 from crewlog.prompt.grammar.lexicon import plural
-from crewlog.prompt.grammar.phrase import Phrase, number, pattern
+from crewlog.prompt.grammar.phrase import Phrase
 from crewlog.prompt.grammar.state import State
+from crewlog.prompt.grammar.waits import done, who
 from crewlog.prompt.names import plain
 
-_DONE = (
-    r"(?:done|finished|ready|through|complete|completed|finishes|finish|completes|ends?|ended|back|over|stopped|"
-    r"wraps? up|wrapped up|delivered|delivers?|in|reported|reports?|reported back|reports back|returned|returns?|"
-    r"finished (?:with )?(?:it|that|their work|its work|his work|her work|work|their part|working)|concluded|handed in|handed over|"
-    r"good to go|at the end|out|stops?|come back|comes back|got there|free|had their turn|had its turn|had a turn|submitted|submits?|"
-    r"done (?:with )?(?:it|that|their work|its work|his work|her work|work|their part|its part|so|working|their thing|its thing|his thing|her thing|their bit|their jobs?|its job|writing|reading|reviewing)|signed off)"
-)
-_IS = r"(?:(?:is|are|has|have|'s|been|both|all|each|finally|fully|completely|had|gets?|got|comes?|was|were|then) )*+"
-_AGENTS_DONE = pattern(
-    rf"(?:both |all of |all |either |each of |any of |one of )?(?P<of>{{A}}) {_IS}{_DONE}(?: (?:and only then|with .+|first|[a-z]+ing .+))?"
-)
-_AGENTS = pattern(
-    r"(?P<of>{A})(?: 's (?:turn|work|part|job|step|bit|go|pass|phase))?(?: (?:is|has been|are) (?:done|over|finished|complete|completed|through))?"
-)
-_ACTS = pattern(
-    r"(?P<of>{A}) (?:has |have |is |are )?(?:all |both |then |finally |also )*(?P<verb>(?!not\b)[a-z-]+)(?P<rest> .*)?"
-)
-_ALL_DONE = re.compile(
-    rf"(?:both|all|all (?:two|three|four|five|six|of them|of these|agents|the others)|both of them|they|they (?:both|all)|these|the two|the three|everyone|everybody|all of (?:them|that|those|it)|"
-    rf"the (?:two|three|four|others|rest|last two|others))(?: of them)? {_IS}{_DONE}(?: (?:and only then|.{{1,40}}))?"
-)
-_THAT_DONE = re.compile(
-    rf"(?:that|this|it|all that|all this|everything|all|it all|this step|this part|the work|the job) {_IS}(?:{_DONE}|happened|taken care of|settled|out of the way)(?: .*)?"
-)
-_JOINED = pattern(
-    rf"(?:(?P<any>any|either|one|any one|the first|the first one|the fastest|whichever|at least one|someone|somebody|a single one|the quickest)|(?:at least |any )?(?P<some>{{N}}))"
-    rf"(?: (?:one )?of (?:them|these|those|the (?:[a-z]+ )?[a-z]+|(?P<of>{{A}}))| agents?| results?)? {_IS}{_DONE}(?: .*)?"
-)
-_FIRST = pattern(
-    r"(?:whoever (?:is|gets there|comes(?: in)?|finishes|has it|is done|is ready|is finished|gets done) (?:first|done first)(?: .*)?|(?:the )?first (?:one |of them )?(?:to (?:finish|come back|be done|be ready|deliver|report)|is done|finishes|comes in|is back|is in|is ready|has finished|is finished)(?: .*)?|one has finished)"
-)
-_EACH = pattern(
-    r"for (?:each|every|each and every|every single)(?: one)?(?: of)? ?(?:the |these |those |its |such )?(?:(?P<maker>{A1}) 's )?(?:new |single )?(?P<noun>[a-z][a-z -]{0,40}?)(?: of (?:the )?(?P<of>{A1})(?: 's)?| (?:that|which) .*| on the list| found| listed| (?:it|he|she|they) .*| from (?P<from>{A1})(?: .*)?)?"
-)
-_AVAILABLE = pattern(
-    r"(?:only )?(?:if|when|as long as|provided|provided that|in case) {T:tools} (?:is|are) (?:available|there|offered|installed|configured|set up|present|enabled)"
-)
-_IF = re.compile(
-    r"(?P<word>if|unless|in case|provided that|provided|assuming|as long as|until|till|when|whenever|once|as soon as|the moment|after|while|whilst|before|should)(?: |$)"
-)
-_READY = re.compile(
-    r"(?:^|_)(?:ready|done|complete|completed|finished|available|in|there|set|exists?|exist|arrived|final|settled|written|built|merged|up)$"
+Kind = Literal["if", "unless", "until", "when", "once", "after", "while", "before", "each"]
+
+_OPENING: dict[Kind, str] = {
+    "if": (
+        "if/in case/in the case that/in the event that/in the event/provided that/provided/"
+        "providing that/providing/assuming that/assuming/supposing/supposing that/as long as/"
+        "so long as/given that/on condition that/on the condition that/if and only if/"
+        "if and when/should/only if/whenever it turns out that/in cases where"
+    ),
+    "unless": "unless/unless and until/except if/except when/except where",
+    "until": "until/till/until such time as/up until",
+    "when": "when/whenever/every time/each time/as often as/any time/when and only when",
+    "once": (
+        "once/as soon as/as soon as ever/the moment/the moment that/the minute/the minute that/"
+        "the second/the instant/now that/only once/only when/not until/not before/immediately/"
+        "just as soon as/once and only once/from the moment/the very moment"
+    ),
+    "after": (
+        "after/only after/right after/straight after/directly after/immediately after/"
+        "just after/not until after/soon after/shortly after"
+    ),
+    "while": "while/whilst",
+    "before": "before",
+    "each": (
+        "for each/for every/for each and every/for every single/for each single/per/for all/"
+        "for every one/for each one/with each/with every/for any"
+    ),
+}
+_WORDS: dict[tuple[str, ...], Kind] = {
+    tuple(words.split()): kind for kind, several in _OPENING.items() for words in several.split("/")
+}
+_LONGEST = max(map(len, _WORDS))
+_LEADS = w.words("and but only just then so that")
+"""What may stand before the word that opens the clause."""
+_OPEN = {"if", "when", "once"}
+"""Words after which a tool's being there is a need."""
+_THERE = w.words("""
+available there offered installed configured present enabled usable accessible provided registered
+supported working up online set
+""")
+_USED = w.words("used called run had")
+_READY = w.words("""
+ready done complete completed finished available in there set exists exist arrived final settled
+written built merged up delivered published prepared drafted
+""")
+_NO_LIST = w.words("them these those it one ones of other time moment once reason sure now se capita annum")
+_AFTER_NOUN = (
+    w.PREPOSITIONS
+    | w.OTHERS
+    | w.AUXILIARIES
+    | w.words("there found listed named given he she it they that")
 )
 
 
@@ -93,112 +105,219 @@ class Pending:
 
 def subordinate(state: State, phrase: Phrase) -> Pending | None:
     """What a subordinate clause says; none where nothing can be made of it."""
-    text = phrase.text
-    if not phrase:
+    said = [unit.text for unit in phrase.units]
+    if not said or len(said) > 80:
         return None
-    words = [phrase.words]
-    if (found := _EACH.fullmatch(text)) is not None:
-        maker = state.names(found["maker"] or found["of"] or found["from"] or "")
-        each = plain(plural(found["noun"].strip()))
-        return Pending(each=each, maker=maker[0] if maker else None, words=words)
-    if (found := _AVAILABLE.fullmatch(text)) is not None:
-        return Pending(needs=state.tool_names(found["tools"]), words=words)
-    if _FIRST.fullmatch(text):
-        return Pending(waits=Waits(join="any"), words=words)
-    found = _IF.match(text)
+    made = _of(state, phrase, said)
+    if made is not None:
+        made.words = [phrase.words]
+    return made
+
+
+def _of(state: State, phrase: Phrase, said: list[str]) -> Pending | None:
+    at = 0
+    opened = _opened(said, at)
+    while opened is None and at < len(said) - 1 and said[at] in _LEADS:
+        at += 1
+        opened = _opened(said, at)
+    if opened is None:
+        turns = _by_turns(said)
+        return _bare_first(said) if turns is None else turns
+    kind, begin = opened
+    rest = said[begin:]
+    if kind == "each":
+        return _each(state, rest)
+    if kind == "while" or kind == "before":
+        return Pending(kind=kind, clause=Phrase(phrase.units[begin:]))
+    if kind in _OPEN and (needs := _needs(state, rest)) is not None:
+        return needs if needs.needs else None
+    if kind in {"if", "unless", "until"}:
+        inverted = said[at] == "should"
+        return _condition(state, kind, said[at:] if inverted else rest)
+    return _waits(state, kind, rest)
+
+
+def _opened(said: Sequence[str], at: int) -> tuple[Kind, int] | None:
+    """The word that opens the clause, and where the clause begins."""
+    for length in range(_LONGEST, 0, -1):
+        kind = _WORDS.get(tuple(said[at : at + length]))
+        if kind is not None and len(said) >= at + length:
+            return kind, at + length
+    return None
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+def _each(state: State, said: Sequence[str]) -> Pending | None:
+    """`for each of the planner's topics`, `per topic that the planner lists`."""
+    at = 0
+    maker = ""
+    while at < len(said) and (said[at] in w.DETERMINERS | {"of", "such", "new", "single", "one"}):
+        at += 1
+    if said[at : at + 1] and said[at].startswith("@"):
+        if said[at + 1 : at + 2] != ["'s"]:
+            return None
+        maker, at = said[at], at + 2
+    at += said[at : at + 1] == ["new"]
+    end = at
+    while end < len(said) and said[end] not in _AFTER_NOUN and said[end][:1].isalpha():
+        end += 1
+    noun = said[at:end]
+    if not noun or len(noun) > 4 or noun[-1] in _NO_LIST | w.TIME or noun[0] in w.AUXILIARIES:
+        return None
+    named = [word for word in said[end:] if word.startswith("@")]
+    if named and not maker:
+        maker = named[0]
+    if said[end:] and not (named or _describes(said[end:])):
+        return None
+    makers = state.names(maker)
+    return Pending(each=plain(plural(" ".join(noun))), maker=makers[0] if makers else None)
+
+
+def _describes(said: Sequence[str]) -> bool:
+    """Whether words only say which ones are meant: `on the list`, `that it finds`."""
+    if said[0] in {"found", "listed", "named", "given"}:
+        return True
+    if said[0] in {"that", "which", "who", "it", "he", "she", "they"}:
+        return 1 < len(said) <= 6
+    return said[0] in w.words("in on of from") and 1 < len(said) <= 5
+
+
+def _by_turns(said: Sequence[str]) -> Pending | None:
+    """`topic by topic`, `one topic at a time`."""
+    half = len(said) // 2
+    if len(said) % 2 and said[half] in {"by", "for"} and list(said[:half]) == said[half + 1 :]:
+        noun = said[:half]
+    elif said[0] == "one" and list(said[-3:]) == ["at", "a", "time"]:
+        noun = said[1:-3]
+    else:
+        return None
+    if not 0 < len(noun) <= 3 or noun[-1] in _NO_LIST | w.words("step day little bit word side"):
+        return None
+    return Pending(each=plain(plural(" ".join(noun))))
+
+
+def _bare_first(said: Sequence[str]) -> Pending | None:
+    """`whoever is done first`."""
+    found = done(said) if said[0] in {"whoever", "first"} or "first" in said[:2] else None
+    return Pending(waits=Waits(join="any")) if found is not None else None
+
+
+# -- needs -----------------------------------------------------------------------------------------
+
+
+def _needs(state: State, said: Sequence[str]) -> Pending | None:
+    """`configure_audio is available`, `the recorder can be used`, `we have deploy`.
+
+    None where no tool is spoken of; empty where what is said of it is no need.
+    """
+    if not any(word[:1] in "#$" for word in said):
+        return None
+    have = said[:2] in (["we", "have"], ["there", "is"], ["there", "are"])
+    at = 2 if have else 0
+    begin = at
+    small = w.words("the a an tool tools , and both all use to")
+    while at < len(said) and (said[at][:1] in "#$" or said[at] in small):
+        at += 1
+    tools = state.tool_names(" ".join(said[begin:at]))
+    rest = [word for word in said[at:] if word not in w.FILLERS]
+    if not tools:
+        return None
+    if have and not rest:
+        return Pending(needs=tools)
+    if rest[:1] in (["is"], ["are"]) and len(rest) <= 3 and rest[-1] in _THERE:
+        positive = not set(rest) & (w.NEGATIONS | {"or"})
+        return Pending(needs=tools) if positive else Pending()
+    if rest[:2] == ["can", "be"] and len(rest) == 3 and rest[2] in _USED:
+        return Pending(needs=tools)
+    if rest == ["exists"] or rest == ["exist"]:
+        return Pending(needs=tools)
+    return Pending() if set(rest) & {"available", "unavailable", "missing"} else None
+
+
+# -- conditions and waits --------------------------------------------------------------------------
+
+
+def _condition(state: State, kind: Kind, said: Sequence[str]) -> Pending | None:
+    if kind == "until" and _no_state(said):
+        return None
+    condition = state.condition(" ".join(said))
+    if condition is None:
+        return None
+    if kind in {"unless", "until"}:
+        condition = condition.of if isinstance(condition, Not) else Not(of=condition)
+    return Pending(condition=condition, until=kind == "until")
+
+
+def _no_state(said: Sequence[str]) -> bool:
+    """`until bedtime`: a word by itself that no thing is."""
+    return len(said) == 1 and not state_word(said[0])
+
+
+def _waits(state: State, kind: Kind, said: Sequence[str]) -> Pending | None:
+    if not said or (_no_state(said) and not said[0].startswith("@")):
+        return None
+    if (waits := _done(state, kind, said)) is not None:
+        return waits
+    condition = state.condition(" ".join(said))
+    if _acts(kind, said, condition):
+        found = who(said)
+        return Pending(waits=Waits(of=state.names(found.agents if found else "")))
+    if condition is None:
+        return None
+    if kind == "when" and not all(_is_ready(fact) for fact in facts(condition)):
+        return Pending(condition=condition)
+    return Pending(ready=condition)
+
+
+def _done(state: State, kind: Kind, said: Sequence[str]) -> Pending | None:
+    """`both are done`, `after the writer`, `as soon as two of them are back`."""
+    found = done(said)
+    if found is None and kind == "after":
+        found = who(said)
+        if found is None or found.end != len(said) or found.that:
+            return None
     if found is None:
         return None
-    word, rest = found["word"], phrase.part(found.end())
-    if word in {"while", "whilst"}:
-        return Pending(kind="while", clause=rest, words=words)
-    if word == "before":
-        return Pending(kind="before", clause=rest, words=words)
-    if word in {
-        "if",
-        "unless",
-        "in case",
-        "provided",
-        "provided that",
-        "assuming",
-        "as long as",
-        "until",
-        "till",
-        "should",
-    }:
-        return _condition(state, word, rest.text, words)
-    return _waits(state, word, rest, words)
+    if found.that:
+        return Pending(then=True)
+    return Pending(waits=Waits(of=state.names(found.agents), join=found.join))
 
 
-def _condition(state: State, word: str, text: str, words: list[Words]) -> Pending | None:
-    text = text.removeprefix("and only if ").removeprefix("and until ")
-    if text.startswith("not ") and word == "if" and " " not in text[4:]:
-        pass
-    if word == "should":
-        text = re.sub(r"^(@[0-9]+|it|the [a-z ]+?) (?:be )?", r"\1 ", text)
-    condition = state.condition(text)
+def _is_ready(fact: Fact) -> bool:
+    return fact.operator is None and fact.name.rpartition("_")[2] in _READY
+
+
+def facts(cond: Cond) -> Iterator[Fact]:
+    """The facts of a condition."""
+    if isinstance(cond, Fact):
+        yield cond
+    elif isinstance(cond, Not):
+        yield from facts(cond.of)
+    else:
+        for part in cond.of:
+            yield from facts(part)
+
+
+def _acts(kind: Kind, said: Sequence[str], condition: Cond | None) -> bool:
+    """Whether `once the writer has drafted it` speaks of work and not of what is decided."""
+    found = who(said)
+    if found is None or not found.agents or found.end >= len(said):
+        return False
+    rest = [word for word in said[found.end :] if word not in w.FILLERS]
+    perfect = rest[:1] in (["has"], ["have"])
+    if (kind == "when" and not perfect) or set(rest[:2]) & w.NEGATIONS or not rest:
+        return False
+    at = 1 if rest[0] in w.BE | w.HAVE else 0
+    verb = w.INFLECTED.get(rest[at]) if at < len(rest) else None
     if condition is None:
-        return None
-    if word in {"unless", "until", "till"}:
-        condition = condition.of if isinstance(condition, Not) else Not(of=condition)
-    return Pending(condition=condition, until=word in {"until", "till"}, words=words)
+        return verb is not None and not (verb.base in w.SAYS and "that" in rest)
+    if verb is None or rest[0] in w.BE:
+        return False
+    names = {fact.name.split("_")[0] for fact in facts(condition)}
+    return bool(names & {verb.base, w.third(verb.base), rest[at]}) and not _decided(condition)
 
 
-def _waits(state: State, word: str, rest: Phrase, words: list[Words]) -> Pending | None:
-    text = rest.text
-    if _THAT_DONE.fullmatch(text):
-        return Pending(then=True, words=words)
-    if (found := _AGENTS_DONE.fullmatch(text)) is not None or (
-        word == "after" and (found := _AGENTS.fullmatch(text)) is not None
-    ):
-        any_of = " or " in found["of"] or re.match(r"(?:either|any of|one of) ", text)
-        waits = Waits(of=state.names(found["of"]), join="any" if any_of else "all")
-        return Pending(waits=waits, words=words)
-    if _ALL_DONE.fullmatch(text):
-        return Pending(waits=Waits(), words=words)
-    if (found := _JOINED.fullmatch(text)) is not None:
-        count = number(found["some"] or "")
-        join: object = "any" if found["any"] or count == 1 else int(count or 1)
-        waits = Waits.model_validate({"of": state.names(found["of"] or ""), "join": join})
-        return Pending(waits=waits, words=words)
-    if (
-        word != "when"
-        and word != "whenever"
-        and (found := _ACTS.fullmatch(text)) is not None
-        and not _decision(state, text)
-    ):
-        return Pending(waits=Waits(of=state.names(found["of"])), words=words)
-    if (
-        word == "when"
-        and (found := _ACTS.fullmatch(text)) is not None
-        and re.match(r"(?:has|have) ", text.partition(" ")[2])
-        and not _decision(state, text)
-    ):
-        return Pending(waits=Waits(of=state.names(found["of"])), words=words)
-    condition = state.condition(text)
-    if condition is None:
-        return None
-    fact = condition.of if isinstance(condition, Not) else condition
-    name, operator = getattr(fact, "name", ""), getattr(fact, "operator", None)
-    if word in {"when", "whenever"} and (operator is not None or not _READY.search(name)):
-        return Pending(condition=condition, words=words)
-    return Pending(ready=condition, words=words)
-
-
-def _decision(state: State, text: str) -> bool:
-    """Whether `once the checker …` speaks of a decision (`approves`) and not of an end."""
-    fact = state.condition(text)
-    fact = fact.of if isinstance(fact, Not) else fact
-    return getattr(fact, "name", "") in {
-        "approved",
-        "rejected",
-        "accepted",
-        "declined",
-        "refused",
-        "confirmed",
-        "agreed",
-        "signed_off",
-        "vetoed",
-        "happy",
-        "satisfied",
-        "turned_down",
-    }
+def _decided(condition: Cond) -> bool:
+    return any(fact.name in w.DECISIONS.values() for fact in facts(condition))

@@ -3,266 +3,818 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from crewlog.prompt.ast import Allow, Ask, AskTool, Gate
-from crewlog.prompt.grammar.phrase import number
-from crewlog.prompt.grammar.rules import AGENT, PERSON, RULES, SINGLE, TOOL, apply, rule, who
-from crewlog.prompt.grammar.state import Match, State
-
-_ASK = (
-    r"(?:(?:you |we |it |they |please |always |first |must |should |has to |have to |needs to |just |also |do )*(?:ask|asks|check with|checks with|"
-    r"consult|consults|get approval from|get a yes from|get permission from|clear it with|run it by|runs it by|run it past|confirm with|confirms with) {ME}(?: first| for (?:my |a |an )?(?:ok|okay|approval|permission|go-ahead|confirmation|yes|sign-off|blessing))?|"
-    r"i (?:want|need|would like|have|wish) to (?:be asked|approve|approve it|ok it|okay it|confirm|confirm it|be consulted|see it|check|check it|say yes|sign off|sign it off|look at it|have a look)(?: first)?|"
-    r"(?:get|obtain|wait for|seek|request) (?:my|our|a human 's|human|someone 's) (?:approval|ok|okay|permission|go-ahead|sign-off|consent|yes|blessing|confirmation)(?: first)?|"
-    r"(?:ask|asks) for (?:my |our |human |a )?(?:approval|permission|confirmation|ok|okay|go-ahead)(?: first)?|i (?:have to|must|should|get to) (?:approve|say yes|ok|confirm|agree|sign off|approve it)(?: first)?)"
+from crewlog.prompt.ast import Allow, Ask, AskTool, Cast, Gate
+from crewlog.prompt.grammar import conduct, inside, sight
+from crewlog.prompt.grammar.frames import Frame, Noun, Token, frames, noun, tokens
+from crewlog.prompt.grammar.phrase import Phrase, number
+from crewlog.prompt.grammar.rules import (
+    RULES,
+    SINGLE,
+    Whom,
+    apply,
+    doer,
+    reads_alone,
+    reads_first,
+    refuse,
+    said,
+    spoken_of,
+    things,
+    whom,
+    words_of,
 )
-_YES = r"(?:approval|ok|okay|permission|go-ahead|sign-off|consent|yes|blessing|confirmation|green light|say-so|nod|signature|thumbs up|thumbs-up|sign off|approvals|agreement|word)"
-_MY = r"(?:my|our|a human 's|human|somebody 's|someone 's|a person 's|a human|the boss 's|an explicit|explicit|my explicit|a|manual)"
-_RISKY = r"(?:(?:any|each|every|all|a|the)? ?(?:use of )?(?:an? |any )?(?:risky|dangerous|high-risk|high risk|critical|sensitive|hazardous|potentially dangerous) (?:tools?|actions?|tool calls?|calls?|ones?|operations?|things?|stuff)|(?:any|every|each) tool (?:that is|with) (?:risky|high risk|a high risk|dangerous|of high risk)|anything (?:risky|dangerous))"
-_EVERY = r"(?:(?: ?, ?| )?(?:always|every time|every single time|each time|without exception|no matter what|first|whoever (?:it is|uses it|calls it)|before (?:it is used|each use|every use|use|being used|they are used)|in any case|for each (?:call|use)|at all times|ever|please))*"
-
-
-@rule(
-    rf"{_ASK} before (?:{{ALL}} |anything |you |they |we |it |he |she )?(?:(?:may|can|ever|is allowed to|actually|really) )*(?:use|uses|using|run|runs|running|call|calls|calling|touch|touches|doing|does|tries|trying|takes|taking|invoking|invokes)? ?{_RISKY}(?: is (?:used|called|run))?{_EVERY}",
-    rf"{_RISKY} (?:always )?(?:needs?|requires?|must have|waits? for|wait for) {_MY} {_YES}{_EVERY}",
-    rf"before (?:{{ALL}} )?(?:use|uses|using|runs?|running|calls?|calling|touches)? ?{_RISKY}(?: is used)? ,? {_ASK}{_EVERY}",
-    hint="risk|danger|critical|sensitive|hazard",
+from crewlog.prompt.grammar.state import State
+from crewlog.prompt.grammar.verbs import (
+    APPROVAL,
+    APPROVE,
+    ASK,
+    NEED,
+    REJECT,
+    RISKY,
+    UNSURE,
+    USE,
+    lemma,
 )
-def ask_risky(state: State, match: Match) -> bool:
-    """`Ask me before any risky tool`."""
-    return state.say(AskTool(words=match.words))
 
+# -- what people say and do ------------------------------------------------------------------------
 
-@rule(
-    rf"{_ASK} before (?:{{A:who}}|{{ALL}}|anything|they|it|he|she|you|we)(?: (?:may|can|ever|is allowed to|actually|really|tries to|wants to))? (?:{{USE}} )?{{T:tools}}{_EVERY}",
-    rf"{_ASK} (?:before|for) (?:any|each|every|all)? ?(?:single )?(?:use|uses|call|calls|run|runs|usage|calling|using|running)? ?(?:of |to )?{{T:tools}}(?: is (?:used|called|run)| gets used)?(?: by (?:{{A:who}}|{{ALL}}))?{_EVERY}",
-    rf"{_ASK} (?:whenever|when|each time|every time|if) (?:{{A:who}}|{{ALL}}) (?:wants? to |is about to |tries to |would like to |needs to )?(?:{{USE}} )?{{T:tools}}{_EVERY}",
-    rf"(?:whenever|when|each time|every time|if) (?:{{A:who}}|{{ALL}}) (?:wants? to |is about to |tries to |would like to |needs to )(?:{{USE}} )?{{T:tools}} ,? {_ASK}{_EVERY}",
-    rf"before (?:{{A:who}}|{{ALL}}|anything) (?:(?:may|can|ever) )?(?:{{USE}} )?{{T:tools}} ,? {_ASK}{_EVERY}",
-    rf"{{A:who}} (?:must |has to |have to |needs to |should |is to |will )?(?:always )?(?:ask|asks|check with|checks with) {{ME}}(?: first)? (?:before|for permission to|to be allowed to|when|whenever) (?:(?:it|he|she|they) )?(?:wants to )?(?:{{USE}}|calling|running|touching|accessing)? ?{{T:tools}}{_EVERY}",
-    rf"{{A:who}} (?:needs?|requires?|must have|must get|has to get) {_MY} {_YES} (?:before (?:it|he|she) (?:may |can )?|before|to|for|whenever it|when it|each time it|every time it) ?(?:{{USE}}|calling|running)? ?{{T:tools}}{_EVERY}",
-    rf"{{A:who}} (?:{{MAY}}) (?:{{USE}} )?{{T:tools}} only (?:with|after|once it has|if it has|when it has) {_MY} {_YES}{_EVERY}",
-    rf"{{A:who}} (?:{{MAYNOT}}|does not|do not) (?:{{USE}} )?{{T:tools}} without (?:asking {{ME}}|{_MY} {_YES}|my approval|asking){_EVERY}",
-    hint=TOOL,
+_MINE = frozenset("my our human explicit manual me us prior somebody's someone's".split())
+_AROUND = frozenset(
+    "of a an the first prior explicit written clear express for it on that to do so getting having "
+    "asking with this 's obtaining up sign off i we given said yes my our human manual always me "
+    "green light thumbs say before".split()
 )
-def ask_tool(state: State, match: Match) -> bool:
-    """`Ask me before the fixer uses restart_service`."""
-    agents, tools = who(state, match), state.tool_names(match.get("tools"))
-    state.tools = tools
-    if re.match(r"@[0-9, and]+ (?:may|can|could|is allowed|gets to)", match.phrase.text) and agents:
-        state.say(Allow(agents=agents, tools=tools, words=match.words))
-    return state.say(AskTool(tools=tools, agents=agents, words=match.words))
 
 
-@rule(
-    rf"(?:every |each |any |all )?(?:single )?(?:use of |call of |call to |calls to |uses of )?{{T:tools}}(?: ,)? (?:(?:is|are) (?:used |called |allowed |run )?only|(?:always )?(?:needs?|requires?|must have|must get|waits? for|wait for|is subject to|are subject to|only (?:runs? )?with|only|calls for|takes|is only (?:used|allowed) (?:with|after)|must wait for|goes through|needs to have|has to have))(?: always)? ?(?:with |after |for )?{_MY} {_YES}{_EVERY}",
-    rf"{{T:tools}} (?:must|has to|have to|needs? to|should|is to) (?:always )?be (?:approved|confirmed|okayed|signed off|authorised|authorized|cleared)(?: (?:by|with) {{ME}})?{_EVERY}",
-    rf"(?:{{NOBODY}}) (?:{{MAY}}|uses?|is to) (?:{{USE}} )?{{T:tools}} without (?:asking {{ME}}|{_MY} {_YES}|asking)(?: first)?{_EVERY}",
-    rf"(?:never|do not|please do not|please never) (?:{{USE}} )?{{T:tools}} without (?:asking {{ME}}|{_MY} {_YES}|asking)(?: first)?{_EVERY}",
-    rf"no {{T:tools}} without (?:asking {{ME}}|{_MY} {_YES}){_EVERY}",
-    rf"i (?:want to |have to |need to |must |would like to )?(?:approve|confirm|ok|okay|sign off on|authorise|authorize)(?: every| each| any| all)?(?: single)?(?: use of| call of| call to| calls to| uses of)? {{T:tools}}{_EVERY}",
-    hint=TOOL,
-)
-def tool_needs_approval(state: State, match: Match) -> bool:
-    """`deploy needs my approval`."""
-    tools = state.tool_names(match.get("tools"))
-    state.tools = tools
-    return state.say(AskTool(tools=tools, words=match.words))
-
-
-@rule(
-    rf"(?:but |and )?(?:it |she |he |they )?(?:not|never)(?: (?:use|do) (?:it|that|this|so))? without (?:asking {{ME}}|{_MY} {_YES}|asking)(?: first)?(?: ,? ?ever)?",
-    r"(?:but |and )?(?:it |she |he |they |that one )(?:must |has to |have to |needs to |should |is to )?(?:always )?(?:asks?|checks? with) {ME}(?: first)? before (?:it|she|he|they|using|doing|each|every)(?: (?:does|do|uses it|that|it|that one|so|use|call|time|may))*(?: so)?",
-    rf"(?:but |and )?only with {_MY} {_YES}{_EVERY}",
-    rf"(?:but |and )(?:that|this|it|which) (?:always )?(?:needs?|requires?) {_MY} {_YES}{_EVERY}",
-    hint=PERSON + "|asking",
-)
-def that_tool_needs(state: State, match: Match) -> bool:
-    """`… but not without asking me`: said of the tools just spoken of."""
-    at = state.last("allow", "ask_tool", "deny")
-    if at is None or not state.tools:
+def consent(parts: Sequence[Token]) -> bool:
+    """Whether words speak of people's agreement: `my approval`, `asking me`, `I have approved`."""
+    texts = [t.text for t in parts if t.kind != "comma"]
+    flat = " ".join(texts).split()
+    if not flat or any(t.kind in _NO_CONSENT for t in parts):
         return False
-    agents = () if "that needs" in match.phrase.text else state.subject
-    return state.say(AskTool(tools=state.tools, agents=agents, words=match.words))
+    people = [t for t in parts if t.kind == "me"]
+    loose = [w for t in parts if t.kind != "me" for w in t.text.split()]
+    given = [w for w in loose if w in APPROVAL]
+    if given and (people or _MINE & {*flat}) and {*loose} - {*given} <= _AROUND:
+        return True
+    if lemma(flat[0]) in ASK and flat[0].endswith("ing"):
+        return {*loose[1:]} <= {"with", "first", "for", "permission", "in", "to"}
+    if people and len(people) == len(parts) - 1 and flat[-1] == "first":
+        return False
+    return parts[0].kind == "i" and _agrees(parts)
 
+
+_NO_CONSENT = frozenset(["tool", "act", "agent", "model", "not", "no", "none"])
+
+
+def _agrees(parts: Sequence[Token]) -> bool:
+    """`I have approved it`, `I say so`, `we agree`."""
+    words = [t.text for t in parts[1:] if t.kind not in {"modal", "time", "comma"}]
+    verbs = [w for w in words if lemma(w) in APPROVE and w not in {"yes", "ok"}]
+    strong = verbs and lemma(verbs[0]) == "have" and len(verbs) > 1
+    plain = verbs and lemma(verbs[0]) not in {"have"}
+    return bool(strong or plain) and len(words) <= 9
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A frame that says that people are asked."""
+
+    args: dict[str, Phrase]
+    """What else it says: before what, when, about what."""
+    by: Noun
+    """Who asks; empty for a command."""
+    thing: Noun
+    """What is asked or approved."""
+
+
+_HELP = frozenset(
+    "first for help advice opinion decision what to do instead about it me us of rather than guess "
+    "guessing in then yes again input making stuff up a the decide how go on know so ok okay".split()
+)
+
+
+def asks(frame: Frame) -> _Asked | None:
+    """Whether a frame says that people are asked, or that they approve; none if it does not."""
+    if (
+        frame.negated
+        or frame.modal == "want"
+        and not frame.subject.pronoun == "i"
+        and not frame.passive
+    ):
+        return None
+    args = dict(frame.args)
+    thing = frame.object
+    if frame.verbless and "to" in args and args["to"].text in _BE_ASKED:
+        return _Asked({k: v for k, v in args.items() if k != "to"}, Noun(), Noun())
+    if frame.passive and (thing.pronoun == "i" or thing.text == "to") and frame.verb in ASK | {"consult", "ask"}:
+        return _Asked(args, Noun(), Noun())
+    if frame.subject.pronoun == "i":
+        given = frame.verb in APPROVE - {"have", "give", "say", "allow"} or (
+            frame.verb in {"have", "give", "say", "need", "want"} and _final(thing, args)
+        )
+        return _Asked(args, Noun(), thing) if given else None
+    if frame.verb in ASK | NEED and frame.verb != "leave" and consent(thing.tokens):
+        return _Asked(args, frame.subject, Noun())
+    if frame.verb not in ASK:
+        return None
+    for name in ("with", "to", "for", "by", "about"):
+        inside_ = args.get(name)
+        if inside_ is None:
+            continue
+        parts = tokens(inside_)
+        if (parts and parts[0].kind == "me") or consent(parts):
+            return _asked_by(frame, args, name, parts, thing)
+    if thing.tokens and thing.tokens[0].kind == "me":
+        for name in ("for", "to", "about", "with"):
+            if name in args and {*args[name].text.split()} <= _HELP | APPROVAL | {"my", "a", "an"}:
+                del args[name]
+        rest = thing.tokens[1:]
+        return _Asked(args, frame.subject, noun([t for t in rest if t.text not in _HELP]))
+    return None
+
+
+_BE_ASKED = frozenset(
+    ["be asked", "be consulted", "approve it", "approve", "be told", "confirm it", "see it", "say yes"]
+)
+"""What is left of `I want to be asked`."""
+
+
+def _asked_by(
+    frame: Frame, args: dict[str, Phrase], name: str, parts: Sequence[Token], thing: Noun
+) -> _Asked | None:
+    """`Check with me`, `wait for my approval`."""
+    del args[name]
+    rest = [t for t in parts[1:] if t.text not in _HELP] if not consent(parts) else []
+    if name == "for" and not consent(parts):
+        return None
+    if name == "for" and thing.tokens and thing.tokens[0].kind == "me":
+        thing = Noun()
+    if name == "about" and thing.pronoun != "it" and frame.verb != "call":
+        return None
+    if frame.verb in {"run", "clear", "bring", "refer", "hand", "leave"} and thing.pronoun == "it":
+        thing = Noun()
+    return _Asked(args, frame.subject, noun([*thing.tokens, *rest]))
+
+
+def _final(thing: Noun, args: dict[str, Phrase]) -> bool:
+    words = {*thing.words} | {w for p in args.values() for w in p.text.split()}
+    return bool(words & (APPROVAL | {"look", "say", "final"}))
+
+
+# -- what waits for an answer ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What may not happen before people have been asked."""
+
+    tools: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    risky: bool = False
+    before: str = ""
+    """An agent, before whose work."""
+    task: Phrase | None = None
+
+
+_ACTIONS = frozenset(
+    "tool tools action actions call calls operation operations thing things stuff one ones".split()
+)
+_PLAIN = frozenset(
+    "any a an the each every all use used is are run called of high risk anything that with being "
+    "tool before gets get using goes ahead".split()
+)
+
+
+def _risky(parts: Sequence[Token]) -> bool:
+    """`any risky tool is used`, `anything dangerous`, `anyone uses a tool of high risk`."""
+    text = " ".join(t.text for t in parts)
+    words = {w for t in parts if t.kind not in {"all", "pronoun", "no"} for w in t.text.split()}
+    risky = bool(words & RISKY) or "high risk" in text
+    named = bool(words & _ACTIONS) or any(t.value == "things" for t in parts)
+    if any(t.kind in {"agent", "tool", "act", "not", "model"} for t in parts):
+        return False
+    loose = words - RISKY - _ACTIONS - _PLAIN
+    return risky and named and all(lemma(w) in USE | {"be"} for w in loose)
+
+
+def target(state: State, phrase: Phrase) -> _Target | None:
+    """What a clause behind `before` speaks of."""
+    parts = [t for t in tokens(phrase) if t.text not in {"first", "it may"}]
+    if _risky(parts):
+        return _Target(risky=True)
+    found = frames(phrase)
+    if len(found) != 1:
+        return None
+    frame = found[0]
+    if frame.negated or frame.most or frame.subject.others:
+        return None
+    tools = _used(state, frame)
+    if tools:
+        who = whom(state, frame.subject) if frame.subject else Whom()
+        idle = frame.subject.text in {"anything", "they", "it", "something", "he", "she"}
+        if who is None and not idle:
+            return None
+        agents = who.agents if who is not None and not who.excepted else ()
+        if who is not None and (who.nobody or who.excepted or who.only):
+            return None
+        return _Target(tools=tools, agents=agents)
+    return _work(state, frame, phrase)
+
+
+def _used(state: State, frame: Frame) -> tuple[str, ...]:
+    """The tools that a clause says are used: `it uses deploy`, `each use of it`, `deploy`."""
+    thing = frame.object if frame.object else frame.subject
+    if frame.args and "with" in frame.args and not thing.tools:
+        return things(state, noun(tokens(frame.args["with"])))
+    if not frame.takes("for"):
+        return ()
+    if frame.verb and frame.verb not in USE | {"use", "do"}:
+        return ()
+    if frame.verb in {"do", ""} and thing.pronoun:
+        return ()
+    return things(state, thing)
+
+
+def _work(state: State, frame: Frame, phrase: Phrase) -> _Target | None:
+    """`the publisher publishes`."""
+    pronoun = frame.subject.pronoun
+    if not frame.verb and not frame.agents:
+        return None
+    who = whom(state, frame.subject) if frame.subject else None
+    if who is None or len(who.agents) != 1 or who.only or pronoun == "they":
+        return None
+    words = frame.subject.phrase.units
+    rest = [u for u in phrase.units if u.start >= words[-1].end]
+    return _Target(before=who.agents[0], task=Phrase(rest) if rest else None)
+
+
+_MOMENT = frozenset(["before", "when", "if", "until", "for", "to", "without", "unless", "after"])
+_WANTS = frozenset(["want", "try", "intend", "wish", "plan", "like"])
+
+
+def _ask_for(state: State, frame: Frame, asked: _Asked, at: _Target) -> bool:
+    """Says what waits for people."""
+    words = words_of(frame)
+    if at.risky:
+        return said(state, AskTool(words=words))
+    if at.tools:
+        agents = at.agents
+        if not agents and asked.by:
+            who = whom(state, asked.by)
+            agents = who.agents if who is not None and not who.nobody else ()
+        state.tools = at.tools
+        if agents:
+            state.subject = agents
+        return said(state, AskTool(tools=at.tools, agents=agents, words=words))
+    if at.task is not None and (task := state.raw(at.task)):
+        state.tasks.setdefault(at.before, task)
+    return said(state, Ask(question=state.raw(frame.phrase), before=at.before, words=words))
+
+
+@reads_first
+def ask_before(state: State, frame: Frame) -> bool:
+    """`Ask me before the publisher publishes`, `before anyone uses deploy`."""
+    asked = asks(frame)
+    if asked is None or len(asked.args) != 1 or not _idle(asked.thing, frame):
+        return False
+    name, inside_ = next(iter(asked.args.items()))
+    if name not in {"before", "when", "if", "for", "to"}:
+        return False
+    if _states_doubt(state, inside_) is not None or consent(tokens(inside_)):
+        return False
+    at = target(state, inside_)
+    by = whom(state, asked.by) if asked.by else None
+    if at is None and name in {"before", "to"} and by is not None and len(by.agents) == 1:
+        at = _gerund(state, inside_, by)
+    if at is None or (name in {"if", "when"} and not _about_to(inside_, at)):
+        return False
+    if at.before and name != "before":
+        return False
+    return _ask_for(state, frame, asked, at)
+
+
+def _idle(thing: Noun, frame: Frame) -> bool:
+    """Whether what is asked or approved is left open, or text: `I approve the plan before …`."""
+    return not thing.tools and not thing.agents and not thing.models
+
+
+def _about_to(phrase: Phrase, at: _Target) -> bool:
+    """`when the fixer wants to use it` is before it does."""
+    return bool(at.tools or at.risky) and not re.search(r"\b(?:has|have) (?!to )", phrase.text)
+
+
+def _gerund(state: State, phrase: Phrase, by: Whom) -> _Target | None:
+    """`The mailer asks me before sending it`, `before it sends it`."""
+    parts = tokens(phrase)
+    if any(t.kind in {"agent", "tool", "act", "sub"} for t in parts) or not parts:
+        return None
+    first = parts[0]
+    starts = first.text.endswith("ing") or first.kind in {"pronoun", "word"}
+    return _Target(before=by.agents[0]) if starts else None
+
+
+@reads_first
+def needs_approval(state: State, frame: Frame) -> bool:
+    """`deploy needs my approval`, `the memo needs my sign-off before the messenger sends it`."""
+    asked = _needed(frame)
+    if asked is None:
+        return False
+    named = things(state, frame.subject) if frame.subject.tools or frame.subject.pronoun else ()
+    if _risky(frame.subject.tokens) and not asked:
+        return said(state, AskTool(words=words_of(frame)))
+    if named and not (frame.subject.pronoun and not state.tools):
+        if not _each_time(asked):
+            return False
+        if frame.subject.pronoun and state.last("allow", "ask_tool", "deny") is None:
+            return False
+        state.tools = named
+        return said(state, AskTool(tools=named, words=words_of(frame)))
+    if len(asked) > 1:
+        return False
+    who = doer(state, frame)
+    if asked:
+        at = target(state, next(iter(asked.values())))
+        if at is None and who is not None and len(who.agents) == 1:
+            at = _gerund(state, next(iter(asked.values())), who)
+        if at is None or (who is None and (frame.subject.tools or frame.subject.quantifier)):
+            return False
+        return _ask_for(state, frame, _Asked({}, frame.subject, Noun()), at)
+    if who is None or len(who.agents) != 1 or who.only or frame.subject.pronoun:
+        return False
+    state.subject = who.agents
+    question = state.raw(frame.phrase)
+    return said(state, Ask(question=question, before=who.agents[0], words=words_of(frame)))
+
+
+@reads_first
+def unknown_needs(state: State, frame: Frame) -> bool:
+    """`rocket_launcher needs my approval`: a name that looks like a tool's is no agent's."""
+    if _needed(frame) is None or len(frame.agents.units) != 1:
+        return False
+    place = frame.agents.units[0]
+    written = state.text[place.start : place.end]
+    agent = state.names(place.text)[0]
+    cast = any(isinstance(s, Cast) and agent in s.agents for s in state.statements)
+    if "_" not in written or cast or agent in state.ever or agent in state.registry.agents:
+        return False
+    token = Token("word", written, (place,))
+    return refuse(state, [token], ())
+
+
+def _needed(frame: Frame) -> dict[str, Phrase] | None:
+    """What a frame that says that something needs approval says besides; none if it does not."""
+    args = dict(frame.args)
+    if frame.negated or frame.modal in {"may", "want"} and "only" not in frame.adverbs:
+        return None
+    if frame.verb in NEED | {"must", "go", "run", "be"} and consent(frame.object.tokens):
+        return args
+    for name in ("with", "for", "after", "about", "to"):
+        if name in args and consent(tokens(args[name])):
+            only = "only" in frame.adverbs or frame.verb in {"wait", "ask", "call", "hold"}
+            if name == "to":
+                only = frame.verb in {"be", "subject"} and "subject" in frame.object.text
+            del args[name]
+            quiet = not frame.object or frame.object.text in {"subject", "only", "off"}
+            return args if only and quiet and frame.verb not in {"ask"} else None
+    by = noun(tokens(args["by"])) if "by" in args else None
+    if (
+        frame.passive
+        and frame.verb in APPROVE - {"see", "have", "give"}
+        and (by is None or by.pronoun == "me")
+    ):
+        return {k: v for k, v in args.items() if k != "by"} if frame.modal else None
+    return None
+
+
+def _each_time(args: dict[str, Phrase]) -> bool:
+    """`before it is used`, `for each call`: whenever a tool is called."""
+    idle = {
+        "it",
+        "is",
+        "are",
+        "used",
+        "they",
+        "each",
+        "every",
+        "use",
+        "call",
+        "being",
+        "run",
+        "called",
+    }
+    return all(
+        {*p.text.split()} <= idle | {"time", "single", "anyone", "uses", "anybody"}
+        for p in args.values()
+    )
+
+
+@reads_first
+def approves_tool(state: State, frame: Frame) -> bool:
+    """`I approve every use of deploy`, `deploy must be approved by me`."""
+    by_me = frame.subject.pronoun == "i" or (frame.passive and not frame.subject)
+    by_me = by_me or frame.subject.pronoun == "me"
+    if not by_me or frame.negated or frame.verb not in APPROVE - {"have", "see", "give", "say"}:
+        return False
+    if frame.modal in {"may"} or (frame.passive and not frame.modal and not frame.subject):
+        return False
+    if _risky(frame.object.tokens) and not frame.args:
+        return said(state, AskTool(words=words_of(frame)))
+    named = things(state, _without(frame.object, {"every", "each", "use", "call", "uses", "calls"}))
+    if not named or not frame.object.tools or not _each_time(frame.args):
+        return False
+    state.tools = named
+    return said(state, AskTool(tools=named, words=words_of(frame)))
+
+
+def _without(named: Noun, words: set[str]) -> Noun:
+    return noun([t for t in named.tokens if t.text not in words])
+
+
+@reads_first
+def only_with_approval(state: State, frame: Frame) -> bool:
+    """`Nobody may use deploy without asking me`, `may use it only with my approval`."""
+    found = [n for n in ("without", "unless", "until", "with", "after", "when", "if", "before")
+             if n in frame.args and consent(tokens(frame.args[n]))]  # fmt: skip
+    if len(found) != 1 or len(frame.args) != 1 or frame.modal == "want":
+        return False
+    name = found[0]
+    denied = frame.negated or frame.quantifier == "none" or frame.object.quantifier == "none"
+    twice = frame.negated and frame.quantifier == "none"
+    if twice or (name in {"without", "unless", "until", "before"}) != denied:
+        return False
+    bound = "only" in frame.adverbs or frame.only
+    if not denied and not bound and (name == "with" or frame.verbless):
+        return False
+    tools = things(state, frame.object) or (things(state, frame.subject) if frame.verbless else ())
+    if tools and (frame.object.tools or frame.subject.tools or frame.object.pronoun):
+        return _use_with_approval(state, frame, tools, denied=denied)
+    if frame.object.tools:
+        return False
+    return _work_with_approval(state, frame, denied=denied)
+
+
+def _use_with_approval(state: State, frame: Frame, tools: tuple[str, ...], *, denied: bool) -> bool:
+    if frame.verb and frame.verb not in USE:
+        return False
+    who = doer(state, frame) or (Whom() if not frame.subject or frame.subject.tools else None)
+    if who is None or who.others or (who.only and denied) or (frame.only and denied):
+        return False
+    state.tools = tools
+    if who.agents:
+        state.subject = who.agents
+    words = words_of(frame)
+    if who.excepted:
+        return False
+    if not denied and who.agents and frame.verb:
+        said(state, Allow(agents=who.agents, tools=tools, only=who.only, words=words))
+    return said(state, AskTool(tools=tools, agents=who.agents, words=words))
+
+
+def _work_with_approval(state: State, frame: Frame, *, denied: bool) -> bool:
+    """`The mailer only starts after I have approved`, `… does not send it without my approval`."""
+    who = doer(state, frame)
+    if frame.verbless and _risky(frame.subject.tokens):
+        return denied and said(state, AskTool(words=words_of(frame)))
+    if frame.verbless and (who is None or frame.elided):
+        return _that(state, frame)
+    if frame.command and denied and frame.object.agents and frame.verb in {"start", "run", "begin", "launch"}:
+        who = whom(state, frame.object)
+    if who is None or len(who.agents) != 1 or who.only or (frame.verb == "be" and denied):
+        return False
+    state.subject = who.agents
+    question = state.raw(frame.phrase)
+    return said(state, Ask(question=question, before=who.agents[0], words=words_of(frame)))
+
+
+def _that(state: State, frame: Frame) -> bool:
+    """`… but not without asking me`: said of the tools, or else of the agent, just spoken of."""
+    if (frame.subject and not frame.elided) or frame.object:
+        return False
+    words = words_of(frame)
+    if state.last("allow", "ask_tool", "deny") is not None and state.tools:
+        made = AskTool(tools=state.tools, agents=state.subject, words=words)
+        return said(state, made)
+    if not state.subject:
+        return False
+    return said(state, Ask(question=state.raw(frame.phrase), before=state.subject[-1], words=words))
+
+
+@reads_first
+def asks_first(state: State, frame: Frame) -> bool:
+    """`… but asks me first`, `it has to ask me before it does`."""
+    asked = asks(frame)
+    if asked is None or not (frame.elided or frame.subject.pronoun in {"it", "they"}):
+        return False
+    words = {*frame.phrase.text.split()}
+    before = asked.args.get("before")
+    first = "first" in words and not asked.args
+    does = before is not None and {*before.text.split()} <= _DOES and len(asked.args) == 1
+    if not (first or does) or asked.thing.tools or asked.thing.agents:
+        return False
+    agents = spoken_of(state, "it") or state.subject
+    if state.last("allow", "ask_tool", "deny") is not None and state.tools:
+        made = AskTool(tools=state.tools, agents=agents, words=words_of(frame))
+        return said(state, made)
+    if len(agents) != 1:
+        return False
+    question = state.raw(frame.phrase)
+    return said(state, Ask(question=question, before=agents[0], words=words_of(frame)))
+
+
+_DOES = frozenset(
+    "it he she they does do so that uses use it using doing each every call time may this them".split()
+)
 
 # -- gates -----------------------------------------------------------------------------------------
 
-_UNSURE = r"(?:unsure|not sure|uncertain|in doubt|not certain|undecided|not confident|not quite sure|stuck|unclear|not clear|does not know(?: what to do)?|do not know|has doubts|have doubts|is in two minds)(?: (?:about|of|whether|what|how|which) [^,;()]{1,60})?"
-_CALLS = r"(?:(?:should |must |will |can |has to |needs to |is to |shall |simply |just |then |always |please |to |better |may |let )*(?:ask|asks|asking|consult|consults|check with|checks with|turn to|turns to|call in|calls in|call|calls|refer to|refers to|go to|goes to|come to|comes to|comes back to|get|gets|bring in|brings in|involve|involves|escalate to|escalates to|defer to|ping|pings|contact|contacts|hand over to|hands over to|tell|tells|bother|wait for|waits for) (?:{ME}|me|the human|a human operator|my)(?: (?:for help|for advice|first|what to do|instead|rather than guess|and not guess|to decide|decide|about it|for a decision|look|opinion|help|instead of [^,;]{1,60}|rather than [^,;]{1,60}|before [^,;]{1,60})){0,3})"
-_WHEN = r"(?:when|whenever|if|where|in case|as soon as|any time|anytime|every time|should)"
-
-
-@rule(
-    rf"{_WHEN}(?: ever)? (?:{{A:who}}|{{ALL}}|it|he|she|they|you|we|anybody|anyone)(?: should)?(?: (?:is|are|be|feels?|gets?|becomes?|'s))*(?: ever| really| just)? {_UNSURE} ?,? ?(?:then )?(?:it |he |she |they |you |we )?{_CALLS}",
-    rf"{_WHEN}(?: (?:it|there) is)? (?:ever )?{_UNSURE} ?,? ?(?:then )?(?:(?P<also>{{A}})|{{ALL}}|it|he|she|they|you|we)? ?{_CALLS}",
-    rf"(?P<also>{{A}}) ?,? {_WHEN}(?: (?:it|he|she|they) (?:is|are))? (?:ever )?{_UNSURE} ?,? {_CALLS}",
-    rf"(?:{{ALL}}) ?,? {_WHEN}(?: (?:it|he|she|they) (?:is|are))? (?:ever )?{_UNSURE} ?,? {_CALLS}",
-    rf"(?:(?P<also>{{A}})|{{ALL}}|it|she|he|they)? ?{_CALLS} {_WHEN} (?:(?:it|he|she|they|{{A:who}}|{{ALL}}|you|we|anyone) ?(?:is|are|feels?|gets?)? ?)?(?:ever |really )?{_UNSURE}",
-    rf"{{A:who}} (?:is|are) {_UNSURE} (?:\?|–|->|:|,) ?(?:then )?{_CALLS}",
-    rf"(?P<also>{{A}}) (?:should|must|may|can) (?:never|not) guess ?(?:,|–|:|but|and)? ?(?:but )?{_CALLS}(?: {_WHEN} {_UNSURE})?",
-    hint=r"sure|certain|doubt|confiden|stuck|clear|undecided|know|guess|minds",
+_DOUBTS = UNSURE | {"minds", "know"}
+_AROUND_DOUBT = frozenset(
+    "in not is are be it he she they there feels gets feel get has have any ever really quite very "
+    "about what to do how which whether the two itself becomes if when or still at all a bit does "
+    "of answer best totally left was were".split()
 )
-def unsure(state: State, match: Match) -> bool:
-    """`When unsure, the mediator asks a human`."""
-    agents = state.names(match.get("who")) or state.names(match.get("also"))
-    text = match.phrase.text
-    if not agents and re.search(
-        r"\b(?:it|he|she) (?:is|are|feels|gets|should|asks|must|does)\b", text
-    ):
-        agents = state.subject
-    if not agents and re.match(r"(?:it|she|he) ", text):
-        agents = state.subject
-    if re.search(
-        r"\b(?:an|any|every|each|all) (?:of the )?agents?\b|\bany(?:one|body)\b|\bany of ", text
-    ):
-        agents = ()
-    if agents:
-        state.subject = agents
-    return state.say(Gate(agents=agents, words=match.words))
 
 
-_LOW = r"(?:below|under|less than|lower than|beneath|short of|<|smaller than|not at least|not above|worse than)"
-_SHOW = rf"(?:{_CALLS}|i (?:would rather|want to|would like to|will|have to|need to|should|would prefer to|must) (?:see|look at|check|be asked|decide|take a look at|have a look)(?: (?:it|at it|that))?(?: (?:myself|first))?|i (?:decide|check|look)(?: (?:it|at it))?|let me (?:see|decide|know|look)(?: (?:it|at it))?)"
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    agents: tuple[str, ...] = ()
+    """Empty: whoever asks."""
+    every: bool = False
+    below: float | None = None
 
 
-@rule(
-    rf"{_WHEN}? ?(?:{{A:who}} 's|its|his|her|their|the|{{ALL}} 's)? ?confidence(?: (?:score|level|value))?(?: of {{A:also}})? ?(?:is|are|drops?|falls?|goes|gets|lies|sinks)? ?(?:to )?{_LOW} {{N:below}}(?P<percent> %| percent| per cent)? ?,? ?(?:then )?(?:it |he |she |they )?{_SHOW}",
-    rf"{_WHEN} (?:{{A:who}}|it|he|she|they|{{ALL}})(?: (?:is|are|'s))? (?:less than|under|below|not at least) {{N:below}}(?P<percent> %| percent| per cent)? (?:confident|sure|certain) ?,? ?(?:then )?(?:it |he |she |they )?{_SHOW}",
-    rf"(?:{{A:also}} )?{_SHOW} {_WHEN} (?:{{A:who}} 's|its|his|her|their|the)? ?confidence ?(?:is|drops?|falls?|goes|gets)? ?(?:to )?{_LOW} {{N:below}}(?P<percent> %| percent| per cent)?",
-    rf"(?:{{A:also}} )?{_SHOW} {_WHEN} (?:{{A:who}}|it|he|she|they) (?:is|are) (?:less than|under|below|not at least) {{N:below}}(?P<percent> %| percent| per cent)? (?:confident|sure|certain)",
-    rf"{_WHEN} (?:{{A:who}}|it|he|she|they) (?:is|are) not {{N:below}}(?P<percent> %| percent| per cent)? (?:confident|sure|certain) ?,? ?(?:then )?{_SHOW}",
-    hint="confiden|sure|certain",
+def _states_doubt(state: State, phrase: Phrase) -> _Doubt | None:
+    """`unsure`, `the checker is in doubt`, `its confidence is below 0.7`."""
+    parts = tokens(phrase)
+    words = [w for t in parts for w in t.text.split()]
+    if any(t.kind in {"tool", "act", "model", "sign"} for t in parts):
+        return None
+    below = _below(words, parts)
+    who = _who_doubts(state, parts)
+    if below is not None and ({"confidence", "confident", "sure", "certain"} & {*words}):
+        return replace(who, below=below)
+    if "confidence" in words:
+        return None
+    doubts = [w for w in words if w in _DOUBTS]
+    if not doubts:
+        return None
+    negated = any(t.kind == "not" for t in parts)
+    positive = {*doubts} <= {"sure", "certain", "confident", "clear", "know"}
+    if positive != negated:
+        return None
+    at = words.index(doubts[-1])
+    loose = {w for w in words[: at + 1] if w[0] not in "@"} - _DOUBTS - _AROUND_DOUBT
+    loose -= {w for t in parts if t.kind in {"all", "not", "i"} for w in t.text.split()}
+    return who if not loose and len(words) - at <= 12 else None
+
+
+_LESS = ("below", "under", "less than", "lower than", "beneath", "short of", "<", "smaller than",
+         "not at least", "worse than", "not")  # fmt: skip
+
+
+def _below(words: list[str], parts: Sequence[Token]) -> float | None:
+    """The share that a confidence is below."""
+    text = " ".join(words)
+    values = [(i, number(w)) for i, w in enumerate(words) if number(w) is not None]
+    values = [(i, v) for i, v in values if words[i] not in {"once", "one"}]
+    if len(values) != 1 or not any(f" {less} " in f" {text} " for less in _LESS):
+        return None
+    at, value = values[0]
+    assert value is not None
+    percent = at + 1 < len(words) and words[at + 1] in {"%", "percent", "per"}
+    share = value / 100 if percent or value > 1 else value
+    known = _AROUND_DOUBT | _LOW
+    loose = {w for w in words if w[0] not in "@" and number(w) is None} - known
+    loose -= {w for t in parts if t.kind in {"all", "not"} for w in t.text.split()}
+    return round(share, 10) if 0 <= share <= 1 and not loose else None
+
+
+_LOW = frozenset(
+    "confidence confident sure certain below under less than lower beneath short of < smaller at "
+    "least worse drops drop falls fall goes lies sinks to % percent per cent score level value its "
+    "his her their 's i the".split()
 )
-def confidence(state: State, match: Match) -> bool:
-    """`If its confidence is below 0.7, ask me`."""
-    below = number(match.get("below"))
-    if below is None:
+
+
+def _who_doubts(state: State, parts: Sequence[Token]) -> _Doubt:
+    named = [t for t in parts if t.kind == "agent"]
+    if named:
+        return _Doubt(state.names(noun(named).agents.text))
+    if any(t.kind == "all" for t in parts):
+        return _Doubt(every=True)
+    words = {w for t in parts for w in t.text.split()}
+    if words & {"it", "he", "she", "its", "his", "her"} and len(state.subject) == 1:
+        impersonal = {"clear", "unclear"} & words
+        return _Doubt(() if impersonal else state.subject)
+    return _Doubt()
+
+
+@reads_first
+def gate(state: State, frame: Frame) -> bool:
+    """`When unsure, the mediator asks a human`, `if its confidence is below 0.7, ask me`."""
+    asked = asks(frame) or _looks(frame)
+    if asked is None or not {"if", "when"} & {*asked.args} or asked.thing.tools:
         return False
-    below = below / 100 if match.get("percent") or below > 1 else below
-    if below > 1:
+    when = asked.args.get("if") or asked.args.get("when")
+    rest = {k: v for k, v in asked.args.items() if k not in {"if", "when"}}
+    harmless = all({*p.text.split()} <= _HELP for p in rest.values())
+    doubt = _states_doubt(state, when) if when is not None else None
+    if doubt is None or not harmless or asked.thing.agents:
         return False
-    agents = state.names(match.get("who")) or state.names(match.get("also"))
-    if not agents and not re.search(r"\b(?:all agents|every agent|any agent)", match.phrase.text):
-        agents = state.subject
-    return state.say(Gate(agents=agents, below=round(below, 10), words=match.words))
+    who = _who_asks(state, frame, asked, doubt)
+    if who is None:
+        return False
+    if who and not (set(doubt.agents) and set(doubt.agents) != set(who) and asked.by.agents):
+        state.subject = who
+    return said(state, Gate(agents=who, below=doubt.below, words=words_of(frame)))
+
+
+def _looks(frame: Frame) -> _Asked | None:
+    """`…, I'd rather see it myself`, `let me decide`."""
+    if frame.negated:
+        return None
+    mine = frame.subject.pronoun in {"i", "me"}
+    looks = frame.verb in {"see", "look", "check", "decide", "take", "have", "know", "want", "hear"}
+    args = {k: v for k, v in frame.args.items() if k != "about"}
+    return _Asked(args, Noun(), Noun()) if mine and looks else None
+
+
+def _who_asks(state: State, frame: Frame, asked: _Asked, doubt: _Doubt) -> tuple[str, ...] | None:
+    """The agents whose doubt it is; empty for all, none where it cannot be told."""
+    if doubt.agents:
+        return doubt.agents
+    if asked.by:
+        who = whom(state, asked.by)
+        if who is None and not (asked.by.pronoun and doubt.every):
+            return None
+        if who is not None and (who.nobody or who.only or who.excepted or who.others):
+            return None
+        return who.agents if who is not None and not doubt.every else ()
+    if frame.elided and state.subject:
+        return state.subject
+    if doubt.below is not None and not doubt.every:
+        return state.subject
+    return ()
 
 
 # -- questions -------------------------------------------------------------------------------------
 
-_THING = r"(?:[^@,;()]{1,60})"
-_I = r"(?:i|we)"
-_APPROVES = rf"(?:(?:and |but )?(?:{_I} (?:(?:will|must|have to|want to|need to|would like to|wish to|shall|should|always|also|get to|still|first|insist on|like to) )*(?:approve|ok|okay|check|review|sign off|sign off on|confirm|see|look at|look over|read|inspect|accept|have a look at|release|give|take a look at|agree to|say yes to|vet|green-light|have|be asked|approving|seeing|have seen|authorise|authorize)(?: {_THING})?))"
-_BLESSED = rf"(?:wait|waits|hold|holds|hold on|pause|stop|hold off|stop and wait)(?: (?:there|here|everything))? (?:for|until (?:you have|it has|there is|i give|i have given)) {_MY} {_YES}(?: (?:on|of|for) {_THING})?"
-_GET = rf"(?:get|obtain|ask for|seek|request|needs?|requires?|with|there must be|it (?:needs|takes|requires)|you need) {_MY} {_YES}(?: (?:on|of|for) {_THING})?"
+_NO = frozenset(["no", "rejected", "refused"])
 
 
-@rule(
-    rf"(?:{_ASK}|{_APPROVES}|{_BLESSED}|{_GET}) ?,? ?(?:just |right |shortly )?before (?:the )?{{A1:who}}(?P<does> [^;,–]+)?",
-    rf"(?:just |right )?before {{A1:who}}(?P<does> [^,]+)? ?,? (?:then )?(?:{_ASK}|{_APPROVES}|{_BLESSED}|{_GET})(?: [^@]{{0,80}})?",
-    rf"{{A1:who}} (?:(?:then|always|also|must|has to|should|needs to|is to|may only|can only|only|will) )*(?:waits?|wait|needs?|requires?|gets?|get|asks? for|has to have|holds? (?:off )?(?:for|until))(?: for)? {_MY} {_YES}(?: (?:before|to|first|for|prior to)(?: [^;,–]+)?)?",
-    rf"{{A1:who}} (?:(?:then|always|also|must|has to|should|needs to|is to) )*(?:asks?|checks? with|consults?) (?:me|us)(?: first| for (?:my )?{_YES})?(?: before [a-z]+ing.*| before (?:it|she|he) .+)?",
-    rf"{{A1:who}} (?:(?:may|can|must|is allowed to|should) )(?:only )?(?:{_THING} )?(?:only )?(?:after|once|when|if|with) (?:{_I} (?:have )?(?:said yes|approved|agreed|ok'd|okayed|seen|signed off|given|confirmed|say|approve|agree|say so)(?: .+)?|{_MY} {_YES})",
-    rf"(?:do not let|never let) {{A1:who}} .+ (?:without|before|until) (?:asking me|my approval|i have .+|{_MY} {_YES}|i .+)(?: first)?",
-    rf"{{A1:who}} (?:may not|must not|can not|should not|does not|is not to|never|will not|shall not) .+ (?:without|before|until) (?:asking {{ME}}|my approval|i have .+|{_MY} {_YES}|i (?:approve|say|agree|give|ok|sign).*)(?: first)?",
-    rf"{_I} (?:have to|must|need to|want to|should) (?:approve|say yes|agree|ok it|sign off|confirm)(?: {_THING})? ?,? (?:before|so that) {{A1:who}} .+",
-    rf"(?:no |nothing ){{0,1}}{{A1:who}} without {_MY} {_YES}",
-    rf"{{A1:who}}(?P<does> (?!is |are |should )[^;,@]{{2,60}}?)? only (?:starts? |works? |begins? |goes )?(?:after|once|when|if) (?:{_I} (?:have )?(?:said yes|approved|agreed|okayed|seen|signed off|given|confirmed|say|approve|agree)(?: [^;,]+)?|{_MY} {_YES})",
-    rf"{{A1:who}} only (?:starts?|works?|begins?|goes|runs?|acts?) (?:after|once|when|if) (?:{_I} (?:have )?(?:said yes|approved|agreed|okayed|seen|signed off|given|confirmed|say|approve|agree)(?: [^;,]+)?|{_MY} {_YES})",
-    rf"{{A1:who}} (?:starts?|begins?|works?|may start|can start|comes in) (?:only )?(?:after|once|when) (?:{_I} (?:have )?(?:said yes|approved|agreed|okayed|signed off|given|confirmed|approve|agree)(?: [^;,]+)?|{_MY} {_YES})",
-    hint=AGENT,
-)
-def ask_before(state: State, match: Match) -> bool:
-    """`Ask me before the publisher publishes`."""
-    if re.search(r"[#$][0-9]", match.phrase.text) and not re.search(
-        r"before .* (?:start|send|publish|work)", match.phrase.text
-    ):
+def rejects(phrase: Phrase) -> bool:
+    """`I reject it`, `I say no`, `the answer is no`, `I don't approve`."""
+    parts = tokens(phrase)
+    words = [t.text for t in parts]
+    if words in (["not"], ["no"], ["it", "is", "rejected"], ["rejected"]):
+        return True
+    if any(t.kind in {"agent", "tool", "act"} for t in parts) or len(words) > 9:
         return False
-    agent = who(state, match)[0]
-    if match.get("does"):
-        state.tasks.setdefault(agent, state.raw(match.sub("does")))
-    return state.say(Ask(question=state.raw(match.phrase), before=agent, words=match.words))
-
-
-@rule(
-    rf"(?:but |and )?(?:it |she |he |they )?(?:(?:does |do |starts? |works? |goes |happens |may )?(?:so |it |that |this )?)?(?:but )?only (?:after|once|when|if) (?:{_I} (?:have )?(?:said yes|approved|agreed|okayed|seen|signed off|given|confirmed|say|approve|agree|had a look|looked|checked|read)(?: .+)?|{_MY} {_YES})",
-    rf"(?:but |and )?not (?:before|until|without) (?:{_I} (?:have )?(?:said yes|approved|agreed|okayed|seen|signed off|given|confirmed|say|approve|agree|had a look|checked)(?: .+)?|{_MY} {_YES})",
-    rf"(?:but |and )?(?:it |she |he )(?:has to|must|needs to|should|always)? ?(?:wait|waits|needs?|get) (?:for )?{_MY} {_YES}(?: first| before .+)?",
-    r"(?:but |and )(?:ask|check with) {ME} (?:first|before (?:that|it|she|he|they|doing)(?: .+)?)",
-    r"(?:but |and )(?:it |she |he )?(?:has to |must |should |needs to )?asks? {ME} (?:first|before (?:that|it|she|he|they|doing|[a-z]+ing)(?: .+)?)",
-    hint=PERSON,
-)
-def ask_before_it(state: State, match: Match) -> bool:
-    """`…, but only after I've said yes`: before the agent just spoken of."""
-    if not state.subject:
+    if words[-1:] == ["no"] and "answer" in words:
+        return True
+    if not parts or parts[0].kind != "i":
         return False
-    agent = state.subject[-1]
-    return state.say(Ask(question=state.raw(match.phrase), before=agent, words=match.words))
+    negated = any(t.kind == "not" for t in parts)
+    verbs = {lemma(w) for w in words[1:]}
+    if negated:
+        return bool(verbs & (APPROVE | {"like", "want", "be"})) or len(words) <= 3
+    if "no" in words:
+        return "say" in verbs or "answer" in verbs
+    return (
+        bool(verbs & (REJECT - {"say", "turn", "withhold"}))
+        or "unhappy" in words
+        or ("turn" in verbs and "down" in words)
+        or ("against" in words)
+    )
 
 
-_NO = rf"(?:{_I} (?:(?:do|should|would|happen to) )?(?:reject|decline|refuse|veto|object|disagree|say no|turn (?:it|this|that|them) down|do not (?:approve|like|agree|say yes|accept|ok|want|sign)|am not (?:happy|satisfied|convinced|ok|okay)|am against|am unhappy|have objections|dislike|throw it out|send it back|withhold (?:my )?approval)(?: (?:of )?(?:it|this|that|them|with it|with that|the [a-z ]+|to it))?|(?:the answer is|it is|i answer|my answer is) (?:a )?no|no|rejected|it is rejected|not approved|not|i am not|i do not|refused)"
-_SENT = r"(?:(?:it |this |that |we |you |everything |the [a-z]+ |then |must |should |has to |just |straight |right )*(?:goes|go|is sent|send it|sends it|hand it|kick it|comes|is handed|is passed|passed|gets sent|going|start over|start|starts over|starts|return|returns|returned|returning|send|sends|is returned|gets kicked|kicked|bounces|bounce it)? ?(?:straight |right |all the way |it )?(?:back )?(?:to|with|from|at))"
-
-
-@rule(
-    rf"(?:if|when|in case|should) {_NO} ?,? ?(?:then )?{_SENT} {{A1:to}}(?: (?:it goes|again|for another go|please|with it|for (?:changes|corrections|a rewrite|rework)))?",
-    rf"(?:if|when|in case) {_NO} ?,? ?(?:then )?{{A1:to}} (?:(?:then|has to|must|should|needs to|can|gets to|is to) )*(?:revises?|redo(?:es)?|rewrites?|tries|try|reworks?|repeats?|starts?|has|have|goes|go|does|do|corrects?|again|improves?|fix|fixes)(?: .*)?",
-    rf"(?:back to|return to) {{A1:to}} if {_NO}",
-    r"(?:a )?(?:no|rejection) (?:means|sends it|goes|is|takes us|leads) (?:back )?(?:to )?(?:back to )?{A1:to}",
-    rf"(?:otherwise|if not|or else|else) ?,? ?(?:then )?{_SENT} {{A1:to}}(?: (?:it goes|again))?",
-    hint=AGENT,
+_RETURN = frozenset(
+    "back it this that we you everything goes go is sent send sends hand hands handed kick kicks "
+    "kicked comes come passed pass gets get going start starts over return returns returned with "
+    "from at to straight right then must should has again the please for another work changes "
+    "corrections rewrite rework text draft plan thing all way bounce bounces throw thrown give "
+    "once more , a".split()
 )
-def reject(state: State, match: Match) -> bool:
+_REDO = frozenset(
+    "revise redo rewrite try rework repeat start go do correct improve fix amend change have".split()
+)
+
+
+def _return_to(state: State, parts: Sequence[Token]) -> str:
+    """Whom words send something back to; empty where they say something else."""
+    named = [t for t in parts if t.kind == "agent"]
+    if len(named) != 1:
+        return ""
+    words = [w for t in parts if t.kind != "agent" for w in t.text.split()]
+    agent = state.names(named[0].text)[0]
+    backward = bool({"back", "return", "returns", "returned"} & {*words}) or (
+        "over" in words and bool({"start", "starts"} & {*words})
+    )
+    if backward and {*words} <= _RETURN:
+        return agent
+    redone = parts[0].kind == "agent" and any(lemma(w) in _REDO for w in words[:3])
+    return agent if redone and len(words) <= 8 else ""
+
+
+def reject(state: State, phrase: Phrase) -> bool:
     """`If I reject it, back to the writer`."""
-    text = match.phrase.text
-    at = state.last("ask", "step", "inside")
-    while at is not None and at >= 0 and state.statements[at].kind != "ask":
-        at -= 1
-    if at is None or at < 0 or at < len(state.statements) - 3:
+    parts = tokens(phrase)
+    agents = [i for i, t in enumerate(parts) if t.kind == "agent"]
+    if len(agents) != 1 or len(phrase.units) > 40:
         return False
-    mine = re.search(r"\b(?:i|we|no)\b", text) is not None
+    split = _condition_and_rest(parts)
+    if split is None:
+        return False
+    condition, rest, mine = split
+    to = _return_to(state, rest)
+    if not to or (condition is not None and not rejects(condition)):
+        return False
+    at = len(state.statements) - 1
+    while at >= max(0, len(state.statements) - 3) and state.statements[at].kind != "ask":
+        at -= 1
+    if at < max(0, len(state.statements) - 3):
+        return False
     if not mine and at != len(state.statements) - 1:
         return False
     ask = state.statements[at]
-    to = who(state, match, "to")[0]
-    return state.replace(at, reject_to=to, words=(*ask.words, *match.words))
+    return state.replace(at, reject_to=to, words=(*ask.words, phrase.words))
 
 
-_QUESTION = r"(?:whether|which|what|who|whom|how|when|where|why|about|if|for|to|about whether|the following|:|–|,|my opinion|is|does|should|may|are)"
+def _condition_and_rest(
+    parts: list[Token],
+) -> tuple[Phrase | None, list[Token], bool] | None:
+    """`if I say no` and `back to the writer`, in either order."""
+    first = parts[0]
+    if first.kind == "sub" and first.value in {"if", "when"}:
+        for i in range(2, len(parts)):
+            head = Phrase([u for t in parts[1:i] for u in t.units])
+            if rejects(head) and (parts[i].kind in {"comma", "agent"} or parts[i].text in _RETURN):
+                behind = parts[i + 1 :] if parts[i].kind == "comma" else parts[i:]
+                grown = (
+                    i + 1 < len(parts) and parts[i].kind != "comma" and parts[i].kind == "pronoun"
+                )
+                if grown and parts[i + 1].kind == "comma":
+                    continue
+                return head, behind, any(t.kind == "i" for t in parts[1:i]) or "no" in head.text
+        return None
+    if first.text in {"otherwise", "else"}:
+        behind = parts[1:]
+        while behind and behind[0].kind == "comma":
+            behind = behind[1:]
+        return None, behind, False
+    subs = [i for i, t in enumerate(parts) if t.kind == "sub"]
+    if len(subs) == 1 and parts[subs[0]].value in {"if", "when"}:
+        head = Phrase([u for t in parts[subs[0] + 1 :] for u in t.units])
+        return head, parts[: subs[0]], any(t.kind == "i" for t in parts[subs[0] :])
+    texts = [t.text for t in parts[:2]]
+    if "rejection" in texts or texts[0] == "no":
+        behind = [
+            t
+            for t in parts
+            if t.text not in {"a", "rejection", "no", "means", "takes", "sends", "leads"}
+        ]
+        return None, behind, True
+    return None
 
 
-@rule(
-    rf"(?:please |you |we |then |just |also |always )*(?:ask|asks) {{ME}} {_QUESTION}(?: .+)?",
-    r"(?:please |you |we |then |just |also )*(?:ask|asks|check with|checks with|consult|get approval from|show it to|shows it to|check back with|come to|run it by|run it past|clear it with) (?:{ME}|me)(?: (?:first|for (?:my |a |an )?(?:opinion|decision|go-ahead|ok|approval|feedback|permission|confirmation|sign-off)|to (?:approve|decide|confirm|check|sign).*))?",
-    rf"(?:please |you |we |then )*{_BLESSED}",
-    rf"(?:please |you |we |then )*(?:get|obtain|ask for|wait for|seek) {_MY} {_YES}(?: (?:on|of|for|to) .+)?",
-    rf"(?:then |finally )?{_I} (?:(?:will|must|have to|want to|need to|would like to|then|also|always|first|get to) )*(?:approve|sign off on|sign off|ok|okay|decide|choose|pick|confirm|review|check|get to approve|have a look|take a look|have the final say|look at|look over|read|say yes or no|have the last word)(?: (?:it|this|that|on|the|which|whether|what|at|about|over|if|everything|to) ?.*)?",
-    r"{ME} (?:decides|approves|signs off|chooses|picks|confirms|has the last word|must approve|has to approve|must decide|has to decide|must sign off)(?: .*)?",
-    rf"(?:it|this|that|the [a-z ]+) (?:needs|requires|must have|has to have|has to get|waits for|gets|must get) {_MY} {_YES}(?: first)?",
-    rf"(?:then )?(?:my|our) {_YES} is (?:needed|required|asked for|due)(?: .*)?",
-    r"(?:let me|have me|let us) (?:approve|decide|check|look|see|review|confirm|choose|pick|have a look|sign off|take a look|know)(?: .*)?",
-    single=True,
-    hint=PERSON,
+_ABOUT = frozenset(
+    "whether which what who whom how when where why about if for to the is does should may are".split()
 )
-def ask_here(state: State, match: Match) -> bool:
+
+
+@reads_alone
+def ask_here(state: State, frame: Frame) -> bool:
     """`Ask me whether the tone is right`."""
-    text = match.phrase.text
-    if (found := re.search(r"(?:ask|asks) .*? if (.+)", text)) is not None and _plain_condition(
-        state, found[1]
+    asked = asks(frame)
+    if asked is None or {"before", "unless", "until", "after"} & {*asked.args}:
+        return False
+    if frame.subject.agents or frame.subject.quantifier or frame.subject.tools or frame.elided:
+        return False
+    if frame.object.agents and frame.verb not in ASK:
+        return False
+    if "when" in asked.args or ("if" in asked.args and _decides_itself(state, asked.args["if"])):
+        return False
+    words = frame.phrase.text.split()
+    if (
+        frame.subject.pronoun == "i"
+        and frame.verb in {"see", "look", "check", "have"}
+        and "before" in words
     ):
         return False
-    if re.match(r"(?:i|we) (?:have a|look|read|check|review)", text) and "before" in text:
-        return False
-    question = state.raw(match.phrase)
-    return state.say(Ask(question=question, words=match.words))
+    return said(state, Ask(question=state.raw(frame.phrase), words=words_of(frame)))
 
 
-def _plain_condition(state: State, text: str) -> bool:
+def _decides_itself(state: State, phrase: Phrase) -> bool:
     """Whether `ask me if …` names a case rather than the question."""
-    cond = state.condition(text)
-    fact = getattr(cond, "of", cond)
+    found = state.condition(phrase.text)
+    fact = getattr(found, "of", found)
     known = {"approved", "rejected", "accepted", "urgent"}
     return getattr(fact, "operator", None) is not None or getattr(fact, "name", "") in known
 
 
-__all__ = ["RULES", "SINGLE", "apply"]
+RULES[:0] = [reject, conduct.limit, inside.plan_and_execute]
+
+__all__ = ["RULES", "SINGLE", "apply", "conduct", "inside", "sight"]

@@ -132,8 +132,10 @@ def _read(state: State, sentence: Sentence) -> None:
         return
     _unclear(state, sentence)
     state.addressed = ()
-    units = _named_aside(units)
+    units, asides = _without_asides(_without_fillers(_named_aside(units)))
     read_sentence(state, units)
+    for aside in asides:
+        read_sentence(state, aside)
     state.labelled = state.described = False
     if len(state.statements) == before and len(state.remarks) == remarked and not state.touched:
         state.not_understood(whole)
@@ -147,6 +149,47 @@ def _labelled(state: State, sentence: Sentence, units: list[Unit]) -> list[Unit]
         state.described = state.text[units[0].start :][:4].lower() == "the "
         return [units[0], *units[2:]]
     return units
+
+
+_FILLERS = frozenset(["please", "kindly", "pls"])
+
+
+def _without_fillers(units: list[Unit]) -> list[Unit]:
+    """The units without words of politeness, and without the commas around these."""
+    out: list[Unit] = []
+    at = 0
+    while at < len(units):
+        if units[at].text not in _FILLERS or len(units) == 1:
+            out.append(units[at])
+            at += 1
+            continue
+        at += 1
+        noted = at < len(units) and units[at].text == "note"
+        at += noted
+        closed = at == len(units) or units[at].text == ","
+        if out and out[-1].text == "," and closed:
+            out.pop()
+            at += at < len(units)
+        elif not out and at < len(units) and units[at].text == ",":
+            at += 1
+    return out
+
+
+def _without_asides(units: list[Unit]) -> tuple[list[Unit], list[list[Unit]]]:
+    """`The planner (it may use list_files) lists …` without what the brackets say of the agent."""
+    texts = [u.text for u in units]
+    if "(" not in texts or ")" not in texts:
+        return units, []
+    begin, end = texts.index("("), texts.index(")")
+    inner = units[begin + 1 : end]
+    follows = texts[end + 1 : end + 2]
+    if not begin or not texts[begin - 1].startswith("@") or len(inner) < 2:
+        return units, []
+    if not follows or not follows[0][0].isalpha() or not any(u.text[0] in "#$~" for u in inner):
+        return units, []
+    while inner[0].text in {"it", "she", "he", "who", "which", "and", "that"} and len(inner) > 1:
+        inner = inner[1:]
+    return [*units[:begin], *units[end + 1 :]], [[units[begin - 1], *inner]]
 
 
 _ASIDE = re.compile(

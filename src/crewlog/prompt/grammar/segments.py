@@ -11,7 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from crewlog.prompt.grammar.lexicon import VERBS
+from crewlog.prompt.grammar.leads import lead_at
+from crewlog.prompt.grammar.lexicon import VERBS, third_person, verb_base
+from crewlog.prompt.grammar.moves import MOVED, MOVES
 from crewlog.prompt.grammar.phrase import Phrase, Unit, pattern
 
 _BASE = "|".join(sorted((re.escape(v) for v in VERBS), key=len, reverse=True))
@@ -20,8 +22,8 @@ _VERBISH = rf"(?:{_AUX}|[a-z][a-z-]*[a-z]s|{_BASE})"
 _NO_VERB = r"(?!(?:with|without|of|for|to|in|on|at|from|by|or|and|as|who|that|which|while|if|unless|until|once|when|before|after|so|but|then|only|alone|(?:the )?same|via|using|whose)\b)"
 
 SUBORDINATE = re.compile(
-    r"(?:if|unless|in case|provided that|provided|assuming|once|when|whenever|as soon as|as long as|until|till|"
-    r"while|whilst|after(?= (?!that\b|this\b|which\b|it all\b))|before|should(?= @[0-9]+ )|for each|for every|"
+    r"(?:if|unless|in case|in the event that|in the event|on condition that|provided that|provided|providing|assuming|once|now that|when|whenever|as soon as|as long as|until|till|"
+    r"while|whilst|after(?= (?!that\b|this\b|which\b|it all\b))|before|should(?= (?:@[0-9]+|it|this|that|they|he|she|i|we|the|any|anything|my|one|two|all|both) )|for each|for every|"
     r"whoever|the moment|as often as)(?: |$)"
 )
 BOUND = pattern(
@@ -52,13 +54,13 @@ _OPENER = pattern(
     r"|at the same time|meanwhile|simultaneously|i (?:approve|want|need|have|would|must|say|get)\b|use {T}"
     r"|turn (?:off|on)|switch)"
 )
+_FAR = 9
+"""How many words a subject may have before its verb."""
+_HELPING = frozenset("is are was has have may can must should will shall gets needs".split())
+_DETERMINERS = frozenset("the a an its his her their our my your this that these those".split())
 _SEPARATORS = frozenset([";", ":", "(", ")", "–", "->"])
 _DONE_BY = re.compile(r"[a-z-]+(?:ed|en|wn|lt|ut|ad|ent|ld) (?:[^@,;:()]{1,40} )?by @")
 _LINKS = frozenset([",", "and", "but", "or", "so", "then", "yet", "plus", "also", "oh"])
-_CONNECTORS = re.compile(
-    r"(?:,|and|but|so|or|then|next|afterwards|after (?:that|this)|finally|lastly|first|second|third|fourth|fifth|also|oh|meanwhile|later|eventually|"
-    r"subsequently|at the end|in the end|now|therefore|thus|if not|anyway|in parallel|at the same time|just|only)(?: |$)"
-)
 _COMPLETE = re.compile(
     rf"(?:^| )(?:@[0-9]+|it|he|she|they|both|we|you|i|to|[a-z]+) (?:[a-z-]+ )*?(?:{_VERBISH})(?: |$)"
 )
@@ -140,9 +142,9 @@ class _Cutter:
         """Where the clause that the links at `i` lead to begins; 0 where none does."""
         place = self.at[i]
         only_and = True
-        while (found := _CONNECTORS.match(self.whole.text, place)) is not None:
-            only_and = only_and and found[0].strip() in {"and", "or", ","}
-            place = found.end()
+        while said := lead_at(self.whole.text, place):
+            only_and = only_and and said in {"and", "or", ","}
+            place += len(said) + 1
         after = self._unit_at(place)
         if after >= len(self.units):
             return 0
@@ -159,9 +161,36 @@ class _Cutter:
             return after
         if _PASSIVE.match(text, place) and self._complete(i):
             return after
+        if (
+            self._fronted()
+            and self.units[i].text == ","
+            and self._speaks(after)
+            and self._complete(i)
+        ):
+            return after
         if _DONE_BY.match(text, place) and " by @" in self._text(self.begin, i):
             return after
         return 0 if only_and or not self._agent_at(after) else after
+
+    def _fronted(self) -> bool:
+        """Whether the segment at hand is a condition that stands before its clause."""
+        begin = self.begin
+        text = self.whole.text
+        place = self.at[begin]
+        while said := lead_at(text, place):
+            place += len(said) + 1
+        return SUBORDINATE.match(text, place) is not None
+
+    def _speaks(self, begin: int) -> bool:
+        """Whether the words up to the next comma have a verb: no part of a list."""
+        for i in range(begin, min(len(self.units), begin + _FAR)):
+            word = self.units[i].text
+            if word in _SEPARATORS or word == ",":
+                return False
+            verb = word in _HELPING or third_person(word) or word in MOVED
+            if verb and i > begin and self.units[i - 1].text not in _DETERMINERS:
+                return True
+        return False
 
     def _called(self, i: int) -> bool:
         """`Mediator, you should …`."""
@@ -170,6 +199,12 @@ class _Cutter:
             and self.units[self.begin].text.startswith("@")
             and self._text(i, i + 2) == ", you"
         )
+
+    @staticmethod
+    def _leads_back(word: str) -> bool:
+        """Whether `back` belongs to the verb before it: `goes back to`, `is back with`."""
+        moves = word in MOVED or verb_base(word) in MOVES
+        return moves or word in {"is", "it", "them", "straight", "right", "be", "this", "way"}
 
     def _agent_at(self, i: int) -> bool:
         return i < len(self.units) and self.units[i].text.startswith("@")
@@ -187,7 +222,7 @@ class _Cutter:
     def _complete(self, i: int) -> bool:
         """Whether what stands before `i` already has its verb."""
         text = self._text(self.begin, i)
-        if re.match(r"(?:[a-z]+ )?for (?:each|every) ", text):
+        if re.match(r"(?:[a-z]+ )?for (?:each|every) |should ", text):
             return True
         for lead in _SUBORDINATORS.finditer(text):
             text = text[lead.end() :] if not lead.start() else text
@@ -245,6 +280,8 @@ class _Cutter:
             return False
         place = self.at[i] + (len(word) + 1 if word in {"just", "then"} else 0)
         rest = self._text(self.begin, i)
+        if word == "back" and self._leads_back(before):
+            return False
         if word == "it" and not re.match(
             r"it (?:goes|is back|should|has|must|is (?:sent|passed|handed))",
             text[place : place + 30],

@@ -91,6 +91,8 @@ class Token:
     key: str = ""
     """As part of a name: `fact_checker` of `Fact-checker`."""
     capital: bool = False
+    shouted: bool = False
+    """All in capitals: `QA`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +221,10 @@ def _word(written: str, at: int) -> Iterator[Token]:
     else:
         parts = (low,)
     if len(parts) == 1:
-        yield Token(parts[0], at, end, plain(parts[0]), capital)
+        shouted = len(written) > 1 and written.isupper()
+        yield Token(parts[0], at, end, plain(parts[0]), capital, shouted)
         return
     middle = at + min(len(parts[0]), len(written) - 1)
-    yield Token(parts[0], at, middle, plain(parts[0]), capital)
+    shouted = middle - at > 1 and written[: middle - at].isupper()
+    yield Token(parts[0], at, middle, plain(parts[0]), capital, shouted)
     yield Token(parts[1], middle, end, plain(parts[1]))
