@@ -84,7 +84,7 @@ class Hostile:
             lead += self._node(op, value, least=True)
 
     def _each(self, nodes: list[Node]) -> Iterator[str]:
-        """One string for each branch that stands at the top of a body, and for each option of it."""
+        """One string for each branch at the top of a body, and for each option of it."""
         before = ""
         for at, (op, value) in enumerate(nodes):
             branches = value[1] if op is sre.BRANCH else ()

@@ -21,10 +21,10 @@ REGISTRY = Registry.model_validate(
         "tools": {"write_file": {"run": "my_tools:write_file"}, "deploy": {"run": "my_tools:go"}},
     }
 )
-WORDS = (
-    "the and , if @ @0 unless \" ' ( ) [ { - -- -> then writer because x it once 3 take may only by who of to "
-    "not just before write_file approval"
-).split()
+WORDS = """
+the and , if @ @0 unless " ' ( ) [ { - -- -> then writer because x it once 3 take may only by
+who of to not just before write_file approval
+""".split()  # noqa: SIM905 - a text is easier to read than a list
 PHRASES = (
     "back to",
     "at most",
@@ -42,7 +42,7 @@ PHRASES = (
 )
 SAID = (
     "Then the writer drafts part and the checker reads it carefully. ",
-    "The checker reads it; unless approved, back to the writer, at most 3 times, otherwise ask me. ",
+    "The checker reads it; unless approved, back to the writer, at most 3 times, else ask me. ",
     "If the score is above 0.5, the writer drafts it. ",
     "Only the writer may use write_file. ",
     "Ask me before the writer starts. ",
@@ -54,15 +54,15 @@ SAID = (
     "- The writer drafts.\n",
     "- if\n",
     "    - the writer\n        - drafts\n",
-    "It was a bright cold day in April. We walked along the river and talked about the weather. They "
-    "said that it would rain by evening, but I did not believe them! ",
+    "It was a bright cold day. They said that it would rain, but I did not believe them! ",
 )
-COMMON = (
-    "the a of and in to it is was he for on are with as his they be at one have this from or had by but some "
-    "what there we can out other were all your when up use how said an each she which do their time if will way "
-    "about many then them would write like so these her long make thing see him two has look more day could go "
-    "come did my no most who over know than call first people may down side been now find"
-).split()
+COMMON = """
+the a of and in to it is was he for on are with as his they be at one have this from or had by
+but some what there we can out other were all your when up use how said an each she which do
+their time if will way about many then them would write like so these her long make thing see
+him two has look more day could go come did my no most who over know than call first people may
+down side been now find
+""".split()  # noqa: SIM905 - a text is easier to read than a list
 
 
 def _filled(part: str) -> str:
@@ -100,7 +100,7 @@ def test_the_worst_of_them_in_the_largest_prompt(words: str) -> None:
 def test_no_full_stop_at_all(words: str) -> None:
     found = _answered(("The writer drafts. " + _filled(f"{words} "))[:LARGEST_PROMPT])
     long = [r for r in found.remarks if "too long to be read" in r.diagnostic.message]
-    nothing = not any(char.isalnum() or char in ",([{-@" for char in words)
+    nothing = not any(char.isalnum() or char in ",([{-" for char in words)
     assert nothing or (long and "Split it" in long[0].diagnostic.remedy)
 
 
@@ -174,7 +174,7 @@ def test_a_sentence_that_is_too_long_is_said_to_be() -> None:
 
 def test_a_clause_that_is_too_long_is_said_to_be() -> None:
     long = "very " * (LONGEST_CLAUSE + 1)
-    text = f"The writer drafts the notes; then the checker reads a {long}good book; then the editor edits it."
+    text = f"The writer drafts; then the checker reads a {long}good book; then the editor edits it."
     found = _answered(text)
     (remark,) = found.remarks
     assert remark.code == "not_understood"
