@@ -6,6 +6,7 @@ Worker(..., activities=activities.all())
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,18 @@ from crewlog.store.protocol import Snapshot, Store
 
 async def _no_search_attributes() -> bool:
     return False
+
+
+class _Clock:
+    """When a call ends, by the server's clock, so that no worker's clock tells the run's time."""
+
+    def __init__(self) -> None:
+        self._began = activity.info().started_time.timestamp()
+        self._from = time.monotonic()
+
+    def now(self) -> int:
+        """Milliseconds since 1970."""
+        return int((self._began + time.monotonic() - self._from) * 1000)
 
 
 class CrewActivities:
@@ -107,29 +120,33 @@ class CrewActivities:
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
         """Reads a run's prompt, with the grammar or by asking a model once."""
+        clock = _Clock()
         with as_failures() as effect:
             async with heartbeats():
                 batch = await self._batches.whole(task.batch)
                 run = RunId(activity.info().workflow_id or "")
-                return await self._compiler.run(run, task, batch, effect)
+                result = await self._compiler.run(run, task, batch, effect)
+                return result.model_copy(update={"at": clock.now()})
 
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> ModelResult:
         """Calls an agent's model on its view."""
+        clock = _Clock()
         with as_failures() as effect:
             async with heartbeats():
                 result = await self._models.run(await self._batches.filled(task), effect)
                 self._batches.remember(result.hash, result.body)
-                return result
+                return result.model_copy(update={"at": clock.now()})
 
     @activity.defn(name=CALL_TOOL)
     async def call_tool(self, task: CallTool) -> ToolResult:
         """Executes one tool call of a reply."""
+        clock = _Clock()
         with as_failures() as effect:
             async with heartbeats() as pulse:
                 result = await self._tools.run(await self._batches.filled(task), pulse, effect)
                 self._batches.remember(result.hash, result.body)
-                return result
+                return result.model_copy(update={"at": clock.now()})
 
     @activity.defn(name=FLUSH)
     async def flush(self, task: Flush) -> None:

@@ -104,7 +104,7 @@ class Landed:
     stored: int
     """The journal position up to which its activity has stored, if it ended well."""
     at: int = 0
-    """When it ended, by `now`."""
+    """When it ended: as its result says, else by `now`."""
     result: Result | None = None
     error: str = ""
     error_type: str = ""
@@ -280,7 +280,8 @@ class Execution:
         call: Any = self._call(order)
         try:
             result = await call
-            landed = Landed(order, position, now(), result)
+            at = 0 if isinstance(result, OpenRunResult) else result.at
+            landed = Landed(order, position, at or now(), result)
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error

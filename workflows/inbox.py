@@ -76,8 +76,10 @@ class Unreadable:
 def now() -> int:
     """The workflow's clock, in milliseconds; read where something comes in from the history.
 
-    Not where the end of a local activity is handled: that has one time when it runs, and may have
-    another when it is replayed. A journal that is made again must be the same.
+    Not where a result is handled that says when it came about. The end of a local activity has one
+    time when it runs, and may have another when it is replayed. And a worker that first reads a run
+    to answer a query handles results whose workflow task has not begun, at the time of the task
+    before. A journal that is made again must be the same.
     """
     return int(workflow.time() * 1000)
 

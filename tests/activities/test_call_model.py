@@ -78,7 +78,7 @@ async def test_the_reply_is_told_by_the_transcript_not_by_the_process(
         batch_view = log.batch()
         first = await model_call(definition, log, batch=batch_view, call=number)
         again = await model_call(definition, log, batch=batch_view, call=number)
-        assert again == first
+        assert (again.body, again.tools, again.usage) == (first.body, first.tools, first.usage)
         log.replied(first, "backend", call=number)
         said.append(brief_of(first.body))
     assert said == ["one", "stopped", "two", "three"]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import getpass
 import json
 import re
 import socket
 import tempfile
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHistory
-from temporalio.worker import Replayer, WorkflowReplayResult
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowReplayResult
 
 from crewlog.graph.driver import forget_answers
 from crewlog.payloads import data_converter
+from crewlog.state.ledger import Ledger
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.start import OneArgument
@@ -78,3 +81,59 @@ async def test_a_changed_workflow_does_not_replay(monkeypatch: pytest.MonkeyPatc
     assert "call_oracle" in str(result.replay_failure) or "ondeterminism" in str(
         result.replay_failure
     )
+
+
+def said_at(path: Path) -> dict[str, Any]:
+    """A history whose results say when they came about."""
+    data: dict[str, Any] = json.loads(path.read_text())
+    for event in data["events"]:
+        done = event.get("activityTaskCompletedEventAttributes")
+        for payload in (done or {}).get("result", {}).get("payloads", ()):
+            result = json.loads(base64.b64decode(payload["data"]))
+            if isinstance(result, dict) and "body" in result:
+                result["at"] = int(datetime.fromisoformat(event["eventTime"]).timestamp() * 1000)
+                payload["data"] = base64.b64encode(json.dumps(result).encode()).decode()
+    return data
+
+
+async def recorded(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a replay journals, outside of the sandbox, where it can be seen."""
+    found: list[Any] = []
+    record = Ledger.record
+
+    def seen(self: Ledger, entry: Any) -> Any:
+        found.append(entry)
+        return record(self, entry)
+
+    monkeypatch.setattr(Ledger, "record", seen)
+    replayer = Replayer(
+        workflows=[CrewRun],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        data_converter=data_converter(Path(tempfile.gettempdir()) / "unused"),
+        interceptors=[OneArgument()],
+    )
+    history = WorkflowHistory.from_json(data["workflow_id"], data)
+    result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+    assert result.replay_failure is None
+    monkeypatch.undo()
+    return found
+
+
+@pytest.mark.parametrize("name", ["loop", "parallel_tools"])
+async def test_a_query_before_a_task_begins_changes_no_entry(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that first reads a run for a query is given results whose task has not begun."""
+    data = said_at(next(p for p in HISTORIES if p.stem == name))
+    whole = await recorded(data, monkeypatch)
+    ends = [
+        number
+        for number, event in enumerate(data["events"], 1)
+        if "activityTaskCompletedEventAttributes" in event
+    ]
+    more = 0
+    for end in ends:
+        cut = await recorded({**data, "events": data["events"][:end]}, monkeypatch)
+        assert cut == whole[: len(cut)]
+        more += len(cut) > 0
+    assert more > 1

@@ -13,6 +13,7 @@ from typing import Any
 from crewlog.definition import conditions as c
 from crewlog.definition.builders import find_builder
 from crewlog.definition.findings import did_you_mean, listed, suggestion
+from crewlog.definition.model import PatternUse
 from crewlog.model import Json
 from crewlog.prompt import ast
 from crewlog.prompt.ast import Words
@@ -393,11 +394,25 @@ class Assembly:
 
     def _set(self, agent: str, key: str, value: Any, text: str, words: tuple[Words, ...]) -> None:
         member = self.member(agent, words)
+        if self.fixed(agent, key, value, words):
+            return
         if key in member.fields and member.fields[key] != value:
             first = next((w for said, w in member.settings if said.startswith(f"{key}:")), ())
             self.contradiction(f"two things are said about {key} of {agent!r}", (*words, *first))
         member.fields[key] = value
         member.settings.append((f"{key}: {text}", words))
+
+    def fixed(self, agent: str, key: str, value: Any, words: tuple[Words, ...]) -> bool:
+        """Whether the registry says otherwise of its own agent; then that holds, and is said."""
+        offered = self.members[agent].offered
+        if offered is None or key not in offered.model_fields_set:
+            return False
+        known = getattr(offered, key)
+        if known == value or (key == "enabled" and not value):  # less is always possible
+            return False
+        say = f"the registry sets {key!r} of its agent {agent!r}, and a prompt cannot change it"
+        self.remarks.error("not_offered", say, words, "Leave it out, or change the registry.")
+        return True
 
     def contradiction(self, say: str, words: Sequence[Words]) -> None:
         """Two sentences that cannot both hold; both places are named."""
@@ -407,7 +422,11 @@ class Assembly:
     def _inside(self, said: ast.Inside) -> None:
         if not self._may_build(said.use, "agent", said.words):
             return
-        self.member(said.agent, said.words).use(said.use, said.options)
+        member = self.member(said.agent, said.words)
+        pattern = PatternUse.model_validate({"use": said.use, "with": dict(said.options)})
+        if self.fixed(said.agent, "pattern", pattern, said.words):
+            return
+        member.fields["pattern"] = pattern
         self.note(said.agent, f"works by {said.use}", said.words)
 
     def _may_build(self, name: str, kind: str, words: tuple[Words, ...]) -> bool:

@@ -210,7 +210,10 @@ class Authority:
 
     def _logs(self) -> None:
         members = self._crew.members
-        readers: dict[str, list[str]] = {name: ["public"] for name in members}
+        known: dict[str, list[str]] = {
+            name: list(m.offered.reads) if m.offered else ["public"] for name, m in members.items()
+        }
+        readers = {name: list(logs) for name, logs in known.items()}
         blind: list[str] = []
         for said in self._seen:
             if said.hidden and not said.whose:
@@ -218,6 +221,8 @@ class Authority:
                 continue
             for source in said.whose:
                 log = f"group:{source}"
+                if self._not_ours(source, log, said.words):
+                    continue
                 members[source].fields["writes"] = (log,)
                 self._crew.note(source, "writes: to those who may see it", said.words)
                 if said.hidden:
@@ -226,10 +231,24 @@ class Authority:
                     who = list(said.agents)
                 for name in who:
                     if log not in readers[name]:
+                        if self._crew.fixed(name, "reads", (*readers[name], log), said.words):
+                            continue
                         readers[name].append(log)
                         self._crew.note(name, f"reads: {log}", said.words)
         for name, logs in readers.items():
             if name in blind:
                 members[name].fields["reads"] = ()
-            elif logs != ["public"]:
+            elif logs != known[name]:
                 members[name].fields["reads"] = tuple(logs)
+
+    def _not_ours(self, source: str, log: str, words: tuple[Words, ...]) -> bool:
+        """Whether a log is the registry's: a prompt must not lead anybody to what is in it."""
+        if self._crew.fixed(source, "writes", (log,), words):
+            return True
+        offered = self._crew.registry.agents
+        whose = [name for name, agent in offered.items() if log in (*agent.reads, *agent.writes)]
+        if not whose:
+            return False
+        say = f"the log {log!r} is the registry's, for {listed(whose)}"
+        self._crew.remarks.error("not_offered", say, words, "Call the agent something else.")
+        return True

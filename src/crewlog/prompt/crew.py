@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crewlog.definition.model import AgentDefinition, PatternUse
+from crewlog.definition.model import AgentDefinition
 from crewlog.model import Json
 from crewlog.prompt.ast import Words
 from crewlog.prompt.registry import OfferedAgent
@@ -82,10 +82,6 @@ class Member:
                 "outputs": tuple(dict.fromkeys([*keys, *self.outputs])),
             }
         )
-
-    def use(self, pattern: str, options: Mapping[str, Json]) -> None:
-        """Gives it a pattern."""
-        self.fields["pattern"] = PatternUse.model_validate({"use": pattern, "with": dict(options)})
 
 
 def stem(word: str) -> str:

@@ -102,6 +102,8 @@ class CompilePromptResult(Model):
     """This call's usage."""
     journaled: bool = True
     """Whether the store has the input's batch."""
+    at: int = 0
+    """When the call ended, in milliseconds; 0: an older build's, that does not say it."""
 
 
 class StepCall(Model):
@@ -154,6 +156,8 @@ class Answer(Model):
     """Whether the store has the body; where it was away, the journal entry carries it inline."""
     journaled: bool = True
     """Whether the store has the input's batch."""
+    at: int = 0
+    """When the call ended, in milliseconds; 0: an older build's, that does not say it."""
 
     @classmethod
     def _told_by(cls, body: dict[str, Json]) -> dict[str, Json]:

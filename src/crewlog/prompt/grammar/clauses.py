@@ -818,6 +818,10 @@ def _tools_end(words: Sequence[str], at: int) -> int:
     return end
 
 
+_PERHAPS = _set("may can could might would")
+"""`Thinks it may use deploy` gives nothing; what may be used is a rule, and read as such."""
+
+
 def _given(words: Sequence[str], at: int) -> bool:
     """Whether the words before a tool say that it is used for the work."""
     begin = at
@@ -827,7 +831,7 @@ def _given(words: Sequence[str], at: int) -> bool:
         start = begin - len(way)
         if start >= 0 and tuple(words[start:begin]) == way:
             plainly = words[at].startswith("#") or way[0] not in _BY_NAME_ONLY
-            return plainly and not {*words[max(0, start - 2) : start]} & _NOT
+            return plainly and not {*words[max(0, start - 2) : start]} & (_NOT | _PERHAPS)
     return False
 
 

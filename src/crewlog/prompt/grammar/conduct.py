@@ -32,7 +32,7 @@ _ABLE = frozenset("work answer respond finish manage succeed deliver do make cop
 def failure(state: State, phrase: Phrase) -> Whom | None:
     """Whose failure a clause speaks of: `the coder fails`, `anything goes wrong`."""
     found = frames(phrase)
-    if len(found) != 1 or found[0].modal in {"may", "want"}:
+    if len(found) != 1 or (found[0].modal in {"may", "want"} and not found[0].negated):
         return None
     frame = found[0]
     words = {*frame.object.words}
@@ -231,7 +231,7 @@ def model(state: State, frame: Frame) -> bool:
         return False
     if not frame.takes("about", "with", "for", "to", "by") or every.tools or every.excepted:
         return False
-    if frame.verb not in _RUNS_ON | {"", "choose", "pick", "put", "go"}:
+    if frame.verb not in _RUNS_ON | {"", "choose", "pick", "put", "go", "make"}:
         return False
     who = _whose_model(state, frame, every)
     if who is None or who.nobody or who.only or who.others:
@@ -299,6 +299,11 @@ _OFFS = frozenset(
 @reads_first
 def switch(state: State, frame: Frame) -> bool:
     """`The tester is switched off for now`, `leave the tester out`."""
+    if frame.verb == "do" and {*frame.args} == {"without"} and frame.subject.pronoun == "i":
+        whose = whom(state, noun(tokens(frame.args["without"])))
+        if whose is None or not whose.agents or frame.negated or frame.object:
+            return False
+        return said(state, Switch(agents=whose.agents, words=words_of(frame)))
     if frame.modal in {"may", "want"} or not frame.takes("about") or frame.most:
         return False
     inside = frame.args.get("about")
@@ -332,6 +337,6 @@ def _is_off(frame: Frame, words: set[str]) -> bool:
     if frame.verb == "sit":
         return "out" in words and words <= {"out", "this", "one", "it"}
     if frame.verb == "take":
-        return words <= {"part", "no"} and "part" in words and ("no" in words) != frame.negated
+        return words == {"part"} and (frame.object.quantifier == "none") != frame.negated
     idle = frame.verb in {"work", "run", "participate", "join"} and bool(frame.adverbs)
     return idle and frame.negated and not words

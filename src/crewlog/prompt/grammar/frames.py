@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from crewlog.prompt.grammar.phrase import Phrase
+from crewlog.prompt.grammar.phrase import Phrase, Unit
 from crewlog.prompt.grammar.predicate import AROUND, Frame, Noun, bound, empty, nobody_but, noun
 from crewlog.prompt.grammar.tokens import Token, phrase_of, tokens
-from crewlog.prompt.grammar.verbs import ASK, KNOWN, finite, lemma, participle
+from crewlog.prompt.grammar.verbs import ASK, FAIL, GO_ON, KNOWN, STOP, finite, lemma, participle
 from crewlog.prompt.grammar.voices import logical
 
 _MAY = frozenset(
@@ -72,8 +72,12 @@ def frames(phrase: Phrase) -> list[Frame]:
 
 
 _LINKS = frozenset(["comma", "and", "but", "stop"])
+_BEFORE_VERB = frozenset(
+    "first usually carefully thoroughly critically later finally afterwards next once solely".split()
+)
+_SOMETHING = frozenset(["something", "one", "that", "things", "what"])
 _OPENING = frozenset(["the", "a", "an", "my", "our", "its", "any", "every", "each", "all"])
-_NOUNS = frozenset(["agent", "tool", "act", "all", "none", "pronoun", "i", "me", "model"])
+_NOUNS = frozenset(["no", "agent", "tool", "act", "all", "none", "pronoun", "i", "me", "model"])
 
 # -- reading ---------------------------------------------------------------------------------------
 
@@ -102,9 +106,13 @@ class _Reader:
 
     def read(self) -> list[Frame]:
         times = self._times()
+        self._cleft()
+        self._topic()
         start, fronted = self._fronted(0)
         if not fronted:
             fronted = self._inserted()
+        if not fronted:
+            start, fronted = self._fronted_noun()
         out: list[Frame] = []
         named: Frame | None = None
         for begin, end in self._pieces(start):
@@ -116,6 +124,46 @@ class _Reader:
                 return []
             out.append(made)
         return [replace(f, args={**fronted, **f.args}, adverbs=(*times, *f.adverbs)) for f in out]
+
+    def _cleft(self) -> None:
+        """`It is the coder who may use it`: the coder may."""
+        if self._kind(0) != "pronoun" or self._text(1) not in {"is", "are", "was"}:
+            return
+        first = 2 + (self._kind(2) == "not")
+        end = self._noun_end(first)
+        if end > first and self._kind(end) == "who" and self._kind(end + 1) != "comma":
+            denied = self.parts[2:first]
+            self.parts = [*self.parts[first:end], *denied, *self.parts[end + 1 :]]
+
+    def _topic(self) -> None:
+        """`Using it needs my approval`, `deploy is something only the coder may use`."""
+        first = self._text(0)
+        if first.endswith("ing") and lemma(first) in KNOWN and self._kind(1) in {"tool", "act"}:
+            end = self._noun_end(1)
+            if self._starts_verbs(end) or self._text(end) in {"needs", "requires"}:
+                self.parts = self.parts[1:]
+        if self._kind(0) not in {"tool", "act"}:
+            return
+        end = self._noun_end(0)
+        if self._text(end) not in {"is", "are"} or self._text(end + 1) not in _SOMETHING:
+            return
+        at = end + 2 + (self._kind(end + 2) == "who")
+        behind = self._noun_end(at)
+        modal = self._kind(behind) in {"modal", "not"} or finite(self._text(behind))
+        if behind > at and modal and not self._has_objects(behind, len(self.parts)):
+            parts = [t for t in self.parts[at:] if t.text not in {"do", "use"}]
+            place = self.parts[end].units[0]
+            use = Token("word", "use", (Unit("use", place.start, place.end),))
+            self.parts = [*parts, use, *self.parts[:end]]
+
+    def _fronted_noun(self) -> tuple[int, dict[str, Phrase]]:
+        """`For the reviewer, deploy is taboo`."""
+        if self._kind(0) != "prep" or self.parts[0].value not in {"for", "to", "with"}:
+            return 0, {}
+        end = self._noun_end(1)
+        if end == 1 or self._kind(end) != "comma" or not self._opens_clause(end + 1):
+            return 0, {}
+        return end + 1, {self.parts[0].value: phrase_of(self.parts[1:end])}
 
     def _times(self) -> tuple[str, ...]:
         """Takes words of time away that lead: `for now, …`."""
@@ -180,7 +228,7 @@ class _Reader:
         begin = at = start
         while at < len(self.parts):
             after = at
-            while self._kind(after) in _LINKS or self._text(after) == "so":
+            while self._kind(after) in _LINKS or self._also(after):
                 after += 1
             if self._kind(at) == "stop" and at > begin and after < len(self.parts):
                 out.append((begin, at))
@@ -197,6 +245,10 @@ class _Reader:
         if end > begin:
             out.append((begin, end))
         return out
+
+    def _also(self, at: int) -> bool:
+        """`And so may the tester`, `and neither may the tester`."""
+        return self._text(at) in {"so", "neither", "nor"} and self._kind(at + 1) == "modal"
 
     def _begins(self, begin: int, at: int, after: int) -> bool:
         """Whether another predicate begins behind links."""
@@ -230,6 +282,8 @@ class _Reader:
                 named = self._kind(by + 1) in {"agent", "all", "none"}
                 return "not" if named and (kind == "not" or self.parts[by].value == "by") else ""
         if kind in {"modal", "not"}:
+            return "elided"
+        if kind == "only" and self._kind(at + 1) in {"sub", "prep"}:
             return "elided"
         if kind == "word" and (finite(text) or text in {"is", "are", "has", "have"}):
             return "elided" if self._text(at - 1) != "'s" else ""
@@ -286,6 +340,11 @@ class _Reader:
                 last = at = at + 1
             elif kind in {"and", "comma"} and at > begin and self._continues(at):
                 at += 1
+            elif kind == "word" and at == begin + 1 and self._kind(begin) == "no":
+                while self._kind(at) == "word":
+                    last = at = at + 1
+            elif kind == "comma" and self._kind(at - 1) == "none" and self._starts_verbs(at + 1):
+                return at + 1
             else:
                 break
         return last
@@ -306,6 +365,7 @@ class _Reader:
 
     def _piece(self, begin: int, end: int, before: Frame | None) -> Frame | None:
         phrase = phrase_of(self.parts[begin:end])
+        self._invert(begin)
         if before is not None and self._opens(begin) == "not":
             return self._denied(begin, end, before)
         if before is not None and self._opens(begin) == "gap":
@@ -314,13 +374,28 @@ class _Reader:
             thing = noun(self.parts[middle:end])
             return replace(before, subject=subject, object=thing, args={}, phrase=phrase)
         if self._kind(begin) == "who":
+            if before is None:
+                return None
             begin += 1
         if before is not None and self._kind(begin) == "modal":
             named = self._noun_end(begin + 1)
             if named == end and self._kind(begin + 1) in {"agent", "all", "none"}:
                 return replace(before, subject=noun(self.parts[begin + 1 : end]), phrase=phrase)
         made = self._clause(begin, end, before)
+        if made is not None and before is not None and _says_no_verb(made):
+            named = made.subject if not made.elided else before.subject
+            again = before.negated if not made.negated and not made.modal else made.negated
+            return replace(before, subject=named, negated=again, args={}, phrase=phrase)
         return None if made is None else replace(logical(made), phrase=phrase)
+
+    def _invert(self, begin: int) -> None:
+        """`Under no circumstances may anyone use it`: nobody may."""
+        if self._kind(begin) != "not" or self._kind(begin + 1) != "modal":
+            return
+        end = self._noun_end(begin + 2)
+        if end > begin + 2:
+            turned = [*self.parts[begin + 2 : end], self.parts[begin + 1], self.parts[begin]]
+            self.parts[begin:end] = turned
 
     def _denied(self, begin: int, end: int, before: Frame) -> Frame:
         """`…, but not by the checker`, `…, but not deploy`, `… and by the editor`."""
@@ -350,11 +425,16 @@ class _Reader:
             kind, text = self._kind(i), self._text(i)
             if kind == "sub":
                 return None
+            if self._kind(i - 1) == "who" and text in _BE:
+                continue
+            if kind == "word" and lemma(text) in {"stay", "remain"}:
+                return i
             if kind == "modal" or (
                 kind == "word" and text in _BE | {"has", "have", "needs", "need"}
             ):
                 return i
-            if kind == "word" and finite(text) and self._text(i - 1) != "'s" and i + 1 < end:
+            last = i + 1 == end and (i < begin + 2 or lemma(text) not in FAIL | GO_ON | STOP)
+            if kind == "word" and finite(text) and self._text(i - 1) != "'s" and not last:
                 return i
         return None
 
@@ -403,6 +483,8 @@ class _Reader:
         while self._kind(at) in {"not", "only"}:
             at += 1
         text = self._text(at)
+        if text.endswith("ing") and lemma(text) in KNOWN and lemma(text) != text:
+            return True
         if text in {"access", "use", "call", "run"} and self._text(at + 1) in {"to", "of"}:
             return False
         return self._kind(at) == "word" and text in KNOWN and not finite(text)
@@ -413,6 +495,8 @@ class _Reader:
 
     def _group(self, at: int, end: int) -> _Group:
         group = _Group(end=at)
+        if self._kind(at) == "prep" and self._text(at) == "about":
+            return group
         while group.end < end and self._step(group):
             pass
         return group
@@ -432,8 +516,13 @@ class _Reader:
             group.adverbs.append(text)
         elif kind == "modal" and not group.verb:
             group.modal = group.modal or self.parts[at].value
-        elif kind == "pronoun" and text in {"both", "each"} and not group.verb:
+        elif text in {"both", "each", "all"} and group.verb in {"", "be"}:
             pass
+        elif text == "to" and group.verb == "be":
+            group.modal, group.verb = group.modal or "must", ""
+        elif text == "about" and group.verb == "be" and self._text(at + 1) == "to":
+            group.modal, group.verb, group.end = "want", "", at + 2
+            return True
         elif kind == "word":
             return self._verb_word(group, at, text)
         else:
@@ -460,11 +549,19 @@ class _Reader:
     def _modal_words(self, group: _Group, at: int, text: str) -> int:
         """How many words from here are a modal: `has the right to`, `gets to`, `wants to`."""
         follows = [self._text(at + i) for i in range(1, 5)]
-        if text in {"has", "have", "had"} and follows[0] == "to":
+        if text in {"has", "have"} and follows[:2] == ["not", "got"]:
+            group.negated = not group.negated
+            return 2
+        if text == "insist" and follows[0] == "on":
             group.modal = "must"
             return 2
+        if text in _BEFORE_VERB and (follows[0] in KNOWN or finite(follows[0])):
+            return 1
+        if text in {"has", "have", "had"} and follows[0] == "to":
+            group.modal = "need"
+            return 2
         if text in {"need", "needs"} and follows[0] in {"to", "not"}:
-            group.modal = "must"
+            group.modal = "need"
             return 2 if follows[0] == "to" else 1
         if text in {"gets", "get", "got"} and follows[0] == "to":
             group.modal = group.modal or "may"
@@ -545,17 +642,30 @@ class _Reader:
         if made.verb == "be" or all(t.kind == "only" for t in thing):
             adverbs += ["only" for t in thing if t.kind == "only"]
             thing = [t for t in thing if t.kind != "only"]
+        elif pieces and thing[-1].kind == "only":
+            adverbs.append("only")
+            thing.pop()
+        if any(t.value == "sole" for t in thing):
+            made = replace(made, subject=replace(made.subject, only=True))
+            thing = [t for t in thing if t.value != "sole"]
         named = noun([t for t in thing if t.kind != "sign" or made.verbless is False])
         made = replace(made, object=named, args=args, adverbs=tuple(adverbs), most=most)
-        if named.tools and made.subject.quantifier and "@" in named.excepted.text:
+        if made.subject.quantifier and "@" in named.excepted.text and not named.quantifier:
             subject = nobody_but(replace(made.subject, excepted=named.excepted))
-            made = replace(made, subject=subject, object=replace(named, excepted=empty()))
+            end = next(i for i, t in enumerate(thing) if t.kind == "except")
+            made = replace(made, subject=subject, object=noun(thing[:end]))
         return made
 
     def _trimmed(self, begin: int, end: int) -> int:
         while end > begin and self._kind(end - 1) in {"comma", "and", "but", "sign"}:
             end -= 1
         return end
+
+
+def _says_no_verb(made: Frame) -> bool:
+    """`…, the editor can't`: the verb is that of the predicate before."""
+    said = made.verb or made.object or made.args or made.command
+    return bool(made.modal) and not said and bool(made.subject)
 
 
 def _cut(parts: Sequence[Token]) -> tuple[list[Token], list[tuple[str, list[Token]]]]:

@@ -7,7 +7,7 @@ from crewlog.prompt.grammar.frames import Frame, frames, noun, tokens
 from crewlog.prompt.grammar.phrase import Phrase
 from crewlog.prompt.grammar.rules import doer, reads_first, said, words_of
 from crewlog.prompt.grammar.state import State
-from crewlog.prompt.grammar.verbs import CHOOSE, LEAD, REVIEW
+from crewlog.prompt.grammar.verbs import CHOOSE, LEAD, REVIEW, WORK
 
 _OWN = frozenset(["its", "his", "her", "their"])
 _PRODUCT = frozenset(
@@ -36,11 +36,14 @@ def review_loop(state: State, frame: Frame) -> bool:
     words = list(frame.object.words)
     if "about" in frame.args:  # "looks over its own work", "reflects on it"
         words += frame.args["about"].text.split()
-    if not frame.takes("about") or frame.object.tools or frame.object.agents:
+    behind = frame.args.get("before")
+    if behind is not None and any(sign in behind.text for sign in "@#$~"):
+        return False
+    if not frame.takes("about", "before") or frame.object.tools or frame.object.agents:
         return False
     own = [w for w in words if w in _OWN]
-    products = [w for w in words if w in _PRODUCT]
-    rest = {*words} - _OWN - _PRODUCT - _HOW
+    products = [w for w in words if w in _PRODUCT | WORK]
+    rest = {*words} - _OWN - _PRODUCT - WORK - _HOW
     if not own or not products or rest or ("own" not in words and len(words) > 3):
         return False
     agent = _one(state, frame)

@@ -406,8 +406,8 @@ def _predicates(sentence: Sentence, phrase: Phrase) -> Phrase:
     """`The drafter writes it and can search the archive`: what is left when the rules are said."""
     state = sentence.state
     subject = re.match(pattern("{A} ").pattern, phrase.text)
-    if subject is None:
-        return phrase
+    if subject is None or phrase.text[subject.end() :].startswith((", ", "( ")):
+        return phrase  # what is said aside is read with its clause
     named = phrase.part(0, subject.end() - 1)
     for found in _ANDS.finditer(phrase.text, subject.end()):
         right = phrase.part(found.end())

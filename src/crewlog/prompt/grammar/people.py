@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from crewlog.prompt.ast import Allow, Ask, AskTool, Gate
+from crewlog.prompt.ast import Allow, Ask, AskTool, Cast, Gate
 from crewlog.prompt.grammar import conduct, inside, sight
 from crewlog.prompt.grammar.frames import Frame, Noun, Token, frames, noun, tokens
 from crewlog.prompt.grammar.phrase import Phrase, number
@@ -18,6 +18,7 @@ from crewlog.prompt.grammar.rules import (
     doer,
     reads_alone,
     reads_first,
+    refuse,
     said,
     spoken_of,
     things,
@@ -51,7 +52,7 @@ def consent(parts: Sequence[Token]) -> bool:
     """Whether words speak of people's agreement: `my approval`, `asking me`, `I have approved`."""
     texts = [t.text for t in parts if t.kind != "comma"]
     flat = " ".join(texts).split()
-    if not flat or any(t.kind in {"tool", "act", "agent", "model", "not"} for t in parts):
+    if not flat or any(t.kind in _NO_CONSENT for t in parts):
         return False
     people = [t for t in parts if t.kind == "me"]
     loose = [w for t in parts if t.kind != "me" for w in t.text.split()]
@@ -63,6 +64,9 @@ def consent(parts: Sequence[Token]) -> bool:
     if people and len(people) == len(parts) - 1 and flat[-1] == "first":
         return False
     return parts[0].kind == "i" and _agrees(parts)
+
+
+_NO_CONSENT = frozenset(["tool", "act", "agent", "model", "not", "no", "none"])
 
 
 def _agrees(parts: Sequence[Token]) -> bool:
@@ -103,7 +107,9 @@ def asks(frame: Frame) -> _Asked | None:
         return None
     args = dict(frame.args)
     thing = frame.object
-    if frame.passive and thing.pronoun == "i" and frame.verb in ASK | {"consult", "ask"}:
+    if frame.verbless and "to" in args and args["to"].text in _BE_ASKED:
+        return _Asked({k: v for k, v in args.items() if k != "to"}, Noun(), Noun())
+    if frame.passive and (thing.pronoun == "i" or thing.text == "to") and frame.verb in ASK | {"consult", "ask"}:
         return _Asked(args, Noun(), Noun())
     if frame.subject.pronoun == "i":
         given = frame.verb in APPROVE - {"have", "give", "say", "allow"} or (
@@ -128,6 +134,12 @@ def asks(frame: Frame) -> _Asked | None:
         rest = thing.tokens[1:]
         return _Asked(args, frame.subject, noun([t for t in rest if t.text not in _HELP]))
     return None
+
+
+_BE_ASKED = frozenset(
+    ["be asked", "be consulted", "approve it", "approve", "be told", "confirm it", "see it", "say yes"]
+)
+"""What is left of `I want to be asked`."""
 
 
 def _asked_by(
@@ -179,7 +191,7 @@ _PLAIN = frozenset(
 def _risky(parts: Sequence[Token]) -> bool:
     """`any risky tool is used`, `anything dangerous`, `anyone uses a tool of high risk`."""
     text = " ".join(t.text for t in parts)
-    words = {w for t in parts if t.kind not in {"all", "pronoun"} for w in t.text.split()}
+    words = {w for t in parts if t.kind not in {"all", "pronoun", "no"} for w in t.text.split()}
     risky = bool(words & RISKY) or "high risk" in text
     named = bool(words & _ACTIONS) or any(t.value == "things" for t in parts)
     if any(t.kind in {"agent", "tool", "act", "not", "model"} for t in parts):
@@ -216,8 +228,8 @@ def _used(state: State, frame: Frame) -> tuple[str, ...]:
     """The tools that a clause says are used: `it uses deploy`, `each use of it`, `deploy`."""
     thing = frame.object if frame.object else frame.subject
     if frame.args and "with" in frame.args and not thing.tools:
-        thing = noun(tokens(frame.args["with"]))
-    elif not frame.takes("for"):
+        return things(state, noun(tokens(frame.args["with"])))
+    if not frame.takes("for"):
         return ()
     if frame.verb and frame.verb not in USE | {"use", "do"}:
         return ()
@@ -337,6 +349,21 @@ def needs_approval(state: State, frame: Frame) -> bool:
     return said(state, Ask(question=question, before=who.agents[0], words=words_of(frame)))
 
 
+@reads_first
+def unknown_needs(state: State, frame: Frame) -> bool:
+    """`rocket_launcher needs my approval`: a name that looks like a tool's is no agent's."""
+    if _needed(frame) is None or len(frame.agents.units) != 1:
+        return False
+    place = frame.agents.units[0]
+    written = state.text[place.start : place.end]
+    agent = state.names(place.text)[0]
+    cast = any(isinstance(s, Cast) and agent in s.agents for s in state.statements)
+    if "_" not in written or cast or agent in state.ever or agent in state.registry.agents:
+        return False
+    token = Token("word", written, (place,))
+    return refuse(state, [token], ())
+
+
 def _needed(frame: Frame) -> dict[str, Phrase] | None:
     """What a frame that says that something needs approval says besides; none if it does not."""
     args = dict(frame.args)
@@ -418,7 +445,8 @@ def only_with_approval(state: State, frame: Frame) -> bool:
     twice = frame.negated and frame.quantifier == "none"
     if twice or (name in {"without", "unless", "until", "before"}) != denied:
         return False
-    if not denied and "only" not in frame.adverbs and not frame.only:
+    bound = "only" in frame.adverbs or frame.only
+    if not denied and not bound and (name == "with" or frame.verbless):
         return False
     tools = things(state, frame.object) or (things(state, frame.subject) if frame.verbless else ())
     if tools and (frame.object.tools or frame.subject.tools or frame.object.pronoun):
@@ -447,12 +475,13 @@ def _use_with_approval(state: State, frame: Frame, tools: tuple[str, ...], *, de
 
 def _work_with_approval(state: State, frame: Frame, *, denied: bool) -> bool:
     """`The mailer only starts after I have approved`, `… does not send it without my approval`."""
-    if not frame.subject and not frame.elided and state.subject and not frame.command:
-        who: Whom | None = Whom(state.subject[-1:])
-    else:
-        who = doer(state, frame)
-    if who is None and (frame.verbless or not frame.verb):
+    who = doer(state, frame)
+    if frame.verbless and _risky(frame.subject.tokens):
+        return denied and said(state, AskTool(words=words_of(frame)))
+    if frame.verbless and (who is None or frame.elided):
         return _that(state, frame)
+    if frame.command and denied and frame.object.agents and frame.verb in {"start", "run", "begin", "launch"}:
+        who = whom(state, frame.object)
     if who is None or len(who.agents) != 1 or who.only or (frame.verb == "be" and denied):
         return False
     state.subject = who.agents
@@ -462,7 +491,7 @@ def _work_with_approval(state: State, frame: Frame, *, denied: bool) -> bool:
 
 def _that(state: State, frame: Frame) -> bool:
     """`… but not without asking me`: said of the tools, or else of the agent, just spoken of."""
-    if frame.subject or frame.object:
+    if (frame.subject and not frame.elided) or frame.object:
         return False
     words = words_of(frame)
     if state.last("allow", "ask_tool", "deny") is not None and state.tools:

@@ -87,6 +87,8 @@ def noun(parts: Sequence[Token]) -> Noun:
         elif kind in {"all", "none"}:
             quantifier, others = quantifier or kind, others or token.value == "else"
             things = things or token.value == "things"
+        elif kind == "no":
+            quantifier = "none"
         elif kind == "only" or token.text == "alone":
             only = True
         elif kind in {"pronoun", "i", "me"}:
@@ -114,7 +116,7 @@ def nobody_but(made: Noun) -> Noun:
     if made.quantifier == "none" and made.excepted and "@" in made.excepted.text:
         return replace(made, agents=made.excepted, excepted=empty(), quantifier="", only=True)
     if made.quantifier == "none" and made.things and made.excepted:
-        return replace(made, tools=made.excepted, excepted=empty(), quantifier="", only=True)
+        return replace(made, tools=made.excepted, excepted=empty(), quantifier="", things=False, only=True)
     if made.quantifier == "none" and made.others and made.agents:
         return replace(made, quantifier="", only=True, others=False)
     return made

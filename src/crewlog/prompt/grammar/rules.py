@@ -147,9 +147,10 @@ def whom(state: State, named: Noun) -> Whom | None:
     if set(named.words) - _IDLE or named.tools or named.models or named.things:
         return None
     if named.agents:
-        if named.quantifier == "none" or named.excepted:
+        nobody = named.quantifier == "none"
+        if named.excepted or (nobody and named.only) or named.quantifier == "all":
             return None
-        return Whom(state.names(named.agents.text), only=named.only)
+        return Whom(state.names(named.agents.text), nobody=nobody, only=named.only)
     if named.quantifier:
         if "#" in named.excepted.text or "$" in named.excepted.text:
             return None
@@ -159,6 +160,8 @@ def whom(state: State, named: Noun) -> Whom | None:
             others=named.others,
         )
     agents = spoken_of(state, named.pronoun)
+    if not agents and named.pronoun == "you":
+        return Whom()  # whoever reads the prompt
     return Whom(agents, only=named.only) if agents else None
 
 
@@ -185,7 +188,7 @@ _TOOLISH = frozenset(["the", "only", "to", "got", "called", "named", "just"])
 
 def things(state: State, named: Noun) -> tuple[str, ...]:
     """The tools that a noun names, where it names nothing else."""
-    if named.agents or named.models or (named.quantifier and not named.things):
+    if named.agents or named.models or (named.quantifier == "all" and not named.things):
         return ()
     if set(named.words) - _TOOLISH or named.excepted:
         return ()
@@ -208,7 +211,7 @@ def words_of(frame: Frame) -> tuple[Words, ...]:
 
 _GIVES = frozenset(
     "use have get need employ rely draw utilise utilize own hold keep access operate wield equip "
-    "possess invoke call make".split()
+    "possess invoke call make share".split()
 )
 """Verbs that give a tool without `may`. `The tester runs the tests` is what it does."""
 _RUNS = frozenset(["run", "call", "invoke", "touch", "apply", "open", "execute"])
@@ -222,13 +225,32 @@ def rights(state: State, frame: Frame) -> bool:
     frame = _with_tools(frame)
     who = doer(state, frame)
     named = _tools_said(state, frame)
-    if named is None or not frame.takes("for") or not _purpose(frame):
+    if named is None:
+        return False
+    if _CONDITIONS & {*frame.args} and frame.modal == "may" and frame.takes("for", *_CONDITIONS):
+        return _not_kept(state, frame)
+    if not frame.takes("for") or not _purpose(frame):
         return False
     if who is None:
         return _by_nobody(state, frame, named)
     if not _grants(frame) and not (frame.negated or who.nobody):
         return False
     return _give(state, frame, who, named)
+
+
+_CONDITIONS = frozenset(["if", "when", "unless", "until", "after", "before"])
+
+
+def _not_kept(state: State, frame: Frame) -> bool:
+    """A right under a condition would be given whether or not it holds: it is reported."""
+    words = frame.phrase.words
+    state.remark(
+        "not_understood",
+        f"{state.shown(words)!r} cannot hold under a condition",
+        [words],
+        "Say it without the condition, or leave it out.",
+    )
+    return True
 
 
 def _not_denied(frame: Frame) -> bool:
@@ -271,10 +293,12 @@ class _Tools:
 def _tools_said(state: State, frame: Frame) -> _Tools | None:
     thing = frame.object
     if thing.things and not thing.words and not thing.agents:
+        if frame.negated and thing.quantifier == "all" and not thing.text.startswith("any"):
+            return None  # "may not use everything" leaves open what it may use
         every = tuple(state.registry.tools)
         but = state.tool_names(thing.excepted.text)
         denies = thing.quantifier == "none"
-        if thing.others or not every or (denies and frame.negated):
+        if thing.others or not every or (denies and frame.negated) or (but and frame.negated):
             return None
         return _Tools(tuple(t for t in every if t not in but), but)
     named = things(state, thing)
@@ -340,6 +364,24 @@ def _nobody_else(state: State, frame: Frame, tools: _Tools) -> bool:
     if not allow.agents or set(tools.named) != set(allow.tools):
         return False
     return state.replace(at, only=True, words=(*allow.words, *words_of(frame)))
+
+
+@reads
+def does_without(state: State, frame: Frame) -> bool:
+    """`The reviewer works without deploy`, `has to do without it`."""
+    inside = frame.args.get("without")
+    if inside is None or frame.negated or len(frame.args) > 1 or frame.modal in {"may", "want"}:
+        return False
+    if frame.verb not in {"work", "do", "be", "manage", "live", "get", "make"}:
+        return False
+    who = doer(state, frame)
+    thing = noun(tokens(inside))
+    named = things(state, thing)
+    idle = set(frame.object.words) <= {"its", "his", "her", "work", "job", "this", "along", "by"}
+    if who is None or not who.agents or who.only or who.nobody or not thing.tools or not idle:
+        return False
+    state.subject, state.tools = who.agents, named
+    return said(state, Deny(agents=who.agents, tools=named, words=words_of(frame)))
 
 
 @reads
@@ -547,7 +589,13 @@ def unknown_tool(state: State, frame: Frame) -> bool:
     found = _stranger(frame)
     if found is None:
         return False
-    name = " ".join(t.text for t in found)
+    who = doer(state, frame)
+    return refuse(state, found, who.agents if who is not None else ())
+
+
+def refuse(state: State, found: Sequence[Token], agents: tuple[str, ...]) -> bool:
+    """Reports a tool that is not offered."""
+    name = " ".join(t.value or t.text for t in found)
     known = {t: t for t in state.registry.tools}
     for tool, offer in state.registry.tools.items():
         known.update(dict.fromkeys((tool.replace("_", " "), *offer.words), tool))
@@ -560,8 +608,8 @@ def unknown_tool(state: State, frame: Frame) -> bool:
     state.remark(
         "unknown_tool", f"the registry offers no tool {name!r}", [words], remedy, severity="error"
     )
-    if (who := doer(state, frame)) is not None and who.agents:
-        state.subject = who.agents
+    if agents:
+        state.subject = agents
     return True
 
 

@@ -66,23 +66,34 @@ def sees(state: State, frame: Frame) -> bool:
     """`Only the mediator sees the lawyer's notes`, `the editor may not see them`."""
     if frame.verb not in SEE or frame.modal in {"want", "need"} or frame.most:
         return False
-    if (
-        frame.verb == "use"
-        and "see" not in frame.phrase.text
-        and not frame.negated
-        and not frame.only
-    ):
-        return False
     if not frame.takes("about", "from", "to", "by", "of") or frame.object.pronoun:
         return False
     parts = [*frame.object.tokens]
     for inside in frame.args.values():
         parts += tokens(inside)
-    seen = _seen(state, [t for t in parts if t.kind not in {"only", "time"}])
     who = doer(state, frame)
+    if any(t.kind == "mutual" for t in parts):
+        return _each_other(state, frame, who, parts)
+    seen = _seen(state, [t for t in parts if t.kind not in {"only", "time"}])
     if seen is None or who is None or (seen.none and frame.negated):
         return False
+    if frame.verb in {"use", "have", "get"} and not seen.whose and not seen.others:
+        return False
     return _see(state, frame, replace_only(who, frame), seen, hidden=frame.negated or seen.none)
+
+
+def _each_other(state: State, frame: Frame, who: Whom | None, parts: Sequence[Token]) -> bool:
+    """`The two must not see each other's work`."""
+    named = noun([t for t in parts if t.kind != "mutual"])
+    if who is None or len(who.agents) < 2 or who.only or who.nobody or not frame.negated:
+        return False
+    if named.agents or set(named.words) - WORK - _LOOSE - {"'s"}:
+        return False
+    for agent in who.agents:
+        others = tuple(a for a in who.agents if a != agent)
+        said(state, Sees(agents=(agent,), whose=others, hidden=True, words=words_of(frame)))
+    state.subject = who.agents
+    return True
 
 
 def replace_only(who: Whom, frame: Frame) -> Whom:

@@ -27,21 +27,22 @@ def _table(text: str) -> dict[tuple[str, ...], tuple[str, str]]:
 
 
 _LEXICON = _table("""
-fill: please | also | ever | always | at all | as well | too | of course | thanks |
+fill: at its disposal | at his disposal | at hand | at their disposal | please | also | ever | always | at all | as well | too | of course | thanks |
     obviously | simply | just | really | actually | kindly | though | anyway |
     in any case | under any circumstances | freely | without exception | no matter what |
     explicitly | clearly | by the way | btw | for that matter | then | in addition |
-    directly | itself | themselves | himself | herself | absolutely | again | access to |
+    directly | itself | themselves | himself | herself | absolutely | again | access to | read access to | write access to | full access to |
     use of | the use of | any use of | calls to | calls of | call of | call to | uses of |
     every use of | every call of | every call to | each use of | each call to |
-    each call of | whatsoever | in this crew | in this run | under no circumstances |
+    each call of | whatsoever | in this crew | in this run |
     , ever | , please | at any time | of its own accord | on its own | by itself |
     completely | entirely | totally
 time: for now | at the moment | for the moment | for the time being | this time | today |
     right now | until further notice | this week | this month | currently | on this run |
     this round | here | every time | each time | every single time | yet | now | still |
     for today | on this one
-all: everyone | everybody | every agent | all agents | all of the agents | all the agents |
+mutual: each other | one another
+all: all | everyone | everybody | every agent | all agents | all of the agents | all the agents |
     anybody | each agent | they all | all of them | each of them | every one of them |
     all of you | anyone | any agent | any of them | any of the agents | somebody |
     someone | an agent | one of them | you all | one of the agents | agents | the agents |
@@ -61,13 +62,16 @@ all things: everything | anything | all tools | all the tools | every tool | any
 none things: nothing | no tool | no tools | none of the tools
 except: except | except for | other than | apart from | save | save for | else but |
     else than | bar | aside from | excluding | with the exception of | besides | than
+only sole: exclusive access to | sole access to | exclusive use of | exclusive rights to |
+    sole use of | exclusive access | the exclusive right to use
 only: only | solely | exclusively | none but | nobody but | no one but | no agent but |
     no-one but
 modal may: may | can | could | might
 modal must: must | shall | ought to | had better
 modal should: should
 modal will: will | would | is going to | are going to
-not: not | never | no longer | by no means | does not | do not | did not
+no: no
+not: under no circumstances | at no time | in no case | on no account | not | never | no longer | by no means | does not | do not | did not
 and: and | or | plus | as well as | together with | along with | nor | , and | , or |
     , plus
 but: but | yet | however | whereas | while at the same time
@@ -157,6 +161,8 @@ def _in_place(token: Token, out: list[Token], units: Sequence[Unit], at: int) ->
     """A token as it is meant where it stands: `by using`, `should the writer fail`."""
     if token.text == "using" and out and out[-1].kind in {"prep", "sub", "not"}:
         return Token("word", "using", token.units)
+    if token.text == "just" and at + 1 < len(units) and units[at + 1].text[:1] == "@":
+        return Token("only", "", token.units)
     if token.text == "'s" and out and out[-1].kind in {"agent", "all", "none", "pronoun"}:
         return _is_or_own(token, units[at + 1].text if at + 1 < len(units) else "")
     if token.text == "should" and (not out or out[-1].kind in {"comma", "but"}):

@@ -16,7 +16,7 @@ def _words(text: str) -> frozenset[str]:
 USE = _words(
     "use access call run touch invoke employ have get need work utilise utilize apply open execute "
     "trigger operate wield own hold keep possess draw rely reach do tap handle fire start carry "
-    "make come equip"
+    "make come equip share"
 )
 """Verbs that give a tool to their subject: `has deploy`, `works with deploy`."""
 SEE = _words(
@@ -128,6 +128,8 @@ _IRREGULAR = {
     "dies": "die",
     "ran": "run",
     "lies": "lie",
+    "doing": "do",
+    "going": "go",
     "using": "use",
     "having": "have",
     "getting": "get",

@@ -34,7 +34,7 @@ def _active(made: Frame) -> Frame:
     if made.object:  # "the writer is given write_file", "is shown the notes"
         return replace(made, args={**args, **({"by": by} if by else {})})
     if by is None:
-        if made.verb in GIVE | SHOW | ENABLE | HINDER:
+        if made.verb in GIVE | SHOW | ENABLE | HINDER | HIDE:
             return made
         return replace(made, subject=Noun(), object=done)
     doer = noun(tokens(by))
@@ -128,7 +128,9 @@ def _shown(made: Frame) -> Frame:
     negated = made.negated != (made.verb in HIDE | HINDER)
     if made.passive:
         who, thing = made.subject, made.object
-        if "from" in args or ("to" in args and made.verb in SHOW):
+        if "from" in args and who.agents and made.verb in HINDER and "@" not in args["from"].text:
+            thing = noun([t for t in tokens(args.pop("from")) if t.kind in {"tool", "act", "and", "comma"}])
+        elif "from" in args or ("to" in args and made.verb in SHOW):
             who, thing = (
                 noun(tokens(args.pop("from") if "from" in args else args.pop("to"))),
                 made.subject,
@@ -164,6 +166,6 @@ def _shown(made: Frame) -> Frame:
 def _kept(thing: Noun, other: Noun) -> tuple[Noun, Noun]:
     """Who is kept from what: `keep deploy from the writer`, `keep the writer from deploy`."""
     if thing.agents and not other.agents:
-        parts = [t for t in other.tokens if t.kind != "word" or lemma(t.text) not in KNOWN]
+        parts = [t for t in other.tokens if t.kind in {"tool", "act", "and", "comma"}]
         return thing, noun(parts)
     return other, noun([t for t in thing.tokens if t.text != "away"])
