@@ -133,7 +133,7 @@ def optional(state: State, frame: Frame) -> bool:
 
 def _no_reason(state: State, frame: Frame, owner: Noun) -> bool:
     """`The coder's failure is no reason to stop`, `… stops the run`, `… does not matter`."""
-    agents = state.names(owner.words[0])
+    agents = state.names(owner.agents.text or owner.words[0])
     words = {*frame.object.text.split()} | {w for p in frame.args.values() for w in p.text.split()}
     reason = (
         frame.verb == "be"

@@ -107,7 +107,10 @@ class _Reader:
     def read(self) -> list[Frame]:
         times = self._times()
         self._cleft()
+        self._causative()
         self._topic()
+        self._except_first()
+        aside = self._aside()
         start, fronted = self._fronted(0)
         if not fronted:
             fronted = self._inserted()
@@ -123,7 +126,43 @@ class _Reader:
             if made is None:
                 return []
             out.append(made)
+        if aside and out:
+            denied = replace(out[0], subject=noun(aside), negated=not out[0].negated)
+            out.append(replace(denied, phrase=phrase_of(aside)))
         return [replace(f, args={**fronted, **f.args}, adverbs=(*times, *f.adverbs)) for f in out]
+
+    def _except_first(self) -> None:
+        """`Except for the coder, nobody may use it`: nobody except the coder may."""
+        end = self._noun_end(1)
+        if self._kind(0) != "except" or end == 1 or self._kind(end) != "comma":
+            return
+        behind = self._noun_end(end + 1)
+        if behind > end + 1 and self._kind(end + 1) in {"all", "none"}:
+            parts = self.parts
+            self.parts = [*parts[end + 1 : behind], *parts[:end], *parts[behind:]]
+
+    def _aside(self) -> list[Token]:
+        """Takes out whom the subject excludes: `the coder, but not the tester, may use it`."""
+        at = self._noun_end(0)
+        begin = at + (self._kind(at) == "comma")
+        if not at or self._kind(begin) != "but" or self._kind(begin + 1) != "not":
+            return []
+        end = self._noun_end(begin + 2)
+        behind = end + (self._kind(end) == "comma")
+        if end == begin + 2 or not self._starts_verbs(behind):
+            return []
+        taken = self.parts[begin + 2 : end]
+        self.parts = [*self.parts[:at], *self.parts[behind:]]
+        return taken
+
+    def _causative(self) -> None:
+        """`Have the fixer ask me`: it must."""
+        end = self._noun_end(1)
+        asks = self._text(end) in ASK and self._kind(end) == "word"
+        if self._text(0) in {"have", "make"} and self._kind(1) == "agent" and asks:
+            place = self.parts[0].units[0]
+            must = Token("modal", "must", (Unit("must", place.start, place.end),))
+            self.parts = [*self.parts[1:end], must, *self.parts[end:]]
 
     def _cleft(self) -> None:
         """`It is the coder who may use it`: the coder may."""
@@ -421,13 +460,14 @@ class _Reader:
 
     def _verb_at(self, begin: int, end: int) -> int | None:
         """Where the verbs of a clause begin whose subject is words of any kind."""
-        for i in range(begin + 1, end):
+        first = begin + (3 if self._text(begin) == "what" else 1)
+        for i in range(first, end):
             kind, text = self._kind(i), self._text(i)
             if kind == "sub":
                 return None
             if self._kind(i - 1) == "who" and text in _BE:
                 continue
-            if kind == "word" and lemma(text) in {"stay", "remain"}:
+            if kind == "word" and lemma(text) in {"stay", "remain", "go", "belong"}:
                 return i
             if kind == "modal" or (
                 kind == "word" and text in _BE | {"has", "have", "needs", "need"}
@@ -446,6 +486,10 @@ class _Reader:
             at = self._verb_at(begin, end) or begin
         group = self._group(at, end)
         verbless = not group.verb and not group.modal
+        if verbless and at > begin and self._kind(group.end) == "sign":  # "deploy: only with …"
+            behind = self._group(group.end + 1, end)
+            if not behind.verb and self._kind(behind.end) in {"sub", "prep"}:
+                group = behind
         led = self._kind(group.end) in {"sub", "prep"} and group.end < end
         if verbless and not led and not self._has_objects(group.end, end):
             found = self._verb_at(begin, end)
@@ -638,7 +682,7 @@ class _Reader:
             if name == "time":
                 adverbs.append(phrase_of(inside).text)
             else:
-                args[name] = phrase_of(inside)
+                args[f"{name} again" if name in args else name] = phrase_of(inside)
         if made.verb == "be" or all(t.kind == "only" for t in thing):
             adverbs += ["only" for t in thing if t.kind == "only"]
             thing = [t for t in thing if t.kind != "only"]

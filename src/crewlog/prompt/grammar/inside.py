@@ -55,7 +55,21 @@ def review_loop(state: State, frame: Frame) -> bool:
     return said(state, made)
 
 
-_PLANS = frozenset(["plan", "draw", "make", "draft", "write", "set", "sketch"])
+_PLANS = frozenset(
+    [
+        "devise",
+        "prepare",
+        "create",
+        "develop",
+        "plan",
+        "draw",
+        "make",
+        "draft",
+        "write",
+        "set",
+        "sketch",
+    ]
+)
 _FIRST = frozenset(
     "first ahead a plan up out of its his her their work action it the everything steps own".split()
 )

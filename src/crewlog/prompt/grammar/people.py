@@ -107,9 +107,15 @@ def asks(frame: Frame) -> _Asked | None:
         return None
     args = dict(frame.args)
     thing = frame.object
+    if frame.quantifier == "none" or thing.quantifier == "none":
+        return None
     if frame.verbless and "to" in args and args["to"].text in _BE_ASKED:
         return _Asked({k: v for k, v in args.items() if k != "to"}, Noun(), Noun())
-    if frame.passive and (thing.pronoun == "i" or thing.text == "to") and frame.verb in ASK | {"consult", "ask"}:
+    if (
+        frame.passive
+        and (thing.pronoun == "i" or thing.text == "to")
+        and frame.verb in ASK | {"consult", "ask"}
+    ):
         return _Asked(args, Noun(), Noun())
     if frame.subject.pronoun == "i":
         given = frame.verb in APPROVE - {"have", "give", "say", "allow"} or (
@@ -137,7 +143,16 @@ def asks(frame: Frame) -> _Asked | None:
 
 
 _BE_ASKED = frozenset(
-    ["be asked", "be consulted", "approve it", "approve", "be told", "confirm it", "see it", "say yes"]
+    [
+        "be asked",
+        "be consulted",
+        "approve it",
+        "approve",
+        "be told",
+        "confirm it",
+        "see it",
+        "say yes",
+    ]
 )
 """What is left of `I want to be asked`."""
 
@@ -241,7 +256,7 @@ def _used(state: State, frame: Frame) -> tuple[str, ...]:
 def _work(state: State, frame: Frame, phrase: Phrase) -> _Target | None:
     """`the publisher publishes`."""
     pronoun = frame.subject.pronoun
-    if not frame.verb and not frame.agents:
+    if (not frame.verb and not frame.agents) or any(t.kind == "comma" for t in tokens(phrase)):
         return None
     who = whom(state, frame.subject) if frame.subject else None
     if who is None or len(who.agents) != 1 or who.only or pronoun == "they":
@@ -367,13 +382,20 @@ def unknown_needs(state: State, frame: Frame) -> bool:
 def _needed(frame: Frame) -> dict[str, Phrase] | None:
     """What a frame that says that something needs approval says besides; none if it does not."""
     args = dict(frame.args)
+    if frame.quantifier == "none" or frame.object.quantifier == "none":
+        return None
     if frame.negated or frame.modal in {"may", "want"} and "only" not in frame.adverbs:
         return None
     if frame.verb in NEED | {"must", "go", "run", "be"} and consent(frame.object.tokens):
         return args
-    for name in ("with", "for", "after", "about", "to"):
+    for name in ("with", "for", "after", "about", "to", "until"):
         if name in args and consent(tokens(args[name])):
-            only = "only" in frame.adverbs or frame.verb in {"wait", "ask", "call", "hold"}
+            waits = frame.verb in {"wait", "hold"}
+            only = (
+                waits
+                if name == "until"
+                else "only" in frame.adverbs or frame.verb in {"wait", "ask", "call", "hold"}
+            )
             if name == "to":
                 only = frame.verb in {"be", "subject"} and "subject" in frame.object.text
             del args[name]
@@ -422,6 +444,10 @@ def approves_tool(state: State, frame: Frame) -> bool:
         return False
     if _risky(frame.object.tokens) and not frame.args:
         return said(state, AskTool(words=words_of(frame)))
+    if "about" in frame.args and {*frame.object.text.split()} <= {"off", "it"}:
+        inside_ = {k: v for k, v in frame.args.items() if k != "about"}
+        behind = [t for t in tokens(frame.args["about"]) if t.text != "off"]
+        frame = replace(frame, object=noun(behind), args=inside_)
     named = things(state, _without(frame.object, {"every", "each", "use", "call", "uses", "calls"}))
     if not named or not frame.object.tools or not _each_time(frame.args):
         return False
@@ -480,7 +506,12 @@ def _work_with_approval(state: State, frame: Frame, *, denied: bool) -> bool:
         return denied and said(state, AskTool(words=words_of(frame)))
     if frame.verbless and (who is None or frame.elided):
         return _that(state, frame)
-    if frame.command and denied and frame.object.agents and frame.verb in {"start", "run", "begin", "launch"}:
+    if (
+        frame.command
+        and denied
+        and frame.object.agents
+        and frame.verb in {"start", "run", "begin", "launch"}
+    ):
         who = whom(state, frame.object)
     if who is None or len(who.agents) != 1 or who.only or (frame.verb == "be" and denied):
         return False
@@ -791,9 +822,14 @@ def ask_here(state: State, frame: Frame) -> bool:
     asked = asks(frame)
     if asked is None or {"before", "unless", "until", "after"} & {*asked.args}:
         return False
+    if "#" in frame.phrase.text:  # about a tool, and not understood
+        return False
     if frame.subject.agents or frame.subject.quantifier or frame.subject.tools or frame.elided:
         return False
     if frame.object.agents and frame.verb not in ASK:
+        return False
+    looks = frame.subject.pronoun == "i" and frame.verb in {"see", "read", "look", "check", "have"}
+    if looks and (frame.adverbs or len(frame.object.text.split()) > 3):
         return False
     if "when" in asked.args or ("if" in asked.args and _decides_itself(state, asked.args["if"])):
         return False

@@ -269,9 +269,9 @@ def _with_tools(frame: Frame) -> Frame:
             continue
         if name == "about" and frame.verb not in {"rely", "draw", "count"}:
             continue
-        if frame.object.tools or (
-            frame.verb not in {"work", "operate", "equip"} | _DOING and not frame.modal
-        ):
+        if frame.object.tools or frame.modal not in {"", "may"}:
+            continue
+        if frame.verb not in {"work", "operate", "equip"} | _DOING and not frame.modal:
             continue
         args = {k: v for k, v in frame.args.items() if k != name}
         return replace(frame, object=noun(tokens(inside)), args=args, verb="use")
@@ -292,6 +292,8 @@ class _Tools:
 
 def _tools_said(state: State, frame: Frame) -> _Tools | None:
     thing = frame.object
+    if thing.things and frame.verb == "do":
+        return None
     if thing.things and not thing.words and not thing.agents:
         if frame.negated and thing.quantifier == "all" and not thing.text.startswith("any"):
             return None  # "may not use everything" leaves open what it may use

@@ -7,7 +7,7 @@ Fillers say nothing and are dropped here, so that nothing else need know them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crewlog.prompt.grammar.phrase import Phrase, Unit
 
@@ -57,7 +57,7 @@ all else: everyone else | everybody else | anyone else | anybody else | all othe
     all the others | any other agent | every other agent | all other agents | the others |
     the other agents | the rest of the crew | others | other agents | the rest |
     someone else | somebody else
-all things: everything | anything | all tools | all the tools | every tool | any tool |
+all things: everything | something | anything | all tools | all the tools | every tool | any tool |
     any tools
 none things: nothing | no tool | no tools | none of the tools
 except: except | except for | other than | apart from | save | save for | else but |
@@ -102,7 +102,9 @@ sign: : | ( | ) | – | -> | =
 comma: ,
 stop: ;
 """)
-_LONGEST = max(len(k) for k in _LEXICON)
+_LONGEST: dict[str, int] = {}
+for _way in _LEXICON:
+    _LONGEST[_way[0]] = max(len(_way), _LONGEST.get(_way[0], 0))
 _BEHIND_IS = frozenset(
     [
         "on",
@@ -130,18 +132,20 @@ _BEHIND_IS = frozenset(
 _KINDS = {"@": "agent", "#": "tool", "$": "act", "~": "model"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Token:
     """A unit, or several with one place in the structure."""
 
     kind: str
     value: str
     units: tuple[Unit, ...]
+    text: str = field(init=False)
+    """As it stands."""
 
-    @property
-    def text(self) -> str:
-        """As it stands."""
-        return " ".join(u.text for u in self.units)
+    def __post_init__(self) -> None:
+        self.text = (
+            self.units[0].text if len(self.units) == 1 else " ".join(u.text for u in self.units)
+        )
 
 
 def tokens(phrase: Phrase) -> list[Token]:
@@ -176,7 +180,7 @@ def _token(units: Sequence[Unit], at: int) -> Token:
     first = units[at].text
     if first[0] in _KINDS and first[1:].isdigit():
         return Token(_KINDS[first[0]], "", (units[at],))
-    for size in range(min(_LONGEST, len(units) - at), 0, -1):
+    for size in range(min(_LONGEST.get(first, 0), len(units) - at), 0, -1):
         known = _LEXICON.get(tuple(u.text for u in units[at : at + size]))
         if known is not None:
             return Token(*known, tuple(units[at : at + size]))
