@@ -6,7 +6,7 @@ frames need not know them:
 
 - the passive, `let`, `give`, `allow` and the like have their logical subject as subject;
 - `is allowed to`, `has the right to`, `gets to` … are `may`; `is forbidden to` is `may`, negated;
-- a predicate without a subject has that of the predicate before it, and one without a verb its verb.
+- a predicate without a subject has that of the one before it, and one without a verb its verb.
 
 Subordinate clauses and prepositions stand in `args` by their first word, as they were said.
 """
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from crewlog.prompt.grammar.phrase import Phrase, Unit
-from crewlog.prompt.grammar.predicate import AROUND, Frame, Noun, bound, empty, nobody_but, noun
+from crewlog.prompt.grammar.predicate import AROUND, Frame, Noun, bound, nobody_but, noun
 from crewlog.prompt.grammar.tokens import Token, phrase_of, tokens
 from crewlog.prompt.grammar.verbs import ASK, FAIL, GO_ON, KNOWN, STOP, finite, lemma, participle
 from crewlog.prompt.grammar.voices import logical
@@ -73,7 +73,19 @@ def frames(phrase: Phrase) -> list[Frame]:
 
 _LINKS = frozenset(["comma", "and", "but", "stop"])
 _BEFORE_VERB = frozenset(
-    "first usually carefully thoroughly critically later finally afterwards next once solely".split()
+    [
+        "first",
+        "usually",
+        "carefully",
+        "thoroughly",
+        "critically",
+        "later",
+        "finally",
+        "afterwards",
+        "next",
+        "once",
+        "solely",
+    ]
 )
 _SOMETHING = frozenset(["something", "one", "that", "things", "what"])
 _OPENING = frozenset(["the", "a", "an", "my", "our", "its", "any", "every", "each", "all"])
@@ -308,7 +320,7 @@ class _Reader:
         return group is not None and (bool(group.verb) or bool(group.modal))
 
     def _opens(self, at: int) -> str:
-        """What begins here: a clause, a predicate without a subject, a gap, a command, or nothing."""
+        """What begins here: a clause, a predicate without subject, a gap, a command, or nothing."""
         kind, text = self._kind(at), self._text(at)
         if kind == "who":
             return "elided"
@@ -350,7 +362,7 @@ class _Reader:
             and (finite(self._text(end)) or self._text(end) in {"have", "need", "get"})
         ):
             return "clause"
-        if self._kind(at) in {"i"} and kind == "word":
+        if self._kind(at) == "i" and kind == "word":
             return "clause"
         if kind == "word" and lemma(self._text(end)) in KNOWN and self._kind(at) == "all":
             return "clause"
@@ -417,8 +429,8 @@ class _Reader:
                 return None
             begin += 1
         if before is not None and self._kind(begin) == "modal":
-            named = self._noun_end(begin + 1)
-            if named == end and self._kind(begin + 1) in {"agent", "all", "none"}:
+            last = self._noun_end(begin + 1)
+            if last == end and self._kind(begin + 1) in {"agent", "all", "none"}:
                 return replace(before, subject=noun(self.parts[begin + 1 : end]), phrase=phrase)
         made = self._clause(begin, end, before)
         if made is not None and before is not None and _says_no_verb(made):
@@ -455,8 +467,8 @@ class _Reader:
         group = self._group(at, end)
         if group.verb or group.modal:
             return group
-        at = self._verb_at(begin, end)
-        return None if at is None else self._group(at, end)
+        verbs = self._verb_at(begin, end)
+        return None if verbs is None else self._group(verbs, end)
 
     def _verb_at(self, begin: int, end: int) -> int | None:
         """Where the verbs of a clause begin whose subject is words of any kind."""
@@ -492,10 +504,10 @@ class _Reader:
                 group = behind
         led = self._kind(group.end) in {"sub", "prep"} and group.end < end
         if verbless and not led and not self._has_objects(group.end, end):
-            found = self._verb_at(begin, end)
-            if found is None:
+            verbs = self._verb_at(begin, end)
+            if verbs is None:
                 return None
-            at, group, verbless = found, self._group(found, end), False
+            at, group, verbless = verbs, self._group(verbs, end), False
         subject = noun(self.parts[begin:at])
         elided = at == begin and not self._is_command(begin)
         if elided and before is not None:
@@ -549,7 +561,7 @@ class _Reader:
         """Takes in a token of the group; False at its end."""
         at = group.end
         kind, text = self._kind(at), self._text(at)
-        if group.verb and not (group.verb == "be"):
+        if group.verb and group.verb != "be":
             return False
         if kind == "not":
             group.negated = not group.negated
@@ -669,7 +681,7 @@ class _Reader:
         place = begin
         most: int | None = None
         found = bound([self._text(i) for i in range(begin, end)])
-        if found is not None and self._kind(begin + found[0] - 1) not in {"tool"}:
+        if found is not None and self._kind(begin + found[0] - 1) != "tool":
             most = found[2]
             last = self._trimmed(begin, begin + found[0])
             rest = self.parts[begin + found[1] : end]
@@ -720,7 +732,7 @@ def _cut(parts: Sequence[Token]) -> tuple[list[Token], list[tuple[str, list[Toke
     for at, token in enumerate(parts):
         open_clause = bool(pieces) and pieces[-1][0] in _CLAUSAL
         if token.kind == "sub" or (token.kind == "prep" and not open_clause and token.text != "of"):
-            inside = []
+            inside = list[Token]()
             pieces.append((token.value, inside))
         elif token.kind == "time" and not open_clause:
             pieces.append(("time", [token]))
