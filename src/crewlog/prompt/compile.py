@@ -5,8 +5,10 @@ Deterministic and offline: the grammar reads. `crewlog.prompt.llm` is the other 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from hashlib import sha256
 from typing import Any, Literal
 
 from crewlog.definition.conditions import AllOf, AnyOf, Condition, Fact, Not
@@ -30,6 +32,9 @@ from crewlog.prompt.remarks import Remarks
 
 LARGEST_PROMPT = 200_000
 """Characters of a prompt."""
+_HALF_CHARACTERS = re.compile(r"[\ud800-\udfff]")
+"""Lone surrogates, which no file and no message can hold."""
+_LONGEST_NAME = 64
 
 
 def compile_prompt(
@@ -53,6 +58,7 @@ def compile_prompt(
     from crewlog.prompt.grammar import read  # noqa: PLC0415 - its tables are only needed here
 
     offered = registry or Registry()
+    text = _HALF_CHARACTERS.sub("\ufffd", text)
     found = unreadable(text, file)
     if found is not None:
         return found
@@ -221,7 +227,7 @@ class _Finish:
             self._put_before(said, target)
 
     def _put_before(self, said: Ask, target: Node) -> None:
-        name = f"before_{target.name}"
+        name = _fitting(f"before_{target.name}")
         if any(node.name == name for node in self.nodes):
             return  # said twice
         fields = self.crew.question(said)
@@ -265,7 +271,7 @@ class _Finish:
     def _put_gate(self, target: Node, only_if: Condition, words: tuple[Words, ...]) -> None:
         who = target.agent.replace("_", " ")
         ask = Node(
-            f"gate_{target.name}",
+            _fitting(f"gate_{target.name}"),
             "ask",
             Sources.all([target.name]),
             words,
@@ -430,6 +436,13 @@ class _Finish:
                 words, remedy = (), "Name one: --model, or `model:` in the registry."
             put = self.remarks.error if finding.severity == "error" else self.remarks.warning
             put("invalid", finding.message, words, remedy)
+
+
+def _fitting(name: str) -> str:
+    """A name no longer than names may be, and another for another."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 9]}_{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _words_for(finding: Finding, provenance: Sequence[Provenance]) -> tuple[Words, ...]:

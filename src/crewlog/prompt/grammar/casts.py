@@ -22,7 +22,16 @@ _SIDE_BY_SIDE = frozenset(["next", "simultaneously", "parallel", "once", "time"]
 _MADE_OF = frozenset(["consists", "consisting", "up", "composed", "team", "crew", "made"])
 _SUPERVISES = frozenset(["supervises", "manages", "coordinates"])
 _AMONG = frozenset([":", ",", "(", "from", "among", "between", "–", "of"])
-_THERE = frozenset([("there", "is"), ("there", "are"), ("we", "have"), ("i", "want")])
+_THERE = frozenset(
+    [
+        ("there", "is"),
+        ("there", "are"),
+        ("we", "have"),
+        ("i", "want"),
+        ("crew", "has"),
+        ("team", "has"),
+    ]
+)
 _THERE_TOO = frozenset([("we", "need"), ("i", "need"), ("i", "have"), ("we", "want")])
 
 
@@ -62,7 +71,7 @@ def _list_at(
     if word == ":" and (marked or seen & _SIDE_BY_SIDE):
         chosen = bool(seen & {"who", "which", "whose", "decides", "picks"})
         return listed(tokens, at + 1, any_noun=marked or chosen)[0], True
-    if word == ":" or (previous, word) in _THERE | _THERE_TOO:
+    if word in {":", "namely"} or (previous, word) in _THERE | _THERE_TOO:
         return _introduced(tokens, at + 1), False
     if word == "of" and (previous in _MADE_OF or (marked and previous in {"consist", "set"})):
         return listed(tokens, at + 1, any_noun=previous != "up" or marked)[0], False

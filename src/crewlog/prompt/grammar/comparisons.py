@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.phrase import number
 
-Operator = Literal["==", "!=", ">=", "<=", ">", "<"]
+Operator = w.Operator
 _LONGEST = max(map(len, w.OPERATORS))
 
 
@@ -120,30 +119,31 @@ def _between(words: Sequence[str], at: int) -> Comparison | None:
     high = numeral(words, low[1] + 1)
     if high is None:
         return None
+    percent = words[high[1] - 1] in w.PERCENT | {"cent"} and low[0] > 1
     unit, end = _unit(words, high[1])
-    return Comparison(">=", low[0], end, unit, upto=high[0])
+    return Comparison(">=", low[0] / 100 if percent else low[0], end, unit, upto=high[0])
 
 
 def _operator(words: Sequence[str], at: int) -> tuple[Operator, int] | None:
     for length in range(_LONGEST, 0, -1):
         sign = w.OPERATORS.get(tuple(words[at : at + length]))
         if sign is not None:
-            return sign, at + length  # type: ignore[return-value] # pyright: ignore[reportReturnType]
+            return sign, at + length
     no = words[at : at + 1] == ["no"]
     at += no
     if at < len(words) and words[at] in {"well", "far", "still", "anything", "much", "even"}:
         at += 1
     if at >= len(words) or words[at] not in w.LESS | w.MORE:
         return None
-    sign: Operator = "<" if words[at] in w.LESS else ">"
+    way: Operator = "<" if words[at] in w.LESS else ">"
     at += 1
     at += words[at : at + 1] == ["than"]
     for equal in (["or", "equal", "to"], ["or", "equal", "than"], ["or", "equal"]):
         if words[at : at + len(equal)] == equal:
-            return (">=" if sign == ">" else "<="), at + len(equal)
+            return (">=" if way == ">" else "<="), at + len(equal)
     if no:
-        return (">=" if sign == "<" else "<="), at
-    return sign, at
+        return (">=" if way == "<" else "<="), at
+    return way, at
 
 
 def _or_more(words: Sequence[str], at: int) -> Operator | None:

@@ -5,14 +5,21 @@ Everything here is data: what a word can be in a condition. `conditions` puts th
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from crewlog.prompt.grammar.lexicon import ROLES, THINGS, VERBS
+
+Operator = Literal["==", "!=", ">=", "<=", ">", "<"]
 
 
 def words(text: str) -> frozenset[str]:
     """The words of a text."""
     return frozenset(text.split())
+
+
+def pairs(text: str) -> dict[str, str]:
+    """Pairs of words, with `;` between them."""
+    return {pair.split()[0]: pair.split()[1] for pair in text.split(";")}
 
 
 # -- small words -----------------------------------------------------------------------------------
@@ -96,8 +103,16 @@ OPENINGS = tuple(
 )
 """What may stand before a condition and says nothing."""
 IDIOMS = frozenset(
-    [("up", "running"), ("safe", "sound"), ("done", "dusted"), ("terms", "conditions")]
-    + [("pros", "cons"), ("research", "development"), ("health", "safety"), ("profit", "loss")]
+    [
+        ("done", "dusted"),
+        ("health", "safety"),
+        ("profit", "loss"),
+        ("pros", "cons"),
+        ("research", "development"),
+        ("safe", "sound"),
+        ("terms", "conditions"),
+        ("up", "running"),
+    ]
 )
 """Words around an `and` that are one thing."""
 
@@ -128,7 +143,7 @@ short big small large fast slow easy hard simple complex sensitive secret public
 uncertain obvious relevant irrelevant possible impossible necessary unnecessary sufficient enough
 adequate acceptable better worse best worst unchanged inconsistent consistent compliant clear-cut
 positive negative neutral up down over in out back there live online offline on off stuck dead
-alive healthy sick busy free cheap expensive nice tidy neat serious severe minor major free-of-charge
+alive healthy sick busy free cheap expensive nice tidy neat serious severe minor major
 overdue due certain alright fair dangerous risky suspicious intact secure vulnerable unusual normal
 duplicate incomplete unfinished unready unsafe invalid incorrect unavailable inaccurate accurate
 outdated current exact identical different equal same alike satisfactory unsatisfactory doubtful
@@ -144,29 +159,38 @@ wanted feasible practical asked told not sensible suitable reasonable
 """What is said of no thing and decided by nobody: `if possible`."""
 SAYS_SO = words("yes ok okay fine")
 CONSENT = words("""
-approval ok okay consent blessing go-ahead thumbs-up green-light permission nod assent sign-off
+approval ok okay consent blessing pass all-clear yes go-ahead thumbs-up green-light permission nod assent sign-off
 agreement
 """)
 
 # -- verbs -----------------------------------------------------------------------------------------
 
-DECISIONS = {
-    **{"approve": "approved", "reject": "rejected", "accept": "accepted", "decline": "declined"},
-    **{"refuse": "refused", "confirm": "confirmed", "agree": "agreed", "object": "objected"},
-    **{"pass": "passed", "veto": "vetoed", "endorse": "endorsed", "dismiss": "dismissed"},
-    **{"authorise": "authorised", "authorize": "authorized", "disagree": "disagreed"},
-    **{"disapprove": "disapproved", "okay": "approved", "greenlight": "approved"},
-    **{"ratify": "ratified", "sanction": "sanctioned", "clear": "cleared", "consent": "consented"},
-}
+VERB_ENDINGS = ("ises", "izes", "ifies", "inates", "ulates", "erates")
+"""Endings of verbs that are no nouns."""
+PLACES = words("order place time doubt scope budget track hold date risk sync stock line control")
+"""What a thing can be `in`, `on`, `out of` or `under` by itself: `if in doubt`."""
+DECISIONS = pairs("""
+approve approved; reject rejected; accept accepted; decline declined; refuse refused; confirm
+confirmed; agree agreed; object objected; pass passed; veto vetoed; endorse endorsed; dismiss
+dismissed; authorise authorised; authorize authorized; disagree disagreed; disapprove disapproved;
+okay approved; greenlight approved; ratify ratified; sanction sanctioned; clear cleared; consent
+consented
+""")
 """What deciders do, and the flag that says they did."""
 PHRASAL = {
-    **{("sign", "off"): "signed_off", ("turn", "down"): "turned_down", ("give", "up"): "gives_up"},
-    **{("throw", "out"): "thrown_out", ("wave", "through"): "approved"},
-    **{
-        ("knock", "back"): "rejected",
-        ("send", "back"): "sent_back",
-        ("strike", "down"): "rejected",
-    },
+    (verb, particle): flag
+    for verb, particle, flag in map(
+        str.split,
+        (
+            "sign off signed_off",
+            "turn down turned_down",
+            "throw out thrown_out",
+            "wave through approved",
+            "knock back rejected",
+            "send back sent_back",
+            "strike down rejected",
+        ),
+    )
 }
 """Decisions of two words, whose object may stand between these."""
 PASSIVE_ONLY = words("sanctioned cleared passed confirmed")
@@ -184,10 +208,9 @@ call label tag mark flag classify categorise categorize rate rank judge deem con
 score grade think see assess identify recognise recognize treat file believe make
 """)
 """Verbs that say of something what it is: `classifies it as a bug`, `finds it too long`."""
-SCORES = {
-    **{"rate": "rating", "score": "score", "grade": "grade", "rank": "rank", "cost": "cost"},
-    **{"weigh": "weight", "last": "duration"},
-}
+SCORES = pairs("""
+rate rating; score score; grade grade; rank rank; cost cost; weigh weight; last duration
+""")
 """Verbs with a number, and what the number is called."""
 FINDS = words("find see spot notice detect discover identify uncover encounter hit")
 ASSIGNS = words("give assign award set put grant mark rate score")
@@ -201,13 +224,14 @@ LINKS = words("seem look sound feel stay remain become get prove appear turn com
 LINK_PARTICLES = words("out back up in")
 MOVES = words("""
 fall drop rise climb sink dip lie sit stand average hover come go stay remain turn get amount grow
-end increase decrease jump run
+end increase decrease jump run switch change move shift
 """)
 """Verbs of numbers: `falls below 0.8`."""
-LIMITS = {
-    **{"exceed": ">", "surpass": ">", "top": ">", "beat": ">", "pass": ">", "outstrip": ">"},
-    **{"reach": ">=", "hit": ">=", "attain": ">=", "achieve": ">=", "equal": "==", "miss": "<"},
-    **{"meet": ">="},
+LIMITS: dict[str, Operator] = {
+    **dict.fromkeys(words("exceed surpass top beat pass outstrip"), ">"),
+    **dict.fromkeys(words("reach hit attain achieve meet"), ">="),
+    **dict.fromkeys(words("equal"), "=="),
+    **dict.fromkeys(words("miss"), "<"),
 }
 """Verbs that compare with the number behind them."""
 TO = words("manage happen continue seem appear prove tend start begin need turn go able used come")
@@ -234,7 +258,7 @@ voice express raise obtain achieve receive grow increase decrease jump look soun
 stay become prove feel keep manage happen tend continue begin leave lose win cite understand know
 like dislike prefer love hate trust doubt worry escape violate breach infringe satisfy meet
 fulfil fulfill cover hurt breathe wave knock strike assume admit hear depend rely smell taste
-equal amount outstrip say hold rank sort treat
+equal amount outstrip award opt concern involve affect mention imply suggest show prefer refer regard say hold rank sort treat
 """)
 _IRREGULAR = """
 be was been/hold held held/break broke broken/go went gone/come came come/find found found/say said
@@ -243,8 +267,9 @@ written/make made made/send sent sent/build built built/run ran run/win won won/
 met met/fit fit fit/cut cut cut/set set set/put put put/hit hit hit/beat beat beaten/cost cost cost/
 read read read/feel felt felt/keep kept kept/leave left left/take took taken/see saw seen/know knew
 known/show showed shown/bring brought brought/buy bought bought/do did done/have had had/throw threw
-thrown/stand stood stood/stick stuck stuck/tell told told/understand understood understood/mean meant
-meant/pay paid paid/lead led led/choose chose chosen/draw drew drawn/drive drove driven/begin began
+thrown/stand stood stood/stick stuck stuck/tell told told/understand understood understood/
+mean meant meant/pay paid paid/lead led led/choose chose chosen/draw drew drawn/drive drove
+driven/begin began
 begun/sell sold sold/grow grew grown/sink sank sunk/strike struck struck/hear heard heard/lie lay
 lain/sit sat sat/become became become/deal dealt dealt/hurt hurt hurt/shut shut shut/speak spoke
 spoken/teach taught taught/redo redid redone/withdraw withdrew withdrawn/split split split/fly flew
@@ -327,31 +352,58 @@ def noun(word: str) -> bool:
 
 # -- comparisons -----------------------------------------------------------------------------------
 
+LONG = words("shorter longer")
 LESS = words("below under beneath less lower smaller fewer worse shorter weaker <")
 MORE = words("above over more higher greater larger bigger beyond better past longer stronger >")
-OPERATORS = {
-    **{("at", "least"): ">=", ("at", "most"): "<=", ("up", "to"): "<=", ("short", "of"): "<"},
-    **{("a", "minimum", "of"): ">=", ("a", "maximum", "of"): "<=", ("at", "or", "above"): ">="},
-    **{("at", "or", "below"): "<=", (">=",): ">=", ("<=",): "<=", ("=",): "==", ("==",): "=="},
-    **{("exactly",): "==", ("equal", "to"): "==", ("equals",): "==", ("!=",): "!="},
-    **{("not", "equal", "to"): "!=", ("minimum",): ">=", ("equal", "to", "or", "above"): ">="},
-    **{("at", "the", "very", "least"): ">=", ("at", "the", "least"): ">=", ("no", "worse"): ">="},
-    **{("equal", "to", "or", "below"): "<=", ("at", "minimum"): ">=", ("on", "or", "above"): ">="},
+OPERATORS: dict[tuple[str, ...], Operator] = {
+    tuple(phrase.split()): sign
+    for sign, phrases in cast(
+        "dict[Operator, str]",
+        {
+            ">=": (
+                "at least/a minimum of/at or above/>=/minimum/equal to or above/at the "
+                "very least/at the least/no worse/at minimum/on or above"
+            ),
+            "<=": ("at most/up to/a maximum of/at or below/<=/equal to or below"),
+            "<": ("short of"),
+            "==": ("=/==/exactly/equal to/equals"),
+            "!=": ("!=/not equal to"),
+        },
+    ).items()
+    for phrase in phrases.split("/")
 }
 """What stands before a number; `below` and its like are `LESS` and `MORE`."""
-OPPOSITE = {"<": ">=", ">": "<="}
+OPPOSITE: dict[str, Operator] = {"<": ">=", ">": "<="}
 OR_MORE = words("more better higher above up greater over upwards bigger larger")
 OR_LESS = words("less lower fewer worse below under smaller")
 PERCENT = words("% percent")
 FRACTIONS = {"half": 0.5, "quarters": 0.25, "thirds": 1 / 3, "quarter": 0.25}
 TENS = {
-    **{"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70},
-    **{"eighty": 80, "ninety": 90},
+    word: 10 * number
+    for number, word in enumerate(
+        ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"), 2
+    )
 }
 UNITS = {
-    **{"zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7},
-    **{"eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13},
-    **{"fourteen": 14, "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18},
-    **{"nineteen": 19, "nil": 0},
+    word: number
+    for number, word in enumerate(
+        (
+            *(
+                "zero",
+                "one",
+                "two",
+                "three",
+                "four",
+                "five",
+                "six",
+                "seven",
+                "eight",
+                "nine",
+                "ten",
+            ),
+            *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),
+            *("eighteen", "nineteen"),
+        )
+    )
 }
 SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000, "k": 1000, "m": 1_000_000}

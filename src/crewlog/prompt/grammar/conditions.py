@@ -146,6 +146,8 @@ class Reading:
             at += 1
         negated = words[at : at + 1] in (["not"], ["no"], ["never"])
         at += negated
+        if words[at : at + 1] == ["more"] and words[at + 1 : at + 2] != ["than"]:
+            at += 1
         said = ["it", "has", *words[at:]]
         subjects = Subjects(self.roster.agents, self.subject, self.roster.tools)
         found = PredicateReader(said, 1, Subject("it"), subjects, self.inner).read()
@@ -217,7 +219,7 @@ class _Joined:
         return words
 
     def _part(self, link: str, words: list[str], final: bool) -> bool:
-        if words[:1] in (["if"], ["when"], ["that"], ["then"]):
+        if words[:1] in (["if"], ["when"], ["then"]):
             words = words[1:]
         if not words:
             return False
@@ -240,6 +242,8 @@ class _Joined:
     def _spread(self, link: str, clause: _Clause, made: Cond) -> bool:
         """Adds a clause, and what subjects that waited share with it."""
         predicate = clause.words[clause.subject_end :]
+        if self.waiting and not clause.subject_end:
+            return False
         for before, subject in self.waiting:
             alike = self.reading.clause([*subject, *predicate], loose=True)
             if alike is None:
@@ -311,7 +315,9 @@ def _trimmed(words: Sequence[str]) -> list[str]:
     for opening in w.OPENINGS:
         length = len(opening)
         if tuple(said[:length]) == opening and len(said) > length:
-            if said[length] in w.AUXILIARIES or said[length] == "to":
+            verb = w.INFLECTED.get(said[length])
+            pronoun = verb is not None and verb.form == "third" and opening == ("that",)
+            if said[length] in w.AUXILIARIES or said[length] == "to" or pronoun:
                 continue
             said = said[length:]
             break
@@ -329,11 +335,12 @@ def _trimmed(words: Sequence[str]) -> list[str]:
 def _tail(words: Sequence[str], tail: tuple[str, ...]) -> bool:
     """Whether words say something without their tail: `either` alone does not."""
     before = words[-len(tail) - 1]
-    return before not in w.DETERMINERS | w.BE | w.PREPOSITIONS
+    closed = w.DETERMINERS | w.BE
+    return before not in (closed if len(tail) == 1 else closed | w.PREPOSITIONS)
 
 
 def _parts(words: Sequence[str]) -> list[tuple[str, list[str]]] | None:
-    """The clauses of a condition, each with the link before it; a comma is the link that follows."""
+    """The clauses of a condition with the links before them; a comma is the link that follows."""
     parts: list[tuple[str, list[str]]] = [("", [])]
     for at, word in enumerate(words):
         if word not in _LINKS or _inside(words, at):
@@ -377,12 +384,16 @@ def _adjectival(words: Sequence[str], *, alone: bool) -> bool:
     first = words[0]
     found = w.INFLECTED.get(first)
     vague = alone and first in w.VAGUE
+    if first in w.UNITS or first in w.TENS or first in w.DETERMINERS:
+        return False
     if vague or first in w.TIME or first in w.OTHERS or not first[:1].isalpha():
         return False
+    if first in w.PREPOSITIONS and not alone:
+        return words[-1] in w.PLACES
     if first in w.STATES or (found is not None and found.form == "past"):
         return True
     if first.endswith(w.ADJECTIVE_ENDINGS) and not w.noun(first):
         return True
-    if first in {"too", "in", "out", "up", "on", "under", "good", "no"}:
+    if first in {"too", "no"}:
         return not alone
     return alone and not w.noun(first) and found is None and not first.endswith("s")

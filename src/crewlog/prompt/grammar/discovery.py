@@ -8,7 +8,7 @@ to whom work is handed or a tool is given, one beside whom another works. What i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from crewlog.prompt.grammar.lexicon import (
@@ -18,6 +18,7 @@ from crewlog.prompt.grammar.lexicon import (
     CONDITIONALS,
     DEPARTMENTS,
     DETERMINERS,
+    DEVICES,
     EMBEDDING,
     GENERIC,
     GIVING,
@@ -117,9 +118,8 @@ class Names:
         entry = self.found.get(name)
         if entry is None:
             start = tokens[begin].start
-            entry = Found(
-                name, start, tokens[end - 1].end, 0, introduced, works, proper, not article
-            )
+            entry = Found(name, start, tokens[end - 1].end, 0, introduced, works)
+            entry.proper, entry.bare, entry.titled = proper, not article, True
             self.found[name] = entry
         elif works and (not entry.works or tokens[begin].start < entry.start):
             entry.start, entry.end = tokens[begin].start, tokens[end - 1].end
@@ -175,7 +175,19 @@ class Place:
     @property
     def opens(self) -> bool:
         """Whether a clause may begin with it."""
-        return self.at == 0 or self.previous in OPENERS
+        if self.at == 0 or self.previous in OPENERS | CONDITIONALS:
+            return True
+        return self.article and self._led()
+
+    def _led(self) -> bool:
+        """Whether what stands before it only says when or where: `after lunch the DJ plays`."""
+        for j in range(self.at - 1, max(self.at - 5, 0) - 1, -1):
+            word = self.tokens[j].text
+            if word in PREPOSITIONS | {"after", "before"}:
+                return j < self.at - 1 and (j == 0 or self.tokens[j - 1].text in OPENERS)
+            if not in_name(word) and word not in DETERMINERS:
+                return False
+        return False
 
     def word(self, at: int) -> str:
         """A word; empty behind the end."""
@@ -212,9 +224,10 @@ def names_crew(sentence: Sentence) -> bool:
     tokens = sentence.tokens
     if not sentence.first or len(tokens) > 10:
         return False
-    if tokens[0].text.startswith(("crew:", "team:")):
+    first = tokens[0].text if tokens else ""
+    if first.startswith(("crew:", "team:")):
         return True
-    plain = tokens[0].text in {"crew", "team"} and len(tokens) > 2 and tokens[1].text == ":"
+    plain = first in {"crew", "team"} and len(tokens) > 2 and tokens[1].text == ":"
     return plain and all(t.text != "," for t in tokens)
 
 
@@ -225,7 +238,7 @@ def _may_begin(tokens: Sequence[Token], at: int) -> bool:
     return (
         at == 0
         or tokens[at].text in DETERMINERS
-        or previous in OPENERS
+        or previous in OPENERS | CONDITIONALS
         or previous in {"by", "per", "to"}
         or previous in WANTING
     )
@@ -248,7 +261,7 @@ def _phrase(place: Place, names: Names) -> None:
         if end > place.begin and place.article:
             place.add(names, end)
         return
-    if previous in PREPOSITIONS:
+    if previous in PREPOSITIONS and place.before not in {"soon", "long"}:
         _relative(place, names)
         return
     _subject(place, names)
@@ -299,7 +312,13 @@ def _by(place: Place, names: Names) -> bool:
             names.add(place.tokens, first, last, works=works)
         return True
     other = _done_by(place)
-    return other is not None and place.add(names, other)
+    if other is None:
+        return False
+    place.add(names, other)
+    for item in listed(place.tokens, place.at, any_noun=True)[0][1:]:
+        if _kind(place.tokens, item) is not Head.THING:
+            names.add(place.tokens, *item)
+    return True
 
 
 def _done_by(place: Place) -> int | None:
@@ -337,7 +356,7 @@ _PASSIVE = frozenset(
 
 def _to(place: Place, names: Names) -> bool:
     """`hands over to the editor`, `it is up to the editor`, `available to the editor`."""
-    low = max(0, place.at - 9)
+    low = max(0, place.at - 14)
     for j in range(place.at - 2, low - 1, -1):
         word = place.word(j)
         if word in SIGNS:
@@ -377,7 +396,7 @@ def _turn(place: Place, names: Names) -> bool:
     tokens, end = place.tokens, head_end(place.tokens, place.begin)
     if end is None or not place.article:
         return False
-    if place.before in {"next", "then", "up", "last", "turn", "finally", "lastly"}:
+    if place.before in {"first", "next", "then", "up", "last", "turn", "finally", "lastly"}:
         return place.add(names, end)
     turn = any(t.text in {"turn", "job", "task"} for t in tokens[end : end + 3])
     who = place.word(end) in {"who", "that"}
@@ -392,13 +411,23 @@ def _giving(place: Place, names: Names) -> bool:
     return place.add(names, end)
 
 
-_GOVERNED = {
+def _asked_of(place: Place, names: Names) -> bool:
+    """`only then does the detective act`, `should the crawler fail`."""
+    end = head_end(place.tokens, place.begin)
+    if end is None or not place.article or place.word(end) not in VERBS:
+        return False
+    return place.add(names, end, works=place.previous != "should")
+
+
+_GOVERNED: dict[str, Callable[[Place, Names], bool]] = {
     "by": _by,
     "per": _by,
     "to": _to,
     "with": _with,
     "alongside": _with,
     "for": _for,
+    "does": _asked_of,
+    "should": _asked_of,
     "comes": _turn,
     "is": _turn,
     **dict.fromkeys(WANTING, _made_to_work),
@@ -410,20 +439,33 @@ _GOVERNED = {
 
 
 def _subject(place: Place, names: Names) -> None:
-    if place.previous in EMBEDDING and not (place.previous == "where" and place.introduced):
+    if place.previous in EMBEDDING - CONDITIONALS and not (
+        place.previous == "where" and place.introduced
+    ):
         _spoken_of(place, names)
         return
     end = before_verb(place.tokens, place.begin)
     if end is not None and end < len(place.tokens):
         if place.word(end) == "'s" or done_to(place.tokens, end):
             if place.head(end) is Head.AGENT:
-                place.add(names, end, works=False)
+                place.add(names, end, works=place.word(end + 1) in _DUTIES)
             return
         if _WORKS[place.head(end)](place, end, names):
             place.add(names, end, works=not _spoken(place, end))
             return
-    if not (place.opens and _several(place, names)):
-        _relative(place, names)
+    if place.opens and (_several(place, names) or _caused(place, names)):
+        return
+    _relative(place, names)
+
+
+def _caused(place: Place, names: Names) -> bool:
+    """`let the dramatist write and the musician play`: the verb is governed from far."""
+    end = head_end(place.tokens, place.begin)
+    if end is None or not place.article or place.word(end) not in VERBS:
+        return False
+    low = max(0, place.at - 20)
+    caused = any(t.text in _CAUSING for t in place.tokens[low : place.at])
+    return caused and place.previous in {"and", ","} and place.add(names, end)
 
 
 def _spoken_of(place: Place, names: Names) -> None:
@@ -435,14 +477,21 @@ def _spoken_of(place: Place, names: Names) -> None:
 
 def _spoken(place: Place, end: int) -> bool:
     """Whether a condition only says how somebody is: `if the caller is unhappy`."""
+    word = place.word(end)
+    if place.introduced and word in {"is", "was"}:  # `a good editor is hard to find`
+        following = place.word(end + 1)
+        return not participle(following) and following not in {"responsible", "in", "there", "to"}
     if place.previous not in CONDITIONALS or place.introduced:
         return False
-    word = place.word(end)
+    if _OVER & {word, place.word(end + 1)}:
+        return False
     return word in AUXILIARIES - MODALS or word in SPEAKING_OF
 
 
 def _agent_works(place: Place, end: int, names: Names) -> bool:
     head = place.tokens[end - 1]
+    if head.text in DEVICES and end - place.begin == 1 and not _acts(place, end):
+        return False
     if place.article or (head.text == "agent" and end - place.begin > 1):
         return True
     if not place.opens:
@@ -451,8 +500,18 @@ def _agent_works(place: Place, end: int, names: Names) -> bool:
     return not (coordinated and known_verb(head.text))
 
 
+def _acts(place: Place, end: int) -> bool:
+    """Whether a verb says more than a machine can do."""
+    word = place.word(end)
+    if word in MODALS | {"has", ",", "(", "never", "always"} or works_at(place.tokens, end):
+        return True
+    return third_person(word) and place.word(end + 1) in _OBJECTS
+
+
 def _place_works(place: Place, end: int, names: Names) -> bool:
     if not place.article or not place.opens or end - place.begin < 2:
+        return False
+    if place.previous in CONDITIONALS:
         return False
     return _may(place, end) or works_at(place.tokens, end)
 
@@ -467,11 +526,14 @@ def _may(place: Place, end: int) -> bool:
 
 def _name_works(place: Place, end: int, names: Names) -> bool:
     head = place.tokens[end - 1]
-    if not place.opens or place.previous in CONDITIONALS or plural_noun(head.text):
+    several = any(not t.capital for t in place.tokens[place.begin : end - 1])
+    if not place.opens or plural_noun(head.text) or several:
         return False
     verb = place.word(end)
+    if place.previous in CONDITIONALS:
+        return head.capital and bool(_OVER & {verb, place.word(end + 1)})
     if not head.capital:
-        return head.text in DEPARTMENTS and end - place.begin < 3 and works_at(place.tokens, end)
+        return head.text in DEPARTMENTS and end - place.begin < 2 and works_at(place.tokens, end)
     if place.begin > 0 or head.shouted:
         return third_person(verb) or verb in MODALS or verb in ADVERBS_OF_WORK
     sure = head.text in names.capitals or head.text in DEPARTMENTS
@@ -480,20 +542,29 @@ def _name_works(place: Place, end: int, names: Names) -> bool:
     return end < 3 and works_at(place.tokens, end) and place.word(end + 1) in _OBJECTS
 
 
+_DUTIES = frozenset(["job", "task", "turn", "duty", "responsibility", "business"])
+_JUDGING = frozenset(["decides", "votes", "judges", "approves", "reviews", "signs", "watches"])
+"""What nobody does but people, even where no object is said."""
+_OVER = frozenset(["finishes", "finished", "done", "through", "approves", "rejects"])
+
+
 def _open_works(place: Place, end: int, names: Names) -> bool:
     head = place.tokens[end - 1]
     if not place.article or not place.opens or plural_noun(head.text):
         return False
     if place.tokens[place.begin - 1].text in _FIXED or place.previous in CONDITIONALS:
         return False
-    return _may(place, end) or works_at(place.tokens, end)
+    objectless = end + 1 >= len(place.tokens) or place.word(end + 1) in SIGNS
+    return _may(place, end) or (
+        works_at(place.tokens, end) and (not objectless or place.word(end) in _JUDGING)
+    )
 
 
 def _thing_works(place: Place, end: int, names: Names) -> bool:
     return False
 
 
-_WORKS = {
+_WORKS: dict[Head, Callable[[Place, int, Names], bool]] = {
     Head.AGENT: _agent_works,
     Head.PLACE: _place_works,
     Head.NAME: _name_works,
@@ -511,13 +582,14 @@ def _several(place: Place, names: Names) -> bool:
         first = kinds.index(Head.THING)
         items, kinds = items[:first], kinds[:first]
         end = items[-1][1] if items else end
-    if len(items) < 2 or not {Head.AGENT, Head.NAME} & {*kinds}:
+    if len(items) < 2 or not {Head.AGENT, Head.NAME, Head.PLACE} & {*kinds}:
         return False
     word = place.word(end)
     follows = word in VERBS | ADVERBS_OF_WORK | AUXILIARIES | {"are", "have", "both"}
     alone = word in {"", ",", ".", "–", ";", ")"} and place.previous in {"", "then", "next", ","}
     articles = all(a > 0 and tokens[a - 1].text in DETERMINERS for a, _ in items)
-    if not follows and not (alone and articles and {*kinds} == {Head.AGENT}):
+    sure = articles and {*kinds} == {Head.AGENT}
+    if not follows and not (sure and (alone or in_name(word))):
         return False
     return all(names.add(tokens, a, b) for a, b in items)
 

@@ -12,37 +12,54 @@ def _words(text: str) -> frozenset[str]:
 
 
 VERBS = _words("""
-accept adapt add address adjust advise aggregate agree align analyse analyze announce answer apply
-appraise approve archive arrange ask assemble assess assign attack audit balance bill blend book
-brainstorm break bring broadcast browse build bundle buy calculate calibrate call carry catch
-challenge change check choose chop claim classify clean close cluster code collate collect combine
-come comment compare compile complete compose compress compute condense conduct confirm connect
-consider consolidate construct contact convert convince cook coordinate copy correct count cover
-crawl create criticise criticize critique cross-check curate cut deal debug decide define delegate
-deliver demo deploy derive describe design detect determine develop devise diagnose digest dig
-direct discuss dispatch distil distill distribute do document double-check draft draw drive edit
-elaborate embed enrich enter escalate establish estimate evaluate examine execute expand explain
-explore export extend extract fact-check fetch figure file fill filter finalise finalize find finish
-fix flag follow forecast formalise format formulate forward frame gather generate get give go grab
-grade greet group guard handle hand have help hold host hunt identify illustrate implement import
-improve index inform inspect install integrate interpret interview introduce investigate invoice
-issue join judge keep kick label launch lay lead learn list listen load localise localize log look
-mail maintain make manage map mark match measure mediate meet merge migrate mix model moderate
-monitor negotiate nominate note notify number observe offer open optimise optimize orchestrate
-order organise organize outline oversee pack package paint parse pass pay perform photograph pick
-pitch place plan play plot point poke polish post prepare present price print prioritise prioritize
-probe process produce profile program project prompt proofread propose provide prune publish pull
-push put qualify quantify query question quote rank rate read rebuild recalculate recap receive
-recheck recommend recompute reconcile record recruit red-team redact redesign redo refactor refine
-refresh register reimburse release remove render reorder rephrase replace replay reply report
-reproduce request research resolve respond restate restructure resume retrieve return review revise
-rewrite route run sanity-check save say scan schedule score scout scrape screen script search select
-send separate set settle shape share ship shorten shortlist show sift sign simplify simulate sketch
-smooth solve sort source specify spell-check split spot stage start state stitch store structure
-study style submit suggest sum summarise summarize supervise survey synthesise synthesize tag tackle
-tailor take talk tell test think tidy tighten time title touch trace track train transcribe
-transform translate triage try tune turn type typeset update upload validate value verify vet visit
-voice thank walk warn wash watch weigh welcome work wrap write
+absorb accept act adapt add address adjust advise aggregate agree align allocate amend analyse
+analyze annotate announce anonymise anonymize answer append apply appraise approve archive arrange
+ask assemble assess assign assist attach attack attend audit authorise authorize back-test bake
+balance bargain benchmark bill bind blend blog boil book bottle brainstorm break brew brief bring
+broadcast browse build bundle buy calculate calibrate call calm caption capture carry cast catch
+certify chair challenge change chart chase check choose chop claim classify clean clear clip close
+cluster coach code code-review collate collect color colour combine come comment compare compile
+complete compose compress compute condense conduct confer confirm congratulate connect consider
+consolidate construct contact convene convert convince cook cool coordinate copy correct count
+cover craft crawl create criticise criticize critique crop cross-check cross-reference crunch
+curate cut cut-down date-stamp deal debug decide deduplicate deepen defend define delegate deliver
+demo demonstrate deny deploy derive describe design detect determine develop devise diagnose
+dictate dig digest direct discuss dispatch dissect distil distill distribute do document
+double-check draft draw dress drill drive dub edit elaborate embed empty encode encourage enforce
+enlist enquire enrich enter equip escalate escort establish estimate evaluate examine exclude
+execute exhibit expand explain explore export expose extend extract fact-check feed fetch figure
+file fill film filter finalise finalize find finish fix flag flesh fold follow forecast formalise
+format formulate forward frame freeze frisk fry fund gather gauge generate get give glue go grab
+grade grant greet grep grill grind groom group guard haggle hand handle hang harmonise harvest
+have help hire hold host hound hum hunt identify illustrate imagine implement import improve index
+inform inquire insert inspect install instruct integrate interpolate interpret interrogate
+interrupt interview introduce invent investigate invite invoice iron issue join jot judge juggle
+keep kick kill knead knit label land launch lay layer lead learn lend lift light lint list listen
+load localise localize locate lock log look lubricate mail maintain make manage map mark market
+master match measure mediate meet memorise mend mention merge migrate mine mix mock model moderate
+monitor mow narrate navigate neaten negotiate nominate notarise note notify nudge number nurse
+observe offer oil open optimise optimize orchestrate order organise organize outline overhaul
+oversee pack package page paint pair parse pass pat-down patch pay perform persuade photograph
+pick pin pitch place plan play plot pluck point poke polish pool portray post pour praise preach
+precompute predict prefer prepare present presort press price print prioritise prioritize probe
+process produce profile program project prompt proof proofread propose prosecute prove provide
+prune publish pull punctuate purchase pursue push put qualify quantify query question quiz quote
+raise rank rate read reassure rebuild rebut recalculate recap recast receive recheck recite
+recommend recompute reconcile reconstruct record recruit red-team redact redesign redo redraft
+refactor refine refresh register rehearse reimburse reject relay release remind remix remodel
+remove rename render rent reorder repair rephrase replace replay reply report reproduce request
+research reset reshape resolve respond restate restructure resume retest retouch retrieve return
+review revise reword rewrite rinse roast rotate route run sample sand sanity-check save say scan
+schedule score scout scrape screen script sculpt seal search season secure select send separate
+serve set settle sew shape share sharpen shelve ship shoot shorten shortlist show sift sign simmer
+simplify simulate sing sketch skim slice smooth snap soften solve sort source specify spell-check
+spice split sponsor spot spray stack staff stage stamp start state steer stir stitch store strip
+structure study style submit suggest sum summarise summarize summon supervise survey swap sweep
+synthesise synthesize tabulate tackle tag tailor take talk tally tap tape taste tease tell test
+thank thin think tick tidy tie tighten time title toast touch trace track trail train transcribe
+transform translate triage trick trim try tune turn tutor type typeset undo unify unpack untangle
+update upgrade upload usher vacuum validate value verbalise verify vet visit voice vote wake walk
+warn wash watch water weave weed weigh welcome weld whisk wipe wire work wrap write
 """)
 """What agents do, in the base form."""
 
@@ -83,217 +100,218 @@ IRREGULAR_FORMS = {
 """What verbs become, where no ending says it."""
 
 ROLES = _words("""
-accountant adjudicator administrator advisor adviser advocate agent agency aide ambassador analyst
-anchor annotator appraiser arbiter arbitrator architect archivist artist assembler assessor assistant
-associate auditor author auctioneer baker banker barrister bookkeeper boss bot broker builder buyer
+accountant actuary adjudicator administrator adviser advisor advocate agency agent aide ambassador
+analyst anchor annotator apothecary appraiser apprentice arbiter arbitrator architect archivist
+artist assembler assessor assistant associate auctioneer auditor author baker banker bard barista
+barrister bookkeeper boss bot broker builder butcher butler buyer captain carpenter cartographer
 cartoonist cashier censor chair chairman chairperson champion chatbot checker chef chemist chief
-chronicler clerk closer coach coder collector columnist commander commentator committee comparer
-compiler composer computer concierge conductor consultant controller coordinator copyeditor
-copywriter correspondent counsel counsellor counselor counter courier crawler creator critic curator
-dealer debugger decider decorator delegate deployer deputy designer detective developer devops
-diagnostician dialogist digger diplomat director dispatcher doctor drafter dramaturge driver economist
-editor editor-in-chief educator engineer enricher estimator evaluator examiner executive executor
-expert explainer explorer extractor facilitator fetcher fixer forecaster formatter gardener gatherer
-gatekeeper generator ghostwriter grader greeter guard guardian guide handler handyman head helper
-historian host illustrator implementer improver indexer inspector instructor integrator interpreter
-interviewer inventor investigator investor janitor journalist judge juror jury keeper layouter lawyer
-lead leader learner lector lexicographer liaison librarian linguist linter listener localiser lookout
-mailer maintainer maker manager marketer master mathematician mechanic mediator mentor merger
-messenger mixer modeller moderator monitor mover musician narrator negotiator nerd notary note-taker
-novelist nurse officer ombudsman operator optimiser optimizer optimist orchestrator organiser organizer
-outliner owner packer painter partner payer performer person pessimist philosopher photographer
-physicist picker pilot planner player plotter poet pollster porter poster presenter printer
-prioritiser producer profiler programmer proofreader promoter prosecutor prover publicist publisher
-purchaser ranker rapporteur rater reader receptionist reconciler recorder recruiter referee refiner
-refunder registrar releaser renderer reporter representative rep researcher resolver responder
-retriever reviewer reviser revisor rewriter router runner sampler sceptic scheduler scholar scientist
-scorer scout screener screenwriter scribe scriptwriter searcher secretary selector sender sentinel
-sentry setter signatory simulator sketcher skeptic sleuth sniffer solicitor solver soother sorter
-sourcer specialist spokesman spokesperson sponsor staffer statistician steward storyteller
-strategist strategy stylist subtitler summariser summarizer superintendent supervisor surveyor
-synthesiser synthesist synthesizer tactician taster teacher technician terminologist tester thanker
-theorist thinker timekeeper tracer tracker trader trainer transcriber transcriptionist translator
-treasurer treasury triager trimmer troubleshooter tuner tutor twin typesetter typist underwriter updater
-uploader validator verifier vet voice watchdog watcher watchman webmaster welder writer
+chronicle-keeper chronicler clerk closer coach coder collector columnist commander commentator
+committee comparer compiler composer computer concierge conductor conservator consultant
+controller cook coordinator copyeditor copywriter coroner correspondent counsel counsellor
+counselor counter courier cowboy crawler creator crier critic croupier curator dealer debugger
+decider decorator delegate deployer deputy designer detective developer devops diagnostician
+dialogist digger diplomat director dispatcher docent doctor drafter dramaturge driver economist
+editor editor-in-chief educator emissary engineer enricher envoy estimator evaluator examiner
+executive executor expert explainer explorer extractor facilitator fetcher fixer florist footman
+forecaster foreman formatter gardener gatekeeper gatherer generator ghost ghostwriter grader
+greeter guard guardian guide guru handler handyman head helper herald historian host hostess hound
+illustrator implementer improver indexer inspector instructor integrator intern interpreter
+interviewer inventor investigator investor janitor journalist judge juror jury keeper lad lawyer
+layouter lead leader learner lector lexicographer liaison librarian linguist linter listener
+localiser lookout maestro maid mailer maintainer maker manager marketer marshal master
+mathematician matron mechanic mediator mentor merger messenger miner mixer modeller moderator
+monitor monk mover musician narrator negotiator nerd notary note-taker novelist numismatist nurse
+officer ombudsman operator optimiser optimist optimizer oracle orchestrator organiser organizer
+outliner owner packer page-boy painter paralegal partner pathfinder payer performer person
+pessimist pharmacist philosopher photographer physicist picker pilot planner player plotter poet
+pollster porter poster postmaster presenter priest printer prioritiser producer professor profiler
+programmer promoter proofreader prosecutor prover publicist publisher purchaser ranger ranker
+rapporteur rater reader realist receptionist reconciler recorder recruiter referee refiner
+refunder registrar releaser renderer rep reporter representative researcher resolver responder
+retriever reviewer reviser revisor rewriter rookie router runner sage sampler sceptic scheduler
+scholar scientist scorer scout screener screenwriter scribe scriptwriter scrum-master searcher
+secretary selector sender sentinel sentry setter shepherd sheriff signatory simulator skeptic
+sketcher skipper sleuth smith sniffer solicitor solver sommelier soother sorcerer sorter sourcer
+specialist spokesman spokesperson sponsor spy squire staffer statistician steward storyteller
+strategist strategy stuntman stylist subtitler summariser summarizer superintendent supervisor
+surgeon surveyor synthesiser synthesist synthesizer sysadmin tactician tailor taster teacher
+technician terminologist tester thanker theorist thinker timekeeper tracer tracker trader trainer
+transcriber transcriptionist translator treasurer treasury triager trimmer troubleshooter trustee
+tuner tutor twin typesetter typist underwriter updater uploader usher valet validator verifier vet
+vicar voice warden watchdog watcher watchman webmaster welder wizard wordsmith writer
 """)
 """Heads of agents' names that no ending tells, and those that one does: a known role is no slip of
 the pen for another."""
 
 THINGS = _words("""
-access account action address advert afternoon agenda agreement alarm amount analysis announcement
-answer api app application approach approval archive area argument article artwork assessment asset
-attachment audience audio audit award background backlog balance bank batch bill blog board book
-border brief briefing brochure browser budget buffer bug build building business button buyer-list
-calculation calendar call campaign candidate case catalogue category chapter character chart
-checklist choice circumstance claim class clause cluster model code comment community company comparison
-competitor complaint component computer-program concept conclusion condition conference confidence
-consumer container content context contract copy correction cost country coverage cover cover-letter crew
-criterion customer cut dashboard data database date day deadline deal debate decision defect delay
-delivery demand department description detail diagram dictionary difference digest directory discount
-discussion document draft edge edition effort element email employee end engine entry environment
-episode error estimate event evidence example exception exchange expense experience experiment export
-fact failure feature feedback fee figure file filing film finding flaw flyer folder footer form format
-forum founder fraud future gap goal government grade group guideline handbook header heading headline
-history holder hour hypothesis idea image impact incident index information input insight instance
-interest internet interview introduction inventory invoice issue item job journal kind language
-latter launch law layer ledger legal letter level library licence license lifetime line link list location
-log logo loss lot mail mailer-list manner manual manuscript market material matter meaning measure media
-meeting member memo memory message method metric middle migration minute mistake moment money month
-morning motion movie music name need network news newsletter newspaper night note notice notification
-novel number object objection occasion offer office opening opinion option order other outcome outline
-output outside page pair panel paper paragraph parameter part patch patent patient payment people
-percentage performance period permission phase phrase picture piece place plan platform podcast point
-policy position power prediction presentation press price priority problem procedure process product
-production profile profit program programme progress project promise prompt proof property proposal
+access account action address advert after afternoon agenda agreement alarm alter amount analysis
+announcement answer anterior api app applicant application approach approval archive area argument
+article artwork assessment asset attachment attacker audience audio audit award background backlog
+balance balancer bank banner barrier batch better bigger bill bitter blacklist bladder blog board
+book border borrower brief briefing brochure brother browser budget buffer bug build building
+bumper burner business button buzzer calculation calendar call caller campaign candidate case
+catalogue category center centre chamber chapter character chart charter cheaper checklist choice
+cipher circumstance claim claimant class clause clever cluster code comment community commuter
+company comparison competitor complaint component concept conclusion condition confer conference
+confidence connector consider consumer container content context contract copy corner correction
+cost country cover coverage cracker creditor crew criterion customer cut cylinder dashboard data
+database date daughter day deadline deal debate debtor decimeter decision decoder defect defer
+delay deliver delivery demand department description detail diagram diameter diaper dictionary
+differ difference digest dinner directory disaster discount discover discussion disorder dispenser
+docker document dollar donor door draft drawer eager earlier easier edge edition effort either
+element elevator email employee employer encoder end engine enter entry environment episode
+equator eraser error escalator estimate event ever evidence example exception exchange expense
+experience experiment export fact factor failure farm fastener faster father feather feature fee
+feedback fever fewer fiber fibre figure file filing film filter finding finger fist flavor flaw
+floor flower flyer folder footer forever form format former forum foster founder fraud fraudster
+freezer furniture further future gap gateway gather gender ginger gist glacier goal government
+grade grammar group guideline hacker hammer handbook hanger harbor harbour harder header heading
+headline heater helicopter higher hinder history holder hopper horror hour however humor
+hypothesis idea image impact incident index indicator infer information inner input insight
+instance interest interior internet interview introduction intruder inventory inverter invoice
+issue item job journal jumper junior kilometer kind ladder language larger laser later latter
+laughter launch law layer leather ledger legal lender letter level lever library licence license
+lifetime line link list liter litre liver location locker log logo longer loss lot lover lower
+lumber mail major manner manslaughter manual manuscript market material matter meaning measure
+media meeting member memo memory message meter method metre metric middle migration minister minor
+minute mirror mist mistake model moment money monster month morning mortar mother motion motor
+movie murder music muster name namespace need neighbor neighbour neither network never newer news
+newsletter newspaper night note notice notification novel number object objection occasion odor
+offer office older opening opinion option order other outcome outer outline output outside over
+page pair panel paper paragraph parameter parlor part passenger patch patent patient payment peer
+people pepper percentage performance perimeter period permission phase phrase picture piece pier
+pillar pillow pipe pipeline place plan platform playlist podcast point pointer policy polymer
+ponder position powder power prayer prediction prefer presentation president press price primer
+prior priority problem procedure process processor product production profile profit program
+programme progress project projector promise prompt proof propeller proper property proposal
 protocol prototype public purchase purpose quality quantity quarter question queue quotation quote
-range rate rating ratio reason receipt recipe record recording reference refund register regulator
-rejection release remainder reminder remark rest report repository request requirement research reservation
-response restaurant result return revenue review risk round route rule run sale sample sandbox scene
-schedule scope score screen script season section sector sense sentence series server service session
-setting settlement severity shift shop signal site situation size sketch slide software solution sound
-source space spec specification speech spreadsheet stage standard standup start state statement
-statistic status step storm story strategy-paper structure student style subject subscriber subscription
-subtitle success suggestion summary supplier support surface survey suspicion system table tag target
-task team technology temperature template tender term test text theft theme theory thesis thing threat
-threshold ticket time timeline timesheet title today tomorrow tone tool top topic total traffic
-training transaction transcript transfer translation trend trip trouble type user vacancy value vendor
-verdict version video view visitor visual voicemail volume warning way weather web website week
-weekend whole whoever wiki winter word work world writing year
-matter manner paper number letter offer layer folder header footer user other customer supplier
-consumer subscriber member quarter winter summer server cluster container browser buffer chapter
-character newspaper newsletter order poster-paper weather border power tower water paper counter-offer
-error sector factor vendor regulator investor-group competitor author-list employer passenger reminder
-gender
-shortlist wishlist whitelist blacklist playlist tracklist wordlist checklist gist twist mist fist
-wrist corner owner-manual banner barrier bumper bottleneck-filter burner cable-car calendar-year
-centre center chamber charter cipher cluster-header cover-letter cracker cylinder diaper dinner
-disaster door drawer driver-update dollar elevator equator escalator eraser fastener feather fever
-fiber finger fire-door flavor floor flower folder-tree freezer furniture generator-room ginger
-glacier grammar hammer hanger harbor harbour heater helicopter hopper horror humor indicator
-interior inverter jumper junior-level ladder laser leather lever liver locker lumber master-copy
-mirror monitor-stand motor mortar namespace number-plate odor parlor peer pepper pier pillar
-pointer polymer pillow powder prayer primer processor projector propeller quarter-end radiator
-rafter razor reactor refrigerator rider-clause river roller rotor rubber rumor rumour saucer
-scanner-glass sensor shelter shoulder shower silver skewer slider speaker-cable spider
-sticker stapler sticker stopper sugar supper tanker terror timer toner tractor
-trailer transistor transformer trigger tumor typewriter ulcer user-story vapor vector
-washer wafer wallpaper wrapper zipper zipper-bag fewer newer older longer shorter larger
-smaller bigger higher lower faster slower cheaper stronger weaker easier harder earlier latter
-former upper inner outer proper clever eager bitter tender minor major prior superior senior
-junior anterior meter metre litre liter theatre theater fibre decimeter kilometer parameter-set
-diameter perimeter voucher router-config caller sender-address minister president prime-minister
-passer-by lover stranger neighbour neighbor brother sister mother father daughter teenager
-youngster commuter traveller traveler shopper reader-survey borrower lender tenant debtor creditor
-donor voter taxpayer attacker intruder hacker spammer fraudster scammer claimant applicant
-pipeline replica memo script pipe gateway browser-tab adapter-plug connector decoder encoder
-buzzer dispenser docker printer-paper counter-offer container-image load-balancer balancer
-tester-account bumper-sticker matter other further whether rather together forever
-however whatever whichever whoever gather remember consider deliver discover cover recover
-uncover offer suffer differ prefer refer transfer infer confer defer alter enter register
-filter foster master-plan monster muster order border wander wonder ponder render surrender hinder
-murder laughter slaughter manslaughter disorder reminder remainder bladder
-never ever over under after better later either neither together whether however rather
+radiator rafter range rate rather rating ratio razor reactor reason receipt recipe record
+recording recover refer reference refrigerator refund register regulator rejection release
+remainder remark remember reminder render replica report repository request requirement research
+reservation response rest restaurant result return revenue review risk river road roller rotor
+round route rubber rule rumor rumour run sale sample sandbox saucer scammer scene schedule scope
+score screen script season section sector senior sense sensor sentence series server service
+session setting settlement severity shelter shift shop shopper shorter shortlist shoulder shower
+signal silver sister site situation size sketch skewer slaughter slide slider slower smaller
+software solution sound source space spammer spec specification speech spider spreadsheet stage
+standard standup stapler start state statement statistic status step sticker stopper storm story
+stranger stronger structure student style subject subscriber subscription subtitle success suffer
+sugar suggestion summary summer superior supper supplier support surface surrender survey
+suspicion system table tag tanker target task taxpayer team technology teenager temperature
+template tenant tender term terror test text theater theatre theft theme theory thesis thing
+threat threshold ticket time timeline timer timesheet title today together tomorrow tone toner
+tool top topic total tower tracklist tractor traffic trailer training transaction transcript
+transfer transformer transistor translation traveler traveller trend trigger trip trouble tumor
+twist type typewriter ulcer uncover under upper user vacancy value vapor vector vendor verdict
+version video view visitor visual voicemail volume voter voucher wafer wallpaper wander warning
+washer water way weaker weather web website week weekend whatever whether whichever whitelist
+whoever whole wiki winter wishlist wonder word wordlist work world wrapper wrist writing year
+youngster zipper
 """) - _words("author printer counter poster monitor guard lead chair")
 """Nouns that are no agents, unless the prompt introduces them as such."""
 
 OUTSIDERS = _words("""
-customer customers client clients user users employee employees regulator supplier suppliers vendor
-competitor competitors visitor audience people everyone everybody someone somebody anyone anybody
-nobody founder public government management legal sales marketing boss bosses team teams company crew
-partners partner investor investors stakeholders subscribers reporters parents folks guys
+anybody anyone audience boss bosses client clients company competitor competitors crew customer
+customers employee employees everybody everyone folks founder government guys investor investors
+legal management marketing nobody parents partner partners people public regulator reporters sales
+somebody someone stakeholders subscribers supplier suppliers team teams user users vendor visitor
 """)
 """People who are not in the crew."""
 
 DETERMINERS = _words("the a an our your my each every another one this that their its his her")
 
 PRONOUNS = _words("""
-i you he she it we they me him her us them this that these those who whom whose which what whoever
-whatever someone somebody anyone anybody everyone everybody nobody none both all each either neither
-any some one two three four five six seven everything anything nothing something there here mine
+all any anybody anyone anything both each either everybody everyone everything five four he her
+here him i it me mine neither nobody none nothing one seven she six some somebody someone
+something that them there these they this those three two us we what whatever which who whoever
+whom whose you
 """)
 
 FUNCTION = _words("""
-a about above across after again against ago all along also although always am among an and any
-are around as aside at away back be because been before behind being below beneath beside besides
-between beyond both but by can could despite did do does doing done down due during each either else
-enough even ever every except few first for from further had has have having hence her here his how
-however if in inside instead into is it its itself just last later least less lest like made many may
-maybe me might mine more most much must my near neither never next no nobody none nor not nothing now
-of off often on once one only onto or other others otherwise ought our out outside over own per perhaps
-please rather same several shall she should simply since so some someone soon still such than that the
-their them then there these they this those though through throughout thus till to together too
-toward towards twice under unless until unto up upon us very via was we well were what whatever when
-whenever where whereas whether which while who whoever whom whose why will with within without would
-yes yet you your
-simultaneously finally lastly afterwards meanwhile firstly secondly thirdly subsequently eventually
-already immediately usually directly obviously quickly carefully
-let lets got gets get okay ok not
+a about above across after afterwards again against ago all along already also although always am
+among an and any are around as aside at away back be because been before behind being below
+beneath beside besides between beyond both but by can carefully could despite did directly do does
+doing done down due during each either else enough even eventually ever every except few finally
+first firstly for from further get gets got had has have having hence her here his how however if
+immediately in inside instead into is it its itself just last lastly later least less lest let
+lets like made many may maybe me meanwhile might mine more most much must my near neither never
+next no nobody none nor not nothing now obviously of off often ok okay on once one only onto or
+other others otherwise ought our out outside over own per perhaps please quickly rather same
+secondly several shall she should simply simultaneously since so some someone soon still
+subsequently such than that the their them then there these they thirdly this those though through
+throughout thus till to together too toward towards twice under unless until unto up upon us
+usually very via was we well were what whatever when whenever where whereas whether which while
+who whoever whom whose why will with within without would yes yet you your
 """)
 """Words that no agent's name holds, save `of` and `in` in the middle."""
 
 NOT_VERBS = _words("""
-always perhaps towards besides its this his us as is was has does thus plus minus yes less unless
-across previous various serious numerous famous obvious anonymous analysis basis crisis bus status
-virus focus bonus campus census consensus class process access success business press pass address
-progress glass sometimes afterwards nowadays these those others theirs ours hers yours whereas
-cheers news series species sales operations logistics politics economics physics statistics
-analytics graphics mathematics metrics ethics communications relations resources affairs accounts
-systems services products markets savings facts papers pictures words things
+access accounts across address affairs afterwards always analysis analytics anonymous as basis
+besides bonus bus business campus census cheers class communications consensus crisis does
+economics ethics facts famous focus glass graphics has hers his is its less logistics markets
+mathematics metrics minus news nowadays numerous obvious operations others ours papers pass
+perhaps physics pictures plus politics press previous process products progress relations
+resources sales savings series serious services sometimes species statistics status success
+systems theirs these things this those thus towards unless us various virus was whereas words yes
+yours
 """)
 """Words in -s that are no verbs in the third person; some begin agents' names (`the sales team`)."""
 
 AUXILIARIES = _words("""
-may can could should must has is was will shall does never always 's might needs
+'s always can could does has is may might must needs never shall should was will
 """)
 MODALS = _words("may can could might must should shall will")
 
 OPENERS = _words("""
-and but so then or next finally lastly meanwhile while afterwards first second third only after
-once before again that's simultaneously parallel time also now until except firstly secondly
-thirdly , ; : ( ) – -> < > <= >= = == != %
+!= % ( ) , -> : ; < <= = == > >= after afterwards again also and before both but either except
+finally first firstly lastly meanwhile neither next now once only or parallel second secondly
+simultaneously so that's then third thirdly time until while –
 """)
 """What a clause may begin behind."""
 
 EMBEDDING = _words("""
-what how why whether which that who whom where if unless when whenever until whoever
+how if that unless until what when whenever where whether which who whoever whom why
 """)
 """Words that make a clause part of another."""
 
 CONDITIONALS = _words("if unless whether when whenever until")
 SPEAKING_OF = _words("""
-wants likes needs agrees disagrees complains insists pays answers replies comes goes seems looks
-feels knows thinks says asks changes happens starts stops works fails finishes
+agrees answers asks changes comes complains disagrees fails feels finishes goes happens insists
+knows likes looks needs pays replies says seems starts stops thinks wants works
 """)
 """What is said in a condition of somebody who may not be in the crew."""
 
 PREPOSITIONS = _words("""
-of in on at from with without for under over about near into onto through during against between
-among like as inside outside behind beyond within upon via per to than around across toward
-towards concerning regarding
+about across against among around as at behind between beyond concerning during for from in inside
+into like near of on onto outside over per regarding than through to toward towards under upon via
+with within without
 """)
 """What stands behind these is no subject."""
 
 WANTING = _words("like want wants need ask asks send tell put have let get has make instruct")
 GIVING = _words("give gives grant grants hand equip provide")
 HANDING = _words("""
-over on hand hands handed pass passes passed goes turn turns comes is followed delegates delegate
-delegated assign assigns assigned escalate escalates escalated route routed routes up falls left
-belongs moves moved forwarded sent available only reserved exclusively back
+assign assigned assigns available back belongs comes delegate delegated delegates escalate
+escalated escalates exclusively falls followed forwarded goes hand handed hands is left moved
+moves on only over pass passed passes reserved route routed routes sent turn turns up
 """)
 """Words with `to` that let the one work who stands behind it."""
 
 RETURNING = _words("send sends give gives forward forwards return returns kick restart")
 """Words with `to` that may speak of somebody outside the crew, too."""
 
-BESIDE = _words("parallel together along side over again lies begins starts tandem concurrently")
+BESIDE = _words("""
+again along begin begins concurrently continue end finish lies off over parallel proceed side
+start starts tandem together
+""")
 
 CAST = _words("""
-agents agent people roles role specialists experts team crew members cast who staff
+agent agents cast crew experts members people role roles specialists staff team who
 """)
 """What a list of agents is called."""
 
 GENERIC = _words("""
-agent agents human person people crew team other others one thing user i somebody someone
+agent agents crew human i one other others people person somebody someone team thing user
 """)
 
 INSIDE_NAMES = _words("up down in")
@@ -303,43 +321,50 @@ ORDINALS = _words("first second third fourth fifth last")
 """Before a noun, part of its name: `the first juror`."""
 
 ADVERBS_OF_WORK = _words("""
-then also next now simply just finally lastly again always both each all first still only never
-together simultaneously afterwards usually subsequently alone later meanwhile immediately
+afterwards again all alone also always both each finally first immediately just lastly later
+meanwhile never next now only simply simultaneously still subsequently then together usually
 """)
 """Between a subject and its verb."""
 
 STATIVE = _words("""
-comes works starts makes has counts pays says wants needs likes loves hates knows thinks hopes
-means seems wishes keeps tells gets costs looks feels ends continues runs passes fails goes breaks
-changes improves shows contains covers holds opens closes helps stays happens exists appears
-remains lives dies grows falls rises begins stops finishes depends matters fits contains includes
-come work start make have count pay say want need like love hate know think hope mean seem keep get
-cost look feel end continue run pass fail go break stay grow fall rise begin stop finish
+appears begin begins break breaks changes closes come comes contains continue continues cost costs
+covers depends dies end ends exists fail fails fall falls feel feels finish finishes fits get gets
+go goes grow grows happens has hate hates have helps holds hope hopes improves includes keep keeps
+know knows like likes lives look looks love loves make makes matters mean means need needs opens
+pass passes pay pays remains rise rises run runs say says seem seems shows start starts stay stays
+stop stops tells think thinks want wants wishes work works
 """)
 """What things do as well as agents: no sign that somebody works."""
 
 NO_WORK_BY = _words("driven caused limited increased reduced affected triggered followed-up due")
 """Participles whose `by` names a cause."""
 
+DEVICES = _words("""
+compiler computer connector container controller counter crawler dispatcher driver generator
+handler indexer linter mixer monitor parser player poster printer profiler recorder router runner
+scanner scheduler speaker tracker
+""")
+"""Heads that are machines as often as agents."""
+
 CALENDAR = _words("""
-monday tuesday wednesday thursday friday saturday sunday january february march april june july
-august september october november december christmas easter ramadan halloween thanksgiving
-spring summer autumn winter english german french spanish italian chinese japanese latin american
-github gitlab slack jira excel google linkedin python java javascript flutter kubernetes postgres
+american april august autumn chinese christmas december easter english excel february flutter
+french friday german github gitlab google halloween italian january japanese java javascript jira
+july june kubernetes latin linkedin march monday november october postgres python ramadan saturday
+september slack spanish spring summer sunday thanksgiving thursday tuesday wednesday winter
 """)
 """Names that nobody in a crew has: days, months, languages, products."""
 
 DEPARTMENTS = _words("""
-audio backend frontend front-end back-end design legal accounting marketing support sales security
-research editorial finance procurement engineering qa qc ops operations hr compliance treasury
-logistics infrastructure platform payroll analytics product testing devops dba sre billing
-purchasing infosec forensics helpdesk
+accounting analytics audio back-end backend billing compliance dba design devops editorial
+engineering finance forensics front-end frontend helpdesk hr infosec infrastructure legal
+logistics marketing operations ops payroll platform procurement product purchasing qa qc research
+sales security sre support testing treasury
 """)
 """What agents are called without article: `Legal checks the contract`."""
 
 PLACES_OF_WORK = _words("""
-department desk office unit squad team board panel lab bureau group committee division cell
-section agency house newsroom studio workshop jury duo pair guild taskforce forensics helpdesk
+agency board bureau cell committee department desk division duo forensics group guild helpdesk
+house jury lab newsroom office pair panel section squad studio taskforce team unit workshop
 """)
 """Where people work: an agent with a word before it that says which, `the art department`."""
 
@@ -361,10 +386,10 @@ _ABSTRACT = (
     "s",
 )
 _PARTICIPLES = _words("""
-put set let cut read built sent held made kept dealt found brought bought caught taught thought
-sought sold told led fed met lit hit split spelt laid paid said swept bound wound spun dug hung
-struck sung begun run won shot left lost bent lent heard fought understood rid recast reset rebuilt
-overseen sworn done gone
+begun bent bought bound brought built caught cut dealt done dug fed fought found gone heard held
+hit hung kept laid led left lent let lit lost made met overseen paid put read rebuilt recast reset
+rid run said sent set shot sold sought spelt split spun struck sung swept sworn taught thought
+told understood won wound
 """)
 
 ADVERBS = (

@@ -87,7 +87,7 @@ class Roster:
     """The first stems of these."""
     turned: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """Tools by a thing and what is done with it: `web searches` for `search the web`."""
-    heads: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    heads: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     """Agents by the last word of their names."""
     proper: set[int] = field(default_factory=set[int])
     """Agents that are written with a capital only."""
@@ -144,12 +144,7 @@ class Roster:
             if not new_agents:
                 self.strangers.append(Slip(key, "", at))
             self.keys[key] = number(key)
-            if entry.proper:
-                self.proper.add(self.keys[key])
-            if entry.titled and not agentive(key.rpartition("_")[2]):
-                self.titled.add(self.keys[key])
-            if entry.bare:
-                self.bare.add(self.keys[key])
+            self._take_ways(self.keys[key], entry)
         self._take_heads(found)
         for key, names in aliases.items():
             if len(names) == 1 and names[0] in self.keys:
@@ -157,12 +152,21 @@ class Roster:
             else:
                 self.unclear[key] = names
 
+    def _take_ways(self, number: int, entry: Found) -> None:
+        """How an agent is called, where that tells it from a thing of the same name."""
+        if entry.proper:
+            self.proper.add(number)
+        if entry.bare:
+            self.bare.add(number)
+        if entry.titled and not agentive(entry.name.rpartition("_")[2]):
+            self.titled.add(number)
+
     def _take_heads(self, found: Names) -> None:
         for key in found.found:
             number = self.keys.get(key)
             if number is not None:
                 head = key.partition("_of_")[0].rpartition("_")[2]
-                self.heads[head] = (*self.heads.get(head, ()), number)
+                self.heads.setdefault(head, []).append(number)
 
     def _take_tools(self, registry: Registry) -> None:
         for at, (name, tool) in enumerate(registry.tools.items()):
@@ -240,11 +244,11 @@ class Roster:
 
     def _called(self, number: int, tokens: Sequence[Token], *, bare: bool) -> bool:
         """Whether an agent is called like that: `Audio` is no agent in `the audio files`."""
-        if number in self.proper | self.titled and not tokens[0].capital:
+        if (number in self.proper or number in self.titled) and not tokens[0].capital:
             return False
         return bare or number not in self.bare or tokens[0].capital
 
-    def _group(self, tokens: Sequence[Token], at: int) -> tuple[tuple[int, ...], int] | None:
+    def _group(self, tokens: Sequence[Token], at: int) -> tuple[Sequence[int], int] | None:
         """`both analysts`, `the two writers`: all of the agents with that head."""
         begin, count = at, 0
         while begin < len(tokens) and begin - at < 4 and tokens[begin].text in _WHICH:
@@ -278,7 +282,7 @@ class Roster:
         if (number := self.names.get(tokens[begin].key)) is not None:
             return f"#{number}", begin + 1
         for stop in (begin + 2, begin + 1):
-            written = "_".join(t.key for t in tokens[begin:stop])
+            written = "_".join(t.key or t.text for t in tokens[begin:stop])
             if (number := self.model_keys.get(written)) is not None:
                 return f"~{number}", min(stop, len(tokens))
         if (number := self._turned(tokens, begin)) is not None:
@@ -321,7 +325,7 @@ def _enumerated(
 
 @lru_cache(maxsize=4096)
 def stem(word: str) -> str:
-    """`files`, `writes` and `writing` without their endings; roughly, and the same for both sides."""
+    """`files`, `writes` and `writing` without their endings; the same for both sides."""
     word = IRREGULAR_FORMS.get(word, word)
     for ending in ("ing", "ies", "es", "ed", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):

@@ -126,7 +126,9 @@ def verb_at(tokens: Sequence[Token], at: int) -> bool:
         word in ADVERBS_OF_WORK
         and at + 1 < len(tokens)
         and (
-            known_verb(tokens[at + 1].text) or tokens[at + 1].text in AUXILIARIES | ADVERBS_OF_WORK
+            third_person(tokens[at + 1].text)
+            or known_verb(tokens[at + 1].text)
+            or tokens[at + 1].text in AUXILIARIES | ADVERBS_OF_WORK
         )
     )
 
@@ -143,7 +145,7 @@ def before_verb(tokens: Sequence[Token], at: int) -> int | None:
         if j > at:
             head = classified(head_of(tokens, at, j))
             if head is Head.AGENT:
-                if word in VERBS and not agentive(word):
+                if word in VERBS and not agentive(word) and tokens[j - 1].text != "of":
                     return None  # `the writer and the painter compare notes`
                 if verb_at(tokens, j) or aside(tokens, j):
                     return j
@@ -298,4 +300,9 @@ def _separated(tokens: Sequence[Token], at: int) -> int:
     begin = at
     while at < len(tokens) and tokens[at].text in {",", "and", "or", ";", "then", "plus"}:
         at += 1
-    return at if at > begin else -1
+    if at == begin:
+        return -1
+    if at < len(tokens) and tokens[at].text in {"if", "when", "where"}:  # `A and, if needed, B`
+        last = min(at + 6, len(tokens) - 1)
+        return next((j + 1 for j in range(at, last) if tokens[j].text == ","), at)
+    return at

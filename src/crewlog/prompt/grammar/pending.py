@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from crewlog.prompt.ast import Cond, Fact, Not, Waits, Words
-from crewlog.prompt.ast import Both as BothOf
+from crewlog.prompt.ast import Both, Cond, Fact, Not, Waits, Words
 from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.conditions import state_word
 from crewlog.prompt.grammar.lexicon import plural
@@ -18,38 +17,37 @@ from crewlog.prompt.names import plain
 
 Kind = Literal["if", "unless", "until", "when", "once", "after", "while", "before", "each"]
 
+_OPENING: dict[Kind, str] = {
+    "if": (
+        "if/in case/in the case that/in the event that/in the event/provided that/provided/"
+        "providing that/providing/assuming that/assuming/supposing/supposing that/as long as/"
+        "so long as/given that/on condition that/on the condition that/if and only if/"
+        "if and when/should/only if/whenever it turns out that/in cases where"
+    ),
+    "unless": "unless/unless and until/except if/except when/except where",
+    "until": "until/till/until such time as/up until",
+    "when": "when/whenever/every time/each time/as often as/any time/when and only when",
+    "once": (
+        "once/as soon as/as soon as ever/the moment/the moment that/the minute/the minute that/"
+        "the second/the instant/now that/only once/only when/not until/not before/immediately/"
+        "just as soon as/once and only once/from the moment/the very moment"
+    ),
+    "after": (
+        "after/only after/right after/straight after/directly after/immediately after/"
+        "just after/not until after/soon after/shortly after"
+    ),
+    "while": "while/whilst",
+    "before": "before",
+    "each": (
+        "for each/for every/for each and every/for every single/for each single/per/for all/"
+        "for every one/for each one/with each/with every/for any"
+    ),
+}
 _WORDS: dict[tuple[str, ...], Kind] = {
-    tuple(words.split()): kind
-    for kind, several in {
-        "if": (
-            "if/in case/in the case that/in the event that/in the event/provided that/provided/"
-            "providing that/providing/assuming that/assuming/supposing/supposing that/as long as/"
-            "so long as/given that/on condition that/on the condition that/if and only if/"
-            "if and when/should/only if/whenever it turns out that/in cases where"
-        ),
-        "unless": "unless/unless and until/except if/except when/except where",
-        "until": "until/till/until such time as/up until",
-        "when": "when/whenever/every time/each time/as often as/any time/when and only when",
-        "once": (
-            "once/as soon as/as soon as ever/the moment/the moment that/the minute/the minute that/"
-            "the second/the instant/now that/only once/only when/not until/not before/immediately/"
-            "just as soon as/once and only once/from the moment/the very moment"
-        ),
-        "after": (
-            "after/only after/right after/straight after/directly after/immediately after/"
-            "just after/not until after/soon after/shortly after"
-        ),
-        "while": "while/whilst",
-        "before": "before",
-        "each": (
-            "for each/for every/for each and every/for every single/for each single/per/for all/"
-            "for every one/for each one/with each/with every/for any"
-        ),
-    }.items()
-    for words in several.split("/")
+    tuple(words.split()): kind for kind, several in _OPENING.items() for words in several.split("/")
 }
 _LONGEST = max(map(len, _WORDS))
-_LEADS = w.words("and but only just then so that even")
+_LEADS = w.words("and but only just then so that")
 """What may stand before the word that opens the clause."""
 _OPEN = {"if", "when", "once"}
 """Words after which a tool's being there is a need."""
@@ -62,7 +60,7 @@ _READY = w.words("""
 ready done complete completed finished available in there set exists exist arrived final settled
 written built merged up delivered published prepared drafted
 """)
-_NO_LIST = w.words("them these those it one ones of other time moment once reason sure now")
+_NO_LIST = w.words("them these those it one ones of other time moment once reason sure now se capita annum")
 _AFTER_NOUN = (
     w.PREPOSITIONS
     | w.OTHERS
@@ -94,7 +92,7 @@ class Pending:
     def merge(self, other: Pending) -> None:
         """Takes in another."""
         if self.condition is not None and other.condition is not None:
-            self.condition = BothOf(of=(self.condition, other.condition))
+            self.condition = Both(of=(self.condition, other.condition))
         else:
             self.condition = self.condition or other.condition
         self.waits = self.waits or other.waits
@@ -233,10 +231,9 @@ def _needs(state: State, said: Sequence[str]) -> Pending | None:
         return Pending(needs=tools) if positive else Pending()
     if rest[:2] == ["can", "be"] and len(rest) == 3 and rest[2] in _USED:
         return Pending(needs=tools)
-    available = set(rest) & {"available", "unavailable", "missing"} or rest in (["exists"],)
     if rest == ["exists"] or rest == ["exist"]:
         return Pending(needs=tools)
-    return Pending() if available else None
+    return Pending() if set(rest) & {"available", "unavailable", "missing"} else None
 
 
 # -- conditions and waits --------------------------------------------------------------------------
@@ -259,7 +256,7 @@ def _no_state(said: Sequence[str]) -> bool:
 
 
 def _waits(state: State, kind: Kind, said: Sequence[str]) -> Pending | None:
-    if not said or _no_state(said) and not said[0].startswith("@"):
+    if not said or (_no_state(said) and not said[0].startswith("@")):
         return None
     if (waits := _done(state, kind, said)) is not None:
         return waits

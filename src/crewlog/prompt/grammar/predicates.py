@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from crewlog.prompt.ast import Both, Cond, Fact, Not
 from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.comparisons import Comparison, compared, numeral, whole
-from crewlog.prompt.grammar.subjects import Subject, Subjects, many
+from crewlog.prompt.grammar.subjects import Subject, Subjects
 from crewlog.prompt.names import plain
 
 _MOST = 5
@@ -143,7 +142,9 @@ class PredicateReader:
             self.at, self.free = to + 1, True
             return True
         follows = w.INFLECTED.get(self.words[to]) if to < len(self.words) else None
-        if found.base == "keep" and follows is not None and follows.form == "ing":
+        if follows is not None and follows.form == "ing" and found.base in {"keep", "stop"}:
+            if found.base == "stop":
+                self._negate(1)
             self.at, self.free = to, True
             return True
         return False
@@ -166,6 +167,8 @@ class PredicateReader:
             if self._catenative():
                 return self._verb_group()
             return self._main()
+        if verb is None and word.endswith("ed"):
+            return self._fact(self.words[self.at :])
         self.at, self.negated, self.negations = begin, negated, negations
         return None
 
@@ -228,6 +231,8 @@ class PredicateReader:
         name = self.subject.name if self.subject.kind == "thing" else self.measure
         if found.unit in w.CONFIDENT:
             name = "confidence"
+        if name and (found.unit.endswith(" long") or self.words[self.at] in w.LONG):
+            name = f"{name} length"
         return self._compare(name or self._unit_name(found), found)
 
     def _unit_name(self, found: Comparison) -> str:
@@ -242,8 +247,6 @@ class PredicateReader:
         key = _named(name.split())
         if not key:
             return None
-        if self.negated and found.operator == "==" and found.upto is None:
-            pass
         agent = agent or self.subject.agent
         fact = Fact(name=key, operator=found.operator, value=whole(found.value), agent=agent)
         if found.upto is None:
@@ -254,6 +257,9 @@ class PredicateReader:
     def _says_that(self) -> Cond | None:
         """`is sure that the facts hold`, `is of the opinion that …`."""
         words, at = self.words, self.at
+        told = w.INFLECTED.get(words[at])
+        if told is not None and told.base in w.SAYS and words[at + 1 : at + 2] == ["that"]:
+            return self._inner(at + 2)
         if self.subject.kind not in {"agent", "person"} and self.subject.agent is None:
             return None
         if words[at] in w.SURE and words[at + 1 : at + 2] == ["that"]:
@@ -367,7 +373,9 @@ class PredicateReader:
         return self._fact(said, agent)
 
     def _reason(self, said: Sequence[str]) -> bool:
-        """`approved for release` is approved."""
+        """`approved for release` is approved, `agreed on` agreed."""
+        if len(said) == 2 and said[1] in {"on", "upon", "to", "with"}:
+            return True
         return len(said) > 2 and said[1] in {"for", "by", "as", "in", "on", "with"}
 
     # -- verbs -------------------------------------------------------------------------------------
@@ -385,11 +393,12 @@ class PredicateReader:
             for read in (
                 self._says,
                 self._decides,
+                self._finds,
+                self._becomes,
                 self._link,
                 self._limit,
                 self._calls,
                 self._assigns,
-                self._finds,
                 self._has,
             ):
                 cond = read(found)
@@ -408,8 +417,21 @@ class PredicateReader:
         if self.free and not self.passive and self.words[self.at].isalpha():
             base = self.words[self.at]
             return self._does(w.Verb(base, "base")) if _free(base) else None
-        if self.subject.kind == "thing" and self.words[self.at] in w.STATES:
+        word = self.words[self.at]
+        if self.subject.kind == "thing" and word.endswith(w.VERB_ENDINGS):
+            return self._does(w.Verb(word[:-1], "third"))
+        if self.subject.kind == "thing" and word in w.STATES:
             return self._state()
+        return None
+
+    def _becomes(self, verb: w.Verb) -> Cond | None:
+        """`the status changes to closed`."""
+        self_at = self.at
+        if verb.base in w.MOVES | w.CHANGES and self.words[self_at + 1 : self_at + 2] == ["to"]:
+            self.at += 2
+            cond = self._choice() if self.at < len(self.words) else None
+            self.at = self_at
+            return cond
         return None
 
     def _link(self, verb: w.Verb) -> Cond | None:
@@ -443,8 +465,10 @@ class PredicateReader:
             return False
         if self.words[self.at] in w.DETERMINERS - {"a", "an", "enough"}:
             return False
-        word = self.words[self.at]
-        return self.words[self.at - 1] not in {"in", "up"} or word in w.STATES
+        word, before = self.words[self.at], self.words[self.at - 1]
+        if word in w.PREPOSITIONS - {"in", "of", "on", "out", "under"}:
+            return word in w.STATES
+        return before not in {"in", "up"} or word in w.STATES
 
     def _limit(self, verb: w.Verb) -> Cond | None:
         """`exceeds 5`, `reaches 80 %`, `scores below 0.8`, `costs 50 or more`."""
@@ -454,7 +478,7 @@ class PredicateReader:
             if value is not None and value.end == len(self.words) and value.operator == "==":
                 sign = w.LIMITS[verb.base]
                 name = self.subject.name if self.subject.kind == "thing" else self.measure
-                found = Comparison(sign, value.value, value.end)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+                found = Comparison(sign, value.value, value.end)
                 return self._compare(name, found)
         if verb.base in w.SCORES:
             if self.words[at : at + 1] == ["at"] and numeral(self.words, at + 1):
@@ -527,15 +551,20 @@ class PredicateReader:
 
     def _consents(self, verb: w.Verb) -> Cond | None:
         """`gives its approval`, `gives the green light`."""
-        if verb.base not in {"give", "grant"} or self.subject.kind == "thing":
+        gets = verb.base in {"get", "receive", "obtain"}
+        if not gets and (verb.base not in {"give", "grant"} or self.subject.kind == "thing"):
             return None
         rest = [word for word in self.words[self.at + 1 :] if word not in w.DETERMINERS]
+        agent = self.subject.agent
+        if gets:
+            agent = self.subjects.agent(rest[-1]) if rest[-2:-1] == ["from"] else None
+            rest = rest[:-2] if agent is not None else rest
         rest = [word for word in rest if word not in {"it", "us", "me"}]
         negative = rest[:1] == ["no"]
         said = "-".join(rest[negative:])
         if said not in w.CONSENT and not (rest[negative:] and rest[negative] in w.CONSENT):
             return None
-        fact = Fact(name="approved", agent=self.subject.agent)
+        fact = Fact(name="approved", agent=agent)
         return Not(of=fact) if negative else fact
 
     def _calls(self, verb: w.Verb) -> Cond | None:
@@ -582,9 +611,11 @@ class PredicateReader:
 
     def _finds(self, verb: w.Verb) -> Cond | None:
         """`finds a bug`, `spots no errors`."""
-        if verb.base not in w.FINDS or self.subject.kind == "thing":
-            return None
         rest = self.words[self.at + 1 :]
+        across = (verb.base, *rest[:1]) in {("come", "across"), ("run", "into")}
+        if not (verb.base in w.FINDS or across) or self.subject.kind == "thing":
+            return None
+        rest = rest[across:]
         number = self._number_of(rest)
         if number is not None:
             return number
@@ -621,15 +652,17 @@ class PredicateReader:
     def _thing(self, words: Sequence[str]) -> list[str]:
         """A noun phrase's words without articles; empty where it is none."""
         said: list[str] = []
-        for word in words:
+        something = len(words) == 2 and words[0] in {"something", "anything"}
+        for word in words[something:]:
             agent = self.subjects.agent(word)
             if agent is not None:
                 said += agent.split("_")
-            elif word not in w.DETERMINERS and word != "'s":
+            elif word not in w.DETERMINERS and word not in {"'s", "single"}:
                 said.append(word)
         while said and said[-1] in {"left", "anymore", "it", "them", "in", "of", "with", "at"}:
             said.pop()
-        ok = all(_free(word) for word in said) and len(said) <= _MOST
+        said = ["something", *said] if something and said else said
+        ok = all(_free(word) for word in said[something:]) and len(said) <= _MOST
         return said if ok else []
 
     def _has(self, verb: w.Verb) -> Cond | None:
@@ -644,6 +677,8 @@ class PredicateReader:
             return ready
         negative = rest[:1] == ["no"]
         said = self._thing(rest[negative:])
+        if negative and said[:1] == ["more"]:
+            said = said[1:]
         if negative and not said:
             return None
         if len(said) == 2 and said[1] in w.CHOICES and said[0] in w.STATES:
@@ -682,18 +717,20 @@ class PredicateReader:
         said = [*particle, *said]
         if rest and not said and not particle and rest not in (["it"], ["them"], ["this"]):
             return None
-        if verb.base in w.CHANGES and verb.form != "base" and not rest and not self.free:
-            form = w.participle(verb.base)
-        elif verb.base in w.CHANGES and not rest and self.subject.kind == "thing":
-            form = w.participle(verb.base)
-        elif verb.form == "past" and verb.base not in w.HAPPENS and self.subject.kind == "thing":
-            form = self.words[self.at] if not rest else self._present(verb)
-        else:
-            form = self._present(verb)
+        form = self._form(verb, changed=not rest, alone=len(said) == len(particle))
         fact = self._fact([form, *said], active=True)
         if fact is None:
             return None
         return Not(of=fact) if negative else fact
+
+    def _form(self, verb: w.Verb, *, changed: bool, alone: bool) -> str:
+        """How a verb stands in a name: the same in every tense, or as the state it leads to."""
+        thing = self.subject.kind == "thing"
+        if changed and verb.base in w.CHANGES and (thing or not (verb.form == "base" or self.free)):
+            return w.participle(verb.base)
+        if alone and thing and verb.form == "past" and verb.base not in w.HAPPENS:
+            return self.words[self.at]
+        return self._present(verb)
 
     def _present(self, verb: w.Verb) -> str:
         plural = self.subject.many and self.subject.kind != "agent"
@@ -706,12 +743,13 @@ class PredicateReader:
     ) -> Cond | None:
         """The subject and what is said of it, as a name."""
         words = list(said)
-        while words and words[0] in w.DETERMINERS - {"enough"}:
-            words = words[1:]
+        words = [word for word in words if word not in w.DETERMINERS - {"enough"}]
         words = self._without_aside(words) if agent or not active else words
         if not words or len(words) > _MOST or not all(_free(word) for word in words):
             return None
         if any(word[0].isdigit() for word in words):
+            return None
+        if self.subject.kind == "it" and words[0] in {"case", "so", "point"}:
             return None
         if words[0] in w.OTHERS or (words[0] in w.TIME and words[0] not in w.INFLECTED):
             return None
@@ -761,7 +799,3 @@ def decided_by(cond: Cond, agent: str | None) -> Cond:
         return Not(of=decided_by(cond.of, agent))
     of = tuple(decided_by(part, agent) for part in cond.of)
     return Both(of=of) if isinstance(cond, Both) else cond.model_copy(update={"of": of})
-
-
-Side = Literal["or", "and", "nor", "but"]
-__all__ = ["Predicate", "PredicateReader", "Side", "decided_by", "many"]

@@ -140,7 +140,7 @@ def _everybody(words: Sequence[str]) -> Who | None:
         at += 1
     said = set(words[:at]) - {"the", "of"}
     if said and not (said <= {"all", "last"} and _singular(words, at)):
-        if said == {"all"} and words[at : at + 1] and words[at] in _THAT:
+        if said == {"all"} and words[at : at + 1] and words[at] in _THAT | _WHOLE:
             return Who(at + 1, that=True)
         return Who(at)
     at = 1 if words[:1] and words[0] in _THAT else 0

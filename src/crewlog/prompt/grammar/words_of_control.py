@@ -20,11 +20,12 @@ _HARMLESS = re.compile(
 
 def look_at_tasks(state: State) -> None:
     """Reports words of control in tasks and traits."""
+    added = {(phrase.words.start, phrase.words.end) for phrase in state.glued}
     for statement in state.statements:
         if not isinstance(statement, Step | Trait) or not statement.words:
             continue
         clause = statement.words[0]
-        glued = [g.words for g in state.glued if g.words in statement.words[1:]]
+        glued = [words for words in statement.words[1:] if (words.start, words.end) in added]
         several = isinstance(statement, Step) and (
             len(statement.parts) > 1 or statement.place == "beside"
         )
