@@ -45,7 +45,7 @@ def _active(made: Frame) -> Frame:
 
 
 def _enabled(made: Frame) -> Frame:
-    """`Give the writer write_file`, `let the writer use it`, `write_file is given to the writer`."""
+    """`Give the writer write_file`, `let the writer use it`, `it is given to the writer`."""
     args = dict(made.args)
     parts = list(made.object.tokens)
     to = tokens(args["to"]) if "to" in args else []
@@ -123,13 +123,17 @@ def _granted(thing: list[Token], to: list[Token]) -> tuple[str, list[Token]]:
 
 
 def _shown(made: Frame) -> Frame:
-    """`Show the writer the notes`, `hide the notes from the writer`, `keep the writer off deploy`."""
+    """`Show the writer the notes`, `hide them from the writer`, `keep the writer from deploy`."""
+    if made.negated and made.verb in HINDER:
+        return made  # what is not forbidden is not thereby given
     args = dict(made.args)
     negated = made.negated != (made.verb in HIDE | HINDER)
     if made.passive:
         who, thing = made.subject, made.object
         if "from" in args and who.agents and made.verb in HINDER and "@" not in args["from"].text:
-            thing = noun([t for t in tokens(args.pop("from")) if t.kind in {"tool", "act", "and", "comma"}])
+            thing = noun(
+                [t for t in tokens(args.pop("from")) if t.kind in {"tool", "act", "and", "comma"}]
+            )
         elif "from" in args or ("to" in args and made.verb in SHOW):
             who, thing = (
                 noun(tokens(args.pop("from") if "from" in args else args.pop("to"))),
