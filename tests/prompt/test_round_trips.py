@@ -15,7 +15,8 @@ from tests.prompt.strategies import crews, registry_for
 
 from crewlog.definition.content import definition_hash
 from crewlog.definition.load import load_data, load_definition
-from crewlog.definition.model import CrewDefinition
+from crewlog.definition.model import AgentPhase, CrewDefinition
+from crewlog.definition.phases import phases
 from crewlog.definition.write import to_yaml
 from crewlog.prompt.compile import compile_prompt
 from crewlog.prompt.compiled import CompiledPrompt
@@ -80,9 +81,14 @@ def _read(text: str, registry: Registry) -> CompiledPrompt:
 
 
 def _told(crew: CrewDefinition) -> dict[str, tuple[list[str], list[str]]]:
-    """What agents' prompts say besides what they must set."""
-    told = {name: told_of(name, agent, 1, None) for name, agent in crew.agents.items()}
-    return {name: (each.tasks, each.traits) for name, each in told.items()}
+    """What agents are told besides what they must set: in each phase, and throughout."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    items = [phase.item for phase in phases(crew)]
+    for name, agent in crew.agents.items():
+        own = [i.task for i in items if isinstance(i, AgentPhase) and i.agent == name]
+        told = told_of(name, agent, len(own), None)
+        found[name] = ([told.task(task) for task in own], told.traits)
+    return found
 
 
 def _offered(case: Case) -> Registry:

@@ -54,6 +54,11 @@ _OPENER = pattern(
     r"|at the same time|meanwhile|simultaneously|i (?:approve|want|need|have|would|must|say|get)\b|use {T}"
     r"|turn (?:off|on)|switch)"
 )
+_ONE_MORE = re.compile(
+    r"@[0-9]+ 's (?!turn\b)(?:[a-z][a-z-]* ){1,4}|it (?:is|was) (?:not )?"
+    r"(?!sent\b|passed\b|handed\b|given\b|back\b|to\b|the\b|@)[a-z]"
+)
+"""One more thing that a condition asks for."""
 _FAR = 9
 """How many words a subject may have before its verb."""
 _HELPING = frozenset("is are was has have may can must should will shall gets needs".split())
@@ -151,6 +156,8 @@ class _Cutter:
         text = self.whole.text
         if SUBORDINATE.match(text, place) or BOUND.match(text, place):
             return after
+        if only_and and self.units[i].text in {"and", "or"} and self._in_condition(place):
+            return 0
         if _OPENER.match(text, place):
             if (
                 self.units[after].text.startswith(("@", "$", "#"))
@@ -171,6 +178,10 @@ class _Cutter:
         if _DONE_BY.match(text, place) and " by @" in self._text(self.begin, i):
             return after
         return 0 if only_and or not self._agent_at(after) else after
+
+    def _in_condition(self, place: int) -> bool:
+        """Whether the condition at hand goes on: `if it is late and the tester's score is low`."""
+        return _ONE_MORE.match(self.whole.text, place) is not None and self._fronted()
 
     def _fronted(self) -> bool:
         """Whether the segment at hand is a condition that stands before its clause."""
