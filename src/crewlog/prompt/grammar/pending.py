@@ -60,7 +60,9 @@ _READY = w.words("""
 ready done complete completed finished available in there set exists exist arrived final settled
 written built merged up delivered published prepared drafted
 """)
-_NO_LIST = w.words("them these those it one ones of other time moment once reason sure now se capita annum")
+_NO_LIST = w.words(
+    "them these those it one ones of other time moment once reason sure now se capita annum"
+)
 _AFTER_NOUN = (
     w.PREPOSITIONS
     | w.OTHERS

@@ -109,7 +109,11 @@ def asks(frame: Frame) -> _Asked | None:
     thing = frame.object
     if frame.verbless and "to" in args and args["to"].text in _BE_ASKED:
         return _Asked({k: v for k, v in args.items() if k != "to"}, Noun(), Noun())
-    if frame.passive and (thing.pronoun == "i" or thing.text == "to") and frame.verb in ASK | {"consult", "ask"}:
+    if (
+        frame.passive
+        and (thing.pronoun == "i" or thing.text == "to")
+        and frame.verb in ASK | {"consult", "ask"}
+    ):
         return _Asked(args, Noun(), Noun())
     if frame.subject.pronoun == "i":
         given = frame.verb in APPROVE - {"have", "give", "say", "allow"} or (
@@ -137,7 +141,16 @@ def asks(frame: Frame) -> _Asked | None:
 
 
 _BE_ASKED = frozenset(
-    ["be asked", "be consulted", "approve it", "approve", "be told", "confirm it", "see it", "say yes"]
+    [
+        "be asked",
+        "be consulted",
+        "approve it",
+        "approve",
+        "be told",
+        "confirm it",
+        "see it",
+        "say yes",
+    ]
 )
 """What is left of `I want to be asked`."""
 
@@ -480,7 +493,12 @@ def _work_with_approval(state: State, frame: Frame, *, denied: bool) -> bool:
         return denied and said(state, AskTool(words=words_of(frame)))
     if frame.verbless and (who is None or frame.elided):
         return _that(state, frame)
-    if frame.command and denied and frame.object.agents and frame.verb in {"start", "run", "begin", "launch"}:
+    if (
+        frame.command
+        and denied
+        and frame.object.agents
+        and frame.verb in {"start", "run", "begin", "launch"}
+    ):
         who = whom(state, frame.object)
     if who is None or len(who.agents) != 1 or who.only or (frame.verb == "be" and denied):
         return False

@@ -116,7 +116,9 @@ def nobody_but(made: Noun) -> Noun:
     if made.quantifier == "none" and made.excepted and "@" in made.excepted.text:
         return replace(made, agents=made.excepted, excepted=empty(), quantifier="", only=True)
     if made.quantifier == "none" and made.things and made.excepted:
-        return replace(made, tools=made.excepted, excepted=empty(), quantifier="", things=False, only=True)
+        return replace(
+            made, tools=made.excepted, excepted=empty(), quantifier="", things=False, only=True
+        )
     if made.quantifier == "none" and made.others and made.agents:
         return replace(made, quantifier="", only=True, others=False)
     return made

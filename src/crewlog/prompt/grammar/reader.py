@@ -24,6 +24,7 @@ _MOST_TOKENS = 1_200
 _MOST_STATEMENTS = 2_000
 """Things that a prompt says; a step of several agents is as many."""
 _MOST_REMARKS = 500
+"""Stretches of a prompt that say nothing, or are only added to a task."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ def _said_enough(state: State, sentence: Sentence, last: Sentence) -> bool:
             f"the prompt says more than {_MOST_STATEMENTS:,} things: from here on it is not read"
         )
         remedy = "Say each thing once; give the material itself as the run's input."
-    elif len(state.remarks) > _MOST_REMARKS:
-        message = f"more than {_MOST_REMARKS:,} sentences say nothing that a crew can do: from here on it is not read"
+    elif len(state.remarks) + len(state.glued) > _MOST_REMARKS:
+        message = f"more than {_MOST_REMARKS:,} stretches say nothing that a crew can do: from here on it is not read"
         remedy = "Say who works with whom; give the material itself as the run's input."
     else:
         return False

@@ -129,7 +129,9 @@ def _shown(made: Frame) -> Frame:
     if made.passive:
         who, thing = made.subject, made.object
         if "from" in args and who.agents and made.verb in HINDER and "@" not in args["from"].text:
-            thing = noun([t for t in tokens(args.pop("from")) if t.kind in {"tool", "act", "and", "comma"}])
+            thing = noun(
+                [t for t in tokens(args.pop("from")) if t.kind in {"tool", "act", "and", "comma"}]
+            )
         elif "from" in args or ("to" in args and made.verb in SHOW):
             who, thing = (
                 noun(tokens(args.pop("from") if "from" in args else args.pop("to"))),
