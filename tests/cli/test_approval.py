@@ -162,6 +162,14 @@ def test_an_editor_that_is_not_there_is_a_clear_error(notes: Path) -> None:
     assert terminal.end() == 2
 
 
+def test_an_editor_that_cannot_be_read_is_a_clear_error(notes: Path) -> None:
+    terminal = at_terminal(notes, EDITOR="code '--wait")
+    terminal.expect("3 reject")
+    terminal.type("edit")
+    terminal.expect("EDITOR cannot be read: No closing quotation")
+    assert terminal.end() == 2
+
+
 def test_an_approval_is_readable_in_a_narrow_terminal(notes: Path) -> None:
     terminal = at_terminal(notes, width=60)
     shown = terminal.expect("3 reject")

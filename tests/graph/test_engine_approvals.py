@@ -252,6 +252,16 @@ async def test_long_arguments_are_shortened_and_said_to_be(args: Any) -> None:
     assert len(sim.asked().detail) < 4 * MOST_BYTES
 
 
+def test_what_is_shortened_still_shows_how_it_begins() -> None:
+    found, _ = shown({"path": "notes.md", "text": "delete " * 100_000, "rows": list(range(9_000))})
+    assert isinstance(found, dict)
+    assert found["path"] == "notes.md"
+    assert found["text"].startswith("delete delete delete ")
+    assert found["text"].endswith("… (700000 characters)")
+    assert found["rows"][:3] == [0, 1, 2]
+    assert found["rows"][-1] == "… (9000 in all)"
+
+
 def test_short_arguments_are_shown_as_they_are() -> None:
     args = {"text": "x" * 4_000, "n": None}
     assert shown(args) == (args, True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crewlog.graph.maps import ASKING
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, StepId
 from crewlog.state.calls import OutputValue
@@ -158,6 +159,18 @@ async def test_an_item_that_fails_does_as_its_agent_says(policy: str) -> None:
         await sim.run()
     assert sim.state.status == "completed"
     assert sim.ran().count("end_er#1") == 1
+
+
+async def test_an_error_that_all_items_have_does_not_ask_about_all_of_them() -> None:
+    broken = {f"worker#1.{n}": [Failure("broke")] for n in range(1, 201)}
+    sim = await made(["x"] * 200, mapping(limits={"parallel": 8}), **broken)
+    assert len(sim.state.interrupts) <= ASKING + 8
+    assert len(sim.facts("StepStarted")) <= 1 + ASKING + 8
+    started = len(sim.facts("StepStarted"))
+    for question in list(sim.state.interrupts)[: len(sim.state.interrupts) - ASKING + 1]:
+        await sim.respond("skip", question)
+    await sim.run()
+    assert started < len(sim.facts("StepStarted")) <= started + 8  # there is room again
 
 
 async def test_people_skip_an_item() -> None:

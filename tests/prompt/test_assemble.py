@@ -305,3 +305,25 @@ def test_what_several_steps_may_set_at_once_gets_a_rule_and_that_is_said() -> No
     assert found.ok
     assert found.definition is not None
     assert found.definition.merge == {"digger.unsure": "last"}
+
+
+def test_two_reasons_to_skip_an_agent_both_count() -> None:
+    skips = [
+        said(ast.Skip, agent="printer", condition=Fact(name=name)) for name in ("short", "draft")
+    ]
+    only_if = flow(step("writer"), step("printer"), *skips)[1]["only_if"]
+    assert only_if == "not writer.short and not writer.draft".replace("writer.", "")
+
+
+def test_who_worked_before_decides_whether_the_last_one_is_skipped() -> None:
+    skip = said(ast.Skip, agent="printer", condition=Fact(name="short"))
+    made = crew(step("writer"), step("printer"), skip)
+    assert made.agents["writer"].writes_flags == ("short",)
+    assert made.agents["printer"].writes_flags == ()
+
+
+def test_a_question_that_is_said_twice_is_asked_once() -> None:
+    ask = said(ast.Ask, question="Print it?", before="printer")
+    names = [item.get("phase") for item in flow(step("writer"), step("printer"), ask, ask)[1:2]]
+    assert names == ["before_printer"]
+    assert len(flow(step("writer"), step("printer"), ask, ask)) == 3

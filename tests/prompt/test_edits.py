@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.prompt.strategies import crews, registry_for
 
@@ -13,13 +13,16 @@ from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.definition.validate import check
+from crewlog.prompt.ast import PromptAst
 from crewlog.prompt.compile import compiled
 from crewlog.prompt.edits import keep_names
+from crewlog.prompt.registry import Registry
 from crewlog.prompt.saying import say
 
 
 def _crew(*flow: Any, flags: dict[str, list[str]] | None = None, **more: Any) -> CrewDefinition:
-    names = [item if isinstance(item, str) else item.get("agent") for item in flow]
+    parts = [part for item in flow for part in (item if isinstance(item, list) else [item])]
+    names = [part if isinstance(part, str) else part.get("agent") for part in parts]
     agents = {
         name: {"prompt": f"You are the {name}.", "writes_flags": (flags or {}).get(name, [])}
         for name in names
@@ -97,6 +100,47 @@ def test_a_flag_keeps_its_name_in_another_form() -> None:
     assert keep_names(crew("tests_pass"), crew("facts_hold")) == crew("facts_hold")
 
 
+def test_a_flag_of_another_agent_is_another_flag() -> None:
+    def crew(flag: str, whose: str) -> CrewDefinition:
+        back = {"if": f"not {flag}", "go": "writer", "at_most": 2}
+        return _crew("writer", "tester", "reader", back, flags={whose: [flag]})
+
+    fresh = crew("tests_are_passing", "reader")
+    assert keep_names(crew("tests_pass", "tester"), fresh) == fresh
+
+
+def test_where_a_decision_goes_in_the_end_follows_the_phase() -> None:
+    before = _crew(DRAFT, "checker", POLISH)
+    after = _crew(
+        "checker",
+        {"if": "not read", "go": "checker", "at_most": 2, "else": "writer"},
+        "printer",
+        {"agent": "writer", "task": "polishes the notes."},
+        flags={"checker": ["read"]},
+    )
+    kept = keep_names(before, after)
+    assert check(kept) == []
+    assert getattr(kept.flow[1], "otherwise", "") == "writer_2"
+
+
+def test_joins_follow_the_phases_that_they_wait_for() -> None:
+    before = _crew(DRAFT, "checker", POLISH)
+    polish = {"agent": "writer", "task": "polishes the notes."}
+    for join in ({"any": ["writer", "checker"]}, {"quorum": 2, "of": ["writer", "checker", "x"]}):
+        after = _crew([polish, "checker", "x"], {"agent": "printer", "after": join})
+        kept = keep_names(before, after)
+        assert check(kept) == []
+        waits = getattr(kept.flow[1], "after", None)
+        of = getattr(waits, "any", ()) or getattr(waits, "of", ())
+        assert of[:2] == ("writer_2", "checker")
+
+
+def test_a_phase_of_another_agent_is_another_phase() -> None:
+    before = _crew("writer", {"agent": "checker", "phase": "last", "task": "reads it."}, "printer")
+    after = _crew("writer", {"agent": "lawyer", "task": "reads it."}, "printer")
+    assert _names(keep_names(before, after)) == ["writer", "lawyer", "printer"]
+
+
 def test_order_and_wording_stay() -> None:
     before = load_data(
         {
@@ -162,3 +206,89 @@ def test_a_statement_less_keeps_the_names_of_the_rest(crew: CrewDefinition, data
         agent = getattr(phase.item, "agent", None)
         if agent is not None and counts.count(agent) == 1:
             assert phase.name == agent
+
+
+def _told(crew: CrewDefinition) -> dict[str, tuple[str, str]]:
+    """What is done in each phase of an agent, by the phase's name."""
+    found: dict[str, tuple[str, str]] = {}
+    for phase in phases(crew):
+        agent = getattr(phase.item, "agent", None)
+        if agent is not None:
+            task = getattr(phase.item, "task", None) or crew.agents[agent].prompt
+            found[phase.name] = (agent, task)
+    return found
+
+
+TASKS = ["drafts", "polishes", "prints", "sends", "reads"]
+WORK = st.lists(
+    st.tuples(st.sampled_from(["writer", "checker", "lead"]), st.sampled_from(TASKS)),
+    min_size=2,
+    max_size=8,
+    unique=True,
+)
+
+
+def _worked(work: list[tuple[str, str]]) -> CrewDefinition:
+    """Agents that work in turn, each as often as it is named."""
+    steps = [
+        {"kind": "step", "again": True, "parts": [{"agent": agent, "task": f"{task} it"}]}
+        for agent, task in work
+    ]
+    found = compiled(
+        "x", PromptAst.model_validate({"statements": steps}), Registry(model="openai:m")
+    )
+    assert found.ok
+    assert found.definition is not None
+    return found.definition
+
+
+@settings(max_examples=200, deadline=None)
+@given(WORK, st.data())
+def test_swapped_sentences_keep_their_names(work: list[tuple[str, str]], data: Any) -> None:
+    before = _worked(work)
+    one, other = data.draw(st.tuples(*[st.integers(0, len(work) - 1)] * 2))
+    work[one], work[other] = work[other], work[one]
+    kept = keep_names(before, _worked(work))
+    assert check(kept) == []
+    assert _told(kept) == _told(before)
+
+
+@settings(max_examples=200, deadline=None)
+@given(WORK, st.data())
+def test_a_sentence_more_renames_nothing(work: list[tuple[str, str]], data: Any) -> None:
+    before = _worked(work)
+    at = data.draw(st.integers(0, len(work)))
+    agent = data.draw(st.sampled_from(["writer", "checker", "lead", "lawyer"]))
+    kept = keep_names(before, _worked([*work[:at], (agent, "counts"), *work[at:]]))
+    assert check(kept) == []
+    found = _told(kept)
+    for name, (who, what) in _told(before).items():
+        assert found[name][0] == who
+        task = next(task for task in TASKS if task in what)
+        assert task in found[name][1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(crews(plain=True, largest=10), st.data())
+def test_a_renamed_agent_leaves_the_others_alone(crew: CrewDefinition, data: Any) -> None:
+    registry = registry_for(crew)
+    said = say(crew, registry)
+    tree = said.tree()
+    whole = compiled("x", tree, registry).definition
+    assert whole is not None
+    old = data.draw(st.sampled_from(sorted(whole.agents)))
+    assume(old not in registry.agents)
+    text = tree.model_dump_json(by_alias=True).replace(f'"{old}"', '"zoe"')
+    found = compiled("x", PromptAst.model_validate_json(text), registry)
+    assume(found.ok)
+    assert found.definition is not None
+    kept = keep_names(whole, found.definition)
+    assert check(kept) == []
+    assert sorted(kept.agents) == sorted("zoe" if name == old else name for name in whole.agents)
+    for was, now in zip(phases(whole), phases(kept), strict=True):
+        agent = getattr(was.item, "agent", None)
+        if agent is not None and agent != old:
+            assert now.name == was.name
+    for name, agent in whole.agents.items():
+        if name != old:
+            assert kept.agents[name] == agent

@@ -412,7 +412,7 @@ the deadline has passed => deadline_passes
 the draft has been turned down by the checker => checker.turned_down
 the two reviews disagree => two_reviews_disagree
 the client hasn't paid => not client_paid
-the summary is shorter than 200 words => summary < 200
+the summary is shorter than 200 words => summary_length < 200
 the checker is fine with the plan => checker.fine
 the checker isn't convinced that the numbers are right => not checker.numbers_right
 the checker thinks it's ready => checker.ready
@@ -457,6 +457,120 @@ the limit has been reached => limit_reached
 both documents are signed => documents_signed
 an exception is raised => exception_raised
 the model hallucinates => model_hallucinates
+the translation is faithful to the original => translation_faithful_to_original
+the checker okays it => checker.approved
+the checker has green-lit it => checker.green_lit
+it got the all-clear from the checker => checker.approved
+it gets a pass from the checker => checker.approved
+the checker's rating is at most three stars => checker.rating <= 3
+it receives fewer than two votes => votes < 2
+the majority approves => majority_approves
+all three approve => approved
+the confidence score dips below 0.65 => confidence_score < 0.65
+the variance is larger than five percent => variance > 0.05
+accuracy is under ninety percent => accuracy < 0.9
+the response time is over 300 ms => response_time > 300
+the error count hits 10 => error_count >= 10
+the draft isn't at least 500 words long => not draft_length >= 500
+there's only one candidate => candidate == 1
+there is exactly one candidate => candidate == 1
+there isn't a single error => not error
+the mail is a complaint or a request => kind == complaint or kind == request
+the mail is neither a complaint nor a request => not (kind == complaint or kind == request)
+the message is about billing => kind == billing
+the ticket concerns billing => ticket_concerns_billing
+the planner tags it as high priority => planner.priority == high
+the sentiment turns out negative => sentiment == negative
+the status changes to closed => status == closed
+the status becomes closed => status == closed
+the urgency isn't low => not urgency == low
+the tone is too harsh => tone == too_harsh
+something is off => off
+the checker spots something odd => checker.something_odd_found
+the checker comes across an error => checker.error_found
+the checker can't reproduce it => not checker.reproduces
+the bug can be reproduced => bug_reproduced
+the bug cannot be reproduced => not bug_reproduced
+the site is down => site_down
+the links aren't broken => not links_broken
+the photos and the captions match => photos_match and captions_match
+the tests pass, or it is urgent => tests_pass or urgent
+the tests pass or the checker signs off and the score is over 7 => tests_pass or (checker.signed_off and score > 7)
+the writer's draft is approved => approved
+the writer's draft is rejected by the checker => checker.rejected
+the writer is stuck => writer.stuck
+done => done
+the checker doesn't like it => not checker.likes
+the checker doesn't accept the offer => not checker.accepted
+the checker is not in agreement => not checker.in_agreement
+the tester certifies that the build is stable => tester.build_stable
+the planner flags it as risky => planner.risky
+it's deemed safe by the tester => tester.safe
+the proof is complete and correct => proof_complete and proof_correct
+the proof has a gap => proof_has_gap
+the proof is free of gaps => proof_free_of_gaps
+the logs show an error => logs_show_error
+the logs show more than ten errors => errors > 10
+the estimate is 10% or lower => estimate <= 0.1
+the load is at most 75 % => load <= 0.75
+the queue holds more than 50 items => items > 50
+the checker rates its quality below 3 => checker.quality < 3
+the readability score isn't higher than 60 => readability_score <= 60
+the customer is a returning customer => kind == returning_customer
+this is a refund request => kind == refund_request
+these are duplicates => duplicates
+the email is in spanish or french => email_in_spanish or email_in_french
+the language is spanish or french => language == spanish or language == french
+nobody has complained => not complains
+the parties settle => parties_settled
+the parties have settled => parties_settled
+the vote is unanimous => vote_unanimous
+the plan was rejected twice => rejected
+the plan does not get approved => not approved
+approval is given => approval_given
+approval has not been given => not approval_given
+it remains unclear => unclear
+the root cause is known => root_cause_known
+the root cause remains unknown => root_cause_unknown
+enough evidence has been found => evidence_found
+not enough evidence was found => not evidence_found
+the checker says that either the tests fail or the build is broken => checker.tests_fail or checker.build_broken
+the checker says that the tests pass and the score is above 5 => checker.tests_pass and checker.score > 5
+the planner confirms that it's neither spam nor a scam => not (planner.spam or planner.kind == scam)
+the essay cites fewer than five sources => sources < 5
+the report mentions a risk => report_mentions_risk
+the applicant qualifies => applicant_qualifies
+the applicant does not qualify => not applicant_qualifies
+the query returns nothing => query_returns_nothing
+the checksum is wrong => checksum_wrong
+the checksums do not agree => not checksums_agree
+the loan amount exceeds 50k => loan_amount > 50000
+its relevance is rated below 3 => rating < 3
+the tester declares it stable => tester.stable
+the tester has not declared it stable => not tester.stable
+the draft was not accepted by the checker => not checker.accepted
+the wording is okay => wording_okay
+the image is blurry => image_blurry
+the image is too dark or too blurry => image_too_dark or image_too_blurry
+the picture doesn't look right => not picture_right
+the price has gone up => price_goes_up
+the deal falls through => deal_falls_through
+stock is low => stock_low
+stocks are below 100 units => stocks < 100
+demand is higher than supply => demand_higher_than_supply
+the topic is politics => topic == politics
+the label is neither spam nor ham => not (label == spam or label == ham)
+the genre isn't horror => not genre == horror
+the complaint is justified => complaint_justified
+the complaint isn't justified or the customer is rude => not complaint_justified or customer_rude
+a human is needed => human_needed
+legal advice is required => legal_advice_required
+it is illegal => illegal
+it violates the policy => violates_policy
+it does not violate the policy => not violates_policy
+there is any doubt => doubt
+the reasons are convincing => reasons_convincing
+the sample was contaminated => sample_contaminated
 """
 NO_CONDITIONS = """
 a score of 0.8 or better
@@ -482,7 +596,6 @@ whatever
 needed
 more than three tests fail
 the page loads in under 2 seconds
-it takes more than three days
 fewer than 5 sources are cited
 half past nine
 the launch
@@ -496,6 +609,27 @@ the second half
 tuesday morning
 the release of the product
 the customer's birthday
+the checker nods it through
+two of them approve
+i am happy
+you are sure
+the old version
+two more rounds
+a good while
+further instructions
+the product launch
+a final version
+later
+enough
+the estimate is within 10%
+the ratio is at least one to three
+the complexity is medium or higher
+the writer isn't sure whether it is true
+your approval
+there's nothing to fix
+the third attempt
+the usual suspects
+the launch party
 """
 CLAUSES = """
 once the writer is done => wait all writer

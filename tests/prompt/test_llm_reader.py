@@ -133,6 +133,23 @@ def test_a_model_that_is_not_there_is_an_error() -> None:
     assert without_model(PROMPT, REGISTRY, "llm", has_model=True) is None
 
 
+@pytest.mark.parametrize("text", ["The writer drafts. Make it snappy.", "Make it snappy."])
+def test_auto_asks_the_model_where_the_grammar_does_not_understand_everything(text: str) -> None:
+    assert without_model(text, REGISTRY, "auto", has_model=True) is None
+    for reader, has_model in (("auto", False), ("grammar", True)):
+        found = without_model(text, REGISTRY, reader, has_model=has_model)  # type: ignore[arg-type]
+        assert found is not None
+        assert found.reader == "grammar"
+        assert "not_understood" in {remark.code for remark in found.remarks}
+
+
+def test_auto_asks_nobody_where_the_grammar_understands_everything() -> None:
+    text = "The writer drafts the notes, then the checker reviews them."
+    found = without_model(text, REGISTRY, "auto", has_model=True)
+    assert found is not None
+    assert (found.reader, found.understood) == ("grammar", True)
+
+
 def test_true_readings_hold() -> None:
     """What the grammar makes of the corpus, as a model's replies: the checks let it pass."""
     faults: list[str] = []

@@ -65,7 +65,6 @@ def test_english_gives_the_definition_back(crew: CrewDefinition) -> None:
     assert again.hash == first.hash, text
 
 
-@unread
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in cases()])
 def test_english_gives_the_corpus_back(case: Case) -> None:
     registry = _offered(case)

@@ -250,7 +250,14 @@ def edited(text: str, screen: Screen) -> str:
 def _editor() -> list[str]:
     for name in ("VISUAL", "EDITOR"):
         if os.environ.get(name, "").strip():
-            return shlex.split(os.environ[name])
+            try:
+                return shlex.split(os.environ[name])
+            except ValueError as error:
+                raise UsageError(
+                    f"{name} cannot be read: {error}",
+                    remedy="Close its quotes, e.g. EDITOR='code --wait'.",
+                    place="crewlog run",
+                ) from None
     for editor in EDITORS:
         if shutil.which(editor):
             return [editor]

@@ -153,8 +153,8 @@ class Authority:
                 if not said.agents and tool in only:
                     say = f"nobody and somebody may use {tool!r}"
                     self._crew.contradiction(say, (*only[tool].words, *said.words))
+                self._check_not_given(tool, said)
                 for name in names:
-                    self._check_not_given(tool, name, said)
                     if tool in members[name].tools:
                         members[name].tools.remove(tool)
                 granted.words[tool] = (*granted.words.get(tool, ()), *said.words)
@@ -165,12 +165,15 @@ class Authority:
                     if name not in names and tool in members[name].all_tools()
                 )
 
-    def _check_not_given(self, tool: str, name: str, denied: ast.Deny) -> None:
+    def _check_not_given(self, tool: str, denied: ast.Deny) -> None:
         for said in self._allowed:
-            if tool in said.tools and name in said.agents and name in denied.agents:
-                say = f"{name!r} may and may not use {tool!r}"
-                self._crew.contradiction(say, (*said.words, *denied.words))
-            elif tool in said.tools and not said.agents and not denied.agents:
+            if tool not in said.tools:
+                continue
+            for name in dict.fromkeys(denied.agents):
+                if name in said.agents:
+                    say = f"{name!r} may and may not use {tool!r}"
+                    self._crew.contradiction(say, (*said.words, *denied.words))
+            if not said.agents and not denied.agents:
                 say = f"everyone and no one may use {tool!r}"
                 self._crew.contradiction(say, (*said.words, *denied.words))
 

@@ -783,6 +783,7 @@ _USES = ways(
 )
 _BY_NAME_ONLY = _set("calls call runs run from has")
 """What gives a tool only by its name: `runs the tests` is work."""
+_ENDS = _set(", ( ) ; and but for to only")
 _NOT = _set("not without never no instead than except")
 
 
@@ -824,12 +825,14 @@ _PERHAPS = _set("may can could might would")
 
 def _given(words: Sequence[str], at: int) -> bool:
     """Whether the words before a tool say that it is used for the work."""
-    begin = at
+    begin, end = at, _tools_end(words, at)
     while begin and words[begin - 1] in _set("the its his her our their both tool tools"):
         begin -= 1
     for way in _USES:
         start = begin - len(way)
         if start >= 0 and tuple(words[start:begin]) == way:
+            if way == ("has",) and end < len(words) and words[end] not in _ENDS:
+                return False  # `has deploy envy`
             plainly = words[at].startswith("#") or way[0] not in _BY_NAME_ONLY
             return plainly and not {*words[max(0, start - 2) : start]} & (_NOT | _PERHAPS)
     return False

@@ -46,7 +46,7 @@ PRONOUNS = words("it this that everything all they these those them anything som
 MANY = words("they these those them")
 OTHERS = words("""
 i me we us you who whom whose which what whoever whatever how why where because since if unless when
-while although though so than and or but nor before after until till once
+while although though so and or but nor before after until till once
 """)
 """Words that are in no condition of one clause, save where a construction asks for them."""
 PREPOSITIONS = words("""
@@ -69,6 +69,7 @@ TAILS = tuple(
         *("in the end", "at last", "instead", "anyway", "there and then", "in full", "of all"),
         *("for any reason", "for some reason", "as a result", "in any way", "once more", "or not"),
         *("each other", "one another", "with each other", "with one another"),
+        *("twice", "in any event", "to date", "if at all", "as expected"),
         *("at this point", "at that point", "by now", "on the whole", "overall", "afterwards"),
         *("with it", "with them", "with that", "with this", "with the result", "to it", "of it"),
         *(
@@ -151,6 +152,8 @@ readable unreadable legible ambiguous contradictory spotless flawless faulty def
 reproducible feasible viable doable shippable spam blank fresh stale tasty bland dull boring funny
 """)
 """Words that a thing is; a word alone is a condition if it is one of these or ends like them."""
+ATTRIBUTES = ("al", "ous", "ive", "ful", "less", "ic", "able", "ible", "ary", "ual")
+"""Endings of words before which no verb stands: `the usual suspects`."""
 ADJECTIVE_ENDINGS = ("ful", "less", "ous", "ive", "able", "ible", "ic", "ish", "ed", "ant", "ent")
 VAGUE = words("""
 possible necessary needed any so appropriate applicable desired required relevant useful helpful
@@ -159,7 +162,8 @@ wanted feasible practical asked told not sensible suitable reasonable
 """What is said of no thing and decided by nobody: `if possible`."""
 SAYS_SO = words("yes ok okay fine")
 CONSENT = words("""
-approval ok okay consent blessing pass all-clear yes go-ahead thumbs-up green-light permission nod assent sign-off
+approval ok okay consent blessing pass all-clear yes go-ahead thumbs-up green-light permission nod
+assent sign-off
 agreement
 """)
 
@@ -258,7 +262,8 @@ voice express raise obtain achieve receive grow increase decrease jump look soun
 stay become prove feel keep manage happen tend continue begin leave lose win cite understand know
 like dislike prefer love hate trust doubt worry escape violate breach infringe satisfy meet
 fulfil fulfill cover hurt breathe wave knock strike assume admit hear depend rely smell taste
-equal amount outstrip award opt concern involve affect mention imply suggest show prefer refer regard say hold rank sort treat
+equal amount outstrip award opt concern involve affect mention imply suggest show prefer refer
+regard say hold rank sort treat
 """)
 _IRREGULAR = """
 be was been/hold held held/break broke broken/go went gone/come came come/find found found/say said
@@ -321,7 +326,10 @@ class Verb(NamedTuple):
 def _inflected() -> dict[str, Verb]:
     out: dict[str, Verb] = {}
     irregular = {line.split()[0]: line.split()[1:] for line in _IRREGULAR.split("/")}
-    verbs = sorted(VERBS | MORE_VERBS | HAPPENS | CHANGES | set(DECISIONS) | set(irregular))
+    others = SAYS | CALLS | FINDS | HAS | LINKS | MOVES | ASSIGNS | set(LIMITS) | set(SCORES)
+    verbs = sorted(
+        others | VERBS | MORE_VERBS | HAPPENS | CHANGES | set(DECISIONS) | set(irregular)
+    )
     for verb in verbs:
         for form in irregular.get(verb, (past(verb),)):
             out.setdefault(form, Verb(verb, "past"))

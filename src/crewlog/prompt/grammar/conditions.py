@@ -43,6 +43,7 @@ _OF = tuple(
     )
 )
 """What stands before a list of subjects, and how these are joined."""
+_PAIRED = frozenset(["either", "neither", "both"])
 _STRONG = frozenset(["or", "nor"])
 
 
@@ -93,7 +94,11 @@ class Reading:
         if len(words) < 2:
             return None
         deeper = Reading(self.roster, self.subject, self._depth + 1)
-        return deeper._condition(words) if deeper.clause(words) is not None else None
+        parts = _parts(_trimmed(words))
+        first = [word for word in parts[0][1] if word not in _PAIRED] if parts else []
+        shares = len(parts or ()) > 1 and bool(first) and deeper.subjects().whole(first)
+        own = bool(first) and (shares or deeper.clause(first) is not None)
+        return deeper._condition(words) if own else None
 
     def clause(
         self, words: Sequence[str], *, loose: bool = False, measure: str = ""
@@ -109,8 +114,8 @@ class Reading:
         loose = loose or said[:1] in (["should"], ["were"], ["had"])
         if loose and said[:1] in (["should"], ["were"], ["had"]):
             said = said[1:]
-        if (there := self._there(said)) is not None:
-            return there
+        if said[:1] == ["there"]:
+            return self._there(said)
         subjects = Subjects(self.roster.agents, self.subject, self.roster.tools)
         for subject, end in subjects.read(said, loose=loose):
             if end >= len(said):
@@ -148,6 +153,8 @@ class Reading:
         at += negated
         if words[at : at + 1] == ["more"] and words[at + 1 : at + 2] != ["than"]:
             at += 1
+        if words[at : at + 1] == ["nothing"]:
+            return None
         said = ["it", "has", *words[at:]]
         subjects = Subjects(self.roster.agents, self.subject, self.roster.tools)
         found = PredicateReader(said, 1, Subject("it"), subjects, self.inner).read()
@@ -221,7 +228,8 @@ class _Joined:
     def _part(self, link: str, words: list[str], final: bool) -> bool:
         if words[:1] in (["if"], ["when"], ["then"]):
             words = words[1:]
-        if not words:
+        grade = link == "or" and len(words) == 1 and words[0] in w.OR_MORE | w.OR_LESS
+        if not words or grade:
             return False
         clause = self._shared(link, words) if self.last is not None else None
         if clause is None:
@@ -273,9 +281,14 @@ class _Joined:
         last = self.last
         if last is None or not last.cuts or self._complete(words):
             return None
+        closed = w.PREPOSITIONS | w.DETERMINERS | w.STATES | {"too", "not"}
         for cut in sorted(set(last.cuts), reverse=True):
             dropped = [at for at in last.negations if at < cut]
             shared = [word for at, word in enumerate(last.words[:cut]) if at not in dropped]
+            if shared[-1:] and shared[-1] in w.PREPOSITIONS and not words[0].isalpha():
+                continue
+            if shared[-1:] and shared[-1] in w.PREPOSITIONS and words[0] in closed:
+                continue
             clause = self.reading.clause([*shared, *words], loose=bool(self.waiting))
             if clause is None:
                 continue
@@ -342,8 +355,10 @@ def _tail(words: Sequence[str], tail: tuple[str, ...]) -> bool:
 def _parts(words: Sequence[str]) -> list[tuple[str, list[str]]] | None:
     """The clauses of a condition with the links before them; a comma is the link that follows."""
     parts: list[tuple[str, list[str]]] = [("", [])]
+    told = False
     for at, word in enumerate(words):
-        if word not in _LINKS or _inside(words, at):
+        told = told or (word == "that" and at > 0 and _tells(words[at - 1]))
+        if word not in _LINKS or told or _inside(words, at):
             parts[-1][1].append(word)
         elif not parts[-1][1]:
             link = parts[-1][0]
@@ -362,6 +377,12 @@ def _parts(words: Sequence[str]) -> list[tuple[str, list[str]]] | None:
         following = "or" if link == "nor" else link
         out.append((link if i else "", said))
     return out[::-1]
+
+
+def _tells(word: str) -> bool:
+    """Whether a word says that what follows is somebody's opinion: `says that … or …`."""
+    found = w.INFLECTED.get(word)
+    return word in w.SURE or (found is not None and found.base in w.SAYS)
 
 
 def _inside(words: Sequence[str], at: int) -> bool:

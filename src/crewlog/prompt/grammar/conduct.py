@@ -23,10 +23,40 @@ Policy = Literal["ask", "fail", "continue"]
 # -- errors ----------------------------------------------------------------------------------------
 
 _OVER = frozenset(
-    "over down out up an error errors wrong trouble problem problems stuck into in with at on a "
-    "exception again the its his her task work job unexpectedly".split()
+    [
+        "over",
+        "down",
+        "out",
+        "up",
+        "an",
+        "error",
+        "errors",
+        "wrong",
+        "trouble",
+        "problem",
+        "problems",
+        "stuck",
+        "into",
+        "in",
+        "with",
+        "at",
+        "on",
+        "a",
+        "exception",
+        "again",
+        "the",
+        "its",
+        "his",
+        "her",
+        "task",
+        "work",
+        "job",
+        "unexpectedly",
+    ]
 )
-_ABLE = frozenset("work answer respond finish manage succeed deliver do make cope".split())
+_ABLE = frozenset(
+    ["work", "answer", "respond", "finish", "manage", "succeed", "deliver", "do", "make", "cope"]
+)
 
 
 def failure(state: State, phrase: Phrase) -> Whom | None:
@@ -54,12 +84,69 @@ def failure(state: State, phrase: Phrase) -> Whom | None:
 
 
 _GOING = frozenset(
-    "on going with the it run others rest without him her them anyway regardless out that crew work "
-    "one everything just and whole to next step as usual nevertheless in aside him be let mind".split()
+    [
+        "on",
+        "going",
+        "with",
+        "the",
+        "it",
+        "run",
+        "others",
+        "rest",
+        "without",
+        "him",
+        "her",
+        "them",
+        "anyway",
+        "regardless",
+        "out",
+        "that",
+        "crew",
+        "work",
+        "one",
+        "everything",
+        "just",
+        "and",
+        "whole",
+        "to",
+        "next",
+        "step",
+        "as",
+        "usual",
+        "nevertheless",
+        "in",
+        "aside",
+        "him",
+        "be",
+        "let",
+        "mind",
+    ]
 )
 _ENDING = frozenset(
-    "everything the run crew whole thing lot process it all there at once immediately right "
-    "altogether up off we you down job".split()
+    [
+        "everything",
+        "the",
+        "run",
+        "crew",
+        "whole",
+        "thing",
+        "lot",
+        "process",
+        "it",
+        "all",
+        "there",
+        "at",
+        "once",
+        "immediately",
+        "right",
+        "altogether",
+        "up",
+        "off",
+        "we",
+        "you",
+        "down",
+        "job",
+    ]
 )
 
 
@@ -84,7 +171,28 @@ def _policy(frame: Frame) -> Policy | None:
 
 
 _ASKED = frozenset(
-    "me us human a what to do about it first how go on for help with then now decide people".split()
+    [
+        "me",
+        "us",
+        "human",
+        "a",
+        "what",
+        "to",
+        "do",
+        "about",
+        "it",
+        "first",
+        "how",
+        "go",
+        "on",
+        "for",
+        "help",
+        "with",
+        "then",
+        "now",
+        "decide",
+        "people",
+    ]
 )
 
 
@@ -133,7 +241,7 @@ def optional(state: State, frame: Frame) -> bool:
 
 def _no_reason(state: State, frame: Frame, owner: Noun) -> bool:
     """`The coder's failure is no reason to stop`, `… stops the run`, `… does not matter`."""
-    agents = state.names(owner.words[0])
+    agents = state.names(owner.agents.text or owner.words[0])
     words = {*frame.object.text.split()} | {w for p in frame.args.values() for w in p.text.split()}
     reason = (
         frame.verb == "be"
@@ -167,15 +275,120 @@ _SIDE = (
 )
 _STEPS = frozenset(["steps", "step", "turns", "moves", "actions"])
 _UPPER = frozenset(
-    "at most no not more than never max maximum up to of limited limit within".split()
+    [
+        "at",
+        "most",
+        "no",
+        "not",
+        "more",
+        "than",
+        "never",
+        "max",
+        "maximum",
+        "up",
+        "to",
+        "of",
+        "limited",
+        "limit",
+        "within",
+    ]
 )
 _AROUND = frozenset(
-    "the a run crew whole thing in all total overall altogether should may must can will take run "
-    "have make use be has takes is are gets uses with and but please it we everything for per told "
-    "tops there limit them agents agent phases tasks people workers jobs these or work working "
-    "running going active do let allow so , steps cap stop after to team process workflow keep "
-    "things makes runs any one time only plenty enough as than doing go our yourselves yourself "
-    "cannot not never one's then parallel wide".split()
+    [
+        "the",
+        "a",
+        "run",
+        "crew",
+        "whole",
+        "thing",
+        "in",
+        "all",
+        "total",
+        "overall",
+        "altogether",
+        "should",
+        "may",
+        "must",
+        "can",
+        "will",
+        "take",
+        "run",
+        "have",
+        "make",
+        "use",
+        "be",
+        "has",
+        "takes",
+        "is",
+        "are",
+        "gets",
+        "uses",
+        "with",
+        "and",
+        "but",
+        "please",
+        "it",
+        "we",
+        "everything",
+        "for",
+        "per",
+        "told",
+        "tops",
+        "there",
+        "limit",
+        "them",
+        "agents",
+        "agent",
+        "phases",
+        "tasks",
+        "people",
+        "workers",
+        "jobs",
+        "these",
+        "or",
+        "work",
+        "working",
+        "running",
+        "going",
+        "active",
+        "do",
+        "let",
+        "allow",
+        "so",
+        ",",
+        "steps",
+        "cap",
+        "stop",
+        "after",
+        "to",
+        "team",
+        "process",
+        "workflow",
+        "keep",
+        "things",
+        "makes",
+        "runs",
+        "any",
+        "one",
+        "time",
+        "only",
+        "plenty",
+        "enough",
+        "as",
+        "than",
+        "doing",
+        "go",
+        "our",
+        "yourselves",
+        "yourself",
+        "cannot",
+        "not",
+        "never",
+        "one's",
+        "then",
+        "parallel",
+        "wide",
+    ]
 )
 
 
@@ -215,7 +428,9 @@ def _is_upper(words: list[str], text: str, *, bare: bool) -> bool:
 
 # -- models ----------------------------------------------------------------------------------------
 
-_RUNS_ON = frozenset("use run work be get have need take power drive want".split())
+_RUNS_ON = frozenset(
+    ["use", "run", "work", "be", "get", "have", "need", "take", "power", "drive", "want"]
+)
 _MODELISH = frozenset(["the", "model", "default", "instead"])
 
 
@@ -282,17 +497,67 @@ def other_model(state: State, frame: Frame) -> bool:
 
 
 _COMMON = frozenset(
-    "same default best small large big fast cheap other this that usual own new".split()
+    [
+        "same",
+        "default",
+        "best",
+        "small",
+        "large",
+        "big",
+        "fast",
+        "cheap",
+        "other",
+        "this",
+        "that",
+        "usual",
+        "own",
+        "new",
+    ]
 )
 
 # -- switches --------------------------------------------------------------------------------------
 
 _OFF = frozenset(
-    "off inactive out unavailable absent on leave holiday duty disabled idle asleep benched not in "
-    "use needed active paused parked a break".split()
+    [
+        "off",
+        "inactive",
+        "out",
+        "unavailable",
+        "absent",
+        "on",
+        "leave",
+        "holiday",
+        "duty",
+        "disabled",
+        "idle",
+        "asleep",
+        "benched",
+        "not",
+        "in",
+        "use",
+        "needed",
+        "active",
+        "paused",
+        "parked",
+        "a",
+        "break",
+    ]
 )
 _OFFS = frozenset(
-    "switch turn disable deactivate pause suspend bench park exclude leave shut retire".split()
+    [
+        "switch",
+        "turn",
+        "disable",
+        "deactivate",
+        "pause",
+        "suspend",
+        "bench",
+        "park",
+        "exclude",
+        "leave",
+        "shut",
+        "retire",
+    ]
 )
 
 
@@ -309,11 +574,7 @@ def switch(state: State, frame: Frame) -> bool:
     inside = frame.args.get("about")
     behind = {*inside.text.split()} if inside is not None else set[str]()
     thing = frame.object if frame.command or not frame.subject else frame.subject
-    rest = (
-        {*frame.object.words} - {w for w in thing.words}
-        if thing is not frame.object
-        else set[str]()
-    )
+    rest = {*frame.object.words} - set(thing.words) if thing is not frame.object else set[str]()
     words = {*frame.object.words, *behind} | rest
     if not _is_off(frame, words):
         return False

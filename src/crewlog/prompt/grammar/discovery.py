@@ -414,7 +414,7 @@ def _giving(place: Place, names: Names) -> bool:
 def _asked_of(place: Place, names: Names) -> bool:
     """`only then does the detective act`, `should the crawler fail`."""
     end = head_end(place.tokens, place.begin)
-    if end is None or not place.article or place.word(end) not in VERBS:
+    if end is None or not place.article or not in_name(place.word(end)):
         return False
     return place.add(names, end, works=place.previous != "should")
 

@@ -6,7 +6,7 @@ frames need not know them:
 
 - the passive, `let`, `give`, `allow` and the like have their logical subject as subject;
 - `is allowed to`, `has the right to`, `gets to` … are `may`; `is forbidden to` is `may`, negated;
-- a predicate without a subject has that of the predicate before it, and one without a verb its verb.
+- a predicate without a subject has that of the one before it, and one without a verb its verb.
 
 Subordinate clauses and prepositions stand in `args` by their first word, as they were said.
 """
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from crewlog.prompt.grammar.phrase import Phrase, Unit
-from crewlog.prompt.grammar.predicate import AROUND, Frame, Noun, bound, empty, nobody_but, noun
+from crewlog.prompt.grammar.predicate import AROUND, Frame, Noun, bound, nobody_but, noun
 from crewlog.prompt.grammar.tokens import Token, phrase_of, tokens
 from crewlog.prompt.grammar.verbs import ASK, FAIL, GO_ON, KNOWN, STOP, finite, lemma, participle
 from crewlog.prompt.grammar.voices import logical
@@ -73,7 +73,19 @@ def frames(phrase: Phrase) -> list[Frame]:
 
 _LINKS = frozenset(["comma", "and", "but", "stop"])
 _BEFORE_VERB = frozenset(
-    "first usually carefully thoroughly critically later finally afterwards next once solely".split()
+    [
+        "first",
+        "usually",
+        "carefully",
+        "thoroughly",
+        "critically",
+        "later",
+        "finally",
+        "afterwards",
+        "next",
+        "once",
+        "solely",
+    ]
 )
 _SOMETHING = frozenset(["something", "one", "that", "things", "what"])
 _OPENING = frozenset(["the", "a", "an", "my", "our", "its", "any", "every", "each", "all"])
@@ -107,7 +119,10 @@ class _Reader:
     def read(self) -> list[Frame]:
         times = self._times()
         self._cleft()
+        self._causative()
         self._topic()
+        self._except_first()
+        aside = self._aside()
         start, fronted = self._fronted(0)
         if not fronted:
             fronted = self._inserted()
@@ -123,7 +138,43 @@ class _Reader:
             if made is None:
                 return []
             out.append(made)
+        if aside and out:
+            denied = replace(out[0], subject=noun(aside), negated=not out[0].negated)
+            out.append(replace(denied, phrase=phrase_of(aside)))
         return [replace(f, args={**fronted, **f.args}, adverbs=(*times, *f.adverbs)) for f in out]
+
+    def _except_first(self) -> None:
+        """`Except for the coder, nobody may use it`: nobody except the coder may."""
+        end = self._noun_end(1)
+        if self._kind(0) != "except" or end == 1 or self._kind(end) != "comma":
+            return
+        behind = self._noun_end(end + 1)
+        if behind > end + 1 and self._kind(end + 1) in {"all", "none"}:
+            parts = self.parts
+            self.parts = [*parts[end + 1 : behind], *parts[:end], *parts[behind:]]
+
+    def _aside(self) -> list[Token]:
+        """Takes out whom the subject excludes: `the coder, but not the tester, may use it`."""
+        at = self._noun_end(0)
+        begin = at + (self._kind(at) == "comma")
+        if not at or self._kind(begin) != "but" or self._kind(begin + 1) != "not":
+            return []
+        end = self._noun_end(begin + 2)
+        behind = end + (self._kind(end) == "comma")
+        if end == begin + 2 or not self._starts_verbs(behind):
+            return []
+        taken = self.parts[begin + 2 : end]
+        self.parts = [*self.parts[:at], *self.parts[behind:]]
+        return taken
+
+    def _causative(self) -> None:
+        """`Have the fixer ask me`: it must."""
+        end = self._noun_end(1)
+        asks = self._text(end) in ASK and self._kind(end) == "word"
+        if self._text(0) in {"have", "make"} and self._kind(1) == "agent" and asks:
+            place = self.parts[0].units[0]
+            must = Token("modal", "must", (Unit("must", place.start, place.end),))
+            self.parts = [*self.parts[1:end], must, *self.parts[end:]]
 
     def _cleft(self) -> None:
         """`It is the coder who may use it`: the coder may."""
@@ -269,7 +320,7 @@ class _Reader:
         return group is not None and (bool(group.verb) or bool(group.modal))
 
     def _opens(self, at: int) -> str:
-        """What begins here: a clause, a predicate without a subject, a gap, a command, or nothing."""
+        """What begins here: a clause, a predicate without subject, a gap, a command, or nothing."""
         kind, text = self._kind(at), self._text(at)
         if kind == "who":
             return "elided"
@@ -311,7 +362,7 @@ class _Reader:
             and (finite(self._text(end)) or self._text(end) in {"have", "need", "get"})
         ):
             return "clause"
-        if self._kind(at) in {"i"} and kind == "word":
+        if self._kind(at) == "i" and kind == "word":
             return "clause"
         if kind == "word" and lemma(self._text(end)) in KNOWN and self._kind(at) == "all":
             return "clause"
@@ -378,8 +429,8 @@ class _Reader:
                 return None
             begin += 1
         if before is not None and self._kind(begin) == "modal":
-            named = self._noun_end(begin + 1)
-            if named == end and self._kind(begin + 1) in {"agent", "all", "none"}:
+            last = self._noun_end(begin + 1)
+            if last == end and self._kind(begin + 1) in {"agent", "all", "none"}:
                 return replace(before, subject=noun(self.parts[begin + 1 : end]), phrase=phrase)
         made = self._clause(begin, end, before)
         if made is not None and before is not None and _says_no_verb(made):
@@ -416,18 +467,19 @@ class _Reader:
         group = self._group(at, end)
         if group.verb or group.modal:
             return group
-        at = self._verb_at(begin, end)
-        return None if at is None else self._group(at, end)
+        verbs = self._verb_at(begin, end)
+        return None if verbs is None else self._group(verbs, end)
 
     def _verb_at(self, begin: int, end: int) -> int | None:
         """Where the verbs of a clause begin whose subject is words of any kind."""
-        for i in range(begin + 1, end):
+        first = begin + (3 if self._text(begin) == "what" else 1)
+        for i in range(first, end):
             kind, text = self._kind(i), self._text(i)
             if kind == "sub":
                 return None
             if self._kind(i - 1) == "who" and text in _BE:
                 continue
-            if kind == "word" and lemma(text) in {"stay", "remain"}:
+            if kind == "word" and lemma(text) in {"stay", "remain", "go", "belong"}:
                 return i
             if kind == "modal" or (
                 kind == "word" and text in _BE | {"has", "have", "needs", "need"}
@@ -446,12 +498,16 @@ class _Reader:
             at = self._verb_at(begin, end) or begin
         group = self._group(at, end)
         verbless = not group.verb and not group.modal
+        if verbless and at > begin and self._kind(group.end) == "sign":  # "deploy: only with …"
+            behind = self._group(group.end + 1, end)
+            if not behind.verb and self._kind(behind.end) in {"sub", "prep"}:
+                group = behind
         led = self._kind(group.end) in {"sub", "prep"} and group.end < end
         if verbless and not led and not self._has_objects(group.end, end):
-            found = self._verb_at(begin, end)
-            if found is None:
+            verbs = self._verb_at(begin, end)
+            if verbs is None:
                 return None
-            at, group, verbless = found, self._group(found, end), False
+            at, group, verbless = verbs, self._group(verbs, end), False
         subject = noun(self.parts[begin:at])
         elided = at == begin and not self._is_command(begin)
         if elided and before is not None:
@@ -477,7 +533,10 @@ class _Reader:
     def _starts_verbs(self, at: int) -> bool:
         """Whether verbs of a predicate without a subject begin here."""
         kind, text = self._kind(at), self._text(at)
-        return kind in {"modal", "not"} or (kind == "word" and (finite(text) or text in _BE))
+        if kind in {"modal", "not"} or text in _BE | {"has", "does"}:
+            return True
+        noun_like = self._kind(at + 1) == "modal" or self._text(at + 1) in _BE  # "charts may be"
+        return kind == "word" and finite(text) and not noun_like
 
     def _is_command(self, at: int) -> bool:
         while self._kind(at) in {"not", "only"}:
@@ -505,7 +564,7 @@ class _Reader:
         """Takes in a token of the group; False at its end."""
         at = group.end
         kind, text = self._kind(at), self._text(at)
-        if group.verb and not (group.verb == "be"):
+        if group.verb and group.verb != "be":
             return False
         if kind == "not":
             group.negated = not group.negated
@@ -625,7 +684,7 @@ class _Reader:
         place = begin
         most: int | None = None
         found = bound([self._text(i) for i in range(begin, end)])
-        if found is not None and self._kind(begin + found[0] - 1) not in {"tool"}:
+        if found is not None and self._kind(begin + found[0] - 1) != "tool":
             most = found[2]
             last = self._trimmed(begin, begin + found[0])
             rest = self.parts[begin + found[1] : end]
@@ -638,7 +697,7 @@ class _Reader:
             if name == "time":
                 adverbs.append(phrase_of(inside).text)
             else:
-                args[name] = phrase_of(inside)
+                args[f"{name} again" if name in args else name] = phrase_of(inside)
         if made.verb == "be" or all(t.kind == "only" for t in thing):
             adverbs += ["only" for t in thing if t.kind == "only"]
             thing = [t for t in thing if t.kind != "only"]
@@ -676,7 +735,7 @@ def _cut(parts: Sequence[Token]) -> tuple[list[Token], list[tuple[str, list[Toke
     for at, token in enumerate(parts):
         open_clause = bool(pieces) and pieces[-1][0] in _CLAUSAL
         if token.kind == "sub" or (token.kind == "prep" and not open_clause and token.text != "of"):
-            inside = []
+            inside = list[Token]()
             pieces.append((token.value, inside))
         elif token.kind == "time" and not open_clause:
             pieces.append(("time", [token]))

@@ -11,12 +11,58 @@ from crewlog.prompt.grammar.verbs import CHOOSE, LEAD, REVIEW, WORK
 
 _OWN = frozenset(["its", "his", "her", "their"])
 _PRODUCT = frozenset(
-    "work draft output result answer text code version drafts results answers report own piece "
-    "translation summary writing conclusions findings plan proposal copy".split()
+    [
+        "work",
+        "draft",
+        "output",
+        "result",
+        "answer",
+        "text",
+        "code",
+        "version",
+        "drafts",
+        "results",
+        "answers",
+        "report",
+        "own",
+        "piece",
+        "translation",
+        "summary",
+        "writing",
+        "conclusions",
+        "findings",
+        "plan",
+        "proposal",
+        "copy",
+    ]
 )
 _HOW = frozenset(
-    "again critically carefully first twice itself himself herself themselves it improves revises "
-    "and rounds every time thoroughly once over corrects fixes before handing on".split()
+    [
+        "again",
+        "critically",
+        "carefully",
+        "first",
+        "twice",
+        "itself",
+        "himself",
+        "herself",
+        "themselves",
+        "it",
+        "improves",
+        "revises",
+        "and",
+        "rounds",
+        "every",
+        "time",
+        "thoroughly",
+        "once",
+        "over",
+        "corrects",
+        "fixes",
+        "before",
+        "handing",
+        "on",
+    ]
 )
 
 
@@ -55,16 +101,91 @@ def review_loop(state: State, frame: Frame) -> bool:
     return said(state, made)
 
 
-_PLANS = frozenset(["plan", "draw", "make", "draft", "write", "set", "sketch"])
+_PLANS = frozenset(
+    [
+        "devise",
+        "prepare",
+        "create",
+        "develop",
+        "plan",
+        "draw",
+        "make",
+        "draft",
+        "write",
+        "set",
+        "sketch",
+    ]
+)
 _FIRST = frozenset(
-    "first ahead a plan up out of its his her their work action it the everything steps own".split()
+    [
+        "first",
+        "ahead",
+        "a",
+        "plan",
+        "up",
+        "out",
+        "of",
+        "its",
+        "his",
+        "her",
+        "their",
+        "work",
+        "action",
+        "it",
+        "the",
+        "everything",
+        "steps",
+        "own",
+    ]
 )
 _CARRIES = frozenset(
-    "carry execute follow implement put perform fulfil realise realize work act do go step".split()
+    [
+        "carry",
+        "execute",
+        "follow",
+        "implement",
+        "put",
+        "perform",
+        "fulfil",
+        "realise",
+        "realize",
+        "work",
+        "act",
+        "do",
+        "go",
+        "step",
+    ]
 )
 _THROUGH = frozenset(
-    "the its that this his her plan it them out through into action practice step by steps "
-    "accordingly on afterwards to letter one after other from there".split()
+    [
+        "the",
+        "its",
+        "that",
+        "this",
+        "his",
+        "her",
+        "plan",
+        "it",
+        "them",
+        "out",
+        "through",
+        "into",
+        "action",
+        "practice",
+        "step",
+        "by",
+        "steps",
+        "accordingly",
+        "on",
+        "afterwards",
+        "to",
+        "letter",
+        "one",
+        "after",
+        "other",
+        "from",
+        "there",
+    ]
 )
 
 
@@ -108,10 +229,68 @@ def _carries_out(state: State, frame: Frame, agent: str) -> bool:
 
 
 _WHO = frozenset(
-    "who which whose turn agent one is to should shall may gets has works work goes go acts act "
-    "comes come speaks speak next up on in of them specialist takes over the floor moves move step "
-    "time each round every runs run from among amongst between out either whether it be called "
-    "does something : ( ) – ,".split()
+    [
+        "who",
+        "which",
+        "whose",
+        "turn",
+        "agent",
+        "one",
+        "is",
+        "to",
+        "should",
+        "shall",
+        "may",
+        "gets",
+        "has",
+        "works",
+        "work",
+        "goes",
+        "go",
+        "acts",
+        "act",
+        "comes",
+        "come",
+        "speaks",
+        "speak",
+        "next",
+        "up",
+        "on",
+        "in",
+        "of",
+        "them",
+        "specialist",
+        "takes",
+        "over",
+        "the",
+        "floor",
+        "moves",
+        "move",
+        "step",
+        "time",
+        "each",
+        "round",
+        "every",
+        "runs",
+        "run",
+        "from",
+        "among",
+        "amongst",
+        "between",
+        "out",
+        "either",
+        "whether",
+        "it",
+        "be",
+        "called",
+        "does",
+        "something",
+        ":",
+        "(",
+        ")",
+        "–",
+        ",",
+    ]
 )
 
 
@@ -140,7 +319,25 @@ def supervisor(state: State, frame: Frame) -> bool:
 
 
 _LED = frozenset(
-    "to work out the of tasks among in as needed it sees fit necessary required on between".split()
+    [
+        "to",
+        "work",
+        "out",
+        "the",
+        "of",
+        "tasks",
+        "among",
+        "in",
+        "as",
+        "needed",
+        "it",
+        "sees",
+        "fit",
+        "necessary",
+        "required",
+        "on",
+        "between",
+    ]
 )
 
 

@@ -110,8 +110,16 @@ def led(phrase: Phrase) -> Led:
     return out
 
 
+_ONLY = re.compile(
+    r"(?:just|simply) @[0-9]+ (?:, |and |@[0-9]+ |alone ){0,9}(?:may|can|has|have|gets?|sees?)\b"
+)
+"""`Just the coder may deploy`: it means only."""
+
+
 def _kept(text: str, mark: str) -> bool:
     """Whether words that could lead are the clause itself: `next comes the typesetter`."""
+    if _ONLY.match(text):
+        return True
     return text.startswith(
         ("next to ", "first to ", "last to ", "so that ", "right to ", "now and ")
     ) or (

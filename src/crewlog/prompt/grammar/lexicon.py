@@ -12,54 +12,49 @@ def _words(text: str) -> frozenset[str]:
 
 
 VERBS = _words("""
-absorb accept act adapt add address adjust advise aggregate agree align allocate amend analyse
-analyze annotate announce anonymise anonymize answer append apply appraise approve archive arrange
-ask assemble assess assign assist attach attack attend audit authorise authorize back-test bake
-balance bargain benchmark bill bind blend blog boil book bottle brainstorm break brew brief bring
-broadcast browse build bundle buy calculate calibrate call calm caption capture carry cast catch
-certify chair challenge change chart chase check choose chop claim classify clean clear clip close
-cluster coach code code-review collate collect color colour combine come comment compare compile
-complete compose compress compute condense conduct confer confirm congratulate connect consider
-consolidate construct contact convene convert convince cook cool coordinate copy correct count
-cover craft crawl create criticise criticize critique crop cross-check cross-reference crunch
-curate cut cut-down date-stamp deal debug decide deduplicate deepen defend define delegate deliver
-demo demonstrate deny deploy derive describe design detect determine develop devise diagnose
-dictate dig digest direct discuss dispatch dissect distil distill distribute do document
-double-check draft draw dress drill drive dub edit elaborate embed empty encode encourage enforce
-enlist enquire enrich enter equip escalate escort establish estimate evaluate examine exclude
-execute exhibit expand explain explore export expose extend extract fact-check feed fetch figure
-file fill film filter finalise finalize find finish fix flag flesh fold follow forecast formalise
-format formulate forward frame freeze frisk fry fund gather gauge generate get give glue go grab
-grade grant greet grep grill grind groom group guard haggle hand handle hang harmonise harvest
-have help hire hold host hound hum hunt identify illustrate imagine implement import improve index
-inform inquire insert inspect install instruct integrate interpolate interpret interrogate
-interrupt interview introduce invent investigate invite invoice iron issue join jot judge juggle
-keep kick kill knead knit label land launch lay layer lead learn lend lift light lint list listen
-load localise localize locate lock log look lubricate mail maintain make manage map mark market
-master match measure mediate meet memorise mend mention merge migrate mine mix mock model moderate
-monitor mow narrate navigate neaten negotiate nominate notarise note notify nudge number nurse
-observe offer oil open optimise optimize orchestrate order organise organize outline overhaul
-oversee pack package page paint pair parse pass pat-down patch pay perform persuade photograph
-pick pin pitch place plan play plot pluck point poke polish pool portray post pour praise preach
-precompute predict prefer prepare present presort press price print prioritise prioritize probe
-process produce profile program project prompt proof proofread propose prosecute prove provide
-prune publish pull punctuate purchase pursue push put qualify quantify query question quiz quote
-raise rank rate read reassure rebuild rebut recalculate recap recast receive recheck recite
-recommend recompute reconcile reconstruct record recruit red-team redact redesign redo redraft
-refactor refine refresh register rehearse reimburse reject relay release remind remix remodel
-remove rename render rent reorder repair rephrase replace replay reply report reproduce request
+absorb accept adapt add address adjust advise aggregate agree align allocate amend analyse analyze
+annotate announce anonymise anonymize answer append apply appraise approve archive arrange ask
+assemble assess assign assist attach attack attend audit authorise authorize back-test bake
+balance bargain benchmark bill bind blend boil book brainstorm break brew bring broadcast browse
+build bundle buy calculate calibrate call calm capture carry catch certify challenge change chase
+check choose chop claim classify clean clear close cluster code code-review collate collect
+combine come comment compare compile complete compose compress compute condense conduct confer
+confirm congratulate connect consider consolidate construct contact convene convert convince cook
+cool coordinate copy correct count cover crawl create criticise criticize critique crop
+cross-check cross-reference curate cut cut-down date-stamp deal debug decide deduplicate deepen
+defend define delegate deliver demo demonstrate deny deploy derive describe design detect
+determine develop devise diagnose dictate dig digest direct discuss dispatch dissect distil
+distill distribute do document double-check draft draw drive dub edit elaborate embed empty encode
+encourage enforce enlist enquire enrich enter equip escalate escort establish estimate evaluate
+examine exclude execute exhibit expand explain explore export expose extend extract fact-check
+fetch figure file fill filter finalise finalize find finish fix flag follow forecast formalise
+format formulate forward frame frisk fry gather gauge generate get give go grab grade grant greet
+grep grill grind group guard haggle hand handle harmonise harvest have help hire hold host hunt
+identify illustrate imagine implement import improve index inform inquire insert inspect install
+instruct integrate interpolate interpret interrogate interrupt interview introduce invent
+investigate invite invoice issue join judge keep kick kill knead knit label launch lay lead learn
+lend list listen load localise localize locate log look lubricate mail maintain make manage map
+mark match measure mediate meet memorise merge migrate mix model moderate monitor narrate navigate
+neaten negotiate nominate notarise note notify nudge number observe offer open optimise optimize
+orchestrate order organise organize outline overhaul oversee pack package paint parse pass
+pat-down pay perform persuade photograph pick pitch place plan play plot pluck point poke polish
+portray post pour preach precompute predict prefer prepare present presort press price print
+prioritise prioritize probe process produce profile program project prompt proofread propose
+prosecute prove provide prune publish pull punctuate purchase pursue push put qualify quantify
+query question quote rank rate read reassure rebuild rebut recalculate recap recast receive
+recheck recite recommend recompute reconcile reconstruct record recruit red-team redact redesign
+redo redraft refactor refine refresh register rehearse reimburse reject release remind remix
+remodel remove rename render reorder repair rephrase replace replay reply report reproduce request
 research reset reshape resolve respond restate restructure resume retest retouch retrieve return
-review revise reword rewrite rinse roast rotate route run sample sand sanity-check save say scan
-schedule score scout scrape screen script sculpt seal search season secure select send separate
-serve set settle sew shape share sharpen shelve ship shoot shorten shortlist show sift sign simmer
-simplify simulate sing sketch skim slice smooth snap soften solve sort source specify spell-check
-spice split sponsor spot spray stack staff stage stamp start state steer stir stitch store strip
-structure study style submit suggest sum summarise summarize summon supervise survey swap sweep
-synthesise synthesize tabulate tackle tag tailor take talk tally tap tape taste tease tell test
-thank thin think tick tidy tie tighten time title toast touch trace track trail train transcribe
-transform translate triage trick trim try tune turn tutor type typeset undo unify unpack untangle
-update upgrade upload usher vacuum validate value verbalise verify vet visit voice vote wake walk
-warn wash watch water weave weed weigh welcome weld whisk wipe wire work wrap write
+review revise reword rewrite rinse roast rotate route run sanity-check save say scan schedule
+score scout scrape screen script sculpt search secure select send separate serve set settle sew
+shape share sharpen shelve ship shorten shortlist show sift sign simmer simplify simulate sketch
+smooth solve sort source specify spell-check split spot stage start state stitch store structure
+study style submit suggest sum summarise summarize summon supervise survey sweep synthesise
+synthesize tabulate tackle tag tailor take talk tell test thank think tidy tighten time title
+touch trace track train transcribe transform translate triage trim try tune turn tutor type
+typeset undo unify unpack untangle update upgrade upload usher vacuum validate value verbalise
+verify vet visit voice walk warn wash watch weed weigh welcome weld whisk wipe work wrap write
 """)
 """What agents do, in the base form."""
 
@@ -255,7 +250,7 @@ resources sales savings series serious services sometimes species statistics sta
 systems theirs these things this those thus towards unless us various virus was whereas words yes
 yours
 """)
-"""Words in -s that are no verbs in the third person; some begin agents' names (`the sales team`)."""
+"""Words in -s that are no verbs; some begin agents' names (`the sales team`)."""
 
 AUXILIARIES = _words("""
 's always can could does has is may might must needs never shall should was will

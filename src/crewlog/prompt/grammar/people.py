@@ -40,11 +40,55 @@ from crewlog.prompt.grammar.verbs import (
 
 # -- what people say and do ------------------------------------------------------------------------
 
-_MINE = frozenset("my our human explicit manual me us prior somebody's someone's".split())
+_MINE = frozenset(
+    ["my", "our", "human", "explicit", "manual", "me", "us", "prior", "somebody's", "someone's"]
+)
 _AROUND = frozenset(
-    "of a an the first prior explicit written clear express for it on that to do so getting having "
-    "asking with this 's obtaining up sign off i we given said yes my our human manual always me "
-    "green light thumbs say before".split()
+    [
+        "of",
+        "a",
+        "an",
+        "the",
+        "first",
+        "prior",
+        "explicit",
+        "written",
+        "clear",
+        "express",
+        "for",
+        "it",
+        "on",
+        "that",
+        "to",
+        "do",
+        "so",
+        "getting",
+        "having",
+        "asking",
+        "with",
+        "this",
+        "'s",
+        "obtaining",
+        "up",
+        "sign",
+        "off",
+        "i",
+        "we",
+        "given",
+        "said",
+        "yes",
+        "my",
+        "our",
+        "human",
+        "manual",
+        "always",
+        "me",
+        "green",
+        "light",
+        "thumbs",
+        "say",
+        "before",
+    ]
 )
 
 
@@ -74,7 +118,7 @@ def _agrees(parts: Sequence[Token]) -> bool:
     words = [t.text for t in parts[1:] if t.kind not in {"modal", "time", "comma"}]
     verbs = [w for w in words if lemma(w) in APPROVE and w not in {"yes", "ok"}]
     strong = verbs and lemma(verbs[0]) == "have" and len(verbs) > 1
-    plain = verbs and lemma(verbs[0]) not in {"have"}
+    plain = verbs and lemma(verbs[0]) != "have"
     return bool(strong or plain) and len(words) <= 9
 
 
@@ -91,22 +135,58 @@ class _Asked:
 
 
 _HELP = frozenset(
-    "first for help advice opinion decision what to do instead about it me us of rather than guess "
-    "guessing in then yes again input making stuff up a the decide how go on know so ok okay".split()
+    [
+        "first",
+        "for",
+        "help",
+        "advice",
+        "opinion",
+        "decision",
+        "what",
+        "to",
+        "do",
+        "instead",
+        "about",
+        "it",
+        "me",
+        "us",
+        "of",
+        "rather",
+        "than",
+        "guess",
+        "guessing",
+        "in",
+        "then",
+        "yes",
+        "again",
+        "input",
+        "making",
+        "stuff",
+        "up",
+        "a",
+        "the",
+        "decide",
+        "how",
+        "go",
+        "on",
+        "know",
+        "so",
+        "ok",
+        "okay",
+    ]
 )
 
 
 def asks(frame: Frame) -> _Asked | None:
     """Whether a frame says that people are asked, or that they approve; none if it does not."""
-    if (
-        frame.negated
-        or frame.modal == "want"
-        and not frame.subject.pronoun == "i"
-        and not frame.passive
+    if frame.negated or (
+        frame.modal == "want" and frame.subject.pronoun != "i" and not frame.passive
     ):
         return None
     args = dict(frame.args)
     thing = frame.object
+    if frame.quantifier == "none" or thing.quantifier == "none":
+        return None
     if frame.verbless and "to" in args and args["to"].text in _BE_ASKED:
         return _Asked({k: v for k, v in args.items() if k != "to"}, Noun(), Noun())
     if (
@@ -116,14 +196,15 @@ def asks(frame: Frame) -> _Asked | None:
     ):
         return _Asked(args, Noun(), Noun())
     if frame.subject.pronoun == "i":
-        given = frame.verb in APPROVE - {"have", "give", "say", "allow"} or (
-            frame.verb in {"have", "give", "say", "need", "want"} and _final(thing, args)
-        )
-        return _Asked(args, Noun(), thing) if given else None
+        return _approved_by_me(frame, args)
     if frame.verb in ASK | NEED and frame.verb != "leave" and consent(thing.tokens):
         return _Asked(args, frame.subject, Noun())
-    if frame.verb not in ASK:
-        return None
+    return _asks_somebody(frame, args) if frame.verb in ASK else None
+
+
+def _asks_somebody(frame: Frame, args: dict[str, Phrase]) -> _Asked | None:
+    """`Ask me`, `check with me`, `wait for my approval`."""
+    thing = frame.object
     for name in ("with", "to", "for", "by", "about"):
         inside_ = args.get(name)
         if inside_ is None:
@@ -172,6 +253,14 @@ def _asked_by(
     return _Asked(args, frame.subject, noun([*thing.tokens, *rest]))
 
 
+def _approved_by_me(frame: Frame, args: dict[str, Phrase]) -> _Asked | None:
+    """`I approve the plan`, `we have to give our consent`."""
+    given = frame.verb in APPROVE - {"have", "give", "say", "allow"} or (
+        frame.verb in {"have", "give", "say", "need", "want"} and _final(frame.object, args)
+    )
+    return _Asked(args, Noun(), frame.object) if given else None
+
+
 def _final(thing: Noun, args: dict[str, Phrase]) -> bool:
     words = {*thing.words} | {w for p in args.values() for w in p.text.split()}
     return bool(words & (APPROVAL | {"look", "say", "final"}))
@@ -193,11 +282,52 @@ class _Target:
 
 
 _ACTIONS = frozenset(
-    "tool tools action actions call calls operation operations thing things stuff one ones".split()
+    [
+        "tool",
+        "tools",
+        "action",
+        "actions",
+        "call",
+        "calls",
+        "operation",
+        "operations",
+        "thing",
+        "things",
+        "stuff",
+        "one",
+        "ones",
+    ]
 )
 _PLAIN = frozenset(
-    "any a an the each every all use used is are run called of high risk anything that with being "
-    "tool before gets get using goes ahead".split()
+    [
+        "any",
+        "a",
+        "an",
+        "the",
+        "each",
+        "every",
+        "all",
+        "use",
+        "used",
+        "is",
+        "are",
+        "run",
+        "called",
+        "of",
+        "high",
+        "risk",
+        "anything",
+        "that",
+        "with",
+        "being",
+        "tool",
+        "before",
+        "gets",
+        "get",
+        "using",
+        "goes",
+        "ahead",
+    ]
 )
 
 
@@ -239,7 +369,7 @@ def target(state: State, phrase: Phrase) -> _Target | None:
 
 def _used(state: State, frame: Frame) -> tuple[str, ...]:
     """The tools that a clause says are used: `it uses deploy`, `each use of it`, `deploy`."""
-    thing = frame.object if frame.object else frame.subject
+    thing = frame.object or frame.subject
     if frame.args and "with" in frame.args and not thing.tools:
         return things(state, noun(tokens(frame.args["with"])))
     if not frame.takes("for"):
@@ -254,7 +384,7 @@ def _used(state: State, frame: Frame) -> tuple[str, ...]:
 def _work(state: State, frame: Frame, phrase: Phrase) -> _Target | None:
     """`the publisher publishes`."""
     pronoun = frame.subject.pronoun
-    if not frame.verb and not frame.agents:
+    if (not frame.verb and not frame.agents) or any(t.kind == "comma" for t in tokens(phrase)):
         return None
     who = whom(state, frame.subject) if frame.subject else None
     if who is None or len(who.agents) != 1 or who.only or pronoun == "they":
@@ -380,18 +510,25 @@ def unknown_needs(state: State, frame: Frame) -> bool:
 def _needed(frame: Frame) -> dict[str, Phrase] | None:
     """What a frame that says that something needs approval says besides; none if it does not."""
     args = dict(frame.args)
-    if frame.negated or frame.modal in {"may", "want"} and "only" not in frame.adverbs:
+    if frame.quantifier == "none" or frame.object.quantifier == "none":
+        return None
+    if frame.negated or (frame.modal in {"may", "want"} and "only" not in frame.adverbs):
         return None
     if frame.verb in NEED | {"must", "go", "run", "be"} and consent(frame.object.tokens):
         return args
-    for name in ("with", "for", "after", "about", "to"):
+    for name in ("with", "for", "after", "about", "to", "until"):
         if name in args and consent(tokens(args[name])):
-            only = "only" in frame.adverbs or frame.verb in {"wait", "ask", "call", "hold"}
+            waits = frame.verb in {"wait", "hold"}
+            only = (
+                waits
+                if name == "until"
+                else "only" in frame.adverbs or frame.verb in {"wait", "ask", "call", "hold"}
+            )
             if name == "to":
                 only = frame.verb in {"be", "subject"} and "subject" in frame.object.text
             del args[name]
             quiet = not frame.object or frame.object.text in {"subject", "only", "off"}
-            return args if only and quiet and frame.verb not in {"ask"} else None
+            return args if only and quiet and frame.verb != "ask" else None
     by = noun(tokens(args["by"])) if "by" in args else None
     if (
         frame.passive
@@ -431,10 +568,14 @@ def approves_tool(state: State, frame: Frame) -> bool:
     by_me = by_me or frame.subject.pronoun == "me"
     if not by_me or frame.negated or frame.verb not in APPROVE - {"have", "see", "give", "say"}:
         return False
-    if frame.modal in {"may"} or (frame.passive and not frame.modal and not frame.subject):
+    if frame.modal == "may" or (frame.passive and not frame.modal and not frame.subject):
         return False
     if _risky(frame.object.tokens) and not frame.args:
         return said(state, AskTool(words=words_of(frame)))
+    if "about" in frame.args and {*frame.object.text.split()} <= {"off", "it"}:
+        inside_ = {k: v for k, v in frame.args.items() if k != "about"}
+        behind = [t for t in tokens(frame.args["about"]) if t.text != "off"]
+        frame = replace(frame, object=noun(behind), args=inside_)
     named = things(state, _without(frame.object, {"every", "each", "use", "call", "uses", "calls"}))
     if not named or not frame.object.tools or not _each_time(frame.args):
         return False
@@ -543,16 +684,84 @@ def asks_first(state: State, frame: Frame) -> bool:
 
 
 _DOES = frozenset(
-    "it he she they does do so that uses use it using doing each every call time may this them".split()
+    [
+        "it",
+        "he",
+        "she",
+        "they",
+        "does",
+        "do",
+        "so",
+        "that",
+        "uses",
+        "use",
+        "it",
+        "using",
+        "doing",
+        "each",
+        "every",
+        "call",
+        "time",
+        "may",
+        "this",
+        "them",
+    ]
 )
 
 # -- gates -----------------------------------------------------------------------------------------
 
 _DOUBTS = UNSURE | {"minds", "know"}
 _AROUND_DOUBT = frozenset(
-    "in not is are be it he she they there feels gets feel get has have any ever really quite very "
-    "about what to do how which whether the two itself becomes if when or still at all a bit does "
-    "of answer best totally left was were".split()
+    [
+        "in",
+        "not",
+        "is",
+        "are",
+        "be",
+        "it",
+        "he",
+        "she",
+        "they",
+        "there",
+        "feels",
+        "gets",
+        "feel",
+        "get",
+        "has",
+        "have",
+        "any",
+        "ever",
+        "really",
+        "quite",
+        "very",
+        "about",
+        "what",
+        "to",
+        "do",
+        "how",
+        "which",
+        "whether",
+        "the",
+        "two",
+        "itself",
+        "becomes",
+        "if",
+        "when",
+        "or",
+        "still",
+        "at",
+        "all",
+        "a",
+        "bit",
+        "does",
+        "of",
+        "answer",
+        "best",
+        "totally",
+        "left",
+        "was",
+        "were",
+    ]
 )
 
 
@@ -584,7 +793,7 @@ def _states_doubt(state: State, phrase: Phrase) -> _Doubt | None:
     if positive != negated:
         return None
     at = words.index(doubts[-1])
-    loose = {w for w in words[: at + 1] if w[0] not in "@"} - _DOUBTS - _AROUND_DOUBT
+    loose = {w for w in words[: at + 1] if w[0] != "@"} - _DOUBTS - _AROUND_DOUBT
     loose -= {w for t in parts if t.kind in {"all", "not", "i"} for w in t.text.split()}
     return who if not loose and len(words) - at <= 12 else None
 
@@ -600,20 +809,57 @@ def _below(words: list[str], parts: Sequence[Token]) -> float | None:
     values = [(i, v) for i, v in values if words[i] not in {"once", "one"}]
     if len(values) != 1 or not any(f" {less} " in f" {text} " for less in _LESS):
         return None
-    at, value = values[0]
-    assert value is not None
+    at, value = values[0][0], values[0][1] or 0.0
     percent = at + 1 < len(words) and words[at + 1] in {"%", "percent", "per"}
     share = value / 100 if percent or value > 1 else value
     known = _AROUND_DOUBT | _LOW
-    loose = {w for w in words if w[0] not in "@" and number(w) is None} - known
+    loose = {w for w in words if w[0] != "@" and number(w) is None} - known
     loose -= {w for t in parts if t.kind in {"all", "not"} for w in t.text.split()}
     return round(share, 10) if 0 <= share <= 1 and not loose else None
 
 
 _LOW = frozenset(
-    "confidence confident sure certain below under less than lower beneath short of < smaller at "
-    "least worse drops drop falls fall goes lies sinks to % percent per cent score level value its "
-    "his her their 's i the".split()
+    [
+        "confidence",
+        "confident",
+        "sure",
+        "certain",
+        "below",
+        "under",
+        "less",
+        "than",
+        "lower",
+        "beneath",
+        "short",
+        "of",
+        "<",
+        "smaller",
+        "at",
+        "least",
+        "worse",
+        "drops",
+        "drop",
+        "falls",
+        "fall",
+        "goes",
+        "lies",
+        "sinks",
+        "to",
+        "%",
+        "percent",
+        "per",
+        "cent",
+        "score",
+        "level",
+        "value",
+        "its",
+        "his",
+        "her",
+        "their",
+        "'s",
+        "i",
+        "the",
+    ]
 )
 
 
@@ -710,14 +956,94 @@ def rejects(phrase: Phrase) -> bool:
 
 
 _RETURN = frozenset(
-    "back it this that we you everything goes go is sent send sends hand hands handed kick kicks "
-    "kicked comes come passed pass gets get going start starts over return returns returned with "
-    "from at to straight right then must should has again the please for another work changes "
-    "corrections rewrite rework text draft plan thing all way bounce bounces throw thrown give "
-    "once more , a".split()
+    [
+        "back",
+        "it",
+        "this",
+        "that",
+        "we",
+        "you",
+        "everything",
+        "goes",
+        "go",
+        "is",
+        "sent",
+        "send",
+        "sends",
+        "hand",
+        "hands",
+        "handed",
+        "kick",
+        "kicks",
+        "kicked",
+        "comes",
+        "come",
+        "passed",
+        "pass",
+        "gets",
+        "get",
+        "going",
+        "start",
+        "starts",
+        "over",
+        "return",
+        "returns",
+        "returned",
+        "with",
+        "from",
+        "at",
+        "to",
+        "straight",
+        "right",
+        "then",
+        "must",
+        "should",
+        "has",
+        "again",
+        "the",
+        "please",
+        "for",
+        "another",
+        "work",
+        "changes",
+        "corrections",
+        "rewrite",
+        "rework",
+        "text",
+        "draft",
+        "plan",
+        "thing",
+        "all",
+        "way",
+        "bounce",
+        "bounces",
+        "throw",
+        "thrown",
+        "give",
+        "once",
+        "more",
+        ",",
+        "a",
+    ]
 )
 _REDO = frozenset(
-    "revise redo rewrite try rework repeat start go do correct improve fix amend change have".split()
+    [
+        "revise",
+        "redo",
+        "rewrite",
+        "try",
+        "rework",
+        "repeat",
+        "start",
+        "go",
+        "do",
+        "correct",
+        "improve",
+        "fix",
+        "amend",
+        "change",
+        "have",
+    ]
 )
 
 
@@ -799,7 +1125,27 @@ def _condition_and_rest(
 
 
 _ABOUT = frozenset(
-    "whether which what who whom how when where why about if for to the is does should may are".split()
+    [
+        "whether",
+        "which",
+        "what",
+        "who",
+        "whom",
+        "how",
+        "when",
+        "where",
+        "why",
+        "about",
+        "if",
+        "for",
+        "to",
+        "the",
+        "is",
+        "does",
+        "should",
+        "may",
+        "are",
+    ]
 )
 
 
@@ -809,9 +1155,14 @@ def ask_here(state: State, frame: Frame) -> bool:
     asked = asks(frame)
     if asked is None or {"before", "unless", "until", "after"} & {*asked.args}:
         return False
+    if "#" in frame.phrase.text:  # about a tool, and not understood
+        return False
     if frame.subject.agents or frame.subject.quantifier or frame.subject.tools or frame.elided:
         return False
     if frame.object.agents and frame.verb not in ASK:
+        return False
+    looks = frame.subject.pronoun == "i" and frame.verb in {"see", "read", "look", "check", "have"}
+    if looks and (frame.adverbs or len(frame.object.text.split()) > 3):
         return False
     if "when" in asked.args or ("if" in asked.args and _decides_itself(state, asked.args["if"])):
         return False

@@ -60,6 +60,9 @@ AROUND = frozenset(
 )
 
 
+_QUANTIFIERS = {"all": "all", "none": "none", "no": "none"}
+
+
 def noun(parts: Sequence[Token]) -> Noun:
     """What a stretch of tokens, all of one noun phrase, speaks of."""
     agents, tools, models, excepted = list[Token](), list[Token](), list[Token](), list[Token]()
@@ -70,10 +73,8 @@ def noun(parts: Sequence[Token]) -> Noun:
     for at, token in enumerate(parts):
         kind = token.kind
         owner = kind == "agent" and at + 1 < len(parts) and parts[at + 1].text == "'s"
-        if kind == "but" and quantifier:
+        if kind == "except" or (kind == "but" and quantifier):
             behind = True
-        elif kind == "except":
-            behind = bool(quantifier) or token.text != "than"
         elif behind and kind in {"agent", "tool", "act"}:
             excepted.append(token)
         elif owner or kind in {"sub", "prep", "not", "but", "sign", "modal", "who", "time"}:
@@ -84,11 +85,9 @@ def noun(parts: Sequence[Token]) -> Noun:
             tools.append(token)
         elif kind == "model":
             models.append(token)
-        elif kind in {"all", "none"}:
-            quantifier, others = quantifier or kind, others or token.value == "else"
+        elif kind in _QUANTIFIERS:
+            quantifier, others = quantifier or _QUANTIFIERS[kind], others or token.value == "else"
             things = things or token.value == "things"
-        elif kind == "no":
-            quantifier = "none"
         elif kind == "only" or token.text == "alone":
             only = True
         elif kind in {"pronoun", "i", "me"}:

@@ -17,6 +17,7 @@ from crewlog.prompt.names import plain
 
 _MOST = 5
 """Words that a name takes from a predicate."""
+_ITS = w.words("its his her their")
 _WORK = w.words("work job part task turn bit share it everything")
 _Inner = Callable[[Sequence[str]], Cond | None]
 
@@ -185,11 +186,19 @@ class PredicateReader:
         if self._next("unable", "to"):
             self._negate(2)
             return self._main()
-        if found is not None and found.form == "ing" and word not in {"missing", "outstanding"}:
+        if found is not None and found.form == "ing" and self._goes_on(found):
             self.free = True
             return self._main()
         self.passive = found is not None and found.form == "past"
         return self._complement()
+
+    def _goes_on(self, verb: w.Verb) -> bool:
+        """Whether `is failing` is what a thing does, and not as `is convincing` what it is."""
+        more = self.at + 1 < len(self.words)
+        if self.words[self.at] in w.STATES:
+            return False
+        known = verb.base in w.HAPPENS | w.CHANGES | w.LINKS | w.MOVES | set(w.LIMITS)
+        return known or more or self.subject.kind in {"agent", "person"}
 
     def _complement(self) -> Cond | None:
         """What follows a copula."""
@@ -206,11 +215,13 @@ class PredicateReader:
         self.cuts.append(self.at)
         if self.at >= len(self.words):
             return None
+        if self.words[self.at] in {"in", "of", "about", "for"}:
+            self.cuts.append(self.at + 1)
         for read in (self._than, self._says_that, self._called, self._choice, self._a_kind):
             cond = read()
             if cond is not None:
                 return cond
-        return self._state()
+        return self._state() if compared(self.words, self.at) is None else None
 
     def _none(self) -> None:
         """`is no good`, `is no bug` as `is not good`, `is not a bug`."""
@@ -414,6 +425,8 @@ class PredicateReader:
     def _unknown_verb(self) -> Cond | None:
         if compared(self.words, self.at) is not None:
             return self._than()
+        if self.words[self.at + 1 : self.at + 2] == ["that"] and self.subject.agent is not None:
+            return self._inner(self.at + 2)
         if self.free and not self.passive and self.words[self.at].isalpha():
             base = self.words[self.at]
             return self._does(w.Verb(base, "base")) if _free(base) else None
@@ -491,7 +504,8 @@ class PredicateReader:
     def _says(self, verb: w.Verb) -> Cond | None:
         agent = self.subject.kind in {"agent", "person"}
         it = self.subject.kind == "it" and not self.subject.many
-        if verb.base not in w.SAYS or not (agent or it):
+        told = self.words[self.at + 1 : self.at + 2] == ["that"]
+        if not (verb.base in w.SAYS or told) or not (agent or it):
             return None
         at = self.at + 1
         rest = self.words[at:]
@@ -584,6 +598,9 @@ class PredicateReader:
                 named = self.subjects.whole(self.words[at:end])
                 said = marker in {"as", "at"} or compared(self.words, end) is not None
                 state = marker in w.STATES and end == len(self.words) - 1
+                number = compared(self.words, end)
+                if named and self.words[at] in _ITS and number is not None:
+                    return self._compare(" ".join(self.words[at:end]), number, agent)
                 if named and (said or state):
                     return self._called_what(verb.base, end, asked)
         return None
@@ -709,6 +726,8 @@ class PredicateReader:
     def _does(self, verb: w.Verb) -> Cond | None:
         """Any other verb: `the facts hold`, `it compiles`, `the customer wants a refund`."""
         rest = self.words[self.at + 1 :]
+        if compared(rest, 0) is not None:
+            return self._number_of(rest)
         negative = rest[:1] == ["no"]
         particle = rest[:1] if rest[:1] and rest[0] in {"up", "out", "off", "down", "in"} else []
         if particle and rest[1:2] != ["the"] and len(rest) > 1 and rest[1] not in w.PREPOSITIONS:
@@ -728,7 +747,8 @@ class PredicateReader:
         thing = self.subject.kind == "thing"
         if changed and verb.base in w.CHANGES and (thing or not (verb.form == "base" or self.free)):
             return w.participle(verb.base)
-        if alone and thing and verb.form == "past" and verb.base not in w.HAPPENS:
+        moved = not changed and verb.base in {"go", "come"}
+        if alone and thing and verb.form == "past" and verb.base not in w.HAPPENS and not moved:
             return self.words[self.at]
         return self._present(verb)
 
@@ -745,7 +765,7 @@ class PredicateReader:
         words = list(said)
         words = [word for word in words if word not in w.DETERMINERS - {"enough"}]
         words = self._without_aside(words) if agent or not active else words
-        if not words or len(words) > _MOST or not all(_free(word) for word in words):
+        if not words or len(words) > _MOST or not all(map(_free, words[active:])):
             return None
         if any(word[0].isdigit() for word in words):
             return None

@@ -210,8 +210,29 @@ def words_of(frame: Frame) -> tuple[Words, ...]:
 # -- rights ----------------------------------------------------------------------------------------
 
 _GIVES = frozenset(
-    "use have get need employ rely draw utilise utilize own hold keep access operate wield equip "
-    "possess invoke call make share".split()
+    [
+        "use",
+        "have",
+        "get",
+        "need",
+        "employ",
+        "rely",
+        "draw",
+        "utilise",
+        "utilize",
+        "own",
+        "hold",
+        "keep",
+        "access",
+        "operate",
+        "wield",
+        "equip",
+        "possess",
+        "invoke",
+        "call",
+        "make",
+        "share",
+    ]
 )
 """Verbs that give a tool without `may`. `The tester runs the tests` is what it does."""
 _RUNS = frozenset(["run", "call", "invoke", "touch", "apply", "open", "execute"])
@@ -269,9 +290,9 @@ def _with_tools(frame: Frame) -> Frame:
             continue
         if name == "about" and frame.verb not in {"rely", "draw", "count"}:
             continue
-        if frame.object.tools or (
-            frame.verb not in {"work", "operate", "equip"} | _DOING and not frame.modal
-        ):
+        if frame.object.tools or frame.modal not in {"", "may"}:
+            continue
+        if frame.verb not in {"work", "operate", "equip"} | _DOING and not frame.modal:
             continue
         args = {k: v for k, v in frame.args.items() if k != name}
         return replace(frame, object=noun(tokens(inside)), args=args, verb="use")
@@ -292,6 +313,8 @@ class _Tools:
 
 def _tools_said(state: State, frame: Frame) -> _Tools | None:
     thing = frame.object
+    if thing.things and frame.verb == "do":
+        return None
     if thing.things and not thing.words and not thing.agents:
         if frame.negated and thing.quantifier == "all" and not thing.text.startswith("any"):
             return None  # "may not use everything" leaves open what it may use
@@ -395,9 +418,23 @@ def nobody_else(state: State, frame: Frame) -> bool:
 
 
 _CLOSED = frozenset(
-    "off limits off-limits taboo unavailable closed bounds out of inaccessible no-go".split()
+    [
+        "off",
+        "limits",
+        "off-limits",
+        "taboo",
+        "unavailable",
+        "closed",
+        "bounds",
+        "out",
+        "of",
+        "inaccessible",
+        "no-go",
+    ]
 )
-_OPEN = frozenset("available open accessible free there usable meant intended".split())
+_OPEN = frozenset(
+    ["available", "open", "accessible", "free", "there", "usable", "meant", "intended"]
+)
 _OPENS = frozenset(["allow", "permit", "mean", "intend", "enable"])
 _CLOSES = frozenset(["forbid", "prohibit", "ban", "bar", "disallow", "block"])
 
@@ -462,7 +499,7 @@ def side_by_side(state: State, frame: Frame) -> bool:
         return False
     left, right = frame.subject, frame.object
     if inside is not None:
-        right = noun(tokens(inside)) if not right else right
+        right = right or noun(tokens(inside))
         if right is frame.object and not (left or "for" in frame.args):
             return _bare(state, frame)
     if left and left.tools and not left.agents:
@@ -517,8 +554,21 @@ def tools_of(state: State, frame: Frame) -> bool:
 
 # -- tools that must be there ----------------------------------------------------------------------
 
-_THERE = frozenset("available there offered installed configured present enabled up set on".split())
-_ABSENT = frozenset("unavailable missing absent".split())
+_THERE = frozenset(
+    [
+        "available",
+        "there",
+        "offered",
+        "installed",
+        "configured",
+        "present",
+        "enabled",
+        "up",
+        "set",
+        "on",
+    ]
+)
+_ABSENT = frozenset(["unavailable", "missing", "absent"])
 _SKIPS = frozenset(["skip", "leave", "omit", "drop", "do"])
 
 
@@ -548,7 +598,22 @@ def needs(state: State, frame: Frame) -> bool:
     return plain and not frame.object and _need(state, who.agents, named, frame)
 
 
-_JOINS = frozenset("work run act join take come start participate do be use need".split())
+_JOINS = frozenset(
+    [
+        "work",
+        "run",
+        "act",
+        "join",
+        "take",
+        "come",
+        "start",
+        "participate",
+        "do",
+        "be",
+        "use",
+        "need",
+    ]
+)
 
 
 def _is_there(frame: Frame) -> bool | None:

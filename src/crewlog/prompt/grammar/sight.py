@@ -12,12 +12,69 @@ from crewlog.prompt.grammar.state import State
 from crewlog.prompt.grammar.verbs import HIDE, SEE, WORK, lemma
 
 _LOOSE = frozenset(
-    "the own any all of a single thing part word bit one from by about at on into in what each "
-    "whole entire and or other others other's this that to so far until finished done yet".split()
+    [
+        "the",
+        "own",
+        "any",
+        "all",
+        "of",
+        "a",
+        "single",
+        "thing",
+        "part",
+        "word",
+        "bit",
+        "one",
+        "from",
+        "by",
+        "about",
+        "at",
+        "on",
+        "into",
+        "in",
+        "what",
+        "each",
+        "whole",
+        "entire",
+        "and",
+        "or",
+        "other",
+        "others",
+        "other's",
+        "this",
+        "that",
+        "to",
+        "so",
+        "far",
+        "until",
+        "finished",
+        "done",
+        "yet",
+    ]
 )
 _MAKES = frozenset(
-    "do write say produce make find think draft come put deliver report work up conclude hand "
-    "rate answer contribute suggest".split()
+    [
+        "do",
+        "write",
+        "say",
+        "produce",
+        "make",
+        "find",
+        "think",
+        "draft",
+        "come",
+        "put",
+        "deliver",
+        "report",
+        "work",
+        "up",
+        "conclude",
+        "hand",
+        "rate",
+        "answer",
+        "contribute",
+        "suggest",
+    ]
 )
 
 
@@ -42,18 +99,17 @@ def _seen(state: State, parts: Sequence[Token]) -> _Seen | None:
             agents.append(token)
             follows = parts[at + 1].text if at + 1 < len(parts) else ""
             made = made or lemma(follows) in _MAKES
-        elif token.kind == "all" and token.value == "else":
-            others = True
-        elif token.kind == "all" and token.value != "things":
+        elif (token.kind == "all" and token.value == "else") or (
+            token.kind == "all" and token.value != "things"
+        ):
             others = True
         elif token.kind in {"all", "none"} and token.value == "things":
             none, anything = none or token.kind == "none", True
         elif text in WORK:
             made = True
-        elif token.kind in {"tool", "act", "model", "me", "i", "not", "modal", "sub", "sign"}:
-            return None
-        elif token.kind == "word" and not (
-            text in _LOOSE | {"'s"} or lemma(text) in _MAKES | {"be", "have"}
+        elif token.kind in {"tool", "act", "model", "me", "i", "not", "modal", "sub", "sign"} or (
+            token.kind == "word"
+            and not (text in _LOOSE | {"'s"} or lemma(text) in _MAKES | {"be", "have"})
         ):
             return None
     if not (agents or others or anything) or (agents and not (made or anything)):
@@ -131,8 +187,12 @@ def _alone(state: State, frame: Frame, who: Whom, seen: _Seen) -> bool:
     return said(state, Sees(agents=who.agents, whose=seen.whose, words=words_of(frame)))
 
 
-_HIDDEN = frozenset("hidden invisible secret away unseen concealed off-limits off limits".split())
-_SHOWN = frozenset("visible shown available open accessible readable meant intended".split())
+_HIDDEN = frozenset(
+    ["hidden", "invisible", "secret", "away", "unseen", "concealed", "off-limits", "off", "limits"]
+)
+_SHOWN = frozenset(
+    ["visible", "shown", "available", "open", "accessible", "readable", "meant", "intended"]
+)
 
 
 @reads_first
@@ -160,7 +220,9 @@ def is_seen(state: State, frame: Frame) -> bool:
     return _see(state, frame, who, seen, hidden=closed != frame.negated)
 
 
-_BLIND = frozenset("blind blindly isolation blindfolded dark in the complete".split())
+_BLIND = frozenset(
+    ["blind", "blindly", "isolation", "blindfolded", "dark", "in", "the", "complete"]
+)
 
 
 @reads_first

@@ -231,7 +231,7 @@ class Subjects:
                 return name, agent
             if agent is None and not _nominal(word) and word not in {"of", "in", "'s", "it"}:
                 return None
-        if not rest:
+        if not rest or words[stop] == "than":
             return None
         if words[stop] == "of" and name and name[-1] in w.COUNTS:
             counted = words[stop + 1] not in w.DETERMINERS and many(rest[-1])
@@ -326,6 +326,8 @@ def _verb_after(words: Sequence[str], at: int, loose: bool) -> bool:
     if before in w.FILLERS and at > 1:
         before = words[at - 2]
     settled = found.base in w.HAPPENS | w.CHANGES | w.LINKS | w.MOVES | set(w.LIMITS)
+    if not settled and (before in w.STATES or before.endswith(w.ATTRIBUTES)):
+        return False
     if w.noun(found.base) and not settled and not words[at + 1 : at + 2]:
         return False
     if found.form == "past":

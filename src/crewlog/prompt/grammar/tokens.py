@@ -1,13 +1,13 @@
 """Tokens: words with a place in the structure of a clause, and those that have none.
 
-Several words may be one token (`is allowed to` is not, as words may stand in between; `no agent` is).
+Several words may be one token: `no agent` is; `is allowed to`, in which words may stand, is not.
 Fillers say nothing and are dropped here, so that nothing else need know them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crewlog.prompt.grammar.phrase import Phrase, Unit
 
@@ -27,41 +27,41 @@ def _table(text: str) -> dict[tuple[str, ...], tuple[str, str]]:
 
 
 _LEXICON = _table("""
-fill: at its disposal | at his disposal | at hand | at their disposal | please | also | ever | always | at all | as well | too | of course | thanks |
-    obviously | simply | just | really | actually | kindly | though | anyway |
-    in any case | under any circumstances | freely | without exception | no matter what |
-    explicitly | clearly | by the way | btw | for that matter | then | in addition |
-    directly | itself | themselves | himself | herself | absolutely | again | access to | read access to | write access to | full access to |
+fill: at its disposal | at his disposal | at hand | at their disposal | please | also | ever |
+    always | at all | as well | too | of course | thanks | obviously | simply | just | really |
+    actually | kindly | though | anyway | in any case | under any circumstances | freely |
+    without exception | no matter what | explicitly | clearly | by the way | btw |
+    for that matter | then | in addition | directly | itself | themselves | himself | herself |
+    absolutely | again | access to | read access to | write access to | full access to |
     use of | the use of | any use of | calls to | calls of | call of | call to | uses of |
-    every use of | every call of | every call to | each use of | each call to |
-    each call of | whatsoever | in this crew | in this run |
-    , ever | , please | at any time | of its own accord | on its own | by itself |
-    completely | entirely | totally
+    every use of | every call of | every call to | each use of | each call to | each call of |
+    whatsoever | in this crew | in this run | , ever | , please | at any time |
+    of its own accord | on its own | by itself | completely | entirely | totally
 time: for now | at the moment | for the moment | for the time being | this time | today |
     right now | until further notice | this week | this month | currently | on this run |
     this round | here | every time | each time | every single time | yet | now | still |
     for today | on this one
 mutual: each other | one another
-all: all | everyone | everybody | every agent | all agents | all of the agents | all the agents |
-    anybody | each agent | they all | all of them | each of them | every one of them |
-    all of you | anyone | any agent | any of them | any of the agents | somebody |
-    someone | an agent | one of them | you all | one of the agents | agents | the agents |
-    whoever | the whole crew | the crew | everyone here
+all: all | everyone | everybody | every agent | all agents | all of the agents |
+    all the agents | anybody | each agent | they all | all of them | each of them |
+    every one of them | all of you | anyone | any agent | any of them | any of the agents |
+    somebody | someone | an agent | one of them | you all | one of the agents | agents |
+    the agents | whoever | the whole crew | the crew | everyone here
 none: nobody | no one | no-one | noone | no agent | none of them | none of the agents |
-    none of you | not one of them | not a single agent | neither of them | none |
-    no agents | not anyone
+    none of you | not one of them | not a single agent | neither of them | none | no agents |
+    not anyone
 none else: no other agent | none of the others | no others | no other agents | nobody else |
     no one else | no-one else | none else | no other | no agent else |
     none of the other agents
 all else: everyone else | everybody else | anyone else | anybody else | all others |
     all the others | any other agent | every other agent | all other agents | the others |
-    the other agents | the rest of the crew | others | other agents | the rest |
-    someone else | somebody else
-all things: everything | anything | all tools | all the tools | every tool | any tool |
-    any tools
+    the other agents | the rest of the crew | others | other agents | the rest | someone else |
+    somebody else
+all things: everything | something | anything | all tools | all the tools | every tool |
+    any tool | any tools
 none things: nothing | no tool | no tools | none of the tools
-except: except | except for | other than | apart from | save | save for | else but |
-    else than | bar | aside from | excluding | with the exception of | besides | than
+except: except | except for | other than | apart from | save | save for | else but | else than |
+    bar | aside from | excluding | with the exception of | besides | than
 only sole: exclusive access to | sole access to | exclusive use of | exclusive rights to |
     sole use of | exclusive access | the exclusive right to use
 only: only | solely | exclusively | none but | nobody but | no one but | no agent but |
@@ -71,9 +71,9 @@ modal must: must | shall | ought to | had better
 modal should: should
 modal will: will | would | is going to | are going to
 no: no
-not: under no circumstances | at no time | in no case | on no account | not | never | no longer | by no means | does not | do not | did not
-and: and | or | plus | as well as | together with | along with | nor | , and | , or |
-    , plus
+not: under no circumstances | at no time | in no case | on no account | not | never |
+    no longer | by no means | does not | do not | did not
+and: and | or | plus | as well as | together with | along with | nor | , and | , or | , plus
 but: but | yet | however | whereas | while at the same time
 sub before: before | prior to
 sub after: after
@@ -91,8 +91,8 @@ prep with: with | using | via | through
 prep for: for
 prep about: about | on | over | of | at | in | into | as | among | between | under
 me: me | us | a human | a person | humans | a human being | a colleague | a real person |
-    the boss | the user | a supervisor | the human | a human operator | people |
-    a real human | my boss
+    the boss | the user | a supervisor | the human | a human operator | people | a real human |
+    my boss
 i: i | we
 pronoun it: it | he | she | that one | this one | him | her | that | this
 pronoun they: they | them | both | both of them | the two | the three | all three | these two |
@@ -102,7 +102,9 @@ sign: : | ( | ) | – | -> | =
 comma: ,
 stop: ;
 """)
-_LONGEST = max(len(k) for k in _LEXICON)
+_LONGEST: dict[str, int] = {}
+for _way in _LEXICON:
+    _LONGEST[_way[0]] = max(len(_way), _LONGEST.get(_way[0], 0))
 _BEHIND_IS = frozenset(
     [
         "on",
@@ -130,18 +132,20 @@ _BEHIND_IS = frozenset(
 _KINDS = {"@": "agent", "#": "tool", "$": "act", "~": "model"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Token:
     """A unit, or several with one place in the structure."""
 
     kind: str
     value: str
     units: tuple[Unit, ...]
+    text: str = field(init=False)
+    """As it stands."""
 
-    @property
-    def text(self) -> str:
-        """As it stands."""
-        return " ".join(u.text for u in self.units)
+    def __post_init__(self) -> None:
+        self.text = (
+            self.units[0].text if len(self.units) == 1 else " ".join(u.text for u in self.units)
+        )
 
 
 def tokens(phrase: Phrase) -> list[Token]:
@@ -176,7 +180,7 @@ def _token(units: Sequence[Unit], at: int) -> Token:
     first = units[at].text
     if first[0] in _KINDS and first[1:].isdigit():
         return Token(_KINDS[first[0]], "", (units[at],))
-    for size in range(min(_LONGEST, len(units) - at), 0, -1):
+    for size in range(min(_LONGEST.get(first, 0), len(units) - at), 0, -1):
         known = _LEXICON.get(tuple(u.text for u in units[at : at + size]))
         if known is not None:
             return Token(*known, tuple(units[at : at + size]))

@@ -45,7 +45,8 @@ APPROVE = _words(
 )
 REJECT = _words("reject decline refuse veto object disagree dislike say turn withhold disapprove")
 REVIEW = _words(
-    "review double-check check criticise criticize critique re-read reread proofread revise correct "
+    "review double-check check criticise criticize critique re-read reread proofread revise "
+    "correct "
     "improve look go reflect self-review self-check inspect verify test assess edit polish rework "
     "refine scrutinise scrutinize examine audit recheck re-check question evaluate challenge"
 )
@@ -128,6 +129,12 @@ _IRREGULAR = {
     "dies": "die",
     "ran": "run",
     "lies": "lie",
+    "wrote": "write",
+    "written": "write",
+    "did": "do",
+    "drew": "draw",
+    "gave": "give",
+    "thought": "think",
     "doing": "do",
     "going": "go",
     "using": "use",

@@ -45,7 +45,7 @@ def _active(made: Frame) -> Frame:
 
 
 def _enabled(made: Frame) -> Frame:
-    """`Give the writer write_file`, `let the writer use it`, `write_file is given to the writer`."""
+    """`Give the writer write_file`, `let the writer use it`, `it is given to the writer`."""
     args = dict(made.args)
     parts = list(made.object.tokens)
     to = tokens(args["to"]) if "to" in args else []
@@ -123,7 +123,9 @@ def _granted(thing: list[Token], to: list[Token]) -> tuple[str, list[Token]]:
 
 
 def _shown(made: Frame) -> Frame:
-    """`Show the writer the notes`, `hide the notes from the writer`, `keep the writer off deploy`."""
+    """`Show the writer the notes`, `hide them from the writer`, `keep the writer from deploy`."""
+    if made.negated and made.verb in HINDER:
+        return made  # what is not forbidden is not thereby given
     args = dict(made.args)
     negated = made.negated != (made.verb in HIDE | HINDER)
     if made.passive:
