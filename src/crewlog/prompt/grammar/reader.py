@@ -23,7 +23,10 @@ _MOST_TOKENS = 1_200
 """Words of a sentence, lists and all."""
 _MOST_STATEMENTS = 2_000
 """Things that a prompt says; a step of several agents is as many."""
+_MOST_EFFORT = 130_000
+"""The sum of the squares of the sentences' words: 570 sentences of 15 words, 80 of 40."""
 _MOST_REMARKS = 500
+"""Stretches of a prompt that say nothing, or are only added to a task."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,14 @@ def _said_enough(state: State, sentence: Sentence, last: Sentence) -> bool:
             f"the prompt says more than {_MOST_STATEMENTS:,} things: from here on it is not read"
         )
         remedy = "Say each thing once; give the material itself as the run's input."
-    elif len(state.remarks) > _MOST_REMARKS:
-        message = f"more than {_MOST_REMARKS:,} sentences say nothing that a crew can do: from here on it is not read"
+    elif state.effort > _MOST_EFFORT:
+        message = "the prompt is longer than prompts that are read: from here on it is not read"
+        remedy = "Say it in fewer and shorter sentences; give the material as the run's input."
+    elif len(state.remarks) + len(state.glued) > _MOST_REMARKS:
+        message = (
+            f"more than {_MOST_REMARKS:,} stretches say nothing that a crew can do: "
+            "from here on it is not read"
+        )
         remedy = "Say who works with whom; give the material itself as the run's input."
     else:
         return False
@@ -130,6 +139,7 @@ def _read(state: State, sentence: Sentence) -> None:
         state.too_long(whole, "sentence", LONGEST_SENTENCE)
         state.labelled = state.described = False
         return
+    state.effort += min(len(units), LONGEST_SENTENCE) ** 2
     _unclear(state, sentence)
     state.addressed = ()
     units, asides = _without_asides(_without_fillers(_named_aside(units)))
