@@ -383,7 +383,7 @@ RULES.append(cast)
 
 _NEXTISH = _set(
     "then next last finally up now comes come is are it time for over to on followed by after that along enter follows "
-    "follow and there the one in line our here we move moves turn turns bring call cue with word goes"
+    "follow and there the one in line our here we move moves turn turns bring call cue with word goes step job belongs falls part task"
 )
 _NEXT = _set(
     "comes come followed follows follow time over enter up next on along cue call bring by with turn"
@@ -558,9 +558,31 @@ def _aside(
             return None
         task = state.raw(inner) if made is None else ""
         return Clause(phrase, agents, task=task, behind=made or [])
+    if made is None and relative:
+        return _told_aside(state, phrase, agents, inner, main, marks)
     clause = _work(state, phrase, agents, main if made is not None else rest, marks)
     if clause is not None:
         clause.behind.extend(made or ())
+    return clause
+
+
+def _told_aside(
+    state: State,
+    phrase: Phrase,
+    agents: tuple[str, ...],
+    inner: Phrase,
+    main: Phrase,
+    marks: set[str],
+) -> Clause | None:
+    """`The advocate, who is impatient, tries to …`: who it is, or more of what it does."""
+    clause = _work(state, phrase, agents, main, marks)
+    if clause is None:
+        return None
+    if _is_trait(_words(inner)):
+        said = Trait(agents=agents, text=state.raw(inner), words=(inner.words,))
+        clause.behind.append(said)
+    elif clause.works:
+        clause.task = f"{state.raw(inner)}, {clause.task}".strip(", ")
     return clause
 
 

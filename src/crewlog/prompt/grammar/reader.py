@@ -185,9 +185,43 @@ def _without_fillers(units: list[Unit]) -> list[Unit]:
     return out
 
 
+_BY_MEANS_OF = frozenset(
+    [
+        "using",
+        "with",
+        "via",
+        "through",
+        "by",
+        "means",
+        "of",
+        "the",
+        "help",
+        "then",
+        "next",
+        "first",
+        "finally",
+    ]
+)
+
+
+def _uses(texts: list[str]) -> bool:
+    """`Using search_logs`, `with the help of the archive`: tools and nothing else."""
+    tools = [t for t in texts if t[0] in "#$"]
+    others = [t for t in texts if t[0] not in "#$" and t not in {"and", ",", *_BY_MEANS_OF}]
+    return bool(tools) and not others and bool({*texts} & {"using", "with", "via", "through", "by"})
+
+
 def _without_asides(units: list[Unit]) -> tuple[list[Unit], list[list[Unit]]]:
     """`The planner (it may use list_files) lists …` without what the brackets say of the agent."""
     texts = [u.text for u in units]
+    for end, text in enumerate(texts):
+        if text == "," and _uses(texts[:end]) and texts[end + 1 : end + 2] != []:
+            if not texts[end + 1].startswith("@"):
+                break
+            used = [u for u in units[:end] if u.text[0] in "#$" or u.text in {"and", ","}]
+            uses = Unit("uses", units[0].start, units[0].end)
+            led = [u for u in units[:end] if u.text in {"then", "next", "first", "finally"}]
+            return [*led, *units[end + 1 :]], [[units[end + 1], uses, *used]]
     if "(" not in texts or ")" not in texts:
         return units, []
     begin, end = texts.index("("), texts.index(")")

@@ -247,7 +247,8 @@ class _Cutter:
         """Whether something begins at `i` without a sign or link before it."""
         place, text = self.at[i], self.whole.text
         before = self.units[i - 1].text
-        if before in _JOINED:
+        bound = BOUND.match(text, self.at[self.begin])
+        if before in _JOINED or (bound is not None and place < bound.end()):
             return False
         if BOUND.match(text, place):
             return True
