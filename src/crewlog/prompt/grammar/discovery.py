@@ -539,9 +539,14 @@ def _name_works(place: Place, end: int, names: Names) -> bool:
     sure = head.text in names.capitals or head.text in DEPARTMENTS
     if sure and (works_at(place.tokens, end) or verb in MODALS):
         return True
+    if end == 1 and verb in _STARTING and place.word(end + 1) in _TIMED:
+        return any(other.proper for other in names.found.values())
     return end < 3 and works_at(place.tokens, end) and place.word(end + 1) in _OBJECTS
 
 
+_STARTING = frozenset(["starts", "begins", "works", "runs", "waits"])
+_TIMED = frozenset(["as", "once", "when", "after", "while", "for", "until", "only", "immediately"])
+"""What says when a turn comes: among agents called by their bare names, whose it is is one."""
 _DUTIES = frozenset(["job", "task", "turn", "duty", "responsibility", "business"])
 _JUDGING = frozenset(["decides", "votes", "judges", "approves", "reviews", "signs", "watches"])
 """What nobody does but people, even where no object is said."""

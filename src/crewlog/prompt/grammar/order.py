@@ -399,7 +399,9 @@ def _said_again(sentence: Sentence, clause: Clause) -> bool:
     return same and state.replace(at, words=(*step.words, clause.phrase.words))
 
 
-_ANDS = re.compile(r" (?:, )?(?:and|but)(?: also| then)? | , (?=uses|has|may|can|with|using)")
+_ANDS = re.compile(
+    r" (?:, )?(?:and|but)(?: also| then)? | , then | , (?=uses|has|may|can|with|using)"
+)
 
 
 def _predicates(sentence: Sentence, phrase: Phrase) -> Phrase:
