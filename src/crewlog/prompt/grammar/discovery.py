@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from crewlog.prompt.grammar.leads import lead_ends
 from crewlog.prompt.grammar.lexicon import (
     ADVERBS_OF_WORK,
     AUXILIARIES,
@@ -177,7 +178,13 @@ class Place:
         """Whether a clause may begin with it."""
         if self.at == 0 or self.previous in OPENERS | CONDITIONALS:
             return True
-        return self.article and self._led()
+        return self.article and (self._led() or self._ordered())
+
+    def _ordered(self) -> bool:
+        """Whether words of order stand before it: `last of all the typesetter …`."""
+        before = [t.text for t in self.tokens[max(0, self.at - 8) : self.at]]
+        size = lead_ends(before)
+        return bool(size) and (size == len(before) or before[-size - 1] in OPENERS)
 
     def _led(self) -> bool:
         """Whether what stands before it only says when or where: `after lunch the DJ plays`."""

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crewlog.prompt.grammar.phrase import Phrase
 
 _END = r"(?= |$)"
+
+
+def _longest_first(ways: str) -> str:
+    """Alternatives so that `first of all` is tried before `first`."""
+    out, depth = [""], 0
+    for sign in ways:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "|" and not depth:
+            out.append("")
+        else:
+            out[-1] += sign
+    return "|".join(sorted(out, key=len, reverse=True))
+
+
 LEADS: list[tuple[str, re.Pattern[str]]] = [
-    (mark, re.compile(rf"(?:{text}){_END}"))
+    (mark, re.compile(rf"(?:{_longest_first(text)}){_END}"))
     for mark, text in [
         (
             "",
@@ -65,6 +80,20 @@ def lead_at(text: str, place: int) -> str:
         return "only" if text.startswith("only ", place) else ""
     best = max(_length(said, text, place) for mark, said in LEADS if mark not in _BRANCHES)
     return text[place : place + best]
+
+
+def lead_ends(words: Sequence[str]) -> int:
+    """How many of the last of some words lead what follows them: `last of all`; 0 if none do."""
+    for size in range(min(len(words), _LONGEST_LEAD), 1, -1):
+        text = " ".join(words[-size:])
+        if any(compiled.fullmatch(text) for mark, compiled in LEADS if mark in _ORDER):
+            return size
+    return 0
+
+
+_ORDER = frozenset(["then", "first", "after_that", "beside"])
+_LONGEST_LEAD = 6
+"""Words."""
 
 
 def _length(compiled: re.Pattern[str], text: str, place: int) -> int:

@@ -237,6 +237,8 @@ subsequently such than that the their them then there these they thirdly this th
 throughout thus till to together too toward towards twice under unless until unto up upon us
 usually very via was we well were what whatever when whenever where whereas whether which while
 who whoever whom whose why will with within without would yes yet you your
+ah alas aye bye cheers er erm eh goodbye hello hey hi hmm hooray hurrah oh oops ooh phew sorry
+thanks ugh uh um wow yay yeah yep
 """)
 """Words that no agent's name holds, save `of` and `in` in the middle."""
 

@@ -11,6 +11,7 @@ from crewlog.prompt.compiled import Remark
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
 from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
+from crewlog.prompt.grammar.requests import plainly
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
 from crewlog.prompt.grammar.words_of_control import look_at_tasks
@@ -132,7 +133,7 @@ def _read(state: State, sentence: Sentence) -> None:
         return
     _unclear(state, sentence)
     state.addressed = ()
-    units, asides = _without_asides(_without_fillers(_named_aside(units)))
+    units, asides = _without_asides(plainly(_without_fillers(_named_aside(units))))
     read_sentence(state, units)
     for aside in asides:
         read_sentence(state, aside)
