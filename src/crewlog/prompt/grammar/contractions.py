@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.lexicon import (
+    AUXILIARIES,
     CONDITIONALS,
     DETERMINERS,
     FUNCTION,
     participle,
+    third_person,
 )
 
 _FARTHEST = 5
@@ -50,6 +52,8 @@ def stands_for(said: Sequence[str], at: int) -> str:
         return "has"
     if follows[0] in _SAID:
         return "is"
+    if said[at - 1] in w.CHOICES and _whole_clause(said, at):
+        return "is"
     how = participle(follows[0]) or _adjective(follows[0])
     return "is" if how and _ends(follows) and _subject(said[:at]) else "'s"
 
@@ -76,7 +80,27 @@ def _subject(before: Sequence[str]) -> bool:
         at -= 1
         if before[at] in DETERMINERS:
             break
-    return at < len(before) and (not at or not before[at - 1][0].isalpha() or before[at - 1] in _OPENS)
+    return at < len(before) and (
+        not at or not before[at - 1][0].isalpha() or before[at - 1] in _OPENS
+    )
+
+
+def _whole_clause(said: Sequence[str], at: int) -> bool:
+    """`If the priority's medium`: a condition that has no other verb."""
+    begin = at
+    while begin and _in_noun(said[begin - 1]):
+        begin -= 1
+    if not begin or said[begin - 1] not in _SUBORDINATE:
+        return False
+    for word in said[at + 1 :]:
+        if not word[0].isalpha() or word in _JOINS:
+            return True
+        if word in AUXILIARIES or third_person(word):
+            return False
+    return True
+
+
+_SUBORDINATE = CONDITIONALS | w.words("once provided assuming case as")
 
 
 def _in_noun(word: str) -> bool:

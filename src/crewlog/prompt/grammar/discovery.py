@@ -56,6 +56,7 @@ from crewlog.prompt.grammar.nouns import (
     works_at,
 )
 from crewlog.prompt.grammar.sentences import Sentence, Token
+from crewlog.prompt.grammar.verbs import lemma
 from crewlog.prompt.names import agent_name
 
 _OBJECTS = DETERMINERS | {"it", "them", "all", "both", "care", "over", "up", "out", "everything"}
@@ -281,7 +282,9 @@ def _made_to_work(place: Place, names: Names) -> bool:
     """`have the writer draft it`, `I'd like a scout to …`, `send a scout and a liaison off`."""
     items, end = listed(place.tokens, place.at)
     to_work = place.word(end) in {"to", "on", "off", "that", "who", "do", "does", "doing"}
-    if items and (to_work or (place.word(end) in VERBS and place.previous in _CAUSING)):
+    verb = place.word(end)
+    at_work = verb in VERBS or (verb.endswith("ing") and known_verb(lemma(verb)))
+    if items and (to_work or (at_work and place.previous in _CAUSING)):
         for first, last in items:
             names.add(place.tokens, first, last, introduced=place.introduced)
         return True
@@ -290,7 +293,7 @@ def _made_to_work(place: Place, names: Names) -> bool:
     return _causative(place, names)
 
 
-_CAUSING = frozenset(["have", "let", "get", "has", "make"])
+_CAUSING = frozenset(["have", "let", "get", "got", "has", "make"])
 
 
 def _causative(place: Place, names: Names) -> bool:
@@ -580,6 +583,9 @@ _WORKS: dict[Head, Callable[[Place, int, Names], bool]] = {
 }
 
 
+_SUBORDINATE = CONDITIONALS | {"once", "after", "before", "while", "as", "because", "since"}
+
+
 def _several(place: Place, names: Names) -> bool:
     """`The writer, the painter and the field team compare notes`."""
     tokens = place.tokens
@@ -589,6 +595,8 @@ def _several(place: Place, names: Names) -> bool:
         first = kinds.index(Head.THING)
         items, kinds = items[:first], kinds[:first]
         end = items[-1][1] if items else end
+    if kinds[:1] == [Head.OPEN] and place.previous in _SUBORDINATE:
+        return False  # "unless the numbers match, the auditor …"
     if len(items) < 2 or not {Head.AGENT, Head.NAME, Head.PLACE} & {*kinds}:
         return False
     word = place.word(end)

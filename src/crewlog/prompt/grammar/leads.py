@@ -28,7 +28,7 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
     for mark, text in [
         (
             "",
-            r",|\.|–|:|;|and|but|so|oh|ok|okay|well|right|please|now|also|additionally|besides|moreover|furthermore|further|plus|yet|too|honestly|basically|obviously|of course|by the way|btw|anyway|in addition|i mean|you know|i guess|i think|i would say|let us say|let us|kindly|just|simply|actually|really|hey|like|note that|remember|remember that|make sure that|make sure|ensure that|ensure|importantly|in this crew|for now|as usual|as always|however|thus|hence|alright|still|the idea is|the idea|the plan is|what i would like is|what i need|what i want is|i would like|i want|only then|from here|from there|in short|to be clear|mind you",
+            r",|\.|–|:|;|and|but|so|oh|ok|okay|well|right|please|now|also|additionally|besides|moreover|furthermore|further|plus|yet|too|though|although|albeit|honestly|basically|obviously|of course|by the way|btw|anyway|in addition|i mean|you know|i guess|i think|i would say|let us say|let us|kindly|just|simply|actually|really|hey|like|note that|remember|remember that|make sure that|make sure|ensure that|ensure|importantly|in this crew|for now|as usual|as always|however|thus|hence|alright|still|the idea is|the idea|the plan is|what i would like is|what i need|what i want is|i would like|i want|only then|from here|from there|in short|to be clear|mind you",
         ),
         (
             "after_that",

@@ -285,7 +285,9 @@ with within without
 """)
 """What stands behind these is no subject."""
 
-WANTING = _words("like want wants need ask asks send tell put have let get has make instruct")
+WANTING = _words("""
+like want wants need ask asks send tell put have let get got has make instruct
+""")
 GIVING = _words("give gives grant grants hand equip provide")
 HANDING = _words("""
 assign assigned assigns available back belongs comes delegate delegated delegates escalate

@@ -15,6 +15,7 @@ from crewlog.prompt.grammar.requests import plainly
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
 from crewlog.prompt.grammar.words_of_control import look_at_tasks
+from crewlog.prompt.grammar.tokens import little
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
 
@@ -133,7 +134,7 @@ def _read(state: State, sentence: Sentence) -> None:
         return
     _unclear(state, sentence)
     state.addressed = ()
-    units, asides = _without_asides(plainly(_without_fillers(_named_aside(units))))
+    units, asides = _without_asides(plainly(_uninterrupted(_without_fillers(_named_aside(units)))))
     read_sentence(state, units)
     for aside in asides:
         read_sentence(state, aside)
@@ -173,6 +174,21 @@ def _without_fillers(units: list[Unit]) -> list[Unit]:
             at += at < len(units)
         elif not out and at < len(units) and units[at].text == ",":
             at += 1
+    return out
+
+
+_AUXILIARIES = frozenset("is are was were may can must should will has have".split())
+
+
+def _uninterrupted(units: list[Unit]) -> list[Unit]:
+    """`The writer is, for now, switched off` without the commas around `for now`."""
+    out = list(units)
+    for at in range(len(out) - 1, 0, -1):
+        if out[at].text != "," or out[at - 1].text not in _AUXILIARIES:
+            continue
+        said = little(out, at + 1)
+        if said and at + 1 + said < len(out) and out[at + 1 + said].text == ",":
+            del out[at + 1 + said], out[at]
     return out
 
 

@@ -165,6 +165,12 @@ def tokens(phrase: Phrase) -> list[Token]:
     return out
 
 
+def little(units: Sequence[Unit], at: int) -> int:
+    """How many units from a place say no more than when, or nothing at all; 0 if they say more."""
+    token = _token(units, at) if at < len(units) else None
+    return len(token.units) if token is not None and token.kind in {"fill", "time"} else 0
+
+
 def _in_place(token: Token, out: list[Token], units: Sequence[Unit], at: int) -> Token:
     """A token as it is meant where it stands: `by using`, `should the writer fail`."""
     if token.text == "using" and out and out[-1].kind in {"prep", "sub", "not"}:
