@@ -605,7 +605,7 @@ def _several(place: Place, names: Names) -> bool:
     if len(items) < 2 or not {Head.AGENT, Head.NAME, Head.PLACE} & {*kinds}:
         return False
     word = place.word(end)
-    follows = word in VERBS | ADVERBS_OF_WORK | AUXILIARIES | {"are", "have", "both"}
+    follows = word in (VERBS | ADVERBS_OF_WORK | AUXILIARIES | {"are", "have", "both"}) - {"'s"}
     alone = word in {"", ",", ".", "–", ";", ")"} and place.previous in {"", "then", "next", ","}
     articles = all(a > 0 and tokens[a - 1].text in DETERMINERS for a, _ in items)
     sure = articles and {*kinds} == {Head.AGENT}

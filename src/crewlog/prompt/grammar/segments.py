@@ -56,6 +56,8 @@ _OPENER = pattern(
     r"|turn (?:off|on)|switch)"
 )
 _ONE_MORE = re.compile(
+    r"@[0-9]+ (?:says (?:that )?(?:it|this|that|the [a-z]+) (?:is|was|are)|"
+    r"(?:approves|rejects|does not (?:approve|reject)) it) |"
     r"@[0-9]+ 's (?!turn\b)(?:[a-z][a-z-]* ){1,4}|it (?:is|was) (?:not )?"
     r"(?!sent\b|passed\b|handed\b|given\b|back\b|to\b|the\b|@)[a-z]"
 )
