@@ -14,8 +14,8 @@ from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
 from crewlog.prompt.grammar.requests import plainly
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
-from crewlog.prompt.grammar.words_of_control import look_at_tasks
 from crewlog.prompt.grammar.tokens import little
+from crewlog.prompt.grammar.words_of_control import look_at_tasks
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
 
@@ -187,7 +187,9 @@ def _without_fillers(units: list[Unit]) -> list[Unit]:
     return out
 
 
-_AUXILIARIES = frozenset("is are was were may can must should will has have".split())
+_AUXILIARIES = frozenset(
+    ["is", "are", "was", "were", "may", "can", "must", "should", "will", "has", "have"]
+)
 
 
 def _uninterrupted(units: list[Unit]) -> list[Unit]:

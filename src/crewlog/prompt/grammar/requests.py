@@ -14,15 +14,53 @@ from crewlog.prompt.grammar.verbs import ASK, KNOWN, finite, lemma
 _OPENING = frozenset([",", ";", ":", "–", "(", "and", "but", "so", "then", "also", "now", "oh"])
 """What a request may stand behind."""
 _ADVERBS = frozenset(
-    "always just really also kindly simply still much very rather first ever all only quite".split()
+    [
+        "always",
+        "just",
+        "really",
+        "also",
+        "kindly",
+        "simply",
+        "still",
+        "much",
+        "very",
+        "rather",
+        "first",
+        "ever",
+        "all",
+        "only",
+        "quite",
+    ]
 )
-_WILL = frozenset("would will do could should might can".split())
-_WANT = frozenset("like want need prefer expect wish love ask beg urge trust".split())
+_WILL = frozenset(["would", "will", "do", "could", "should", "might", "can"])
+_WANT = frozenset(
+    ["like", "want", "need", "prefer", "expect", "wish", "love", "ask", "beg", "urge", "trust"]
+)
 _GLAD = frozenset(
-    "grateful glad happy obliged pleased delighted thankful nice good great kind best better "
-    "lovely helpful wonderful appreciated fine safer wise".split()
+    [
+        "grateful",
+        "glad",
+        "happy",
+        "obliged",
+        "pleased",
+        "delighted",
+        "thankful",
+        "nice",
+        "good",
+        "great",
+        "kind",
+        "best",
+        "better",
+        "lovely",
+        "helpful",
+        "wonderful",
+        "appreciated",
+        "fine",
+        "safer",
+        "wise",
+    ]
 )
-_PEOPLE = frozenset("me us with for i my our a".split())
+_PEOPLE = frozenset(["me", "us", "with", "for", "i", "my", "our", "a"])
 
 
 def plainly(units: list[Unit]) -> list[Unit]:

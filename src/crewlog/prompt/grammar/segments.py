@@ -64,8 +64,41 @@ _ONE_MORE = re.compile(
 """One more thing that a condition asks for."""
 _FAR = 9
 """How many words a subject may have before its verb."""
-_HELPING = frozenset("is are was has have may can must should will shall gets needs".split())
-_DETERMINERS = frozenset("the a an its his her their our my your this that these those".split())
+_HELPING = frozenset(
+    [
+        "is",
+        "are",
+        "was",
+        "has",
+        "have",
+        "may",
+        "can",
+        "must",
+        "should",
+        "will",
+        "shall",
+        "gets",
+        "needs",
+    ]
+)
+_DETERMINERS = frozenset(
+    [
+        "the",
+        "a",
+        "an",
+        "its",
+        "his",
+        "her",
+        "their",
+        "our",
+        "my",
+        "your",
+        "this",
+        "that",
+        "these",
+        "those",
+    ]
+)
 _SEPARATORS = frozenset([";", ":", "(", ")", "–", "->"])
 _DONE_BY = re.compile(r"[a-z-]+(?:ed|en|wn|lt|ut|ad|ent|ld) (?:[^@,;:()]{1,40} )?by @")
 _LINKS = frozenset([",", "and", "but", "or", "so", "then", "yet", "plus", "also", "oh"])
@@ -236,6 +269,10 @@ class _Cutter:
     def _complete(self, i: int) -> bool:
         """Whether what stands before `i` already has its verb."""
         text = self._text(self.begin, i)
+        if "@" not in text and re.match(
+            r"(?:as|to|in order to|given|based on|using) (?!soon)", text
+        ):
+            return False  # `as a former judge, the editor …`
         if re.match(r"(?:[a-z]+ )?for (?:each|every) |should ", text):
             return True
         for lead in _SUBORDINATORS.finditer(text):

@@ -132,7 +132,9 @@ _BEHIND_IS = frozenset(
 _KINDS = {"@": "agent", "#": "tool", "$": "act", "~": "model"}
 
 
-_INVERTED = frozenset("i we you it he she they this that anything something".split())
+_INVERTED = frozenset(
+    ["i", "we", "you", "it", "he", "she", "they", "this", "that", "anything", "something"]
+)
 """Subjects behind `should`, where it is `if`."""
 
 
