@@ -242,7 +242,7 @@ def _from_prompt(
         screen.line("")
         raise faults
     try:
-        definition = approved(screen, found, yes=yes)
+        definition = approved(screen, found, offer.registry, yes=yes)
     except Rejected as no:
         reason = f": {plain(no.reason)}" if no.reason else ""
         screen.line("")

@@ -611,6 +611,9 @@ class _Reader:
         if text in {"has", "have"} and follows[:2] == ["not", "got"]:
             group.negated = not group.negated
             return 2
+        if text in {"has", "have"} and follows[:2] == ["got", "to"]:
+            group.modal = "need"
+            return 3
         if text == "insist" and follows[0] == "on":
             group.modal = "must"
             return 2

@@ -399,7 +399,9 @@ def _said_again(sentence: Sentence, clause: Clause) -> bool:
     return same and state.replace(at, words=(*step.words, clause.phrase.words))
 
 
-_ANDS = re.compile(r" (?:, )?(?:and|but)(?: also| then)? | , (?=uses|has|may|can|with|using)")
+_ANDS = re.compile(
+    r" (?:, )?(?:and|but)(?: also| then)? | , then | , (?=uses|has|may|can|with|using)"
+)
 
 
 def _predicates(sentence: Sentence, phrase: Phrase) -> Phrase:
@@ -589,7 +591,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     back = state.last("back", sentence=True) is not None
     condition = pending.condition
     beside = "beside" in marks or clause.beside
-    if beside and sentence.abreast is None and _opens_abreast(sentence):
+    if beside and sentence.abreast is None and _opens_abreast(sentence, clause):
         sentence.abreast, beside = True, False
     elif sentence.abreast:
         beside = True
@@ -633,7 +635,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     sentence.pending, sentence.carried = Pending(), set()
 
 
-def _opens_abreast(sentence: Sentence) -> bool:
+def _opens_abreast(sentence: Sentence, clause: Clause) -> bool:
     """Whether `in parallel` opens a sentence of several clauses, and so speaks of these."""
     words = Phrase(sentence.units).text
     opening = re.match(
@@ -642,6 +644,8 @@ def _opens_abreast(sentence: Sentence) -> bool:
     )
     if opening is None:
         return False
+    if len(clause.agents) > 1:
+        return True
     return any("@" in part.phrase.text for part in sentence.parts[sentence.at :])
 
 

@@ -11,8 +11,10 @@ from crewlog.prompt.compiled import Remark
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
 from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
+from crewlog.prompt.grammar.requests import plainly
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
+from crewlog.prompt.grammar.tokens import little
 from crewlog.prompt.grammar.words_of_control import look_at_tasks
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
@@ -142,7 +144,7 @@ def _read(state: State, sentence: Sentence) -> None:
     state.effort += min(len(units), LONGEST_SENTENCE) ** 2
     _unclear(state, sentence)
     state.addressed = ()
-    units, asides = _without_asides(_without_fillers(_named_aside(units)))
+    units, asides = _without_asides(plainly(_uninterrupted(_without_fillers(_named_aside(units)))))
     read_sentence(state, units)
     for aside in asides:
         read_sentence(state, aside)
@@ -185,9 +187,46 @@ def _without_fillers(units: list[Unit]) -> list[Unit]:
     return out
 
 
+_AUXILIARIES = frozenset(
+    ["is", "are", "was", "were", "may", "can", "must", "should", "will", "has", "have"]
+)
+
+
+def _uninterrupted(units: list[Unit]) -> list[Unit]:
+    """`The writer is, for now, switched off` without the commas around `for now`."""
+    out = list(units)
+    for at in range(len(out) - 1, 0, -1):
+        if out[at].text != "," or out[at - 1].text not in _AUXILIARIES:
+            continue
+        said = little(out, at + 1)
+        if said and at + 1 + said < len(out) and out[at + 1 + said].text == ",":
+            del out[at + 1 + said], out[at]
+    return out
+
+
+_BY_MEANS_OF = frozenset(
+    "using with via through by means of the help then next first finally".split()
+)
+
+
+def _uses(texts: list[str]) -> bool:
+    """`Using search_logs`, `with the help of the archive`: tools and nothing else."""
+    tools = [t for t in texts if t[0] in "#$"]
+    others = [t for t in texts if t[0] not in "#$" and t not in {"and", ",", *_BY_MEANS_OF}]
+    return bool(tools) and not others and bool({*texts} & {"using", "with", "via", "through", "by"})
+
+
 def _without_asides(units: list[Unit]) -> tuple[list[Unit], list[list[Unit]]]:
     """`The planner (it may use list_files) lists …` without what the brackets say of the agent."""
     texts = [u.text for u in units]
+    for end, text in enumerate(texts):
+        if text == "," and _uses(texts[:end]) and texts[end + 1 : end + 2] != []:
+            if not texts[end + 1].startswith("@"):
+                break
+            used = [u for u in units[:end] if u.text[0] in "#$" or u.text in {"and", ","}]
+            uses = Unit("uses", units[0].start, units[0].end)
+            led = [u for u in units[:end] if u.text in {"then", "next", "first", "finally"}]
+            return [*led, *units[end + 1 :]], [[units[end + 1], uses, *used]]
     if "(" not in texts or ")" not in texts:
         return units, []
     begin, end = texts.index("("), texts.index(")")

@@ -43,6 +43,7 @@ _OPENER = pattern(
     rf"|{{A}} (?:, )?who |@[0-9]+ 's turn|only {{A}}|nobody|no one|no agent"
     rf"|(?:it|he|she|they|we|you|i|both|these|both of them|this|that|that one|this one|the two|all three|the three) "
     rf"(?:{{ADV}} )*(?:{_VERBISH})(?: |$)"
+    r"|not (?:before|until|till|unless|without) "
     r"|(?:ask|asks|asking|check|consult|get|request) (?:{ME}|with me|my|for)\b|(?:go|goes|going|send|sends|hand|hands|"
     r"kick|kicks|return|returns|bounce|bounces|throw|throws|give|gives|start|starts|loop|loops) (?:it |them |this |that |things |the [a-z]+ |straight |right )?"
     r"(?:back|over|again)|back to|return to|returns? (?:it )?to|retry|repeat|start over|restart|redo"
@@ -54,10 +55,50 @@ _OPENER = pattern(
     r"|at the same time|meanwhile|simultaneously|i (?:approve|want|need|have|would|must|say|get)\b|use {T}"
     r"|turn (?:off|on)|switch)"
 )
+_ONE_MORE = re.compile(
+    r"@[0-9]+ (?:says (?:that )?(?:it|this|that|the [a-z]+) (?:is|was|are)|"
+    r"(?:approves|rejects|does not (?:approve|reject)) it) |"
+    r"@[0-9]+ 's (?!turn\b)(?:[a-z][a-z-]* ){1,4}|it (?:is|was) (?:not )?"
+    r"(?!sent\b|passed\b|handed\b|given\b|back\b|to\b|the\b|@)[a-z]"
+)
+"""One more thing that a condition asks for."""
 _FAR = 9
 """How many words a subject may have before its verb."""
-_HELPING = frozenset("is are was has have may can must should will shall gets needs".split())
-_DETERMINERS = frozenset("the a an its his her their our my your this that these those".split())
+_HELPING = frozenset(
+    [
+        "is",
+        "are",
+        "was",
+        "has",
+        "have",
+        "may",
+        "can",
+        "must",
+        "should",
+        "will",
+        "shall",
+        "gets",
+        "needs",
+    ]
+)
+_DETERMINERS = frozenset(
+    [
+        "the",
+        "a",
+        "an",
+        "its",
+        "his",
+        "her",
+        "their",
+        "our",
+        "my",
+        "your",
+        "this",
+        "that",
+        "these",
+        "those",
+    ]
+)
 _SEPARATORS = frozenset([";", ":", "(", ")", "–", "->"])
 _DONE_BY = re.compile(r"[a-z-]+(?:ed|en|wn|lt|ut|ad|ent|ld) (?:[^@,;:()]{1,40} )?by @")
 _LINKS = frozenset([",", "and", "but", "or", "so", "then", "yet", "plus", "also", "oh"])
@@ -151,6 +192,8 @@ class _Cutter:
         text = self.whole.text
         if SUBORDINATE.match(text, place) or BOUND.match(text, place):
             return after
+        if only_and and self.units[i].text in {"and", "or"} and self._in_condition(place):
+            return 0
         if _OPENER.match(text, place):
             if (
                 self.units[after].text.startswith(("@", "$", "#"))
@@ -171,6 +214,10 @@ class _Cutter:
         if _DONE_BY.match(text, place) and " by @" in self._text(self.begin, i):
             return after
         return 0 if only_and or not self._agent_at(after) else after
+
+    def _in_condition(self, place: int) -> bool:
+        """Whether the condition at hand goes on: `if it is late and the tester's score is low`."""
+        return _ONE_MORE.match(self.whole.text, place) is not None and self._fronted()
 
     def _fronted(self) -> bool:
         """Whether the segment at hand is a condition that stands before its clause."""
@@ -222,6 +269,10 @@ class _Cutter:
     def _complete(self, i: int) -> bool:
         """Whether what stands before `i` already has its verb."""
         text = self._text(self.begin, i)
+        if "@" not in text and re.match(
+            r"(?:as|to|in order to|given|based on|using) (?!soon)", text
+        ):
+            return False  # `as a former judge, the editor …`
         if re.match(r"(?:[a-z]+ )?for (?:each|every) |should ", text):
             return True
         for lead in _SUBORDINATORS.finditer(text):
@@ -236,7 +287,8 @@ class _Cutter:
         """Whether something begins at `i` without a sign or link before it."""
         place, text = self.at[i], self.whole.text
         before = self.units[i - 1].text
-        if before in _JOINED:
+        bound = BOUND.match(text, self.at[self.begin])
+        if before in _JOINED or (bound is not None and place < bound.end()):
             return False
         if BOUND.match(text, place):
             return True
