@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from crewlog.prompt.ast import (
     AnyStatement,
@@ -74,6 +75,8 @@ class Sentence:
     abreast: bool | None = None
     """`In parallel, a … and b …`: the clauses of the sentence are side by side."""
     dropped: list[Words] = field(default_factory=list[Words])
+    unread: Literal["", "condition", "clause"] = ""
+    """A condition was not understood: its clause, which would else hold always, is not read."""
 
 
 def read_sentence(state: State, units: Sequence[Unit]) -> None:
@@ -98,6 +101,8 @@ def _next(sentence: Sentence) -> None:
     state, at = sentence.state, sentence.at
     if too_long(sentence.parts[at].phrase.units, LONGEST_CLAUSE):
         _too_long(sentence)
+        return
+    if sentence.unread and _under_unread(sentence):
         return
     if _decides(sentence):
         return
@@ -137,6 +142,37 @@ def _next(sentence: Sentence) -> None:
         if stop <= at + 2 and _up_to_a_comma(sentence, stop - 1):
             return
     _fold(sentence)
+
+
+_IF = re.compile(
+    r"(?:if|unless|in case|in the event|on condition|provided|providing|assuming|should|as long as)\b"
+)
+_AFRESH = frozenset([";", ":", "–", "and", "but"])
+
+
+def _under_unread(sentence: Sentence) -> bool:
+    """Leaves out what belongs to a condition that was not understood: its clause, what is else."""
+    segment = sentence.parts[sentence.at]
+    given = led(segment.phrase)
+    follows = sentence.unread == "condition"
+    said = given.phrase.text
+    if follows and (said.startswith(("ask ", "check with ")) or outcome(said.split()) == "ask_human"):
+        sentence.unread = ""  # a question that is asked always does no harm
+        return False
+    if not follows and not BOUND.match(given.phrase.text) and "otherwise" not in given.marks:
+        sentence.unread = ""
+        return False
+    if follows and given.phrase and not SUBORDINATE.match(given.phrase.text):
+        sentence.unread = "clause"
+    sentence.at += 1
+    _lost(sentence, segment.phrase)
+    return True
+
+
+def _opens_unread(sentence: Sentence, segment: Segment, phrase: Phrase) -> bool:
+    """Whether a condition that was not understood stands before its clause."""
+    fronted = sentence.at == 1 or segment.separator in _AFRESH
+    return fronted and _IF.match(phrase.text) is not None
 
 
 def _too_long(sentence: Sentence) -> None:
@@ -690,6 +726,9 @@ def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
     if _is_label(sentence, phrase):
         state.section = phrase.text
         return
+    if _opens_unread(sentence, segment, phrase):
+        sentence.unread = "condition"
+        state.branches = []
     _lost(sentence, segment.phrase)
 
 
