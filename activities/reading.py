@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.content import scrubbed_text
-from crewlog.errors import ModelError, ModelRefused
+from crewlog.errors import InvalidDefinition, ModelError, ModelRefused
 from crewlog.graph.drafting import COMPILER, STEP
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
@@ -62,7 +62,7 @@ async def has_model(registry: Registry, reader: Reader, models: ModelFactory) ->
         return True
     try:
         chat: Any = await models.ready(registry.model, {}, TIMEOUT)
-    except ModelRefused:
+    except (ModelRefused, InvalidDefinition):  # of a script that cannot be read
         return False
     speaks: Any = getattr(chat, "speaks_for", None)
     return speaks is None or bool(speaks(COMPILER))

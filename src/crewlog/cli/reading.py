@@ -35,6 +35,7 @@ def read(
     reader: Reader,
     previous: CrewDefinition | None = None,
     directory: Path | None = None,
+    as_json: bool = False,
 ) -> CompiledPrompt:
     """A prompt, compiled by the reader that is asked for.
 
@@ -45,8 +46,11 @@ def read(
         reader: Who is to read it.
         previous: The crew of an earlier version of the prompt.
         directory: Where the scripts of scripted models are.
+        as_json: Whether a program listens, which is told nothing but JSON.
     """
-    found = asyncio.run(_read(text, registry, file, reader, directory or Path()))
+    found = asyncio.run(
+        _read(text, registry, file, reader, directory or Path(), Screen(as_json=as_json))
+    )
     if previous is not None and found.reader == "grammar":
         return compile_prompt(text, registry, file=file, previous=previous)
     if previous is None or found.definition is None:
@@ -57,7 +61,7 @@ def read(
 
 
 async def _read(
-    text: str, registry: Registry, file: str, reader: Reader, directory: Path
+    text: str, registry: Registry, file: str, reader: Reader, directory: Path, screen: Screen
 ) -> CompiledPrompt:
     """Reads a prompt; with a model, until its answer holds or its repairs are used up."""
     first = first_reading(text, registry, reader, file)
@@ -66,14 +70,14 @@ async def _read(
     from crewlog.activities.models import ModelFactory  # noqa: PLC0415 - slow to import
     from crewlog.activities.reading import ask, has_model  # noqa: PLC0415
 
-    screen, models = Screen(), ModelFactory()
+    models = ModelFactory()
     placed = registry.model_copy(update={"model": _placed(registry.model, directory)})
     status = screen.err.status(f"{plain(registry.model)} reads the prompt")
     replies: list[str] = []
     try:
         if not await has_model(placed, reader, models):
             return first.found or needs_model(text, file)
-        with status if screen.err.is_terminal else nullcontext():
+        with status if screen.err.is_terminal and not screen.as_json else nullcontext():
             while True:
                 reply, _ = await ask(text, placed, replies, models, {"run": "compile"})
                 asked = with_model(text, reply, registry, before=len(replies), file=file)
