@@ -235,7 +235,7 @@ def _from_prompt(
     screen = Screen(as_json=as_json)
     source = read_source(prompt)
     offer = find_offer(registry, source, model)
-    found = compiled(source, offer, reader=reader)
+    found = compiled(source, offer, reader=reader, as_json=as_json)
     show_understood(screen, found)
     faults = faults_of(found)
     if faults is not None:

@@ -1,7 +1,7 @@
 """Flows whose order cannot be kept: every cycle of them, and what is left without the cycles.
 
 What else is wrong with such a flow is told in the same run. So its cycles are cut, as an author
-will cut them: a way back gets a bound, and of the phases that wait for each other one waits no more.
+will cut them: a way back gets a bound, and of phases that wait for each other one waits no more.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from crewlog.definition.findings import Finding, did_you_mean, listed
+from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.load import CREW
 from crewlog.definition.model import BuilderPhase, CrewDefinition, Limits
 from crewlog.definition.shape import Form
@@ -91,7 +91,7 @@ def _kept(key: str, given: Any, own: Any) -> bool:
 def _models(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
     offered = [model for model in (registry.model, *registry.models) if model]
     own = [agent.model for agent in registry.agents.values() if agent.model]
-    named = [(("model",), crew.model)]
+    named: list[tuple[Path, str | None]] = [(("model",), crew.model)]
     named += [(("agents", name, "model"), agent.model) for name, agent in crew.agents.items()]
     for path, model in named:
         if model is not None and model not in offered and model not in own:
