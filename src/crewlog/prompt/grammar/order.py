@@ -668,7 +668,8 @@ def _not_a_branch(state: State) -> Cond | None:
 
 def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
     state = sentence.state
-    if sentence.glue is not None and not sentence.pending:
+    named = phrase.text.startswith("@") and " " in phrase.text  # somebody else's doing
+    if sentence.glue is not None and not sentence.pending and not named:
         made = state.statements[sentence.glue]
         words = segment.phrase.words
         task = state.raw(segment.phrase)
