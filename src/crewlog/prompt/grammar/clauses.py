@@ -488,6 +488,10 @@ _NOT_WORK = _set("used seen approved called caused limited driven affected")
 """Participles that make nobody work: rights, decisions, reasons."""
 
 
+_WITH_PARTICIPLE = _set("and then have get let")
+"""`Have it looked over by the editor`."""
+
+
 def _participle(word: str) -> bool:
     return word in _IRREGULAR or (len(word) > 3 and word.endswith(("ed", "en", "wn", "ne")))
 
@@ -503,7 +507,7 @@ def _passive(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
             continue
         ahead = words[:at]
         verbs = [i for i, w in enumerate(ahead) if _participle(w)]
-        if not verbs or not ({*ahead} & _BEING or verbs[0] == 0 or ahead[0] in {"and", "then"}):
+        if not verbs or not ({*ahead} & _BEING or verbs[0] == 0 or ahead[0] in _WITH_PARTICIPLE):
             return None
         if {*ahead[verbs[0] :]} & _NOT_WORK and len(verbs) == 1:
             return None
@@ -593,6 +597,9 @@ def _aside(
     if made is None and relative:
         return _told_aside(state, phrase, agents, inner, main, marks)
     clause = _work(state, phrase, agents, main if made is not None else rest, marks)
+    if clause is None and relative and made is None:  # `the editor, who is a stickler, reads it`
+        clause = _work(state, phrase, agents, main, marks)
+        made = [Trait(agents=agents, text=state.raw(inner), words=(inner.words,))]
     if clause is not None:
         clause.behind.extend(made or ())
     return clause

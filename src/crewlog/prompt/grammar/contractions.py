@@ -54,6 +54,10 @@ def stands_for(said: Sequence[str], at: int) -> str:
         return "is"
     if said[at - 1] in w.CHOICES and _whole_clause(said, at):
         return "is"
+    if follows[0].endswith("ing") and _ends(follows):
+        begin = _begin(said, at)
+        if begin and said[begin - 1] in _SUBORDINATE | {"while", "whilst"}:
+            return "is"
     how = participle(follows[0]) or _adjective(follows[0])
     return "is" if how and _ends(follows) and _subject(said[:at]) else "'s"
 
@@ -87,9 +91,7 @@ def _subject(before: Sequence[str]) -> bool:
 
 def _whole_clause(said: Sequence[str], at: int) -> bool:
     """`If the priority's medium`: a condition that has no other verb."""
-    begin = at
-    while begin and _in_noun(said[begin - 1]):
-        begin -= 1
+    begin = _begin(said, at)
     if not begin or said[begin - 1] not in _SUBORDINATE:
         return False
     for word in said[at + 1 :]:
@@ -98,6 +100,13 @@ def _whole_clause(said: Sequence[str], at: int) -> bool:
         if word in AUXILIARIES or third_person(word):
             return False
     return True
+
+
+def _begin(said: Sequence[str], at: int) -> int:
+    """Where the noun before a place begins."""
+    while at and _in_noun(said[at - 1]):
+        at -= 1
+    return at
 
 
 _SUBORDINATE = CONDITIONALS | w.words("once provided assuming case as")

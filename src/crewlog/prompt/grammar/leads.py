@@ -40,7 +40,7 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
         ),
         (
             "first",
-            r"first|firstly|first of all|to start with|to begin with|to start|to begin|initially|at first|at the start|at the beginning|to kick (?:things )?off|for starters|in the first step|as a first step|as the first step|it (?:all )?(?:starts|begins) with|we (?:start|begin) with|start with|begin with|starting with|it all begins with|everything starts with",
+            r"first|firstly|first of all|to start with|to begin with|to start|to begin|initially|at first|at the start|at the beginning|to kick (?:things )?off|for starters|in the first step|as a first step|as the first step|it (?:all )?(?:starts|begins) with|we (?:start|begin)(?: off| out)? with|(?:start|begin)(?: off| out)? with|starting(?: off)? with|it all begins with|everything starts with",
         ),
         (
             "beside",

@@ -156,7 +156,9 @@ def _under_unread(sentence: Sentence) -> bool:
     given = led(segment.phrase)
     follows = sentence.unread == "condition"
     said = given.phrase.text
-    if follows and (said.startswith(("ask ", "check with ")) or outcome(said.split()) == "ask_human"):
+    if follows and (
+        said.startswith(("ask ", "check with ")) or outcome(said.split()) == "ask_human"
+    ):
         sentence.unread = ""  # a question that is asked always does no harm
         return False
     if not follows and not BOUND.match(given.phrase.text) and "otherwise" not in given.marks:
@@ -708,7 +710,8 @@ def _not_a_branch(state: State) -> Cond | None:
 
 def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
     state = sentence.state
-    if sentence.glue is not None and not sentence.pending:
+    named = phrase.text.startswith("@") and " " in phrase.text  # somebody else's doing
+    if sentence.glue is not None and not sentence.pending and not named:
         made = state.statements[sentence.glue]
         words = segment.phrase.words
         task = state.raw(segment.phrase)

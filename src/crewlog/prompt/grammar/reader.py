@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from crewlog.definition.findings import did_you_mean
 from crewlog.prompt.ast import AnyStatement, Ask, CrewName, Part, PromptAst, Step, Words
 from crewlog.prompt.compiled import Remark
+from crewlog.prompt.grammar.lexicon import third_person
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
 from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
 from crewlog.prompt.grammar.requests import plainly
+from crewlog.prompt.grammar.segments import SUBORDINATE
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
 from crewlog.prompt.grammar.tokens import little
@@ -144,7 +146,9 @@ def _read(state: State, sentence: Sentence) -> None:
     state.effort += min(len(units), LONGEST_SENTENCE) ** 2
     _unclear(state, sentence)
     state.addressed = ()
-    units, asides = _without_asides(plainly(_uninterrupted(_without_fillers(_named_aside(units)))))
+    units, asides = _without_asides(
+        _fronted(plainly(_uninterrupted(_without_fillers(_named_aside(units)))))
+    )
     read_sentence(state, units)
     for aside in asides:
         read_sentence(state, aside)
@@ -205,7 +209,8 @@ def _uninterrupted(units: list[Unit]) -> list[Unit]:
 
 
 _BY_MEANS_OF = frozenset(
-    "using with via through by means of the help then next first finally".split()
+    ["using", "with", "via", "through", "by", "means", "of", "the", "help"]
+    + ["then", "next", "first", "finally"]
 )
 
 
@@ -214,6 +219,29 @@ def _uses(texts: list[str]) -> bool:
     tools = [t for t in texts if t[0] in "#$"]
     others = [t for t in texts if t[0] not in "#$" and t not in {"and", ",", *_BY_MEANS_OF}]
     return bool(tools) and not others and bool({*texts} & {"using", "with", "via", "through", "by"})
+
+
+def _fronted(units: list[Unit]) -> list[Unit]:
+    """`The publisher, provided I agree, posts it` with its condition in front."""
+    texts = [u.text for u in units]
+    for at in range(len(units) - 3):
+        opens = not at or texts[at - 1] in _OPENING
+        if texts[at][0] != "@" or texts[at + 1] != "," or not opens:
+            continue
+        inside = at + 2
+        if not SUBORDINATE.match(" ".join(texts[inside : inside + 6])) or "," not in texts[inside:]:
+            continue
+        close = texts.index(",", inside)
+        verb = texts[close + 1] if close + 1 < len(units) else ""
+        if not (third_person(verb) or verb[:1] == "$" or verb in _AUXILIARIES):
+            continue
+        place = units[close + 1].start
+        moved = Unit(texts[at], place, place)
+        return [*units[:at], *units[inside : close + 1], moved, *_fronted(units[close + 1 :])]
+    return units
+
+
+_OPENING = frozenset(["and", "but", "then", "so", ",", ";", ":", "finally", "next"])
 
 
 def _without_asides(units: list[Unit]) -> tuple[list[Unit], list[list[Unit]]]:

@@ -39,9 +39,10 @@ _PASSIVE = pattern(
 _OPENER = pattern(
     rf"(?:{{A}} (?:, )?(?:{{ADV}} (?:, )?)*(?:{_VERBISH}|again|only (?:if|when|once)|not)(?: |$)"
     rf"|@[0-9]+(?:(?: ,| and| or|, and) @[0-9]+)+ (?:{{ADV}} )*{_NO_VERB}[a-z]"
+    rf"|@[0-9]+ (?:{{ADV}} )*\$[0-9]"
     rf"|{{A}} alone "
     rf"|{{A}} (?:, )?who |@[0-9]+ 's turn|only {{A}}|nobody|no one|no agent"
-    rf"|(?:it|he|she|they|we|you|i|both|these|both of them|this|that|that one|this one|the two|all three|the three) "
+    rf"|(?:it|he|she|they|we|you|i|both|these|both of them|this|that|that one|this one|the two|all three|the three|neither|neither of them|none of them) "
     rf"(?:{{ADV}} )*(?:{_VERBISH})(?: |$)"
     r"|not (?:before|until|till|unless|without) "
     r"|(?:ask|asks|asking|check|consult|get|request) (?:{ME}|with me|my|for)\b|(?:go|goes|going|send|sends|hand|hands|"
@@ -100,8 +101,16 @@ _DETERMINERS = frozenset(
     ]
 )
 _SEPARATORS = frozenset([";", ":", "(", ")", "–", "->"])
+_GIVEN_TO = re.compile(
+    r"(?:each|every) [^@,;:()]{1,40} (?:goes|is (?:handed|given|passed|sent)|gets (?:handed|passed|sent)) "
+    r"(?:[^@,;:()]{1,20} )?to @"
+)
 _DONE_BY = re.compile(r"[a-z-]+(?:ed|en|wn|lt|ut|ad|ent|ld) (?:[^@,;:()]{1,40} )?by @")
 _LINKS = frozenset([",", "and", "but", "or", "so", "then", "yet", "plus", "also", "oh"])
+_ANYONE = frozenset(
+    ["anyone", "anybody", "nobody", "no-one", "one", "everyone", "everybody", "none", "nothing"]
+)
+"""What `but` leaves somebody out of."""
 _COMPLETE = re.compile(
     rf"(?:^| )(?:@[0-9]+|it|he|she|they|both|we|you|i|to|[a-z]+) (?:[a-z-]+ )*?(?:{_VERBISH})(?: |$)"
 )
@@ -156,6 +165,7 @@ class _Cutter:
                 i > self.begin
                 and word in _LINKS
                 and not self._called(i)
+                and not (word == "but" and self.units[i - 1].text in _ANYONE)
                 and (after := self._opens(i))
             ):
                 self._close(i, i + 1 if word == "," else i, word)
@@ -210,6 +220,8 @@ class _Cutter:
             and self._speaks(after)
             and self._complete(i)
         ):
+            return after
+        if _GIVEN_TO.match(text, place) and self._complete(i):
             return after
         if _DONE_BY.match(text, place) and " by @" in self._text(self.begin, i):
             return after

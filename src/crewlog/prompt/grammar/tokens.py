@@ -89,7 +89,7 @@ prep from: from | away from
 prep without: without | with no
 prep with: with | using | via | through
 prep for: for
-prep about: about | on | over | of | at | in | into | as | among | between | under
+prep about: past | about | on | over | of | at | in | into | as | among | between | under
 me: me | us | a human | a person | humans | a human being | a colleague | a real person |
     the boss | the user | a supervisor | the human | a human operator | people | a real human |
     my boss
