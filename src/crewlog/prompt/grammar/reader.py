@@ -209,8 +209,21 @@ def _uninterrupted(units: list[Unit]) -> list[Unit]:
 
 
 _BY_MEANS_OF = frozenset(
-    ["using", "with", "via", "through", "by", "means", "of", "the", "help"]
-    + ["then", "next", "first", "finally"]
+    [
+        "using",
+        "with",
+        "via",
+        "through",
+        "by",
+        "means",
+        "of",
+        "the",
+        "help",
+        "then",
+        "next",
+        "first",
+        "finally",
+    ]
 )
 
 
