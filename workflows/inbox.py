@@ -20,8 +20,8 @@ with workflow.unsafe.imports_passed_through():
 
     from crewlog.errors import CommandRejected, CrewlogError, UsageError
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
-    from crewlog.graph.approvals import decided
-    from crewlog.graph.drafting import ACTION, Drafting, check_hash, no_edit
+    from crewlog.graph.approvals import ACTION, decided
+    from crewlog.graph.drafting import Drafting, check_hash, no_edit
     from crewlog.graph.engine import Engine
     from crewlog.ids import item_log, item_of
     from crewlog.state import journal as j

@@ -26,11 +26,11 @@ from crewlog.definition.text import (
     Span,
     read_document,
 )
-from crewlog.definition.validate import all_findings, findings
+from crewlog.definition.validate import all_findings
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.model import Json, Model
 
-CREW = Form(CrewDefinition, "crew", CREWS_BEGIN, findings, own={"flow": flow_faults})
+CREW = Form(CrewDefinition, "crew", CREWS_BEGIN, all_findings, own={"flow": flow_faults})
 """A crew's file."""
 
 _M = TypeVar("_M", bound=Model)
@@ -56,7 +56,7 @@ def read_text(text: str, file: str, form: Form[_M]) -> _M:
     found = shaped(document.data, form)
     if not isinstance(found, list) and not document.faults:
         faults = form.check(found)
-        if not faults:
+        if not any(each.severity == "error" for each in faults):
             return found
     else:
         faults = found if isinstance(found, list) else []
@@ -81,9 +81,10 @@ def read_data(data: Json, form: Form[_M]) -> _M:
     """What plain data of some form is; as `load_data`."""
     found = shaped(data, form)
     faults = found if isinstance(found, list) else form.check(found)
-    if faults or isinstance(found, list):
+    if isinstance(found, list) or any(each.severity == "error" for each in faults):
         raise InvalidDefinition(
-            [fault.diagnostic() for fault in faults], more_may_follow=isinstance(found, list)
+            [fault.diagnostic() for fault in sorted(faults, key=lambda each: each.severity)],
+            more_may_follow=isinstance(found, list),
         )
     return found
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from crewlog.prompt.ast import Allow, AnyStatement, Cast, Part, Step, Trait, Waits
 from crewlog.prompt.grammar.lexicon import known_verb, plural, third_person, verb_base
 from crewlog.prompt.grammar.moves import HELPING, MOVED, MOVES, PRONOUNS, Scan, ways
-from crewlog.prompt.grammar.phrase import Phrase, Unit
+from crewlog.prompt.grammar.phrase import Phrase, Unit, number
 from crewlog.prompt.grammar.rules import RULES, apply
 from crewlog.prompt.grammar.state import State
 from crewlog.prompt.names import plain
@@ -383,7 +383,7 @@ RULES.append(cast)
 
 _NEXTISH = _set(
     "then next last finally up now comes come is are it time for over to on followed by after that along enter follows "
-    "follow and there the one in line our here we move moves turn turns bring call cue with word goes"
+    "follow and there the one in line our here we move moves turn turns bring call cue with word goes step job belongs falls part task"
 )
 _NEXT = _set(
     "comes come followed follows follow time over enter up next on along cue call bring by with turn"
@@ -488,6 +488,10 @@ _NOT_WORK = _set("used seen approved called caused limited driven affected")
 """Participles that make nobody work: rights, decisions, reasons."""
 
 
+_WITH_PARTICIPLE = _set("and then have get let")
+"""`Have it looked over by the editor`."""
+
+
 def _participle(word: str) -> bool:
     return word in _IRREGULAR or (len(word) > 3 and word.endswith(("ed", "en", "wn", "ne")))
 
@@ -503,7 +507,7 @@ def _passive(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
             continue
         ahead = words[:at]
         verbs = [i for i, w in enumerate(ahead) if _participle(w)]
-        if not verbs or not ({*ahead} & _BEING or verbs[0] == 0 or ahead[0] in {"and", "then"}):
+        if not verbs or not ({*ahead} & _BEING or verbs[0] == 0 or ahead[0] in _WITH_PARTICIPLE):
             return None
         if {*ahead[verbs[0] :]} & _NOT_WORK and len(verbs) == 1:
             return None
@@ -539,6 +543,38 @@ def _subject(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     return aside if aside is not None else _work(state, phrase, agents, rest, marks)
 
 
+_AS = _set("as in at on during every given based to")
+_BY_MEANS = _set("using with via through by")
+_NOT_FRONTED = _set(
+    "me i my us we our you ask approval approve not no only unless if when until before after most than more "
+    "least without nobody anyone everyone everybody all parallel once soon"
+)
+
+
+def _fronted(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
+    """`Using deploy, the publisher …`, `as a former journalist, the editor …`."""
+    words = _words(phrase)
+    comma = words.index(",") if "," in words else 0
+    ahead = words[:comma]
+    if not ahead or not _is_agent(words, comma + 1) or {*ahead} & _NOT_FRONTED:
+        return None
+    tools = any(word[0] in "#$" for word in ahead)
+    if any(word[0] in "@~" or number(word) is not None for word in ahead):
+        return None
+    if ahead[0] not in (_BY_MEANS if tools else _AS):
+        return None
+    clause = _subject(state, _from(phrase, comma + 1), marks)
+    if clause is None:
+        return None
+    clause.phrase = phrase
+    if isinstance(clause.statement, Trait):
+        text = state.raw(phrase)
+        clause.statement = clause.statement.model_copy(
+            update={"text": text, "words": (phrase.words,)}
+        )
+    return clause
+
+
 def _aside(
     state: State, phrase: Phrase, agents: tuple[str, ...], rest: Phrase, marks: set[str]
 ) -> Clause | None:
@@ -558,9 +594,34 @@ def _aside(
             return None
         task = state.raw(inner) if made is None else ""
         return Clause(phrase, agents, task=task, behind=made or [])
+    if made is None and relative:
+        return _told_aside(state, phrase, agents, inner, main, marks)
     clause = _work(state, phrase, agents, main if made is not None else rest, marks)
+    if clause is None and relative and made is None:  # `the editor, who is a stickler, reads it`
+        clause = _work(state, phrase, agents, main, marks)
+        made = [Trait(agents=agents, text=state.raw(inner), words=(inner.words,))]
     if clause is not None:
         clause.behind.extend(made or ())
+    return clause
+
+
+def _told_aside(
+    state: State,
+    phrase: Phrase,
+    agents: tuple[str, ...],
+    inner: Phrase,
+    main: Phrase,
+    marks: set[str],
+) -> Clause | None:
+    """`The advocate, who is impatient, tries to …`: who it is, or more of what it does."""
+    clause = _work(state, phrase, agents, main, marks)
+    if clause is None:
+        return None
+    if _is_trait(_words(inner)):
+        said = Trait(agents=agents, text=state.raw(inner), words=(inner.words,))
+        clause.behind.append(said)
+    elif clause.works:
+        clause.task = f"{state.raw(inner)}, {clause.task}".strip(", ")
     return clause
 
 
@@ -783,6 +844,7 @@ _USES = ways(
 )
 _BY_NAME_ONLY = _set("calls call runs run from has")
 """What gives a tool only by its name: `runs the tests` is work."""
+_ENDS = _set(", ( ) ; and but for to only")
 _NOT = _set("not without never no instead than except")
 
 
@@ -824,12 +886,14 @@ _PERHAPS = _set("may can could might would")
 
 def _given(words: Sequence[str], at: int) -> bool:
     """Whether the words before a tool say that it is used for the work."""
-    begin = at
+    begin, end = at, _tools_end(words, at)
     while begin and words[begin - 1] in _set("the its his her our their both tool tools"):
         begin -= 1
     for way in _USES:
         start = begin - len(way)
         if start >= 0 and tuple(words[start:begin]) == way:
+            if way == ("has",) and end < len(words) and words[end] not in _ENDS:
+                return False  # `has deploy envy`
             plainly = words[at].startswith("#") or way[0] not in _BY_NAME_ONLY
             return plainly and not {*words[max(0, start - 2) : start]} & (_NOT | _PERHAPS)
     return False
@@ -847,6 +911,7 @@ _READERS: tuple[_Reader, ...] = (
     _made,
     _passive,
     _subject,
+    _fronted,
     _wanted,
     _about_all,
 )

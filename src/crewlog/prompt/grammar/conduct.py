@@ -202,7 +202,7 @@ def on_error(state: State, frame: Frame) -> bool:
     inside = frame.args.get("if") or frame.args.get("when")
     if inside is None or frame.most:
         return False
-    who = failure(state, inside)
+    who = _meant(state, frame, inside) or failure(state, inside)
     policy = _policy(frame)
     if who is None or policy is None or who.nobody or who.excepted or who.only:
         return False
@@ -210,6 +210,19 @@ def on_error(state: State, frame: Frame) -> bool:
     if plain:
         return False
     return said(state, OnError(agents=who.agents, policy=policy, words=words_of(frame)))
+
+
+def _meant(state: State, frame: Frame, inside: Phrase) -> Whom | None:
+    """`Carry on without the scout if it fails`: whom `it` stands for is named in the same clause."""
+    without = frame.args.get("without")
+    said_of = frames(inside)
+    if without is None or len(said_of) != 1 or said_of[0].subject.pronoun not in {"it", "they"}:
+        return None
+    agents = state.names(noun(tokens(without)).agents.text)
+    before, state.subject = state.subject, agents
+    found = failure(state, inside) if agents else None
+    state.subject = before
+    return found
 
 
 _OPTIONAL = frozenset(["optional", "dispensable", "nice-to-have", "a"])

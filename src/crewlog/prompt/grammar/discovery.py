@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from crewlog.prompt.grammar.leads import lead_ends
 from crewlog.prompt.grammar.lexicon import (
     ADVERBS_OF_WORK,
     AUXILIARIES,
@@ -55,6 +56,7 @@ from crewlog.prompt.grammar.nouns import (
     works_at,
 )
 from crewlog.prompt.grammar.sentences import Sentence, Token
+from crewlog.prompt.grammar.verbs import lemma
 from crewlog.prompt.names import agent_name
 
 _OBJECTS = DETERMINERS | {"it", "them", "all", "both", "care", "over", "up", "out", "everything"}
@@ -177,7 +179,13 @@ class Place:
         """Whether a clause may begin with it."""
         if self.at == 0 or self.previous in OPENERS | CONDITIONALS:
             return True
-        return self.article and self._led()
+        return self.article and (self._led() or self._ordered())
+
+    def _ordered(self) -> bool:
+        """Whether words of order stand before it: `last of all the typesetter …`."""
+        before = [t.text for t in self.tokens[max(0, self.at - 8) : self.at]]
+        size = lead_ends(before)
+        return bool(size) and (size == len(before) or before[-size - 1] in OPENERS)
 
     def _led(self) -> bool:
         """Whether what stands before it only says when or where: `after lunch the DJ plays`."""
@@ -274,7 +282,9 @@ def _made_to_work(place: Place, names: Names) -> bool:
     """`have the writer draft it`, `I'd like a scout to …`, `send a scout and a liaison off`."""
     items, end = listed(place.tokens, place.at)
     to_work = place.word(end) in {"to", "on", "off", "that", "who", "do", "does", "doing"}
-    if items and (to_work or (place.word(end) in VERBS and place.previous in _CAUSING)):
+    verb = place.word(end)
+    at_work = verb in VERBS or (verb.endswith("ing") and known_verb(lemma(verb)))
+    if items and (to_work or (at_work and place.previous in _CAUSING)):
         for first, last in items:
             names.add(place.tokens, first, last, introduced=place.introduced)
         return True
@@ -283,7 +293,7 @@ def _made_to_work(place: Place, names: Names) -> bool:
     return _causative(place, names)
 
 
-_CAUSING = frozenset(["have", "let", "get", "has", "make"])
+_CAUSING = frozenset(["have", "let", "get", "got", "has", "make"])
 
 
 def _causative(place: Place, names: Names) -> bool:
@@ -578,6 +588,9 @@ _WORKS: dict[Head, Callable[[Place, int, Names], bool]] = {
 }
 
 
+_SUBORDINATE = CONDITIONALS | {"once", "after", "before", "while", "as", "because", "since"}
+
+
 def _several(place: Place, names: Names) -> bool:
     """`The writer, the painter and the field team compare notes`."""
     tokens = place.tokens
@@ -587,6 +600,8 @@ def _several(place: Place, names: Names) -> bool:
         first = kinds.index(Head.THING)
         items, kinds = items[:first], kinds[:first]
         end = items[-1][1] if items else end
+    if kinds[:1] == [Head.OPEN] and place.previous in _SUBORDINATE:
+        return False  # "unless the numbers match, the auditor …"
     if len(items) < 2 or not {Head.AGENT, Head.NAME, Head.PLACE} & {*kinds}:
         return False
     word = place.word(end)

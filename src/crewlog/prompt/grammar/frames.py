@@ -533,7 +533,10 @@ class _Reader:
     def _starts_verbs(self, at: int) -> bool:
         """Whether verbs of a predicate without a subject begin here."""
         kind, text = self._kind(at), self._text(at)
-        return kind in {"modal", "not"} or (kind == "word" and (finite(text) or text in _BE))
+        if kind in {"modal", "not"} or text in _BE | {"has", "does"}:
+            return True
+        noun_like = self._kind(at + 1) == "modal" or self._text(at + 1) in _BE  # "charts may be"
+        return kind == "word" and finite(text) and not noun_like
 
     def _is_command(self, at: int) -> bool:
         while self._kind(at) in {"not", "only"}:
@@ -608,6 +611,9 @@ class _Reader:
         if text in {"has", "have"} and follows[:2] == ["not", "got"]:
             group.negated = not group.negated
             return 2
+        if text in {"has", "have"} and follows[:2] == ["got", "to"]:
+            group.modal = "need"
+            return 3
         if text == "insist" and follows[0] == "on":
             group.modal = "must"
             return 2

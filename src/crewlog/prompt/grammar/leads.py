@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crewlog.prompt.grammar.phrase import Phrase
 
 _END = r"(?= |$)"
+
+
+def _longest_first(ways: str) -> str:
+    """Alternatives so that `first of all` is tried before `first`."""
+    out, depth = [""], 0
+    for sign in ways:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "|" and not depth:
+            out.append("")
+        else:
+            out[-1] += sign
+    return "|".join(sorted(out, key=len, reverse=True))
+
+
 LEADS: list[tuple[str, re.Pattern[str]]] = [
-    (mark, re.compile(rf"(?:{text}){_END}"))
+    (mark, re.compile(rf"(?:{_longest_first(text)}){_END}"))
     for mark, text in [
         (
             "",
-            r",|\.|–|:|;|and|but|so|oh|ok|okay|well|right|please|now|also|additionally|besides|moreover|furthermore|further|plus|yet|too|honestly|basically|obviously|of course|by the way|btw|anyway|in addition|i mean|you know|i guess|i think|i would say|let us say|let us|kindly|just|simply|actually|really|hey|like|note that|remember|remember that|make sure that|make sure|ensure that|ensure|importantly|in this crew|for now|as usual|as always|however|thus|hence|alright|still|the idea is|the idea|the plan is|what i would like is|what i need|what i want is|i would like|i want|only then|from here|from there|in short|to be clear|mind you",
+            r",|\.|–|:|;|and|but|so|oh|ok|okay|well|right|please|now|also|additionally|besides|moreover|furthermore|further|plus|yet|too|though|although|albeit|honestly|basically|obviously|of course|by the way|btw|anyway|in addition|i mean|you know|i guess|i think|i would say|let us say|let us|kindly|just|simply|actually|really|hey|like|note that|remember|remember that|make sure that|make sure|ensure that|ensure|importantly|working in parallel|working side by side|working together|working at the same time|working simultaneously|in this crew|for now|as usual|as always|however|thus|hence|alright|still|the idea is|the idea|the plan is|what i would like is|what i need|what i want is|i would like|i want|only then|from here|from there|in short|to be clear|mind you",
         ),
         (
             "after_that",
@@ -21,11 +36,11 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
         ),
         (
             "then",
-            r"then|next|next up|next in line|finally|lastly|last|last of all|last but not least|at the end|in the end|at the very end|eventually|subsequently|later|later on|second|secondly|third|thirdly|fourth|fourthly|fifth|fifthly|sixth|following that|following this|once (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|when (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|with that done|that done|to finish|to finish up|to end|to conclude|as a last step|as the last step|as a final step|in a second step|in a next step|as a next step|step [0-9]+|in turn|from then on|to wrap up|to round (?:it|things) off|at last|immediately after(?:wards)?|right after(?: that)?|shortly after(?:wards)?|only after that|once more|once again|again|a second time",
+            r"then|next|next up|next in line|finally|lastly|last|last of all|last but not least|at the end|in the end|at the very end|eventually|subsequently|later|later on|second|secondly|third|thirdly|fourth|fourthly|fifth|fifthly|sixth|following that|following this|once (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|when (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|with that done|that done|to finish|to finish up|to end|to conclude|as a last step|as the last step|as a final step|in a second step|in a next step|as a next step|step [0-9]+|in turn|from then on|to wrap up|at the very last|as the very last step|in the last step|in the final step|to round (?:it|things) off|at last|immediately after(?:wards)?|right after(?: that)?|shortly after(?:wards)?|only after that|once more|once again|again|a second time",
         ),
         (
             "first",
-            r"first|firstly|first of all|to start with|to begin with|to start|to begin|initially|at first|at the start|at the beginning|to kick (?:things )?off|for starters|in the first step|as a first step|as the first step|it (?:all )?(?:starts|begins) with|we (?:start|begin) with|start with|begin with|starting with|it all begins with|everything starts with",
+            r"first|firstly|first of all|to start with|to begin with|to start|to begin|initially|at first|at the start|at the beginning|to kick (?:things )?off|for starters|in the first step|as a first step|as the first step|it (?:all )?(?:starts|begins) with|we (?:start|begin)(?: off| out)? with|(?:start|begin)(?: off| out)? with|starting(?: off)? with|it all begins with|everything starts with",
         ),
         (
             "beside",
@@ -65,6 +80,20 @@ def lead_at(text: str, place: int) -> str:
         return "only" if text.startswith("only ", place) else ""
     best = max(_length(said, text, place) for mark, said in LEADS if mark not in _BRANCHES)
     return text[place : place + best]
+
+
+def lead_ends(words: Sequence[str]) -> int:
+    """How many of the last of some words lead what follows them: `last of all`; 0 if none do."""
+    for size in range(min(len(words), _LONGEST_LEAD), 1, -1):
+        text = " ".join(words[-size:])
+        if any(compiled.fullmatch(text) for mark, compiled in LEADS if mark in _ORDER):
+            return size
+    return 0
+
+
+_ORDER = frozenset(["then", "first", "after_that", "beside"])
+_LONGEST_LEAD = 6
+"""Words."""
 
 
 def _length(compiled: re.Pattern[str], text: str, place: int) -> int:
@@ -110,8 +139,16 @@ def led(phrase: Phrase) -> Led:
     return out
 
 
+_ONLY = re.compile(
+    r"(?:just|simply) @[0-9]+ (?:, |and |@[0-9]+ |alone ){0,9}(?:may|can|has|have|gets?|sees?)\b"
+)
+"""`Just the coder may deploy`: it means only."""
+
+
 def _kept(text: str, mark: str) -> bool:
     """Whether words that could lead are the clause itself: `next comes the typesetter`."""
+    if _ONLY.match(text):
+        return True
     return text.startswith(
         ("next to ", "first to ", "last to ", "so that ", "right to ", "now and ")
     ) or (

@@ -237,6 +237,8 @@ subsequently such than that the their them then there these they thirdly this th
 throughout thus till to together too toward towards twice under unless until unto up upon us
 usually very via was we well were what whatever when whenever where whereas whether which while
 who whoever whom whose why will with within without would yes yet you your
+ah alas aye bye cheers er erm eh goodbye hello hey hi hmm hooray hurrah oh oops ooh phew sorry
+thanks ugh uh um wow yay yeah yep
 """)
 """Words that no agent's name holds, save `of` and `in` in the middle."""
 
@@ -283,7 +285,9 @@ with within without
 """)
 """What stands behind these is no subject."""
 
-WANTING = _words("like want wants need ask asks send tell put have let get has make instruct")
+WANTING = _words("""
+like want wants need ask asks send tell put have let get got has make instruct
+""")
 GIVING = _words("give gives grant grants hand equip provide")
 HANDING = _words("""
 assign assigned assigns available back belongs comes delegate delegated delegates escalate

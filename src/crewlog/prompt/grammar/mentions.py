@@ -204,6 +204,14 @@ class Roster:
                 out.extend(_enumerated(tokens, at, stop, members))
                 at = stop
                 continue
+            done = self._done_with(tokens, at)
+            if done is not None:
+                number, noun, verb = done
+                out.append(Unit(f"${number}", tokens[at].start, tokens[noun - 1].end))
+                out.extend(unit(token) for token in tokens[noun:verb])
+                out.append(Unit("used", tokens[verb].start, tokens[verb].end))
+                at = verb + 1
+                continue
             mention = self._tool(tokens, at) or self._agent(tokens, at)
             if mention is None:
                 out.append(unit(tokens[at]))
@@ -272,6 +280,28 @@ class Roster:
         done = tokens[at + 1].text
         noun = done.endswith("ing") or stem(done) in _NOUNS_OF_WORK
         return self.turned.get((stem(tokens[at].text), stem(done))) if noun else None
+
+    def _done_with(self, tokens: Sequence[Token], at: int) -> tuple[int, int, int] | None:
+        """`Invoices may be paid` speaks of the tool to pay invoices: which, its noun, the verb.
+
+        Only a right is said like that; `the invoices are paid` is what somebody does.
+        """
+        begin = noun = at
+        while begin < len(tokens) and tokens[begin].text in _LEFT_OUT_INSIDE:
+            begin += 1
+        noun = begin
+        while noun < len(tokens) and noun - begin < 4 and tokens[noun].text not in FUNCTION:
+            noun += 1
+        if noun == begin or noun >= len(tokens) or tokens[noun].text not in MODALS:
+            return None
+        verb = noun + 1
+        while verb < len(tokens) and tokens[verb].text in {"not", "only", "never", "be"}:
+            verb += 1
+        if verb >= len(tokens) or tokens[verb - 1].text not in {"be", "only"}:
+            return None
+        nouns = [stem(t.text) for t in tokens[begin:noun]]
+        number = self.phrases.get((stem(tokens[verb].text), *nouns))
+        return None if number is None else (number, noun, verb)
 
     def _tool(self, tokens: Sequence[Token], at: int) -> tuple[str, int] | None:
         begin = at

@@ -18,6 +18,7 @@ from crewlog.prompt.grammar.lexicon import (
     FUNCTION,
     INSIDE_NAMES,
     NOT_VERBS,
+    NUMBERS,
     ORDINALS,
     OUTSIDERS,
     PLACES_OF_WORK,
@@ -60,7 +61,8 @@ class Head(Enum):
 
 def in_name(word: str) -> bool:
     """Whether a word may be part of an agent's name."""
-    return word not in FUNCTION and word not in SIGNS and word[:1].isalpha()
+    known = word in FUNCTION or word in SIGNS or word in NUMBERS
+    return not known and word[:1].isalpha()
 
 
 def continues(tokens: Sequence[Token], at: int, begin: int) -> bool:

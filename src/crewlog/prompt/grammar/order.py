@@ -644,7 +644,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     back = state.last("back", sentence=True) is not None
     condition = pending.condition
     beside = "beside" in marks or clause.beside
-    if beside and sentence.abreast is None and _opens_abreast(sentence):
+    if beside and sentence.abreast is None and _opens_abreast(sentence, clause):
         sentence.abreast, beside = True, False
     elif sentence.abreast:
         beside = True
@@ -688,7 +688,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     sentence.pending, sentence.carried = Pending(), set()
 
 
-def _opens_abreast(sentence: Sentence) -> bool:
+def _opens_abreast(sentence: Sentence, clause: Clause) -> bool:
     """Whether `in parallel` opens a sentence of several clauses, and so speaks of these."""
     words = Phrase(sentence.units).text
     opening = re.match(
@@ -697,6 +697,8 @@ def _opens_abreast(sentence: Sentence) -> bool:
     )
     if opening is None:
         return False
+    if len(clause.agents) > 1:
+        return True
     return any("@" in part.phrase.text for part in sentence.parts[sentence.at :])
 
 
@@ -723,7 +725,8 @@ def _not_a_branch(state: State) -> Cond | None:
 
 def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
     state = sentence.state
-    if sentence.glue is not None and not sentence.pending:
+    named = phrase.text.startswith("@") and " " in phrase.text  # somebody else's doing
+    if sentence.glue is not None and not sentence.pending and not named:
         made = state.statements[sentence.glue]
         words = segment.phrase.words
         task = state.raw(segment.phrase)

@@ -653,12 +653,21 @@ def _that(state: State, frame: Frame) -> bool:
     if (frame.subject and not frame.elided) or frame.object:
         return False
     words = words_of(frame)
-    if state.last("allow", "ask_tool", "deny") is not None and state.tools:
+    if _rights_spoken_of(state) and state.tools:
         made = AskTool(tools=state.tools, agents=state.subject, words=words)
         return said(state, made)
     if not state.subject:
         return False
     return said(state, Ask(question=state.raw(frame.phrase), before=state.subject[-1], words=words))
+
+
+def _rights_spoken_of(state: State) -> bool:
+    """Whether a right was said just before, and not only a tool that a step's work needs."""
+    right, step = state.last("allow", "ask_tool", "deny"), state.last("step", sentence=True)
+    if right is None or step is None:
+        return right is not None
+    worked, given = state.statements[step].words[0], state.statements[right].words[0]
+    return not worked.start <= given.start < worked.end
 
 
 @reads_first

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from crewlog.prompt.ast import Both, Cond, Fact, Not
 from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.comparisons import Comparison, compared, numeral, whole
+from crewlog.prompt.grammar.lexicon import third_person, verb_base
 from crewlog.prompt.grammar.subjects import Subject, Subjects
 from crewlog.prompt.names import plain
 
@@ -102,6 +103,8 @@ class PredicateReader:
                 return self._be()
             elif word in w.HAVE and (found := self._perfect()) is not None:
                 return found
+            elif self.at >= len(self.words):  # `has still`: fillers and nothing behind them
+                return None
             elif not self._catenative():
                 return self._main()
         return None
@@ -435,6 +438,8 @@ class PredicateReader:
             return self._does(w.Verb(word[:-1], "third"))
         if self.subject.kind == "thing" and word in w.STATES:
             return self._state()
+        if self.subject.kind == "thing" and self.at + 1 == len(self.words) and third_person(word):
+            return self._does(w.Verb(verb_base(word), "third"))
         return None
 
     def _becomes(self, verb: w.Verb) -> Cond | None:

@@ -292,6 +292,8 @@ def _with_tools(frame: Frame) -> Frame:
             continue
         if frame.object.tools or frame.modal not in {"", "may"}:
             continue
+        if not frame.modal and set(frame.object.words) - {"it", "only"}:
+            continue  # "works out the rent with query_data" is what it does
         if frame.verb not in {"work", "operate", "equip"} | _DOING and not frame.modal:
             continue
         args = {k: v for k, v in frame.args.items() if k != name}

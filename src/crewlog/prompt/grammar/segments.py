@@ -39,10 +39,12 @@ _PASSIVE = pattern(
 _OPENER = pattern(
     rf"(?:{{A}} (?:, )?(?:{{ADV}} (?:, )?)*(?:{_VERBISH}|again|only (?:if|when|once)|not)(?: |$)"
     rf"|@[0-9]+(?:(?: ,| and| or|, and) @[0-9]+)+ (?:{{ADV}} )*{_NO_VERB}[a-z]"
+    rf"|@[0-9]+ (?:{{ADV}} )*\$[0-9]"
     rf"|{{A}} alone "
     rf"|{{A}} (?:, )?who |@[0-9]+ 's turn|only {{A}}|nobody|no one|no agent"
-    rf"|(?:it|he|she|they|we|you|i|both|these|both of them|this|that|that one|this one|the two|all three|the three) "
+    rf"|(?:it|he|she|they|we|you|i|both|these|both of them|this|that|that one|this one|the two|all three|the three|neither|neither of them|none of them) "
     rf"(?:{{ADV}} )*(?:{_VERBISH})(?: |$)"
+    r"|not (?:before|until|till|unless|without) "
     r"|(?:ask|asks|asking|check|consult|get|request) (?:{ME}|with me|my|for)\b|(?:go|goes|going|send|sends|hand|hands|"
     r"kick|kicks|return|returns|bounce|bounces|throw|throws|give|gives|start|starts|loop|loops) (?:it |them |this |that |things |the [a-z]+ |straight |right )?"
     r"(?:back|over|again)|back to|return to|returns? (?:it )?to|retry|repeat|start over|restart|redo"
@@ -63,11 +65,52 @@ _ONE_MORE = re.compile(
 """One more thing that a condition asks for."""
 _FAR = 9
 """How many words a subject may have before its verb."""
-_HELPING = frozenset("is are was has have may can must should will shall gets needs".split())
-_DETERMINERS = frozenset("the a an its his her their our my your this that these those".split())
+_HELPING = frozenset(
+    [
+        "is",
+        "are",
+        "was",
+        "has",
+        "have",
+        "may",
+        "can",
+        "must",
+        "should",
+        "will",
+        "shall",
+        "gets",
+        "needs",
+    ]
+)
+_DETERMINERS = frozenset(
+    [
+        "the",
+        "a",
+        "an",
+        "its",
+        "his",
+        "her",
+        "their",
+        "our",
+        "my",
+        "your",
+        "this",
+        "that",
+        "these",
+        "those",
+    ]
+)
 _SEPARATORS = frozenset([";", ":", "(", ")", "–", "->"])
+_GIVEN_TO = re.compile(
+    r"(?:each|every) [^@,;:()]{1,40} (?:goes|is (?:handed|given|passed|sent)|gets (?:handed|passed|sent)) "
+    r"(?:[^@,;:()]{1,20} )?to @"
+)
 _DONE_BY = re.compile(r"[a-z-]+(?:ed|en|wn|lt|ut|ad|ent|ld) (?:[^@,;:()]{1,40} )?by @")
 _LINKS = frozenset([",", "and", "but", "or", "so", "then", "yet", "plus", "also", "oh"])
+_ANYONE = frozenset(
+    ["anyone", "anybody", "nobody", "no-one", "one", "everyone", "everybody", "none", "nothing"]
+)
+"""What `but` leaves somebody out of."""
 _COMPLETE = re.compile(
     rf"(?:^| )(?:@[0-9]+|it|he|she|they|both|we|you|i|to|[a-z]+) (?:[a-z-]+ )*?(?:{_VERBISH})(?: |$)"
 )
@@ -122,6 +165,7 @@ class _Cutter:
                 i > self.begin
                 and word in _LINKS
                 and not self._called(i)
+                and not (word == "but" and self.units[i - 1].text in _ANYONE)
                 and (after := self._opens(i))
             ):
                 self._close(i, i + 1 if word == "," else i, word)
@@ -176,6 +220,8 @@ class _Cutter:
             and self._speaks(after)
             and self._complete(i)
         ):
+            return after
+        if _GIVEN_TO.match(text, place) and self._complete(i):
             return after
         if _DONE_BY.match(text, place) and " by @" in self._text(self.begin, i):
             return after
@@ -235,6 +281,10 @@ class _Cutter:
     def _complete(self, i: int) -> bool:
         """Whether what stands before `i` already has its verb."""
         text = self._text(self.begin, i)
+        if "@" not in text and re.match(
+            r"(?:as|to|in order to|given|based on|using) (?!soon)", text
+        ):
+            return False  # `as a former judge, the editor …`
         if re.match(r"(?:[a-z]+ )?for (?:each|every) |should ", text):
             return True
         for lead in _SUBORDINATORS.finditer(text):
@@ -249,7 +299,8 @@ class _Cutter:
         """Whether something begins at `i` without a sign or link before it."""
         place, text = self.at[i], self.whole.text
         before = self.units[i - 1].text
-        if before in _JOINED:
+        bound = BOUND.match(text, self.at[self.begin])
+        if before in _JOINED or (bound is not None and place < bound.end()):
             return False
         if BOUND.match(text, place):
             return True

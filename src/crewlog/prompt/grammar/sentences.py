@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from crewlog.prompt.grammar.contractions import stands_for
 from crewlog.prompt.names import plain
 
 _LONGEST_SECTION = 200
@@ -24,7 +25,8 @@ _LABEL = re.compile(r"[ \t]*[*_`]{0,2}[A-Z][\w&'’ -]{0,40}[*_`]{0,2}:[*_`]{0,2
 _BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 _TOKEN = re.compile(
     r"(?P<arrow>-{1,3}>|={1,3}>|[→⇒⟶➜➔])"
-    r"|(?P<abbreviation>(?:e\.g|i\.e|etc|vs|approx|incl|resp)\.(?=[\s,;)]))"
+    r"|(?P<abbreviation>(?:e\.g|i\.e|etc|vs|approx|incl|resp)\.(?=[\s,;)])"
+    r"|(?:[Mm]ax|[Mm]in|[Cc]a|[Aa]pprox)\.(?=\s+(?:[0-9]|one|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty)))"
     r"|(?P<number>[0-9]+(?:[.,][0-9]+)*(?![\w-]))"
     r"|(?P<word>[^\W_](?:\w|['’-](?=\w)|[.:](?=[^\W_]))*)"
     r"|(?P<dots>\.{2,}|…)"
@@ -184,6 +186,10 @@ def _of_block(text: str, block: _Block) -> Iterator[Sentence]:
 
 
 def _sentence(block: _Block, tokens: list[Token], first: bool, end: str) -> Sentence:
+    said = [token.text for token in tokens]
+    for at, word in enumerate(said):
+        if word == "'s" and at:
+            tokens[at] = replace(tokens[at], text=(meant := stands_for(said, at)), key=plain(meant))
     return Sentence(tuple(tokens), block.kind, block.level, block.section, first, end)
 
 
@@ -212,7 +218,7 @@ def _word(written: str, at: int) -> Iterator[Token]:
     parts: tuple[str, ...]
     if low in _WHOLE:
         parts = _WHOLE[low]
-    elif low.endswith("n't"):
+    elif low.endswith("n't") and low != "n't":
         parts = (low[:-3], "not")
     elif mark and tail == "s":
         parts = (head, "is" if head in _IS else "'s")

@@ -89,7 +89,7 @@ prep from: from | away from
 prep without: without | with no
 prep with: with | using | via | through
 prep for: for
-prep about: about | on | over | of | at | in | into | as | among | between | under
+prep about: past | about | on | over | of | at | in | into | as | among | between | under
 me: me | us | a human | a person | humans | a human being | a colleague | a real person |
     the boss | the user | a supervisor | the human | a human operator | people | a real human |
     my boss
@@ -132,6 +132,12 @@ _BEHIND_IS = frozenset(
 _KINDS = {"@": "agent", "#": "tool", "$": "act", "~": "model"}
 
 
+_INVERTED = frozenset(
+    ["i", "we", "you", "it", "he", "she", "they", "this", "that", "anything", "something"]
+)
+"""Subjects behind `should`, where it is `if`."""
+
+
 @dataclass(slots=True)
 class Token:
     """A unit, or several with one place in the structure."""
@@ -161,6 +167,12 @@ def tokens(phrase: Phrase) -> list[Token]:
     return out
 
 
+def little(units: Sequence[Unit], at: int) -> int:
+    """How many units from a place say no more than when, or nothing at all; 0 if they say more."""
+    token = _token(units, at) if at < len(units) else None
+    return len(token.units) if token is not None and token.kind in {"fill", "time"} else 0
+
+
 def _in_place(token: Token, out: list[Token], units: Sequence[Unit], at: int) -> Token:
     """A token as it is meant where it stands: `by using`, `should the writer fail`."""
     if token.text == "using" and out and out[-1].kind in {"prep", "sub", "not"}:
@@ -171,7 +183,7 @@ def _in_place(token: Token, out: list[Token], units: Sequence[Unit], at: int) ->
         return _is_or_own(token, units[at + 1].text if at + 1 < len(units) else "")
     if token.text == "should" and (not out or out[-1].kind in {"comma", "but"}):
         follows = units[at + 1].text if at + 1 < len(units) else ""
-        if follows[:1] == "@" or follows in {"it", "he", "she", "they", "anything", "something"}:
+        if follows[:1] == "@" or follows in _INVERTED:
             return Token("sub", "if", token.units)
     return token
 

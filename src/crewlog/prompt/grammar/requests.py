@@ -1,0 +1,154 @@
+"""What the prompt asks of its reader, however politely, as the plain command.
+
+`I would be grateful if you asked me before …`, `could you ask me before …` and `you always ask me
+before …` are `ask me before …`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crewlog.prompt.grammar.phrase import Unit
+from crewlog.prompt.grammar.verbs import ASK, KNOWN, finite, lemma
+
+_OPENING = frozenset([",", ";", ":", "–", "(", "and", "but", "so", "then", "also", "now", "oh"])
+"""What a request may stand behind."""
+_ADVERBS = frozenset(
+    [
+        "always",
+        "just",
+        "really",
+        "also",
+        "kindly",
+        "simply",
+        "still",
+        "much",
+        "very",
+        "rather",
+        "first",
+        "ever",
+        "all",
+        "only",
+        "quite",
+    ]
+)
+_WILL = frozenset(["would", "will", "do", "could", "should", "might", "can"])
+_WANT = frozenset(
+    ["like", "want", "need", "prefer", "expect", "wish", "love", "ask", "beg", "urge", "trust"]
+)
+_GLAD = frozenset(
+    [
+        "grateful",
+        "glad",
+        "happy",
+        "obliged",
+        "pleased",
+        "delighted",
+        "thankful",
+        "nice",
+        "good",
+        "great",
+        "kind",
+        "best",
+        "better",
+        "lovely",
+        "helpful",
+        "wonderful",
+        "appreciated",
+        "fine",
+        "safer",
+        "wise",
+    ]
+)
+_PEOPLE = frozenset(["me", "us", "with", "for", "i", "my", "our", "a"])
+
+
+def plainly(units: list[Unit]) -> list[Unit]:
+    """The units of a sentence with requests as commands."""
+    if any(u.text[0] == "@" and _text(units, i + 1) == "," and _text(units, i + 2) == "you"
+           for i, u in enumerate(units[:1])):  # fmt: skip
+        return units  # `Mediator, you …` speaks to an agent
+    out: list[Unit] = []
+    at = 0
+    while at < len(units):
+        opens = not out or out[-1].text in _OPENING
+        if opens and (behind := _request(units, at)) is not None:
+            at = behind
+            verb = units[at]
+            out.append(Unit(lemma(verb.text), verb.start, verb.end))
+        else:
+            out.append(units[at])
+        at += 1
+    return out
+
+
+def _text(units: Sequence[Unit], at: int) -> str:
+    return units[at].text if at < len(units) else ""
+
+
+def _past(units: Sequence[Unit], at: int, words: frozenset[str]) -> int:
+    while _text(units, at) in words:
+        at += 1
+    return at
+
+
+def _request(units: Sequence[Unit], at: int) -> int | None:
+    """Where the verb of a request stands that begins at a place."""
+    first = _text(units, at)
+    if first == "you":
+        return _said_to_you(units, at)
+    if first in {"could", "would", "can", "will"} and _text(units, at + 1) == "you":
+        return _verb(units, _past(units, at + 2, _ADVERBS))
+    if first in {"i", "we"}:
+        return _wished(units, at + 1)
+    if first == "it" and _text(units, at + 1) in _WILL | {"is"}:
+        return _if_you(units, at + 1)
+    if first == "make" and _text(units, at + 1) == "sure":
+        behind = at + 2 + (_text(units, at + 2) == "that")
+        return _said_to_you(units, behind)
+    return None
+
+
+def _said_to_you(units: Sequence[Unit], at: int) -> int | None:
+    """`You always ask me`: whom you ask is a person."""
+    if _text(units, at) != "you":
+        return None
+    at = _past(units, at + 1, _ADVERBS)
+    if _text(units, at) in {"must", "should", "shall", "can", "will"}:
+        at = _past(units, at + 1, _ADVERBS)
+    elif _text(units, at) in {"have", "need"} and _text(units, at + 1) == "to":
+        at += 2
+    asks = _text(units, at) in ASK and _text(units, at + 1) in _PEOPLE
+    return at if asks else None
+
+
+def _wished(units: Sequence[Unit], at: int) -> int | None:
+    """`I would like you to …`, `I would be grateful if you …`, `I would appreciate it if you …`."""
+    behind = _past(units, at, _ADVERBS | _WILL)
+    if _text(units, behind) in _WANT and _text(units, behind + 1) == "you":
+        to = behind + 2
+        return _verb(units, _past(units, to + 1, _ADVERBS)) if _text(units, to) == "to" else None
+    if _text(units, behind) == "appreciate":
+        behind += 1 + (_text(units, behind + 1) == "it")
+        return _after_if(units, behind)
+    return _if_you(units, at)
+
+
+def _if_you(units: Sequence[Unit], at: int) -> int | None:
+    """`… would be grateful if you`."""
+    at = _past(units, at, _ADVERBS | _WILL | {"be", "am", "are", "is"})
+    while _text(units, at) in _GLAD:
+        at += 1
+    return _after_if(units, at) if _text(units, at - 1) in _GLAD else None
+
+
+def _after_if(units: Sequence[Unit], at: int) -> int | None:
+    if _text(units, at) not in {"if", "when"} or _text(units, at + 1) != "you":
+        return None
+    return _verb(units, _past(units, at + 2, _ADVERBS | {"would", "could", "will", "can"}))
+
+
+def _verb(units: Sequence[Unit], at: int) -> int | None:
+    verb = _text(units, at)
+    known = lemma(verb) in KNOWN and not finite(verb) and not verb.endswith("ing")
+    return at if known else None
