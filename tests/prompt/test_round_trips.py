@@ -25,6 +25,7 @@ from crewlog.prompt.registry import Registry
 from crewlog.prompt.traits import told_of
 
 HUNT = "CREWLOG_ROUND_TRIPS" in os.environ
+pytestmark = [pytest.mark.timeout(0)] if HUNT else []
 many = settings(
     max_examples=int(os.environ.get("CREWLOG_ROUND_TRIPS", "300")),
     phases=[phase for phase in Phase if HUNT or phase is not Phase.shrink],

@@ -162,8 +162,9 @@ def _several(parts: Sequence[ast.Cond], word: str) -> str:
 def _bare(said: ast.Cond) -> bool:
     """Whether a condition is said as a state alone: `approved`, `not urgent`."""
     fact = said.of if isinstance(said, ast.Not) else said
-    plain = isinstance(fact, ast.Fact) and fact.operator is None and fact.agent is None
-    return plain and "_" not in fact.name
+    if not isinstance(fact, ast.Fact):
+        return False
+    return fact.operator is None and fact.agent is None and "_" not in fact.name
 
 
 def _fact(said: ast.Fact, *, negated: bool = False) -> str:

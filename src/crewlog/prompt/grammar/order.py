@@ -405,6 +405,13 @@ def _fold(sentence: Sentence) -> None:
         if parsed is not None:
             _take(sentence, parsed, marks, segment)
             return
+    if _else_of_nothing(sentence, marks):
+        before = sentence.parts[sentence.at - 2].phrase if sentence.at > 1 else phrase
+        if not led(before).phrase:
+            sentence.dropped.append(before.words)
+        sentence.carried, sentence.glue = set(), None
+        _lost(sentence, segment.phrase)
+        return
     phrase = _predicates(sentence, phrase)
     if not phrase:
         return
@@ -425,6 +432,14 @@ def _fold(sentence: Sentence) -> None:
     state.statements.extend(sentence.behind)
     sentence.behind = []
     _leftover(sentence, segment, phrase)
+
+
+def _else_of_nothing(sentence: Sentence, marks: set[str]) -> bool:
+    """Whether `otherwise` or `if so` follows no condition: what it leads would hold always."""
+    state = sentence.state
+    decided = bool(state.branches) or state.last("back", sentence=True) is not None
+    said = bool({"otherwise", "if_so"} & marks)
+    return said and not decided and sentence.pending.condition is None
 
 
 def _said_again(sentence: Sentence, clause: Clause) -> bool:
