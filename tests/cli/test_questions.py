@@ -77,7 +77,11 @@ def test_a_question_that_takes_words_says_so(capsys: Any) -> None:
 
 def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
     """Programs find the definition and its remarks in it, whether a worker is there or not."""
-    crew: dict[str, Any] = {"crew": "notes", "model": "scripted:x", "agents": {"a": {"prompt": "p"}}}
+    crew: dict[str, Any] = {
+        "crew": "notes",
+        "model": "scripted:x",
+        "agents": {"a": {"prompt": "p"}},
+    }
     definition = load_data(crew)
     draft = DraftCarry(input="go", by="ana", model="scripted:x")
     run = Drafting.begin(RunId("r"), "The a writes.", draft, registry="", at=1)
