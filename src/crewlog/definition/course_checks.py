@@ -24,7 +24,7 @@ def course_findings(
     courses = Courses(order.cut)
     yield from _no_end(courses)
     yield from _joins(courses, order.stuck)
-    yield from _writers(written, expanded.definition, courses)
+    yield from _writers(written, expanded.definition, courses, order.stuck)
 
 
 def _no_end(courses: Courses) -> Iterator[Finding]:
@@ -170,15 +170,15 @@ def _lacking(
 
 
 def _writers(
-    written: CrewDefinition, definition: CrewDefinition, courses: Courses
+    written: CrewDefinition, definition: CrewDefinition, courses: Courses, stuck: set[str]
 ) -> Iterator[Finding]:
     """Keys that two phases may set at once, with nothing that says how their values combine."""
     by_key: dict[str, list[Phase]] = {}
     for phase in courses.phases.values():
         item = phase.item
         agent = definition.agents.get(item.agent) if isinstance(item, AgentPhase) else None
-        if agent is None or not isinstance(item, AgentPhase):
-            continue
+        if agent is None or not isinstance(item, AgentPhase) or phase.name in stuck:
+            continue  # when those run that wait for each other, nobody knows yet
         if item.for_each is not None:
             # What a pattern has its steps set is its own affair.
             yield from _each(phase, item, written.agents[item.agent], definition)

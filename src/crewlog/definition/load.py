@@ -2,10 +2,10 @@
 
 The same reads other forms of what people write, e.g. registries (`crewlog.prompt.registry_file`).
 
-All faults of one kind come together: those of the text first (only one, where YAML itself breaks),
+All faults come together: those of the text first (only one, where YAML itself breaks),
 then those of shape (`crewlog.definition.shape`), then those of meaning
-(`crewlog.definition.validate`). A later kind is looked at only where the earlier found nothing,
-and the error says that more may follow.
+(`crewlog.definition.validate`). Where the shape is wrong, of the meaning only what holds all the
+same is told (`crewlog.definition.partial`), and the error says that more may follow.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from crewlog.definition.findings import Finding
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.partial import what_holds
 from crewlog.definition.shape import Form, flow_faults, shaped
 from crewlog.definition.text import (
     CREWS_BEGIN,
@@ -60,6 +61,8 @@ def read_text(text: str, file: str, form: Form[_M]) -> _M:
             return found
     else:
         faults = found if isinstance(found, list) else []
+    if isinstance(found, list) and not document.faults:
+        faults = [*faults, *(what_holds(document.data, faults, form) or ())]
     unread = {fault.path for fault in document.faults}  # what stands there is a placeholder
     located = document.faults + [_locate(document, f) for f in faults if f.path not in unread]
     unchecked = bool(document.faults) or isinstance(found, list)
@@ -82,9 +85,11 @@ def read_data(data: Json, form: Form[_M]) -> _M:
     found = shaped(data, form)
     faults = found if isinstance(found, list) else form.check(found)
     if isinstance(found, list) or any(each.severity == "error" for each in faults):
+        unread = isinstance(found, list)
+        faults = [*faults, *((what_holds(data, faults, form) or ()) if unread else ())]
         raise InvalidDefinition(
             [fault.diagnostic() for fault in sorted(faults, key=lambda each: each.severity)],
-            more_may_follow=isinstance(found, list),
+            more_may_follow=unread,
         )
     return found
 
