@@ -628,7 +628,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     if condition is not None:
         state.branches = [*(state.branches if beside else []), condition]
     elif not otherwise:
-        state.branches = []
+        state.branches = [pending.ready] if pending.ready is not None else []
     sentence.glue = len(state.statements) - 1
     sentence.pending, sentence.carried = Pending(), set()
 
