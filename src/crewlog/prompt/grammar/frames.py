@@ -517,7 +517,7 @@ class _Reader:
             subject = before.subject
         if group.sole:
             subject = replace(subject, only=True)
-        if any(t.text == "neither" for t in subject.tokens) and not elided:
+        if any(t.text == "neither" and t.kind != "none" for t in subject.tokens) and not elided:
             group.negated = not group.negated
         acts = self._kind(group.end) in {"tool", "act"}
         made = Frame(

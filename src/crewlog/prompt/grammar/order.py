@@ -379,6 +379,9 @@ def _fold(sentence: Sentence) -> None:
         clause = read_clause(state, other, marks)
     if clause is not None and segment.separator == ":" and _said_again(sentence, clause):
         return
+    if clause is not None and clause.works and _otherwise_to_nothing(sentence, marks):
+        _lost(sentence, segment.phrase)
+        return
     if clause is not None:
         clause.behind.extend(sentence.behind)
         sentence.behind = []
@@ -387,6 +390,14 @@ def _fold(sentence: Sentence) -> None:
     state.statements.extend(sentence.behind)
     sentence.behind = []
     _leftover(sentence, segment, phrase)
+
+
+def _otherwise_to_nothing(sentence: Sentence, marks: set[str]) -> bool:
+    """Whether a clause holds only otherwise, and nothing says what else was the case."""
+    state = sentence.state
+    if "otherwise" not in marks or state.branches or sentence.pending:
+        return False
+    return state.last("back", "ask", "stop", "skip") is None
 
 
 def _said_again(sentence: Sentence, clause: Clause) -> bool:
@@ -433,6 +444,8 @@ def _take(sentence: Sentence, parsed: Pending, marks: set[str], segment: Segment
     parsed.then = parsed.then or "then" in marks or "after_that" in marks
     if parsed.clause is not None and parsed.kind == "while":
         parsed_clause = read_clause(sentence.state, parsed.clause, marks)
+        if parsed_clause is not None and _at_work_already(sentence, parsed_clause, segment):
+            return
         if parsed_clause is not None:
             beside = (
                 sentence.glue is not None and segment.separator in {"", ","} and not _more(sentence)
@@ -451,6 +464,20 @@ def _take(sentence: Sentence, parsed: Pending, marks: set[str], segment: Segment
     sentence.carried |= (
         marks & {"first", "beside", "otherwise"} if parsed.condition is None else set()
     )
+
+
+def _at_work_already(sentence: Sentence, clause: Clause, segment: Segment) -> bool:
+    """`The painter draws while the author is writing`: beside the author's work said before."""
+    state, glue = sentence.state, sentence.glue
+    if glue is None or segment.separator or not clause.agents:
+        return False
+    step = state.statements[glue]
+    earlier = [s for s in state.statements[:glue] if s.kind == "step"]
+    if not isinstance(step, Step) or not earlier or not isinstance(earlier[-1], Step):
+        return False
+    if {part.agent for part in earlier[-1].parts} != {*clause.agents}:
+        return False
+    return state.replace(glue, place="beside", words=(*step.words, segment.phrase.words))
 
 
 def _more(sentence: Sentence) -> bool:
@@ -628,7 +655,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     if condition is not None:
         state.branches = [*(state.branches if beside else []), condition]
     elif not otherwise:
-        state.branches = [pending.ready] if pending.ready is not None else []
+        state.branches = []
     sentence.glue = len(state.statements) - 1
     sentence.pending, sentence.carried = Pending(), set()
 

@@ -654,8 +654,19 @@ def _work_with_approval(state: State, frame: Frame, *, denied: bool) -> bool:
     if who is None or len(who.agents) != 1 or who.only or (frame.verb == "be" and denied):
         return False
     state.subject = who.agents
+    if task := _task(frame):
+        state.tasks.setdefault(who.agents[0], state.raw(task))
     question = state.raw(frame.phrase)
     return said(state, Ask(question=question, before=who.agents[0], words=words_of(frame)))
+
+
+def _task(frame: Frame) -> Phrase:
+    """`Once I agree, the mailer | sends it`: what stands behind the agent, save the condition."""
+    if frame.negated or frame.command or frame.verb in {"start", "begin", "run", "be"}:
+        return Phrase(())
+    fronted = frame.phrase.units[0].text[0] != "@"
+    named = [i for i, unit in enumerate(frame.phrase.units) if unit.text[0] == "@"]
+    return Phrase(frame.phrase.units[named[-1] + 1 :] if fronted and named else ())
 
 
 def _that(state: State, frame: Frame) -> bool:
