@@ -71,8 +71,10 @@ def test_of_a_prompt(command: str, prompt: str, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize(
     "command",
-    ["validate crew.yaml", "explain crew.yaml a", "explain crew.yaml q", "graph crew.yaml"]
-    + ["crews diff crew.yaml crew.yaml", "crews who a.score --in crew.yaml"],
+    [
+        *("validate crew.yaml", "explain crew.yaml a", "explain crew.yaml q", "graph crew.yaml"),
+        *("crews diff crew.yaml crew.yaml", "crews who a.score --in crew.yaml"),
+    ],
 )
 def test_of_a_crew(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(command.split(" ")) in {0, 2}
