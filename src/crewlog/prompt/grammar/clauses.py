@@ -17,6 +17,7 @@ from crewlog.prompt.grammar.moves import HELPING, MOVED, MOVES, PRONOUNS, Scan, 
 from crewlog.prompt.grammar.phrase import Phrase, Unit, number
 from crewlog.prompt.grammar.rules import RULES, apply
 from crewlog.prompt.grammar.state import State
+from crewlog.prompt.grammar.verbs import lemma
 from crewlog.prompt.names import plain
 
 
@@ -402,11 +403,30 @@ def _comes(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     if not turn and not {*words[:first]} & _NEXT:
         return None
     end += 2 if turn else 0
+    while turn and end < len(words) and words[end] in {"again", "now", "once", "more"}:
+        end += 1
     if end < len(words) and words[end] not in _BEHIND:
         return None
     clause = Clause(phrase, _named(state, named), again=True)
     _behind(state, clause, phrase, end)
     return clause
+
+
+def _each_at(words: Sequence[str], at: int) -> Sequence[str]:
+    """The noun behind `each` or `every` at a place: `each topic`."""
+    if at >= len(words) or words[at] not in {"each", "every"}:
+        return ()
+    end = at + 1
+    while end < len(words) and words[end][0].isalpha() and words[end] not in HELPING | MOVED:
+        if end > at + 1 and (third_person(words[end]) or words[end] in {"of", "in", "to", "from"}):
+            break
+        end += 1
+    return words[at + 1 : end] if at + 1 < end <= at + 4 else ()
+
+
+def _any_of(state: State, named: Unit) -> bool:
+    """Whether an agent is one of several that do the same: `a coder`."""
+    return state.text[named.start : named.end].lower().startswith(("a ", "an ", "one "))
 
 
 _GIVEN = MOVED | _set("delegated assigned delivered shipped entrusted submitted presented left")
@@ -419,7 +439,10 @@ def _hands(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     words = _words(phrase)
     scan = Scan(words)
     giver = scan.agents()
-    if not giver:
+    each = _each_at(words, scan.at)
+    if each:
+        scan.at += 1 + len(each)
+    elif not giver:
         scan.noun()
     scan.over(PRONOUNS | HELPING)
     if verb_base(scan.word) not in _GIVE and scan.word not in _GIVEN:
@@ -437,6 +460,10 @@ def _hands(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     if scan.word and scan.word not in _BEHIND:
         return None
     clause = Clause(phrase, agents, again=True)
+    if each and _any_of(state, phrase.units[scan.at - 1]):
+        clause.each = plain(plural(" ".join(each)))
+    elif each:
+        return None
     first = _named(state, giver)
     if first and first != agents and first[0] not in state.ever:
         state.step(Step(parts=(Part(agent=first[0]),), words=(phrase.words,)))
@@ -513,10 +540,22 @@ def _passive(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
             return None
         agents = _named(state, named)
         clause = Clause(phrase, agents, task=state.raw(phrase), beside=_beside(agents, words))
+        clause.each = _for_each(state, phrase, at)
         if end + 1 < len(words) and words[end] in {",", "("} and words[end + 1] in _RELATIVES:
             made = _rules_with(state, agents, _from(phrase, end + 2))
             clause.behind.extend(made or ())
         return clause
+    return None
+
+
+def _for_each(state: State, phrase: Phrase, by: int) -> str | None:
+    """`A summary of each source is written by a reader`: what there is a reader for."""
+    if not _any_of(state, phrase.units[by + 1]):
+        return None
+    words = _words(phrase)[:by]
+    for at in range(len(words)):
+        if (noun := _each_at(words, at)) and (not at or words[at - 1] in {"of", "for", "from"}):
+            return plain(plural(" ".join(noun)))
     return None
 
 
@@ -675,6 +714,12 @@ _TURNS = _set(
 )
 
 
+def _at_work(words: Sequence[str]) -> bool:
+    """`Is writing the text`: what it does, and not what it is."""
+    ing = words[1] if len(words) > 1 and words[0] in {"is", "are"} else ""
+    return ing.endswith("ing") and known_verb(lemma(ing)) and ing not in {"lacking", "being"}
+
+
 def _is_trait(words: Sequence[str]) -> bool:
     """Whether the words behind an agent say what it is or how it is to behave."""
     scan = Scan(words)
@@ -682,7 +727,7 @@ def _is_trait(words: Sequence[str]) -> bool:
         scan.at += 1
     rest = scan.rest
     if scan.word in _BE:
-        return len(rest) > 1 and rest[1] not in _TO_WORK
+        return len(rest) > 1 and rest[1] not in _TO_WORK and not _at_work(rest)
     if (
         scan.word in {"has", "have"}
         and rest[1:2]
@@ -745,6 +790,8 @@ def _work(
             return Clause(phrase, agents, task=task, beside=_beside(agents, words), again=again)
         if duty or _is_trait(words):
             return _trait(state, phrase, agents)
+        if _at_work(words):
+            return Clause(phrase, agents, task=state.raw(_from(rest, 1)), again=again)
     scan = Scan(words)
     while scan.takes(_ADVERBS):
         pass

@@ -279,6 +279,9 @@ class _Reader:
         begin = at = start
         while at < len(self.parts):
             after = at
+            if self._kind(at) == "but" and self._kind(at - 1) in {"all", "none"} and at > begin:
+                at += 1
+                continue  # "anyone but the auditor"
             while self._kind(after) in _LINKS or self._also(after):
                 after += 1
             if self._kind(at) == "stop" and at > begin and after < len(self.parts):
@@ -514,7 +517,7 @@ class _Reader:
             subject = before.subject
         if group.sole:
             subject = replace(subject, only=True)
-        if any(t.text == "neither" for t in subject.tokens) and not elided:
+        if any(t.text == "neither" and t.kind != "none" for t in subject.tokens) and not elided:
             group.negated = not group.negated
         acts = self._kind(group.end) in {"tool", "act"}
         made = Frame(

@@ -256,6 +256,10 @@ def tries_again(words: Sequence[str]) -> tuple[str, ...]:
     """
     scan = Scan(words)
     scan.over({"let", "have", "make", "get", "ask", "tell", "then", "so"})
+    if scan.takes(ways("it is|that is|is it")):
+        turn = scan.agents()
+        ends = tuple(scan.rest) in {("'s", "turn"), ("'s", "turn", "again"), ("again",)}
+        return turn if ends else ()
     who: tuple[str, ...] = scan.agents()
     if not who and scan.word in {"it", "he", "she", "they"}:
         who = (scan.word,)

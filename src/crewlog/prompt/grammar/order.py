@@ -488,6 +488,8 @@ def _take(sentence: Sentence, parsed: Pending, marks: set[str], segment: Segment
     parsed.then = parsed.then or "then" in marks or "after_that" in marks
     if parsed.clause is not None and parsed.kind == "while":
         parsed_clause = read_clause(sentence.state, parsed.clause, marks)
+        if parsed_clause is not None and _at_work_already(sentence, parsed_clause, segment):
+            return
         if parsed_clause is not None:
             beside = (
                 sentence.glue is not None and segment.separator in {"", ","} and not _more(sentence)
@@ -506,6 +508,20 @@ def _take(sentence: Sentence, parsed: Pending, marks: set[str], segment: Segment
     sentence.carried |= (
         marks & {"first", "beside", "otherwise"} if parsed.condition is None else set()
     )
+
+
+def _at_work_already(sentence: Sentence, clause: Clause, segment: Segment) -> bool:
+    """`The painter draws while the author is writing`: beside the author's work said before."""
+    state, glue = sentence.state, sentence.glue
+    if glue is None or segment.separator or not clause.agents:
+        return False
+    step = state.statements[glue]
+    earlier = [s for s in state.statements[:glue] if s.kind == "step"]
+    if not isinstance(step, Step) or not earlier or not isinstance(earlier[-1], Step):
+        return False
+    if {part.agent for part in earlier[-1].parts} != {*clause.agents}:
+        return False
+    return state.replace(glue, place="beside", words=(*step.words, segment.phrase.words))
 
 
 def _more(sentence: Sentence) -> bool:

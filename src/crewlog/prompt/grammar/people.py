@@ -246,7 +246,7 @@ def _asked_by(
         return None
     if name == "for" and thing.tokens and thing.tokens[0].kind == "me":
         thing = Noun()
-    if name == "about" and thing.pronoun != "it" and frame.verb != "call":
+    if name == "about" and thing.pronoun != "it" and frame.verb not in {"call", "run"}:
         return None
     if frame.verb in {"run", "clear", "bring", "refer", "hand", "leave"} and thing.pronoun == "it":
         thing = Noun()
@@ -592,9 +592,12 @@ def only_with_approval(state: State, frame: Frame) -> bool:
     """`Nobody may use deploy without asking me`, `may use it only with my approval`."""
     found = [n for n in ("without", "unless", "until", "with", "after", "when", "if", "before")
              if n in frame.args and consent(tokens(frame.args[n]))]  # fmt: skip
-    if len(found) != 1 or len(frame.args) != 1 or frame.modal == "want":
+    if len(found) != 1 or frame.modal == "want":
         return False
     name = found[0]
+    others = [inside for n, inside in frame.args.items() if n != name]
+    if others and (frame.object.tools or frame.verbless or not _said_of_work(frame, name)):
+        return False
     denied = frame.negated or frame.quantifier == "none" or frame.object.quantifier == "none"
     twice = frame.negated and frame.quantifier == "none"
     if twice or (name in {"without", "unless", "until", "before"}) != denied:
@@ -608,6 +611,13 @@ def only_with_approval(state: State, frame: Frame) -> bool:
     if frame.object.tools:
         return False
     return _work_with_approval(state, frame, denied=denied)
+
+
+def _said_of_work(frame: Frame, name: str) -> bool:
+    """Whether what else a clause says only says where and how: `posts it to the blog`."""
+    others = {n: inside for n, inside in frame.args.items() if n != name}
+    plain = {*others} <= {"to", "about", "for", "from", "by"}
+    return plain and not any(sign in p.text for p in others.values() for sign in "@#$~")
 
 
 def _use_with_approval(state: State, frame: Frame, tools: tuple[str, ...], *, denied: bool) -> bool:
@@ -644,8 +654,19 @@ def _work_with_approval(state: State, frame: Frame, *, denied: bool) -> bool:
     if who is None or len(who.agents) != 1 or who.only or (frame.verb == "be" and denied):
         return False
     state.subject = who.agents
+    if task := _task(frame):
+        state.tasks.setdefault(who.agents[0], state.raw(task))
     question = state.raw(frame.phrase)
     return said(state, Ask(question=question, before=who.agents[0], words=words_of(frame)))
+
+
+def _task(frame: Frame) -> Phrase:
+    """`Once I agree, the mailer | sends it`: what stands behind the agent, save the condition."""
+    if frame.negated or frame.command or frame.verb in {"start", "begin", "run", "be"}:
+        return Phrase(())
+    fronted = frame.phrase.units[0].text[0] != "@"
+    named = [i for i, unit in enumerate(frame.phrase.units) if unit.text[0] == "@"]
+    return Phrase(frame.phrase.units[named[-1] + 1 :] if fronted and named else ())
 
 
 def _that(state: State, frame: Frame) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from crewlog.prompt.ast import Sees
 from crewlog.prompt.grammar.frames import Frame, Noun, Token, noun, tokens
-from crewlog.prompt.grammar.rules import Whom, doer, reads_first, said, whom, words_of
+from crewlog.prompt.grammar.rules import Whom, doer, reads_first, said, spoken_of, whom, words_of
 from crewlog.prompt.grammar.state import State
 from crewlog.prompt.grammar.verbs import HIDE, SEE, WORK, lemma
 
@@ -141,6 +141,9 @@ def sees(state: State, frame: Frame) -> bool:
 def _each_other(state: State, frame: Frame, who: Whom | None, parts: Sequence[Token]) -> bool:
     """`The two must not see each other's work`."""
     named = noun([t for t in parts if t.kind != "mutual"])
+    neither = who is not None and who.nobody and not (who.agents or who.excepted or who.others)
+    if neither and not frame.negated:  # `neither may see the other's notes`
+        who, frame = Whom(spoken_of(state, "they")), replace(frame, negated=True)
     if who is None or len(who.agents) < 2 or who.only or who.nobody or not frame.negated:
         return False
     if named.agents or set(named.words) - WORK - _LOOSE - {"'s"}:

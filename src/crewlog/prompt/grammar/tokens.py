@@ -41,7 +41,7 @@ time: for now | at the moment | for the moment | for the time being | this time 
     right now | until further notice | this week | this month | currently | on this run |
     this round | here | every time | each time | every single time | yet | now | still |
     for today | on this one
-mutual: each other | one another
+mutual: each other | one another | the other 's
 all: all | everyone | everybody | every agent | all agents | all of the agents |
     all the agents | anybody | each agent | they all | all of them | each of them |
     every one of them | all of you | anyone | any agent | any of them | any of the agents |
@@ -132,6 +132,7 @@ _BEHIND_IS = frozenset(
 _KINDS = {"@": "agent", "#": "tool", "$": "act", "~": "model"}
 
 
+_BEHIND_NEITHER = frozenset(["may", "must", "can", "should", "will", "sees", "reads", "gets", "knows"])
 _INVERTED = frozenset(
     ["i", "we", "you", "it", "he", "she", "they", "this", "that", "anything", "something"]
 )
@@ -177,6 +178,8 @@ def _in_place(token: Token, out: list[Token], units: Sequence[Unit], at: int) ->
     """A token as it is meant where it stands: `by using`, `should the writer fail`."""
     if token.text == "using" and out and out[-1].kind in {"prep", "sub", "not"}:
         return Token("word", "using", token.units)
+    if token.text == "neither" and at + 1 < len(units) and units[at + 1].text in _BEHIND_NEITHER:
+        return Token("none", "", token.units)
     if token.text == "just" and at + 1 < len(units) and units[at + 1].text[:1] == "@":
         return Token("only", "", token.units)
     if token.text == "'s" and out and out[-1].kind in {"agent", "all", "none", "pronoun"}:

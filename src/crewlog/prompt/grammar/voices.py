@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from crewlog.prompt.grammar.predicate import AROUND, Frame, Noun, noun
+from crewlog.prompt.grammar.predicate import AROUND, Frame, Noun, nobody_but, noun
 from crewlog.prompt.grammar.tokens import Token, tokens
 from crewlog.prompt.grammar.verbs import ENABLE, GIVE, HIDE, HINDER, KNOWN, RESERVE, SHOW, lemma
 
@@ -20,10 +20,19 @@ def logical(made: Frame) -> Frame:
     if not ruled:  # what an agent gives to another is its work, and no right
         return made
     if made.verb in GIVE | ENABLE:
-        return _enabled(made)
+        return _nobody(_enabled(made))
     if made.verb in SHOW | HIDE | HINDER:
         return _shown(made)
     return made
+
+
+def _nobody(made: Frame) -> Frame:
+    """`Do not let anyone but the auditor use it`: only the auditor may."""
+    subject = made.subject
+    if not made.negated or subject.quantifier != "all" or not subject.text.startswith("any"):
+        return made
+    only = nobody_but(replace(subject, quantifier="none"))
+    return replace(made, subject=only, negated=False) if only.only else made
 
 
 def _active(made: Frame) -> Frame:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from crewlog.prompt.ast import Step, Trait, Words
+from crewlog.prompt.ast import Ask, Step, Trait, Words
 from crewlog.prompt.grammar.state import State
 
 _CONTROL = re.compile(
     r"\b(?:if|unless|until|after|before|once|when|only|at most|no more than|in parallel|repeat|otherwise|wait for|wait until|"
-    r"must not|may not|asks? me|asks? a human|skip|stop)\b",
+    r"must not|may not|asks? me|asks? a human|skip|stop|provided|as long as|in case|assuming|up to [a-z0-9]+ times|[a-z0-9]+ times at most|"
+    r"neither|for each|for every)\b",
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
@@ -21,8 +22,11 @@ _HARMLESS = re.compile(
 def look_at_tasks(state: State) -> None:
     """Reports words of control in tasks and traits."""
     added = {(phrase.words.start, phrase.words.end) for phrase in state.glued}
+    asked = [s.words for s in state.statements if isinstance(s, Ask)]
     for statement in state.statements:
         if not isinstance(statement, Step | Trait) or not statement.words:
+            continue
+        if statement.words in asked:  # the step that a question comes before
             continue
         clause = statement.words[0]
         glued = [words for words in statement.words[1:] if (words.start, words.end) in added]
