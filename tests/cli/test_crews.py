@@ -209,3 +209,19 @@ def test_a_prompt_may_name_a_registered_registry(crews: Cli, name: str) -> None:
     assert tools["git_log"]["run"] == "my_tools:git_log"
     unknown = crews("compile", prompt, "--registry", f"{name}-pres")
     assert (unknown.code, f"'{name}-press'" in unknown.err) == (2, True)
+
+
+@pytest.mark.server
+def test_a_registered_crew_is_explained_by_its_name(crews: Cli, name: str) -> None:
+    assert crews("crews", "add", "crew.yaml").code == 0
+    told = crews("explain", name, "checker", "--json")
+    assert told.code == 0, told.err
+    (found,) = told.records
+    assert (found["crew"], found["node"], found["waits_for"]) == (name, "checker", ["writer"])
+    rights = {each["tool"]: each["allowed"] for each in found["tools"]}
+    assert (rights["git_log"], rights["write_file"]) == (True, False)
+    unknown = crews("explain", name, "cheker", "--json")
+    assert (unknown.code, unknown.out) == (2, "")
+    missing = crews("explain", f"{name}x", "checker", "--json")
+    assert (missing.code, missing.out) == (2, "")
+    assert "no registered crew" in json.loads(missing.err)["error"]["message"]

@@ -35,7 +35,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
     assert commands[:3] == ["init", "run", "demo"]
     assert set(commands) == {
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
-        *("compile", "explain"),
+        *("compile", "explain", "crews"),
         *("ps", "show", "watch", "log"),
         *("answer", "pause", "resume", "stop", "interrupt", "message"),
         *("dev", "worker", "doctor", "rebuild"),
@@ -50,7 +50,13 @@ def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[
     manual = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     for command in commands:
         assert run_cli([command, "--help"]) == 0
-        assert "--json" in capsys.readouterr().out
+        told = capsys.readouterr().out
+        parts = re.findall(r"^  ([a-z]+)  ", told.partition("Commands:")[2], re.MULTILINE)
+        for part in parts:
+            assert run_cli([command, part, "--help"]) == 0
+            assert "--json" in capsys.readouterr().out
+            assert f"crewlog {command} {part}" in manual
+        assert parts or "--json" in told
         assert f"crewlog {command}" in manual
 
 
@@ -110,7 +116,7 @@ def test_faults_that_hide_others_say_so(capsys: pytest.CaptureFixture[str]) -> N
     shape = CREW.replace("effects: read", "effects: read, placed: locl")
     text = f"{CREW}crew: twice\n"
     for content, faults, note in (
-        (shape, 1, hidden.format("this is")),
+        (shape, 2, hidden.format("these are")),
         (shape.replace("crew: notes", "crew: notes\nmodle: x"), 2, hidden.format("these are")),
         (text, 1, hidden.format("this is")),
         ("crew: [", 1, hidden.format("this is")),

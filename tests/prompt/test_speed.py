@@ -9,8 +9,12 @@ import gc
 import time
 import tracemalloc
 
+import pytest
 from tests.corpus.cases import cases
 
+from crewlog.definition import validate
+from crewlog.definition.expand import Expanded
+from crewlog.definition.model import CrewDefinition
 from crewlog.prompt.compile import LARGEST_PROMPT, compile_prompt
 from crewlog.prompt.english import to_english
 from crewlog.prompt.registry import Registry
@@ -126,3 +130,17 @@ def test_the_largest_prompt_is_read_in_time() -> None:
     start = time.process_time()
     compile_prompt(text, _registry())
     assert time.process_time() - start < 30
+
+
+def test_what_is_made_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of a definition takes the longest of a compile."""
+    checked: list[object] = []
+    check = validate.expand
+
+    def seen(definition: CrewDefinition) -> Expanded:
+        checked.append(definition)
+        return check(definition)
+
+    monkeypatch.setattr(validate, "expand", seen)
+    assert compile_prompt(_large(20), _registry()).ok
+    assert len(checked) == 1

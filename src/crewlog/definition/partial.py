@@ -18,6 +18,8 @@ from crewlog.model import Json, Model
 _M = TypeVar("_M", bound=Model)
 _STAND_INS: dict[str, Json] = {"crew": "crew", "prompt": "…", "run": "module:function"}
 """What stands for a key without which the rest cannot be read."""
+_ALONE = {"crew", "registry", "description", "model", "approval", "limits"}
+"""Keys whose absence makes no fault of what stands elsewhere."""
 _CONDITIONS = {"if", "when", "only_if", "for_each"}
 _SETS = ("writes_flags", "outputs")
 
@@ -30,6 +32,8 @@ def what_holds(data: Json, faults: Sequence[Finding], form: Form[_M]) -> list[Fi
         faults: What is wrong with its shape.
         form: What it is to be.
     """
+    if any(len(each.path) == 1 and each.path[0] not in _ALONE for each in faults):
+        return None  # a section that is missing, or called otherwise
     rest = copy.deepcopy(data)
     for fault in sorted(faults, key=lambda each: _from_the_end(each.path)):
         if not fault.path or not _left_out(rest, fault.path):
@@ -68,6 +72,8 @@ def _left_out(data: Any, path: Path) -> bool:
 
 def _stands(found: Finding, faults: Sequence[Finding]) -> bool:
     """Whether a finding would be there, too, if what was left out were written rightly."""
+    if found.path[-1:] == ("model",) and any("model" in each.path for each in faults):
+        return False
     for fault in faults:
         place, section = fault.path, fault.path[0]
         if found.path[: len(place)] == place or place[: len(found.path)] == found.path:
