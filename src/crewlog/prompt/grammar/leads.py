@@ -28,7 +28,7 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
     for mark, text in [
         (
             "",
-            r",|\.|–|:|;|and|but|so|oh|ok|okay|well|right|please|now|also|additionally|besides|moreover|furthermore|further|plus|yet|too|though|although|albeit|honestly|basically|obviously|of course|by the way|btw|anyway|in addition|i mean|you know|i guess|i think|i would say|let us say|let us|kindly|just|simply|actually|really|hey|like|note that|remember|remember that|make sure that|make sure|ensure that|ensure|importantly|in this crew|for now|as usual|as always|however|thus|hence|alright|still|the idea is|the idea|the plan is|what i would like is|what i need|what i want is|i would like|i want|only then|from here|from there|in short|to be clear|mind you",
+            r",|\.|–|:|;|and|but|so|oh|ok|okay|well|right|please|now|also|additionally|besides|moreover|furthermore|further|plus|yet|too|though|although|albeit|either way|in either case|in both cases|whatever happens|on the other hand|first off(?= ,)|honestly|basically|obviously|of course|by the way|btw|anyway|in addition|i mean|you know|i guess|i think|i would say|let us say|let us|kindly|just|simply|actually|really|hey|like|note that|remember|remember that|make sure that|make sure|ensure that|ensure|importantly|in this crew|for now|as usual|as always|however|thus|hence|alright|still|the idea is|the idea|the plan is|what i would like is|what i need|what i want is|i would like|i want|only then|from here|from there|in short|to be clear|mind you",
         ),
         (
             "after_that",
@@ -36,7 +36,7 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
         ),
         (
             "then",
-            r"then|next|next up|next in line|finally|lastly|last|last of all|last but not least|at the end|in the end|at the very end|eventually|subsequently|later|later on|second|secondly|third|thirdly|fourth|fourthly|fifth|fifthly|sixth|following that|following this|once (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|when (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|with that done|that done|to finish|to finish up|to end|to conclude|as a last step|as the last step|as a final step|in a second step|in a next step|as a next step|step [0-9]+|in turn|from then on|to wrap up|to round (?:it|things) off|at last|immediately after(?:wards)?|right after(?: that)?|shortly after(?:wards)?|only after that|once more|once again|again|a second time",
+            r"then|next|next up|next in line|finally|lastly|last|last of all|last but not least|at the end|in the end|at the very end|eventually|subsequently|later|later on|second|secondly|third|thirdly|fourth|fourthly|fifth|fifthly|sixth|following that|following this|once (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|when (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|with that done|that done|(?:when|once) (?:done|finished|through)|to finish|to finish up|to end|to conclude|as a last step|as the last step|as a final step|in a second step|in a next step|as a next step|step [0-9]+|in turn|from then on|to wrap up|to round (?:it|things) off|at last|immediately after(?:wards)?|right after(?: that)?|shortly after(?:wards)?|only after that|once more|once again|again|a second time",
         ),
         (
             "first",

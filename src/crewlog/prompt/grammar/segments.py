@@ -44,6 +44,7 @@ _OPENER = pattern(
     rf"|{{A}} (?:, )?who |@[0-9]+ 's turn|only {{A}}|nobody|no one|no agent"
     rf"|(?:it|he|she|they|we|you|i|both|these|both of them|this|that|that one|this one|the two|all three|the three|neither|neither of them|none of them) "
     rf"(?:{{ADV}} )*(?:{_VERBISH})(?: |$)"
+    r"|(?:hands|passes|sends|forwards) (?:it |them |this |everything |the [a-z]+ )?(?:on |off |over |straight |down )?to @"
     r"|not (?:before|until|till|unless|without) "
     r"|(?:ask|asks|asking|check|consult|get|request) (?:{ME}|with me|my|for)\b|(?:go|goes|going|send|sends|hand|hands|"
     r"kick|kicks|return|returns|bounce|bounces|throw|throws|give|gives|start|starts|loop|loops) (?:it |them |this |that |things |the [a-z]+ |straight |right )?"
