@@ -75,6 +75,8 @@ class Sentence:
     abreast: bool | None = None
     """`In parallel, a … and b …`: the clauses of the sentence are side by side."""
     dropped: list[Words] = field(default_factory=list[Words])
+    doubtful: bool = False
+    """A condition was not understood: nor is what it leads to."""
 
 
 def read_sentence(state: State, units: Sequence[Unit]) -> None:
@@ -99,6 +101,8 @@ def _next(sentence: Sentence) -> None:
     state, at = sentence.state, sentence.at
     if too_long(sentence.parts[at].phrase.units, LONGEST_CLAUSE):
         _too_long(sentence)
+        return
+    if _in_doubt(sentence):
         return
     if _decides(sentence):
         return
@@ -138,6 +142,18 @@ def _next(sentence: Sentence) -> None:
         if stop <= at + 2 and _up_to_a_comma(sentence, stop - 1):
             return
     _fold(sentence)
+
+
+def _in_doubt(sentence: Sentence) -> bool:
+    """Reports what follows a condition that was not understood, up to the next semicolon."""
+    segment = sentence.parts[sentence.at]
+    opens = SUBORDINATE.match(led(segment.phrase).phrase.text)
+    if not sentence.doubtful or opens or segment.separator in {";", "–", ")"}:
+        sentence.doubtful = False
+        return False
+    sentence.dropped.append(segment.phrase.words)
+    sentence.at += 1
+    return True
 
 
 def _too_long(sentence: Sentence) -> None:
@@ -741,6 +757,7 @@ def _is_label(sentence: Sentence, phrase: Phrase) -> bool:
 
 
 def _lost(sentence: Sentence, phrase: Phrase) -> None:
+    sentence.doubtful = SUBORDINATE.match(led(phrase).phrase.text) is not None
     sentence.dropped.extend([*sentence.pending.words, phrase.words])
     sentence.pending = Pending()
 

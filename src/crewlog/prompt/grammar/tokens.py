@@ -132,7 +132,9 @@ _BEHIND_IS = frozenset(
 _KINDS = {"@": "agent", "#": "tool", "$": "act", "~": "model"}
 
 
-_BEHIND_NEITHER = frozenset(["may", "must", "can", "should", "will", "sees", "reads", "gets", "knows"])
+_BEHIND_NEITHER = frozenset(
+    ["may", "must", "can", "should", "will", "sees", "reads", "gets", "knows"]
+)
 _INVERTED = frozenset(
     ["i", "we", "you", "it", "he", "she", "they", "this", "that", "anything", "something"]
 )
