@@ -516,9 +516,9 @@ class PredicateReader:
             return Fact(name="approved", agent=self.subject.agent)
         if agent and verb.base == "say" and rest == ["no"]:
             return Fact(name="rejected", agent=self.subject.agent)
-        for told in (["us"], ["me"], ["to", "us"], ["to", "me"], ["back"]):
-            if rest[: len(told)] == told:
-                rest = rest[len(told) :]
+        for whom in (["us"], ["me"], ["to", "us"], ["to", "me"], ["back"]):
+            if rest[: len(whom)] == whom:
+                rest = rest[len(whom) :]
         if rest[:1] == ["that"]:
             return self._subordinate(rest[1:])
         return self._subordinate(rest) if rest else None

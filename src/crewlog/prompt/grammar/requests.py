@@ -169,7 +169,7 @@ okay ok right yes please
 
 
 def answered(parts: Sequence[Sentence]) -> list[Sentence]:
-    """Sentences with a short question and its answer as one: `approved? Back to the writer.`"""
+    """Sentences with a short question and its answer as one (`approved? Back to the writer`)."""
     out: list[Sentence] = []
     for part in parts:
         asked = out[-1] if out else None

@@ -280,6 +280,8 @@ class _Cutter:
         later = [m.end() for m in _SUBORDINATORS.finditer(text)]
         if later and text[later[-1] :].startswith("@"):
             text = text[later[-1] :]
+        if re.match(r"@[0-9]+ (?:[a-z]+ly )?\$[0-9]", text):
+            return True  # `the tester runs the tests`
         single = " " not in text and not text.startswith("@")
         return single or _COMPLETE.search(text) is not None
 
