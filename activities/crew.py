@@ -6,7 +6,6 @@ Worker(..., activities=activities.all())
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from crewlog.activities.batches import Batches
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.call_model import ModelCalls
 from crewlog.activities.call_tool import ToolCalls
+from crewlog.activities.clock import Clock
 from crewlog.activities.close_run import close_run
 from crewlog.activities.compile_prompt import PromptCompiler
 from crewlog.activities.definitions import Definitions
@@ -51,18 +51,6 @@ from crewlog.store.protocol import Snapshot, Store
 
 async def _no_search_attributes() -> bool:
     return False
-
-
-class _Clock:
-    """When a call ends, by the server's clock, so that no worker's clock tells the run's time."""
-
-    def __init__(self) -> None:
-        self._began = activity.info().started_time.timestamp()
-        self._from = time.monotonic()
-
-    def now(self) -> int:
-        """Milliseconds since 1970."""
-        return int((self._began + time.monotonic() - self._from) * 1000)
 
 
 class CrewActivities:
@@ -120,7 +108,7 @@ class CrewActivities:
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
         """Reads a run's prompt, with the grammar or by asking a model once."""
-        clock = _Clock()
+        clock = Clock()
         with as_failures() as effect:
             async with heartbeats():
                 batch = await self._batches.whole(task.batch)
@@ -131,7 +119,7 @@ class CrewActivities:
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> ModelResult:
         """Calls an agent's model on its view."""
-        clock = _Clock()
+        clock = Clock()
         with as_failures() as effect:
             async with heartbeats():
                 result = await self._models.run(await self._batches.filled(task), effect)
@@ -141,7 +129,7 @@ class CrewActivities:
     @activity.defn(name=CALL_TOOL)
     async def call_tool(self, task: CallTool) -> ToolResult:
         """Executes one tool call of a reply."""
-        clock = _Clock()
+        clock = Clock()
         with as_failures() as effect:
             async with heartbeats() as pulse:
                 result = await self._tools.run(await self._batches.filled(task), pulse, effect)

@@ -1,8 +1,9 @@
 """Crewlog's errors as Temporal failures: the one place that maps them.
 
 The failure's type is the name of the class in `crewlog.errors`, its message the error's message,
-and its details are `[place, remedy, started]`. `started` is false where the effect has certainly
-not begun, so that even a call that must not be repeated may be made again.
+and its details are `[place, remedy, started, at]`. `started` is false where the effect has
+certainly not begun, so that even a call that must not be repeated may be made again. `at` is when
+it failed, in milliseconds: the run's journal must not depend on when the failure is handled.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from crewlog import errors
+from crewlog.activities.clock import Clock
 from crewlog.errors import CrewlogError, InternalError, InvalidDefinition, ModelUnavailable
 from crewlog.store.missing import RowsMissing
 
 
 def to_application_error(
-    exc: CrewlogError, *, started: bool = False, final: bool = True
+    exc: CrewlogError, *, started: bool = False, final: bool = True, at: int = 0
 ) -> ApplicationError:
     """The failure that tells the workflow of `exc`.
 
@@ -28,6 +30,7 @@ def to_application_error(
         exc: The error. A user's subclass travels under the name of the Crewlog class above it.
         started: Whether the effect may have happened.
         final: Whether an error that no retry helps ends the activity.
+        at: When it failed; 0 where that is not known.
     """
     kind = next(c for c in type(exc).__mro__ if c.__module__ == errors.__name__)
     wait = exc.retry_after if isinstance(exc, ModelUnavailable) else None
@@ -40,6 +43,7 @@ def to_application_error(
         place,
         remedy,
         started,
+        at,
         type=kind.__name__,
         non_retryable=final and not exc.retryable,
         next_retry_delay=None if wait is None else timedelta(seconds=wait),
@@ -52,6 +56,10 @@ class Effect:
     started = False
 
 
+def _now(clock: Clock | None) -> int:
+    return clock.now() if clock is not None else 0
+
+
 @contextmanager
 def as_failures(*, final: bool = True) -> Generator[Effect, None, None]:
     """Turns errors that leave the block into failures; cancellation passes as it is.
@@ -61,18 +69,25 @@ def as_failures(*, final: bool = True) -> Generator[Effect, None, None]:
             stores what it knows: the run stands still until people have mended the store.
     """
     effect = Effect()
+    clock = Clock() if activity.in_activity() else None
     try:
         yield effect
     except ApplicationError:
         raise
     except RowsMissing as exc:
         told = exc.of(activity.info().workflow_id or "") if activity.in_activity() else exc
-        raise to_application_error(told, started=effect.started, final=final) from exc
+        raise to_application_error(
+            told, started=effect.started, final=final, at=_now(clock)
+        ) from exc
     except CrewlogError as exc:
-        raise to_application_error(exc, started=effect.started, final=final) from exc
+        raise to_application_error(
+            exc, started=effect.started, final=final, at=_now(clock)
+        ) from exc
     except Exception as exc:
         bug = InternalError(
             f"{type(exc).__name__}: {exc}",
             remedy="This is a bug in Crewlog: please report it with the worker's log.",
         )
-        raise to_application_error(bug, started=effect.started, final=final) from exc
+        raise to_application_error(
+            bug, started=effect.started, final=final, at=_now(clock)
+        ) from exc

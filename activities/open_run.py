@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from crewlog.activities.definitions import Definitions
+from crewlog.activities.registries import registry_of
 from crewlog.content import hash_json
 from crewlog.definition.findings import did_you_mean
-from crewlog.definition.load import load_data
+from crewlog.definition.load import load_data, read_data
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.graph.lower import lower
 from crewlog.ids import CrewName
 from crewlog.model import Json
+from crewlog.prompt.offered import offered_form
 from crewlog.state.calls import OpenRun, OpenRunResult
 from crewlog.store.protocol import Store
 
@@ -28,6 +30,9 @@ async def open_run(
         InvalidDefinition: with everything that is wrong, or for an unknown crew.
     """
     given = await _data(task.crew, store)
+    if task.edited:
+        registry = await registry_of(store, task.registry, task.model)
+        read_data(given, offered_form(registry))
     name = hash_json(given)
     checked = definitions.checked.get(name)
     if checked is None:

@@ -180,7 +180,13 @@ class CrewRun:
         try:
             incoming.edited = await workflow.execute_activity(
                 OPEN_RUN,
-                OpenRun(run=engine.state.run, crew=definition),
+                OpenRun(
+                    run=engine.state.run,
+                    crew=definition,
+                    edited=True,
+                    registry=engine.prompt.registry,
+                    model=engine.draft.model,
+                ),
                 result_type=OpenRunResult,
                 **CHECKING,
             )

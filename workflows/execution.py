@@ -104,13 +104,20 @@ class Landed:
     stored: int
     """The journal position up to which its activity has stored, if it ended well."""
     at: int = 0
-    """When it ended: as its result says, else by `now`."""
+    """When it ended: as its result or its failure says, else by `now`."""
     result: Result | None = None
     error: str = ""
     error_type: str = ""
 
 
 Result = ModelResult | ToolResult | CompilePromptResult | OpenRunResult
+
+
+def _told_at(cause: BaseException | None) -> int:
+    """When a call failed, as its failure says; 0 where it does not."""
+    details = cause.details if isinstance(cause, ApplicationError) else ()
+    at = details[3] if len(details) > 3 else 0
+    return at if isinstance(at, int) else 0
 
 
 @dataclass(frozen=True)
@@ -285,7 +292,8 @@ class Execution:
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
-            landed = replace(self._failed(order, position, cause or error), at=now())
+            landed = self._failed(order, position, cause or error)
+            landed = replace(landed, at=_told_at(cause) or now())
         except asyncio.CancelledError:
             landed = Landed(order, position, error_type="Cancelled")
         except Exception as bug:  # it must fail the workflow task, and not only this coroutine

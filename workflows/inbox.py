@@ -20,8 +20,8 @@ with workflow.unsafe.imports_passed_through():
 
     from crewlog.errors import CommandRejected, CrewlogError, UsageError
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
-    from crewlog.graph.approvals import decided
-    from crewlog.graph.drafting import ACTION, Drafting, check_hash, no_edit
+    from crewlog.graph.approvals import ACTION, decided
+    from crewlog.graph.drafting import Drafting, check_hash, no_edit
     from crewlog.graph.engine import Engine
     from crewlog.ids import item_log, item_of
     from crewlog.state import journal as j
@@ -76,10 +76,15 @@ class Unreadable:
 def now() -> int:
     """The workflow's clock, in milliseconds; read where something comes in from the history.
 
-    Not where a result is handled that says when it came about. The end of a local activity has one
-    time when it runs, and may have another when it is replayed. And a worker that first reads a run
-    to answer a query handles results whose workflow task has not begun, at the time of the task
-    before. A journal that is made again must be the same.
+    Not where a result or a failure is handled that says when it came about. The end of a local
+    activity has one time when it runs, and may have another when it is replayed. And a worker that
+    first reads a run to answer a query handles results whose workflow task has not begun, at the
+    time of the task before. A journal that is made again must be the same.
+
+    Signals and the server's timeouts come without a time of their own, and what a client says of
+    the time is not to be trusted. Where a worker was asked before the task of one of them began,
+    its entry has the time of the task before, and a rebuild gives it the later one. Updates only
+    come with a task.
     """
     return int(workflow.time() * 1000)
 

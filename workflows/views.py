@@ -9,7 +9,7 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.graph import approvals
-    from crewlog.graph.drafting import ACTION, Drafting
+    from crewlog.graph.drafting import Drafting
     from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
@@ -101,17 +101,10 @@ def graph_view(engine: Engine | Drafting) -> GraphView:
 
 def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> InterruptView:
     """A question in LangChain's human-in-the-loop shape."""
-    name = interrupt.tool or interrupt.kind
-    args: dict[str, Any] = {"step": interrupt.step, "options": list(interrupt.options)}
-    allowed = ["approve", "reject", "respond"]
-    if interrupt.kind == "approval" and isinstance(engine, Drafting):
-        name, allowed = ACTION, ["approve", "reject", "edit"]
-        args = {
-            "hash": interrupt.hash,
-            "definition": engine.definition,
-            "remarks": [remark.model_dump() for remark in engine.prompt.remarks],
-        }
-    request: dict[str, Any] = {"name": name, "args": args, "description": interrupt.question}
+    if isinstance(engine, Drafting):
+        request, review = approvals.shape(interrupt, engine.prompt, engine.definition)
+    else:
+        request, review = approvals.shape(interrupt, None, None)
     return InterruptView(
         id=interrupt.id,
         kind=interrupt.kind,
@@ -121,8 +114,8 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
         options=interrupt.options,
         words=interrupt.words,
         hash=interrupt.hash or "",
-        action_requests=(approvals.request(interrupt) if interrupt.tool else request,),
-        review_configs=({"action_name": name, "allowed_decisions": allowed},),
+        action_requests=(request,),
+        review_configs=(review,),
     )
 
 

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -73,6 +74,10 @@ class Terminal:
     def hang_up(self) -> None:
         """Ctrl-D."""
         os.write(self._ours, b"\x04")
+
+    def interrupt(self) -> None:
+        """Ctrl-C: its signal, for this terminal controls no process."""
+        self.process.send_signal(signal.SIGINT)
 
     def end(self, limit: float = 90) -> int:
         """Waits for the command's end; its exit code."""

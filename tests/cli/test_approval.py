@@ -136,6 +136,57 @@ def test_an_edit_shows_all_its_faults_and_may_be_mended(notes: Path) -> None:
     assert (notes / "notes.md").read_text() == PROMPT
 
 
+def test_an_edit_may_use_no_more_than_the_registry_offers(notes: Path) -> None:
+    """Another tool, another code of a tool, another agent's right: as for the prompt."""
+    registry = (notes / "registry.yaml").read_text()
+    (notes / "registry.yaml").write_text(registry.replace("effects", "grant: [writer], effects"))
+    wider = (
+        "import re\n"
+        "text = text.replace('tools: []', 'tools: [write_file]')\n"
+        "text = re.sub(r'write_file: \\[writer\\]', 'write_file: [writer, checker]', text)\n"
+        "text = re.sub(r'(\\ntools:\\n)', r'\\1  erase: {run: \"os:remove\"}\\n', text)\n"
+    )
+    terminal = at_terminal(notes, EDITOR=editor(notes, wider, "assert 'os:remove' in text"))
+    terminal.expect("3 reject")
+    terminal.type("edit")
+    faults = terminal.expect("1 edit   2 drop")
+    assert "the registry offers no tool 'erase'" in faults
+    assert "'write_file' may not be given to 'checker'" in faults
+    terminal.type("1")
+    again = terminal.expect("1 edit   2 drop")
+    assert "the registry offers no tool 'erase'" in again
+    terminal.type("2")
+    terminal.expect("3 reject")
+    terminal.hang_up()
+    assert "kept in" not in terminal.expect("Nothing was started.")
+    assert terminal.end() == 6
+
+
+@pytest.mark.parametrize("how", ["hang_up", "interrupt"])
+def test_an_edit_is_never_lost(notes: Path, how: str) -> None:
+    terminal = at_terminal(notes, EDITOR=editor(notes, "text += '# typed for an hour\\nflow: ['"))
+    terminal.expect("3 reject")
+    terminal.type("edit")
+    terminal.expect("2 drop")
+    getattr(terminal, how)()
+    terminal.expect("Your edit is kept in ")
+    terminal.end()
+    kept = re.search(r"kept in (/\S+crew\.yaml)", terminal.text)
+    assert kept is not None
+    assert Path(kept[1]).read_text().endswith("# typed for an hour\nflow: [")
+
+
+def test_what_an_editor_leaves_that_is_no_text_is_kept_too(notes: Path) -> None:
+    spoiled = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_bytes(b'\\xff'); sys.exit()"
+    terminal = at_terminal(notes, EDITOR=editor(notes, spoiled, "pass"))
+    terminal.expect("3 reject")
+    terminal.type("edit")
+    assert "is not UTF-8" in terminal.expect("2 drop")
+    terminal.hang_up()
+    terminal.expect("Your edit is kept in ")
+    assert terminal.end() == 6
+
+
 def test_an_edit_with_faults_may_be_dropped(notes: Path) -> None:
     terminal = at_terminal(notes, VISUAL=editor(notes, "text = 'crew: ['", "pass"))
     first = HASH.search(terminal.expect("3 reject").partition("Run this crew?")[2])

@@ -9,10 +9,16 @@ from crewlog.cli.questions import answer_line, show_question
 from crewlog.cli.screen import Screen
 from crewlog.cli.sight import question_of
 from crewlog.client import Event
+from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected
+from crewlog.graph.drafting import Drafting
+from crewlog.graph.lower import lower
 from crewlog.ids import InterruptId, RunId
+from crewlog.state.calls import CompilePromptResult, OpenRunResult
+from crewlog.state.carry import DraftCarry
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import Interrupt
+from crewlog.state.model import Interrupt, PromptRemark
+from crewlog.workflows.views import interrupt_view
 
 
 def asked(**more: Any) -> Interrupt:
@@ -67,3 +73,27 @@ def test_a_question_that_takes_words_says_so(capsys: Any) -> None:
         assert answer_line("shop", question)[1] == line
         show_question(Screen(), question, numbered=True)
         assert capsys.readouterr().out.splitlines()[-1].strip() == prompt
+
+
+def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
+    """Programs find the definition and its remarks in it, whether a worker is there or not."""
+    crew: dict[str, Any] = {
+        "crew": "notes",
+        "model": "scripted:x",
+        "agents": {"a": {"prompt": "p"}},
+    }
+    definition = load_data(crew)
+    draft = DraftCarry(input="go", by="ana", model="scripted:x")
+    run = Drafting.begin(RunId("r"), "The a writes.", draft, registry="", at=1)
+    remark = PromptRemark(code="assumed", message="so it is", line=1, column=5)
+    data = definition.to_json()
+    run.compiled(CompilePromptResult(reader="grammar", definition=data, remarks=(remark,)))
+    run.opened(OpenRunResult(definition=data, plan=lower(definition).to_json()))
+    (question,) = run.state.interrupts.values()
+    stored = question_of(question, run.state.prompt, data)
+    assert stored == interrupt_view(question, run)
+    (request,) = stored.action_requests
+    assert request["name"] == "run_crew"
+    assert request["args"]["definition"] == data
+    assert request["args"]["remarks"][0]["message"] == "so it is"
+    assert stored.review_configs[0]["allowed_decisions"] == ["approve", "reject", "edit"]

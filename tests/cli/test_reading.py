@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from crewlog.activities.models import ModelFactory
+from crewlog.activities.reading import has_model
 from crewlog.cli.main import run_cli
+from crewlog.prompt.registry import Registry
 
 PROMPT = """\
 # Release notes
@@ -89,10 +92,44 @@ def test_without_a_model_or_a_key_it_says_so(capsys: pytest.CaptureFixture[str])
     assert "OPENAI_API_KEY is not set" in capsys.readouterr().err
 
 
-def test_by_itself_only_a_real_model_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("who", "reader"), [("compiler", "llm"), ("writer", "grammar")])
+def test_by_itself_a_script_is_a_model_where_it_answers_for_the_compiler(
+    capsys: pytest.CaptureFixture[str], who: str, reader: str
+) -> None:
     answers(json.dumps(READING))
-    assert run_cli(["compile", "notes.md", "--json"]) in {0, 2}
+    script = Path("reader.yaml")
+    script.write_text(script.read_text().replace("compiler", who))
+    assert run_cli(["compile", "notes.md", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reader"] == reader
+
+
+def test_what_the_grammar_understands_whole_is_not_asked_about(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answers(json.dumps(READING))
+    Path("notes.md").write_text(PROMPT.replace("Make it snappy.\n", ""))
+    assert run_cli(["compile", "notes.md", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["reader"] == "grammar"
+
+
+@pytest.mark.parametrize(
+    ("model", "reader", "key", "there"),
+    [
+        (None, "auto", "k", False),
+        (None, "llm", "k", False),
+        ("openai:gpt-5-mini", "auto", "", False),
+        ("openai:gpt-5-mini", "auto", "k", True),
+        ("openai:gpt-5-mini", "grammar", "k", False),
+        ("openai:gpt-5-mini", "llm", "", True),
+        ("nothing:x", "auto", "k", False),
+        ("scripted:no-such-file.yaml", "auto", "k", False),
+    ],
+)
+async def test_there_is_a_model_by_one_rule_here_and_in_runs(
+    model: str | None, reader: Any, key: str, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    assert await has_model(Registry(model=model), reader, ModelFactory()) is there
 
 
 def test_an_unknown_reader_is_told(capsys: pytest.CaptureFixture[str]) -> None:

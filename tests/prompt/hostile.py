@@ -7,13 +7,14 @@ reads, many times over, then something that nothing reads.
 
 from __future__ import annotations
 
+import importlib
 import random
 import re
 from collections.abc import Iterator
-from re import _constants as sre  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-from re import _parser as parser  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 from typing import Any
 
+sre: Any = importlib.import_module("re._constants")
+parser: Any = importlib.import_module("re._parser")
 MANY = 4
 """A repeat of at least that many times can be pumped."""
 ENDS = ("", " \x00")

@@ -595,7 +595,8 @@ def roll(dice: Dice, size: int, *, plain: bool) -> CrewDefinition | None:
     try:
         return load_data(Roll(dice, size, plain=plain).data())
     except InvalidDefinition as error:
-        if all(any(say in d.message for say in COURSES) for d in error.diagnostics):
+        faults = [d.message for d in error.diagnostics if d.severity == "error"]
+        if all(any(say in fault for say in COURSES) for fault in faults):
             return None
         raise
 

@@ -117,6 +117,9 @@ Let's call that one the reader. | reader
 Backend sets up the data models. | backend
 Audio takes care of the sound. | audio
 Once Backend is done, Audio mixes the tracks. | backend audio
+Backend writes the data. Audio starts as soon as it is ready. | backend audio
+The writer writes. Rain starts as soon as it is ready. | writer
+The tester tests. If the facts hold or the tester's score is low, the writer writes. | tester writer
 The SEO agent gives it a score. | seo
 The Audio agent and the Video agent work in parallel. | audio video
 QA tests the build and Legal reviews the licences. | qa legal

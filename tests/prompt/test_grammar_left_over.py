@@ -107,3 +107,30 @@ def test_a_permission_under_a_condition_is_not_given(words: str) -> None:
     reading = read(f"{CREW}{words}", REGISTRY)
     assert not [s for s in reading.ast.statements if s.kind == "allow"]
     assert "not_understood" in {r.code for r in reading.remarks}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "If the of is than, go back to the writer, at most 3 times, otherwise stop.",
+        "If the of is than, then the writer translates it; otherwise the checker does.",
+        "Unless the of is than, stop.",
+        "Otherwise, the writer translates it.",
+        "If so, the writer translates it.",
+        "If not, go back to the writer.",
+    ],
+)
+def test_what_a_condition_that_is_not_understood_governs_is_left_out(words: str) -> None:
+    reading = read(f"{CREW}{words}", REGISTRY)
+    assert [s.kind for s in reading.ast.statements] == ["step", "step"]
+    (remark,) = reading.remarks
+    assert remark.code == "not_understood"
+    (place,) = remark.words
+    assert f"{CREW}{words}"[place.start : place.end] == words.rstrip(".")
+
+
+def test_a_question_is_asked_always_where_its_condition_is_not_understood() -> None:
+    reading = read(f"{CREW}If the of is than, ask me.", REGISTRY)
+    (ask,) = [s for s in reading.ast.statements if s.kind == "ask"]
+    assert ask.only_if is None
+    assert [r.code for r in reading.remarks] == ["not_understood"]

@@ -61,6 +61,32 @@ def test_back(words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "agents"),
+    [
+        ("the topic is sport and the checker's score is below 5", [None, "checker"]),
+        ("the writer's topic is sport and the checker's score is below 5", ["writer", "checker"]),
+        ("the writer's topic is sport or the checker rejects it", ["writer", "checker"]),
+        ("the totals match and the writer's score is below 5", [None, "writer"]),
+        ("the totals match and the checker says that it is harmless", [None, "checker"]),
+        ("the draft is ready and it is harmless", [None, None]),
+    ],
+)
+def test_a_condition_on_what_several_decide(words: str, agents: list[str | None]) -> None:
+    (back,) = said(f"{CREW}If {words}, go back to the writer, at most 3 times.", "back")
+    assert [fact.get("agent") for fact in back["condition"]["of"]] == agents
+    (stop,) = said(f"{CREW}If {words}, stop.", "stop")
+    assert stop["condition"] == back["condition"]
+
+
+@pytest.mark.parametrize("link", [", then", " and then", " and", ", and"])
+def test_a_review_of_its_own_behind_what_it_does(link: str) -> None:
+    text = f"The writer drafts it{link} reviews its own work, at most 2 times."
+    assert said(text, "step") == [{"parts": [{"agent": "writer", "task": "drafts it"}]}]
+    (inside,) = said(text, "inside")
+    assert (inside["use"], inside["options"]) == ("review_loop", {"rounds": 2})
+
+
+@pytest.mark.parametrize(
     "words",
     [
         "The planner plans, then the coder codes, and finally the tester tests it.",

@@ -151,6 +151,15 @@ def test_a_cast_may_be_long() -> None:
     assert len(found.definition.agents) == 150
 
 
+def test_what_follows_a_long_cast_is_read() -> None:
+    names = _names(150)
+    cast = f"There are 150 agents: {', '.join(f'a {name}' for name in names)}. "
+    found = _answered(cast + "".join(f"Then the {name} drafts a part. " for name in names))
+    assert found.ok, [remark.diagnostic.render() for remark in found.remarks]
+    assert found.definition is not None
+    assert len(found.definition.flow) == 150
+
+
 def test_a_list_of_steps_may_be_long() -> None:
     names = _names(150)
     found = _answered("Steps:\n" + "".join(f"- The {name} drafts a part.\n" for name in names))

@@ -119,6 +119,37 @@ async def recorded(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> lis
     return found
 
 
+def failed_at(path: Path) -> dict[str, Any]:
+    """A history whose failures say when they came about."""
+    data: dict[str, Any] = json.loads(path.read_text())
+    for event in data["events"]:
+        failed = event.get("activityTaskFailedEventAttributes")
+        if failed is None:
+            continue
+        at = int(datetime.fromisoformat(event["eventTime"]).timestamp() * 1000)
+        encoding = base64.b64encode(b"json/plain").decode()
+        told = {"metadata": {"encoding": encoding}, "data": base64.b64encode(b"%d" % at).decode()}
+        info = failed["failure"]["applicationFailureInfo"]
+        assert len(info["details"]["payloads"]) == 3
+        info["details"]["payloads"].append(told)
+    return data
+
+
+async def test_a_query_before_a_failure_is_handled_changes_no_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = failed_at(next(p for p in HISTORIES if p.stem == "step_failed_retried"))
+    whole = await recorded(data, monkeypatch)
+    (end,) = (
+        number
+        for number, event in enumerate(data["events"], 1)
+        if "activityTaskFailedEventAttributes" in event
+    )
+    cut = await recorded({**data, "events": data["events"][:end]}, monkeypatch)
+    assert cut == whole[: len(cut)]
+    assert "StepFailed" in [type(entry).__name__ for entry in cut]
+
+
 @pytest.mark.parametrize("name", ["loop", "parallel_tools"])
 async def test_a_query_before_a_task_begins_changes_no_entry(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -25,6 +25,7 @@ from crewlog.errors import InvalidDefinition, UsageError
 if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition
     from crewlog.prompt.compiled import CompiledPrompt
+    from crewlog.prompt.registry import Registry
 
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
 """What edits where neither VISUAL nor EDITOR is set: the first that is there."""
@@ -49,12 +50,15 @@ def why_not_waived(compiled: CompiledPrompt) -> str:
     return "its policy is `approval: understood`, and not everything in the prompt was understood"
 
 
-def approved(screen: Screen, compiled: CompiledPrompt, *, yes: bool) -> CrewDefinition:
+def approved(
+    screen: Screen, compiled: CompiledPrompt, registry: Registry, *, yes: bool
+) -> CrewDefinition:
     """The definition that may run: the compiled one, or a person's edit of it.
 
     Args:
         screen: Where it is asked; what was understood stands there already.
         compiled: The prompt, without errors.
+        registry: What it may use; an edit may use no more.
         yes: Whether the caller approves in advance, as far as the crew's policy lets them.
 
     Raises:
@@ -72,7 +76,18 @@ def approved(screen: Screen, compiled: CompiledPrompt, *, yes: bool) -> CrewDefi
         _refuse(yes=yes, why=why)
     if yes:
         screen.note(("▸ --yes does not approve this crew: ", "yellow"), why)
-    return _Approval(screen, definition).ask()
+    draft = _Draft(_yaml(definition))
+    try:
+        found = _Approval(screen, definition, registry, draft).ask()
+    except BaseException:
+        if draft.changed:
+            screen.line("")
+            screen.line("  Your edit is kept in ", (str(draft.file), "cyan"))
+        else:
+            draft.remove()
+        raise
+    draft.remove()
+    return found
 
 
 def _refuse(*, yes: bool, why: str) -> None:
@@ -96,15 +111,42 @@ def _say(screen: Screen, what: str, definition: CrewDefinition) -> None:
     screen.line(("✓ ", "green"), what, ("  ", ""), (definition_hash(definition), "cyan"))
 
 
+class _Draft:
+    """The text that people edit, in a file that outlives whatever ends the editing."""
+
+    def __init__(self, text: str) -> None:
+        self.compiled = text
+        self.file = Path(tempfile.mkdtemp(prefix="crewlog-")) / "crew.yaml"
+        self.write(text)
+
+    def write(self, text: str) -> None:
+        """Puts another text in its place."""
+        self.file.write_text(text, encoding="utf-8")
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is another text than was compiled."""
+        try:
+            return self.file.read_bytes() != self.compiled.encode()
+        except OSError:
+            return False
+
+    def remove(self) -> None:
+        """Removes the file."""
+        shutil.rmtree(self.file.parent, ignore_errors=True)
+
+
 class _Approval:
     """Asks until a definition is approved or rejected."""
 
-    def __init__(self, screen: Screen, compiled: CrewDefinition) -> None:
+    def __init__(
+        self, screen: Screen, compiled: CrewDefinition, registry: Registry, draft: _Draft
+    ) -> None:
         self.screen = screen
         self.compiled = compiled
         self.definition = compiled
-        self.text = _yaml(compiled)
-        """What the editor is opened with: the last edit, even where it has faults."""
+        self.registry = registry
+        self.draft = draft
 
     def ask(self) -> CrewDefinition:
         """The definition that was approved."""
@@ -122,17 +164,21 @@ class _Approval:
             self.edit()
 
     def edit(self) -> None:
-        """Opens the definition in the editor until it is valid, or the edit is given up."""
+        """Opens the definition in the editor until it is valid, or the edit is given up.
+
+        It is opened with what was typed last, faults and all.
+        """
         while True:
-            self.text = edited(self.text, self.screen)
+            if not edited(self.draft.file, self.screen):
+                return
             try:
-                definition = _read(self.text)
-            except InvalidDefinition as error:
+                definition = _read(self.draft.file, self.registry)
+            except (InvalidDefinition, UsageError) as error:
                 self.screen.line("")
                 report(error, as_json=False, debug=False)
                 if choose(self.screen, [("It has faults.", "bold")], ("edit", "drop")) == "edit":
                     continue
-                self.text = _yaml(self.definition)
+                self.draft.write(_yaml(self.definition))
                 return
             break
         if definition_hash(definition) == definition_hash(self.definition):
@@ -160,10 +206,11 @@ def _yaml(definition: CrewDefinition) -> str:
     return to_yaml(definition)
 
 
-def _read(text: str) -> CrewDefinition:
-    from crewlog.definition.load import load_definition  # noqa: PLC0415
+def _read(file: Path, registry: Registry) -> CrewDefinition:
+    from crewlog.definition.load import read_text, text_of  # noqa: PLC0415
+    from crewlog.prompt.offered import offered_form  # noqa: PLC0415
 
-    return load_definition(text, "crew.yaml")
+    return read_text(text_of(file), file.name, offered_form(registry))
 
 
 def show_diff(screen: Screen, before: str, after: str) -> None:
@@ -220,31 +267,23 @@ def _line(screen: Screen) -> str:
     return line
 
 
-def edited(text: str, screen: Screen) -> str:
-    """A text as a person's editor leaves it.
+def edited(file: Path, screen: Screen) -> bool:
+    """Opens a file in a person's editor; whether what it leaves is to be taken.
 
     Raises:
         UsageError: there is no editor, or it cannot be started.
     """
     command = _editor()
-    with tempfile.TemporaryDirectory(prefix="crewlog-") as directory:
-        file = Path(directory) / "crew.yaml"
-        file.write_text(text, encoding="utf-8")
-        try:
-            code = subprocess.run([*command, str(file)], check=False).returncode
-        except OSError as error:
-            raise UsageError(
-                f"the editor {command[0]!r} cannot be started: {error.strerror}",
-                remedy="Set VISUAL or EDITOR to one that is there.",
-            ) from None
-        if code != 0:
-            screen.note(("▸ ", "yellow"), f"the editor ended with code {code}; nothing is taken")
-            return text
-        try:
-            return file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            screen.note(("▸ ", "yellow"), f"what it left cannot be read: {plain(error)}")
-            return text
+    try:
+        code = subprocess.run([*command, str(file)], check=False).returncode
+    except OSError as error:
+        raise UsageError(
+            f"the editor {command[0]!r} cannot be started: {error.strerror}",
+            remedy="Set VISUAL or EDITOR to one that is there.",
+        ) from None
+    if code != 0:
+        screen.note(("▸ ", "yellow"), f"the editor ended with code {code}; nothing is taken")
+    return code == 0
 
 
 def _editor() -> list[str]:

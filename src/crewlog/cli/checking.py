@@ -105,7 +105,7 @@ def check_prompt(
 
     screen = Screen(as_json=as_json)
     source = read_source(file)
-    found = compiled(source, find_offer(registry, source))
+    found = compiled(source, find_offer(registry, source), as_json=as_json)
     faults = faults_of(found)
     if faults is not None or found.definition is None:
         raise faults or UsageError("the prompt makes no crew", place=file)

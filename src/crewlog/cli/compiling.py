@@ -194,8 +194,16 @@ def compiled(
     *,
     reader: str = "auto",
     previous: CrewDefinition | None = None,
+    as_json: bool = False,
 ) -> CompiledPrompt:
     """A prompt, compiled.
+
+    Args:
+        source: The prompt.
+        offer: What it may use.
+        reader: Who is to read it.
+        previous: The crew of an earlier version of the prompt.
+        as_json: Whether a program listens, which is told nothing but JSON.
 
     Raises:
         UsageError: there is no such reader.
@@ -214,6 +222,7 @@ def compiled(
         reader=reader,  # type: ignore[arg-type]
         previous=previous,
         directory=code_directory(source, offer),
+        as_json=as_json,
     )
 
 

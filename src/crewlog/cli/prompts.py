@@ -85,7 +85,7 @@ def compile_(
     source = read_source(prompt)
     offer = find_offer(registry, source, model)
     previous = _previous(out, force=force)
-    found = compiled(source, offer, reader=reader, previous=previous)
+    found = compiled(source, offer, reader=reader, previous=previous, as_json=as_json)
     faults = faults_of(found, strict=strict)
     return _tell(
         screen,
@@ -224,13 +224,14 @@ def explain(
     found: CompiledPrompt | None = None
     if is_prompt(crew):
         source = read_source(crew)
-        found = compiled(source, find_offer(registry, source, model), reader=reader)
+        offer = find_offer(registry, source, model)
+        found = compiled(source, offer, reader=reader, as_json=as_json)
         faults = faults_of(found)
         if faults is not None:
             raise faults
         definition = found.definition
     else:
-        definition = _definition(crew, debug=debug)
+        definition = _definition(crew, as_json=as_json, debug=debug)
     if definition is None:
         return exits.USAGE
     explained = explain_node(definition, node)
@@ -244,7 +245,7 @@ def explain(
     return exits.OK
 
 
-def _definition(crew: str, *, debug: bool) -> CrewDefinition:
+def _definition(crew: str, *, as_json: bool, debug: bool) -> CrewDefinition:
     """The definition in a file, or of a registered crew."""
     from crewlog.cli.files import is_file  # noqa: PLC0415
     from crewlog.definition.load import load_file  # noqa: PLC0415
@@ -259,7 +260,7 @@ def _definition(crew: str, *, debug: bool) -> CrewDefinition:
         from crewlog.definition.model import CrewDefinition  # noqa: PLC0415
         from crewlog.ids import CrewName  # noqa: PLC0415
 
-        async with connected(Screen(), both=True) as client:
+        async with connected(Screen(as_json=as_json), both=True) as client:
             store = await client.store()
             row = await store.get_crew(CrewName(crew))
             if row is not None:

@@ -1,32 +1,29 @@
-"""A prompt read by a model, where the command line is asked for it: the rounds of one reading.
+"""A prompt read on the command line: the rounds of one reading.
 
 What the model is told and what its answers must hold to is `crewlog.prompt.llm`; which reader reads
-is `crewlog.prompt.readers`. In a run the same rounds are activities, so that a crash repeats at
-most one; here a person waits, and may type the command again.
+is `crewlog.prompt.readers`, and how a model is asked is `crewlog.activities.reading`. In a run the
+same rounds are activities, so that a crash repeats at most one; here a person waits, and may type
+the command again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crewlog.cli.screen import Screen, plain
 from crewlog.errors import ModelError
 from crewlog.prompt.compile import compile_prompt
-from crewlog.prompt.readers import Reader, with_model, without_model
+from crewlog.prompt.readers import Reader, first_reading, needs_model, with_model
 
 if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition
     from crewlog.prompt.compiled import CompiledPrompt
     from crewlog.prompt.registry import Registry
 
-TIMEOUT = 170.0
-"""Seconds for one request."""
-_OPENAI = "openai:"
 _SCRIPTED = "scripted:"
 
 
@@ -38,6 +35,7 @@ def read(
     reader: Reader,
     previous: CrewDefinition | None = None,
     directory: Path | None = None,
+    as_json: bool = False,
 ) -> CompiledPrompt:
     """A prompt, compiled by the reader that is asked for.
 
@@ -48,21 +46,12 @@ def read(
         reader: Who is to read it.
         previous: The crew of an earlier version of the prompt.
         directory: Where the scripts of scripted models are.
+        as_json: Whether a program listens, which is told nothing but JSON.
     """
-    found = without_model(text, registry, reader, has_model=_answers(registry, reader), file=file)
-    if found is not None:
-        if previous is not None and found.reader == "grammar":
-            return compile_prompt(text, registry, file=file, previous=previous)
-        return found
-    screen = Screen()
-    status = screen.err.status(f"{plain(registry.model)} reads the prompt")
-    try:
-        with status if screen.err.is_terminal else nullcontext():
-            found = asyncio.run(_asked(text, registry, file, directory or Path()))
-    except ModelError as error:
-        if reader == "llm":
-            raise
-        screen.note(("▸ ", "yellow"), f"only the grammar read it: {plain(error.message)}")
+    found = asyncio.run(
+        _read(text, registry, file, reader, directory or Path(), Screen(as_json=as_json))
+    )
+    if previous is not None and found.reader == "grammar":
         return compile_prompt(text, registry, file=file, previous=previous)
     if previous is None or found.definition is None:
         return found
@@ -71,65 +60,39 @@ def read(
     return replace(found, definition=keep_names(previous, found.definition))
 
 
-def _answers(registry: Registry, reader: Reader) -> bool:
-    """Whether there is a model that can be asked now.
+async def _read(
+    text: str, registry: Registry, file: str, reader: Reader, directory: Path, screen: Screen
+) -> CompiledPrompt:
+    """Reads a prompt; with a model, until its answer holds or its repairs are used up."""
+    first = first_reading(text, registry, reader, file)
+    if not first.more:
+        return first.found or needs_model(text, file)
+    from crewlog.activities.models import ModelFactory  # noqa: PLC0415 - slow to import
+    from crewlog.activities.reading import ask, has_model  # noqa: PLC0415
 
-    A script answers only where a model is asked for by name: by itself it would read nothing.
-    """
-    model = registry.model or ""
-    if model.startswith(_OPENAI):
-        return reader == "llm" or bool(os.environ.get("OPENAI_API_KEY"))
-    return bool(model) and (reader == "llm" or not model.startswith(_SCRIPTED))
-
-
-async def _asked(text: str, registry: Registry, file: str, directory: Path) -> CompiledPrompt:
-    """Asks until the answer holds, or its repairs are used up."""
-    from crewlog.activities.models import ModelFactory  # noqa: PLC0415
-
-    model = str(registry.model)
-    if model.startswith(_SCRIPTED):
-        model = _SCRIPTED + str(directory / model.removeprefix(_SCRIPTED))
-    chat: Any = await ModelFactory().ready(model, {}, TIMEOUT)
-    if model.startswith(_OPENAI):
-        from crewlog.prompt.llm import reply_schema  # noqa: PLC0415
-
-        schema = {"name": "reading", "schema": reply_schema()}
-        chat = chat.bind(response_format={"type": "json_schema", "json_schema": schema})
+    models = ModelFactory()
+    placed = registry.model_copy(update={"model": _placed(registry.model, directory)})
+    status = screen.err.status(f"{plain(registry.model)} reads the prompt")
     replies: list[str] = []
-    while True:
-        reply = await _reply(chat, model, text, registry, replies)
-        asked = with_model(text, reply, registry, before=len(replies), file=file)
-        if asked.compiled is not None:
-            return asked.compiled
-        replies.append(reply)
-
-
-async def _reply(chat: Any, model: str, text: str, registry: Registry, replies: list[str]) -> str:
-    """One answer of the model."""
-    from langchain_core.messages import (  # noqa: PLC0415 - slow to import
-        AIMessage,
-        BaseMessage,
-        HumanMessage,
-        SystemMessage,
-    )
-
-    from crewlog.activities.model_errors import model_error  # noqa: PLC0415
-    from crewlog.content import scrubbed_text  # noqa: PLC0415
-    from crewlog.graph.drafting import COMPILER, STEP  # noqa: PLC0415
-    from crewlog.prompt.llm import conversation  # noqa: PLC0415
-    from crewlog.prompt.reply import LARGEST_REPLY  # noqa: PLC0415
-
-    kinds: dict[str, type[BaseMessage]] = {
-        "system": SystemMessage,
-        "assistant": AIMessage,
-        "user": HumanMessage,
-    }
-    said = [kinds[each.role](each.text) for each in conversation(text, registry, replies)]
-    call = {"agent": COMPILER, "step": STEP, "call": len(replies) + 1, "run": "compile"}
     try:
-        answer: Any = await chat.ainvoke(said, {"metadata": call})
-    except (asyncio.CancelledError, ModelError):
-        raise
-    except Exception as error:
-        raise model_error(error, model) from error
-    return scrubbed_text(str(answer.text))[: LARGEST_REPLY + 1]
+        if not await has_model(placed, reader, models):
+            return first.found or needs_model(text, file)
+        with status if screen.err.is_terminal and not screen.as_json else nullcontext():
+            while True:
+                reply, _ = await ask(text, placed, replies, models, {"run": "compile"})
+                asked = with_model(text, reply, registry, before=len(replies), file=file)
+                if asked.compiled is not None:
+                    return asked.compiled
+                replies.append(reply)
+    except ModelError as error:
+        if first.found is None:
+            raise
+        screen.note(("▸ ", "yellow"), f"only the grammar read it: {plain(error.message)}")
+        return first.found
+
+
+def _placed(model: str | None, directory: Path) -> str | None:
+    """A model as it is asked for here: a script is looked for beside what names it."""
+    if model is None or not model.startswith(_SCRIPTED):
+        return model
+    return _SCRIPTED + str(directory / model.removeprefix(_SCRIPTED))

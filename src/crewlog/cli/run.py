@@ -235,14 +235,14 @@ def _from_prompt(
     screen = Screen(as_json=as_json)
     source = read_source(prompt)
     offer = find_offer(registry, source, model)
-    found = compiled(source, offer, reader=reader)
+    found = compiled(source, offer, reader=reader, as_json=as_json)
     show_understood(screen, found)
     faults = faults_of(found)
     if faults is not None:
         screen.line("")
         raise faults
     try:
-        definition = approved(screen, found, yes=yes)
+        definition = approved(screen, found, offer.registry, yes=yes)
     except Rejected as no:
         reason = f": {plain(no.reason)}" if no.reason else ""
         screen.line("")

@@ -16,12 +16,14 @@ from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
+from crewlog.graph import approvals
 from crewlog.graph.draw import mermaid
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName, RunId
+from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
-from crewlog.state.model import CLOSED, CrewState, Interrupt
+from crewlog.state.model import CLOSED, CrewState, Interrupt, PromptState
 from crewlog.state.reduce import fold
 from crewlog.store.missing import RowsMissing
 from crewlog.store.protocol import Store
@@ -173,7 +175,8 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
             f"`crewlog rebuild {run.id}` makes its rows again.",
         )
     state = fold(RunId(run.id), [entry_from_json(row.entry) for row in items])
-    plan = await _plan(store, run, state)
+    definition = await _definition(store, run, state)
+    plan = lower(CrewDefinition.from_json(definition)) if definition else None
     closed = state.status in CLOSED
     open_ = not closed and status == "running"
     if closed and ended is None:
@@ -193,24 +196,37 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         live=closed,
         waiting_for=waiting,
         ended=ended,
-        questions=[question_of(i) for i in state.interrupts.values()] if open_ else [],
+        questions=[question_of(i, state.prompt, definition) for i in state.interrupts.values()]
+        if open_
+        else [],
         queue=queue,
     )
 
 
-async def _plan(store: Store, run: Run, state: CrewState) -> GraphPlan | None:
-    """The plan of a run's definition, or of the one that people are asked about."""
+async def _definition(store: Store, run: Run, state: CrewState) -> dict[str, Json] | None:
+    """A run's definition, or the one that people are asked about."""
     hash_ = state.definition or (state.prompt and state.prompt.definition)
     if not hash_:
         return None
     try:
-        return lower(CrewDefinition.from_json(await store.get_definition(hash_)))
+        return await store.get_definition(hash_)
     except RowsMissing as error:
         raise error.of(run.id) from error
 
 
-def question_of(interrupt: Interrupt) -> InterruptView:
-    """A stored question, as the run would show it."""
+def question_of(
+    interrupt: Interrupt,
+    prompt: PromptState | None = None,
+    definition: dict[str, Json] | None = None,
+) -> InterruptView:
+    """A stored question, as the run would show it.
+
+    Args:
+        interrupt: The question.
+        prompt: Of the approval of what a prompt makes: what is known of the prompt.
+        definition: And what it makes.
+    """
+    request, review = approvals.shape(interrupt, prompt, definition)
     return InterruptView(
         id=interrupt.id,
         kind=interrupt.kind,
@@ -220,8 +236,8 @@ def question_of(interrupt: Interrupt) -> InterruptView:
         options=interrupt.options,
         words=interrupt.words,
         hash=interrupt.hash or "",
-        action_requests=(),
-        review_configs=(),
+        action_requests=(request,),
+        review_configs=(review,),
     )
 
 

@@ -10,23 +10,21 @@ from crewlog.definition.expand import Expanded
 from crewlog.definition.findings import Finding, did_you_mean, listed
 from crewlog.definition.flow_checks import after_path
 from crewlog.definition.model import AgentDefinition, AgentPhase, AskPhase, CrewDefinition
-from crewlog.definition.phases import END, NEXT, Phase, find_cycle, successors
+from crewlog.definition.order import Order
+from crewlog.definition.phases import END, NEXT, Phase
 
 
 def course_findings(
-    written: CrewDefinition, expanded: Expanded, found: list[Phase]
+    written: CrewDefinition, expanded: Expanded, found: list[Phase], order: Order
 ) -> Iterator[Finding]:
-    """Everything that the courses of a flow show; nothing where its order is wrong already."""
+    """Everything that the courses of a flow show; of one with cycles, without these."""
     yield from _merge(expanded.definition)
-    if len({phase.name for phase in found}) < len(found):
+    if len({phase.name for phase in found}) < len(found) or not order.whole:
         return
-    courses = Courses(found)
-    after = successors(way for way in courses.ways if way.key == "after")
-    if find_cycle(after) or find_cycle(successors(w for w in courses.ways if not w.guarded)):
-        return
+    courses = Courses(order.cut)
     yield from _no_end(courses)
-    yield from _joins(courses)
-    yield from _writers(written, expanded.definition, courses)
+    yield from _joins(courses, order.stuck)
+    yield from _writers(written, expanded.definition, courses, order.stuck)
 
 
 def _no_end(courses: Courses) -> Iterator[Finding]:
@@ -66,8 +64,10 @@ def _ending(courses: Courses) -> set[str]:
     return ends
 
 
-def _joins(courses: Courses) -> Iterator[Finding]:
+def _joins(courses: Courses, stuck: set[str]) -> Iterator[Finding]:
     for phase in courses.phases.values():
+        if phase.name in stuck:
+            continue
         if len(phase.sources) < 2 or phase.need < 2 or phase.need > len(phase.sources):
             continue
         known = {source for source in phase.sources if source in courses.phases}
@@ -170,15 +170,15 @@ def _lacking(
 
 
 def _writers(
-    written: CrewDefinition, definition: CrewDefinition, courses: Courses
+    written: CrewDefinition, definition: CrewDefinition, courses: Courses, stuck: set[str]
 ) -> Iterator[Finding]:
     """Keys that two phases may set at once, with nothing that says how their values combine."""
     by_key: dict[str, list[Phase]] = {}
     for phase in courses.phases.values():
         item = phase.item
         agent = definition.agents.get(item.agent) if isinstance(item, AgentPhase) else None
-        if agent is None or not isinstance(item, AgentPhase):
-            continue
+        if agent is None or not isinstance(item, AgentPhase) or phase.name in stuck:
+            continue  # when those run that wait for each other, nobody knows yet
         if item.for_each is not None:
             # What a pattern has its steps set is its own affair.
             yield from _each(phase, item, written.agents[item.agent], definition)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from crewlog.definition.findings import Finding, Path, did_you_mean
 from crewlog.definition.model import AgentPhase, AskPhase, BuilderPhase, DecisionPhase
+from crewlog.definition.order import Endless, Order
 from crewlog.definition.phases import (
     ASK_HUMAN,
     END,
@@ -15,26 +16,19 @@ from crewlog.definition.phases import (
     Edge,
     Phase,
     edges,
-    find_cycle,
-    successors,
 )
 
 
-def flow_findings(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
+def flow_findings(found: list[Phase], order: Order, agents: Collection[str]) -> Iterator[Finding]:
     """Everything that is wrong with the order of a flow."""
     yield from _joins(found, agents)
     yield from _targets(found, agents)
-    if len({phase.name for phase in found}) < len(found):
-        return  # a name that means two phases would make cycles that nobody wrote
-    ways = edges(found)
-    cycle = find_cycle(successors(way for way in ways if way.key == "after"))
-    if cycle:
+    for cycle in order.waits:
         yield _waits_for_itself(cycle, found)
-        return
-    cycle = find_cycle(successors(way for way in ways if not way.guarded))
-    if cycle:
-        yield _endless(cycle, ways, found)
-    yield from _unreachable(found, ways)
+    for endless in order.endless:
+        yield _endless(endless, found)
+    if len({phase.name for phase in found}) == len(found):
+        yield from _unreachable(found, edges(found), order.stuck)
 
 
 def _joins(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
@@ -133,16 +127,9 @@ def _waits_for_itself(cycle: list[str], found: list[Phase]) -> Finding:
     return Finding(after_path(blamed), say, remedy)
 
 
-def _endless(cycle: list[str], ways: list[Edge], found: list[Phase]) -> Finding:
-    follow = dict(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
-    back = next(
-        way
-        for way in ways
-        if way.key != "after" and not way.guarded and follow.get(way.source) == way.target
-    )
+def _endless(endless: Endless, found: list[Phase]) -> Finding:
+    back, around = endless.way, _round(endless.around)
     phase = next(phase for phase in found if phase.name == back.source)
-    start = cycle.index(back.target)
-    around = _round(cycle[start:] + cycle[:start])
     if back.key == "go":
         say = f"{phase.name!r} goes back to {back.target!r} without a bound: {around}"
         remedy = "Add 'at_most', e.g. at_most: 3, and 'else' for what happens then."
@@ -157,9 +144,12 @@ def _round(cycle: list[str]) -> str:
     return " → ".join([*shown, cycle[0]])
 
 
-def _unreachable(found: list[Phase], ways: list[Edge]) -> Iterator[Finding]:
-    """Phases that nothing starts: neither the run, nor enough of their sources, nor a way there."""
-    started = _started(found, ways)
+def _unreachable(found: list[Phase], ways: list[Edge], stuck: set[str]) -> Iterator[Finding]:
+    """Phases that nothing starts: neither the run, nor enough of their sources, nor a way there.
+
+    What only phases lead to that wait for each other is told with these.
+    """
+    started = _started(found, ways, stuck)
     for phase in found:
         if phase.name in started or phase.need > len(phase.sources):
             continue
@@ -171,7 +161,7 @@ def _unreachable(found: list[Phase], ways: list[Edge]) -> Iterator[Finding]:
         yield Finding((*phase.path, "after"), say, remedy)
 
 
-def _started(found: list[Phase], ways: list[Edge]) -> set[str]:
+def _started(found: list[Phase], ways: list[Edge], stuck: set[str]) -> set[str]:
     """The phases that something starts; each is looked at once for each way to it."""
     names = {phase.name for phase in found}
     follows: dict[str, list[str]] = {}
@@ -184,7 +174,7 @@ def _started(found: list[Phase], ways: list[Edge]) -> set[str]:
         if phase.sources
     }
     started: set[str] = set()
-    ready = [p.name for p in found if p.entry or lacking.get(p.name, 1) <= 0]
+    ready = [p.name for p in found if p.entry or p.name in stuck or lacking.get(p.name, 1) <= 0]
     while ready:
         name = ready.pop()
         if name in started:

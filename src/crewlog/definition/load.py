@@ -2,10 +2,10 @@
 
 The same reads other forms of what people write, e.g. registries (`crewlog.prompt.registry_file`).
 
-All faults of one kind come together: those of the text first (only one, where YAML itself breaks),
+All faults come together: those of the text first (only one, where YAML itself breaks),
 then those of shape (`crewlog.definition.shape`), then those of meaning
-(`crewlog.definition.validate`). A later kind is looked at only where the earlier found nothing,
-and the error says that more may follow.
+(`crewlog.definition.validate`). Where the shape is wrong, of the meaning only what holds all the
+same is told (`crewlog.definition.partial`), and the error says that more may follow.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from crewlog.definition.findings import Finding
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.partial import what_holds
 from crewlog.definition.shape import Form, flow_faults, shaped
 from crewlog.definition.text import (
     CREWS_BEGIN,
@@ -26,11 +27,11 @@ from crewlog.definition.text import (
     Span,
     read_document,
 )
-from crewlog.definition.validate import all_findings, findings
+from crewlog.definition.validate import all_findings
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
 from crewlog.model import Json, Model
 
-CREW = Form(CrewDefinition, "crew", CREWS_BEGIN, findings, own={"flow": flow_faults})
+CREW = Form(CrewDefinition, "crew", CREWS_BEGIN, all_findings, own={"flow": flow_faults})
 """A crew's file."""
 
 _M = TypeVar("_M", bound=Model)
@@ -56,10 +57,12 @@ def read_text(text: str, file: str, form: Form[_M]) -> _M:
     found = shaped(document.data, form)
     if not isinstance(found, list) and not document.faults:
         faults = form.check(found)
-        if not faults:
+        if not any(each.severity == "error" for each in faults):
             return found
     else:
         faults = found if isinstance(found, list) else []
+    if isinstance(found, list) and not document.faults:
+        faults = [*faults, *(what_holds(document.data, faults, form) or ())]
     unread = {fault.path for fault in document.faults}  # what stands there is a placeholder
     located = document.faults + [_locate(document, f) for f in faults if f.path not in unread]
     unchecked = bool(document.faults) or isinstance(found, list)
@@ -81,9 +84,12 @@ def read_data(data: Json, form: Form[_M]) -> _M:
     """What plain data of some form is; as `load_data`."""
     found = shaped(data, form)
     faults = found if isinstance(found, list) else form.check(found)
-    if faults or isinstance(found, list):
+    if isinstance(found, list) or any(each.severity == "error" for each in faults):
+        unread = isinstance(found, list)
+        faults = [*faults, *((what_holds(data, faults, form) or ()) if unread else ())]
         raise InvalidDefinition(
-            [fault.diagnostic() for fault in faults], more_may_follow=isinstance(found, list)
+            [fault.diagnostic() for fault in sorted(faults, key=lambda each: each.severity)],
+            more_may_follow=unread,
         )
     return found
 

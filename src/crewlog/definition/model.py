@@ -394,6 +394,6 @@ class CrewDefinition(Model):
     limits: Limits = Limits()
     """Bounds that a run keeps."""
     approval: Literal["required", "understood", "none"] = "understood"
-    """Who must approve a crew that a prompt was compiled to, before it runs: `required` a person,
-    always; `understood` a person, unless the prompt was understood whole and the caller waives it;
-    `none` nobody, if the caller waives it."""
+    """Whether `crewlog run --yes` may approve a crew that a prompt was compiled to, in a person's
+    place: `required` never; `understood` where every sentence was understood; `none` always. A
+    prompt cannot set it, and a run that another client starts with a prompt asks in any case."""

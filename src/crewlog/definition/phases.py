@@ -231,6 +231,14 @@ def reachable(start: str, next_of: Mapping[str, Iterable[str]]) -> set[str]:
 
 def find_cycle(next_of: Mapping[str, Iterable[str]]) -> list[str]:
     """One cycle, as the names along it (the first is not repeated); empty where there is none."""
+    return next(cycles(next_of), [])
+
+
+def cycles(next_of: Mapping[str, Iterable[str]]) -> Iterator[list[str]]:
+    """Cycles, one for each way back of a walk through a graph: without those ways it has none.
+
+    Of each its names; the way back leads from the last to the first.
+    """
     finished: set[str] = set()
     for start in next_of:
         if start in finished:
@@ -244,8 +252,7 @@ def find_cycle(next_of: Mapping[str, Iterable[str]]) -> list[str]:
                 del on_trail[gone]
                 finished.add(gone)
             elif target in on_trail:
-                return trail[trail.index(target) :]
+                yield trail[trail.index(target) :]
             elif target not in finished:
                 trail.append(target)
                 on_trail[target] = iter(next_of.get(target, ()))
-    return []

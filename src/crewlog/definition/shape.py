@@ -60,7 +60,7 @@ class Form(Generic[_M]):
     begins: str
     """How such a file begins, as a remedy."""
     check: Callable[[_M], list[Finding]]
-    """What is wrong with its meaning, where its shape is right."""
+    """What is wrong with its meaning, where its shape is right; warnings, too."""
     own: Mapping[str, Callable[[Json], Iterator[Finding]]] = field(
         default_factory=dict[str, Callable[[Json], Iterator[Finding]]]
     )

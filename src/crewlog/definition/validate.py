@@ -24,6 +24,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     ToolDefinition,
 )
+from crewlog.definition.order import Order, order_of
 from crewlog.definition.phases import Phase, phases
 from crewlog.definition.unused import conditions_of, unused_findings
 from crewlog.errors import Diagnostic
@@ -69,11 +70,25 @@ def all_findings(definition: CrewDefinition) -> list[Finding]:
         some = [*_without_flow(expanded.definition, found), *_undefined(found, definition)]
         return [*expanded.faults, *(expanded.original(each) for each in some)]
     plain = expanded.definition
-    courses = course_findings(definition, expanded, found)
-    known = [*_findings(plain, found, expanded), *courses]
-    if not any(each.severity == "error" for each in known):
-        known += unused_findings(plain, found)
+    order = order_of(found)
+    courses = course_findings(definition, expanded, found, order)
+    known = [*_findings(plain, found, expanded, order), *courses]
+    known += _of_their_own(unused_findings(plain, found), known)
     return list(_once(expanded.original(each) for each in known))
+
+
+def _of_their_own(warned: Iterable[Finding], known: list[Finding]) -> Iterator[Finding]:
+    """Warnings that do not merely follow from an error: of the same place, or of a slip.
+
+    Who writes `serch` for `search` has a tool that nobody calls, and is told of the slip alone.
+    """
+    errors = [each for each in known if each.severity == "error"]
+    places = {each.path for each in errors}
+    meant = {each.remedy for each in errors}
+    for each in warned:
+        slip = f"Did you mean {str(each.path[-1])!r}?"
+        if each.path not in places and not any(slip in remedy for remedy in meant):
+            yield each
 
 
 def _once(found: Iterable[Finding]) -> Iterator[Finding]:
@@ -120,13 +135,15 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
     ]
 
 
-def _findings(definition: CrewDefinition, found: list[Phase], expanded: Expanded) -> list[Finding]:
+def _findings(
+    definition: CrewDefinition, found: list[Phase], expanded: Expanded, order: Order
+) -> list[Finding]:
     return [
         *_without_flow(definition, found),
         *_undefined(found, definition),
         *_names_in_flow(definition, found, expanded),
         *_phases(definition, found),
-        *flow_findings(found, definition.agents),
+        *flow_findings(found, order, definition.agents),
         *_conditions(definition, found),
     ]
 

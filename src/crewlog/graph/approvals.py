@@ -16,9 +16,11 @@ from crewlog.errors import CommandRejected
 from crewlog.model import Json
 from crewlog.state.calls import ModelResult
 from crewlog.state.hashing import canonical
-from crewlog.state.model import Interrupt
+from crewlog.state.model import Interrupt, PromptState
 
 OPTIONS = ("approve", "reject", "stop")
+ACTION = "run_crew"
+"""The action that is approved of what a prompt makes."""
 MOST_BYTES = 4096
 """Arguments whose JSON is no longer are shown as they are."""
 _ALMOST = {"yes": "approve", "y": "approve", "ok": "approve", "okay": "approve", "no": "reject"}
@@ -112,3 +114,32 @@ def question(step: str, tool: str, brief: str) -> str:
 def request(asked: Interrupt) -> dict[str, Any]:
     """The call in the shape of LangChain's human-in-the-loop requests."""
     return {"name": asked.tool, "args": asked.args or {}, "description": asked.question}
+
+
+def shape(
+    asked: Interrupt, prompt: PromptState | None, definition: Mapping[str, Json] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A question in LangChain's human-in-the-loop shape: its request and its review config.
+
+    Args:
+        asked: The question.
+        prompt: Of the approval of what a prompt makes: what is known of the prompt.
+        definition: And what it makes.
+    """
+    if asked.tool:
+        return request(asked), _review(asked.tool, "approve", "reject", "respond")
+    if asked.kind == "approval" and prompt is not None:
+        args: dict[str, Any] = {
+            "hash": asked.hash,
+            "definition": definition,
+            "remarks": [remark.model_dump() for remark in prompt.remarks],
+        }
+        told = {"name": ACTION, "args": args, "description": asked.question}
+        return told, _review(ACTION, "approve", "reject", "edit")
+    args = {"step": asked.step, "options": list(asked.options)}
+    told = {"name": asked.kind, "args": args, "description": asked.question}
+    return told, _review(asked.kind, "approve", "reject", "respond")
+
+
+def _review(name: str, *allowed: str) -> dict[str, Any]:
+    return {"action_name": name, "allowed_decisions": list(allowed)}

@@ -37,8 +37,6 @@ COMPILER = AgentName("compiler")
 CHECK = "check_definition"
 """The call that checks, lowers and stores what a prompt makes."""
 INVALID = "InvalidPrompt"
-ACTION = "run_crew"
-"""The name of the action that is to be approved."""
 NO_PLAN = GraphPlan(crew=CrewName(""), definition=ContentHash(""), nodes={}, agents={})
 """The plan of a run whose prompt is not compiled yet."""
 

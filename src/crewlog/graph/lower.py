@@ -60,6 +60,11 @@ def lower(definition: CrewDefinition) -> GraphPlan:
     faults = check(definition)
     if faults:
         raise InvalidDefinition(faults)
+    return lower_checked(definition)
+
+
+def lower_checked(definition: CrewDefinition) -> GraphPlan:
+    """The plan of a definition in which `check` has found no fault: it is not asked again."""
     address = definition_hash(definition)
     definition = expand(definition).definition
     found = phases(definition)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from crewlog.definition.builders import find_builder
 from crewlog.definition.findings import suggestion
 from crewlog.model import Json, Model
 from crewlog.prompt import ast
@@ -47,6 +48,7 @@ def claims(said: AnyStatement, prompt: Prompt, registry: Registry) -> Iterator[C
         if isinstance(fact, ast.Fact) and not _comparable(fact.value):
             say = "a fact is compared with a number, a word, or a list of these"
             yield (*path, "value"), say, ""
+    yield from _options(said, prompt, registry)
     for path, text in _texts(said):
         if strange := prompt.strange(text):
             yield (
@@ -82,6 +84,59 @@ def _grants(said: ast.Allow, prompt: Prompt, registry: Registry) -> Iterator[Cla
                 f"the quotes do not name the tool {tool!r}",
                 "Quote the words that name it, too; give no tool that the prompt does not give.",
             )
+
+
+def _options(said: AnyStatement, prompt: Prompt, registry: Registry) -> Iterator[Claim]:
+    """What a builder is told, whatever its options are: words and names of prompt and registry.
+
+    A builder's own options say which of these are agents, flags and tasks; what they are not told
+    here in other words than the prompt has, they cannot do.
+    """
+    if not isinstance(said, ast.Use | ast.Inside):
+        return
+    known = {*registry.agents, *registry.tools, *_words_of(said.use)}
+    for path, text in _strings(said.options, ("options",)):
+        if text in known:
+            continue
+        if strange := [word for word in prompt.strange(text) if word not in known]:
+            yield (
+                path,
+                f"{short(text)} has words that the prompt does not have: {', '.join(strange)}",
+                "Use the prompt's words and names.",
+            )
+
+
+def _words_of(builder: str) -> set[str]:
+    """What a builder's options are called, and the words that they choose from."""
+    try:
+        schema: Any = find_builder(builder).options.model_json_schema()
+    except LookupError:
+        return set()
+    found: set[str] = set()
+    ready: list[Any] = [schema]
+    while ready:
+        node = ready.pop()
+        if isinstance(node, dict):
+            fields: dict[str, Any] = node  # pyright: ignore[reportUnknownVariableType]
+            found.update(str(key) for key in fields.get("properties", ()))
+            found.update(str(value) for value in fields.get("enum", ()))
+            found.update(str(fields[key]) for key in ("const", "default") if key in fields)
+            ready += fields.values()
+        elif isinstance(node, list):
+            ready += node  # pyright: ignore[reportUnknownArgumentType]
+    return found
+
+
+def _strings(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield (*path, key), key
+            yield from _strings(part, (*path, key))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _strings(part, (*path, index))
 
 
 def _agents(node: Model) -> Iterator[tuple[Path, str]]:

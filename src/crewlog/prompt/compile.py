@@ -20,8 +20,9 @@ from crewlog.definition.model import (
     DecisionPhase,
     ParallelPhase,
 )
-from crewlog.definition.validate import all_findings, findings
-from crewlog.graph.lower import lower, requirements, rules_of
+from crewlog.definition.validate import all_findings
+from crewlog.graph.lower import lower_checked, requirements, rules_of
+from crewlog.graph.plan import GraphPlan
 from crewlog.prompt.assemble import OF_AGENT, Assembly, agents_of
 from crewlog.prompt.ast import Ask, PromptAst, Words
 from crewlog.prompt.authority import Granted
@@ -117,18 +118,19 @@ def compiled(
     crew = Assembly(registry, said)
     for statement in tree.statements:
         crew.take(statement)
-    definition, provenance = _Finish(crew, registry, said).definition()
+    finish = _Finish(crew, registry, said)
+    definition, provenance = finish.definition()
+    plan = finish.plan
     if definition is not None and previous is not None:
         from crewlog.prompt.edits import keep_names  # noqa: PLC0415 - only for edits
 
         definition = keep_names(previous, definition)
+        plan = lower_checked(definition) if plan is not None else None
     found = tuple(
         sorted((*remarks, *said.all()), key=lambda r: r.words[0].start if r.words else -1)
     )
-    if any(remark.error for remark in found):
-        needs: tuple[str, ...] = ()
-    else:
-        needs = tuple(requirements(lower(definition))) if definition is not None else ()
+    sound = plan is not None and not any(remark.error for remark in found)
+    needs = tuple(requirements(plan)) if sound and plan is not None else ()
     return CompiledPrompt(text, file, reader, tree, definition, found, provenance, needs, rounds)
 
 
@@ -140,6 +142,10 @@ class _Finish:
         self.registry = registry
         self.remarks = remarks
         self.nodes = crew.nodes
+        self.findings: list[Finding] = []
+        """What is found in the definition; looked for once, since it takes the longest."""
+        self.plan: GraphPlan | None = None
+        """The plan of a definition without errors."""
 
     def definition(self) -> tuple[CrewDefinition | None, tuple[Provenance, ...]]:
         self._take_cast()
@@ -166,8 +172,10 @@ class _Finish:
         except ValueError as error:
             self.remarks.error("invalid", f"the prompt makes no crew: {error}")
             return None, ()
+        if not any(each.severity == "error" for each in self.findings):
+            self.plan = lower_checked(definition)
         provenance = self._provenance(definition, granted, places)
-        self._check(definition, provenance)
+        self._tell(provenance)
         return definition, provenance
 
     # -- the draft, finished -------------------------------------------------------------------
@@ -380,7 +388,10 @@ class _Finish:
 
     def _with_merges(self, definition: CrewDefinition) -> CrewDefinition:
         """The definition with a rule for each key that several steps may set at once."""
-        unruled = {finding.key: finding for finding in findings(definition) if finding.key}
+        found = all_findings(definition)
+        unruled = dict.fromkeys(each.key for each in found if each.key)
+        # A rule mends exactly the fault that asks for it.
+        self.findings = [each for each in found if not each.key]
         for key in unruled:
             words = next((m.words for n, m in self.crew.members.items() if key.startswith(n)), ())
             self.remarks.warning(
@@ -406,7 +417,8 @@ class _Finish:
                 seen = text.startswith(("reads:", "writes:"))
                 what: What = "visibility" if seen else "setting"
                 found.append(Provenance(what, f"{name} {text}", path, words))
-        rules = _rules(definition)
+        nodes = self.plan.nodes.items() if self.plan is not None else ()
+        rules = {str(name): "; ".join(rules_of(name, node)) for name, node in nodes}
         for node in self.nodes:
             path = _path(definition, places[node.name])
             text = rules.get(node.name, node.name)
@@ -428,8 +440,8 @@ class _Finish:
             found.append(Provenance("limit", f"{bound}: {most}", ("limits", bound), words))
         return tuple(found)
 
-    def _check(self, definition: CrewDefinition, provenance: Sequence[Provenance]) -> None:
-        for finding in all_findings(definition):
+    def _tell(self, provenance: Sequence[Provenance]) -> None:
+        for finding in self.findings:
             words = _words_for(finding, provenance)
             remedy = finding.remedy
             if finding.path[:1] == ("agents",) and finding.path[-1:] == ("model",):
@@ -467,14 +479,6 @@ def _path(definition: CrewDefinition, place: tuple[int, ...]) -> Path:
     if isinstance(item, ParallelPhase):
         return ("flow", place[0], "parallel", -1 - place[1] if place[1] < 0 else place[1])
     return ("flow", *place)
-
-
-def _rules(definition: CrewDefinition) -> dict[str, str]:
-    """Each phase's rule as a sentence; empty where the crew is not valid."""
-    if findings(definition):
-        return {}
-    plan = lower(definition)
-    return {name: "; ".join(rules_of(name, node)) for name, node in plan.nodes.items()}
 
 
 def _rights(tool: str, definition: CrewDefinition) -> str:

@@ -151,12 +151,20 @@ def condition(said: ast.Cond) -> str:
 
 
 def _several(parts: Sequence[ast.Cond], word: str) -> str:
-    """Conditions together; a state after a choice needs its subject, or it would be one more."""
+    """Conditions together; a bare state after another needs its subject, or it would share it."""
     said = [condition(part) for part in parts]
-    for i, part in enumerate(parts[:-1]):
-        if isinstance(part, ast.Fact) and part.operator == "==" and " " not in said[i + 1]:
-            said[i + 1] = f"it is {said[i + 1]}"
+    for i, part in enumerate(parts):
+        if i and _bare(part):
+            said[i] = f"it is {said[i]}"
     return f" {word} ".join(said)
+
+
+def _bare(said: ast.Cond) -> bool:
+    """Whether a condition is said as a state alone: `approved`, `not urgent`."""
+    fact = said.of if isinstance(said, ast.Not) else said
+    if not isinstance(fact, ast.Fact):
+        return False
+    return fact.operator is None and fact.agent is None and "_" not in fact.name
 
 
 def _fact(said: ast.Fact, *, negated: bool = False) -> str:

@@ -23,6 +23,35 @@ NOT_READ = frozenset(
 """Remarks of the grammar where another reader may understand more."""
 
 
+@dataclass(frozen=True)
+class First:
+    """A prompt before any model is asked."""
+
+    found: CompiledPrompt | None
+    """What the grammar makes of it; none where it was not asked."""
+    more: bool
+    """Whether a model is to read it, if there is one."""
+
+
+def first_reading(text: str, registry: Registry, reader: Reader, file: str = "prompt") -> First:
+    """What a prompt comes to before it is known whether there is a model.
+
+    Args:
+        text: The prompt.
+        registry: What it may use.
+        reader: Who is to read it.
+        file: What the prompt is called in messages.
+    """
+    found = unreadable(text, file)
+    if found is not None:
+        return First(found, more=False)
+    if reader == "llm":
+        return First(None, more=True)
+    found = compile_prompt(text, registry, file=file)
+    more = reader == "auto" and any(remark.code in NOT_READ for remark in found.remarks)
+    return First(found, more)
+
+
 def without_model(
     text: str, registry: Registry, reader: Reader, *, has_model: bool, file: str = "prompt"
 ) -> CompiledPrompt | None:
@@ -35,18 +64,14 @@ def without_model(
         has_model: Whether there is a model to ask.
         file: What the prompt is called in messages.
     """
-    found = unreadable(text, file)
-    if found is not None:
-        return found
-    if reader == "llm":
-        return None if has_model else _needs_model(text, file)
-    found = compile_prompt(text, registry, file=file)
-    if reader == "grammar" or not has_model:
-        return found
-    return None if any(remark.code in NOT_READ for remark in found.remarks) else found
+    first = first_reading(text, registry, reader, file)
+    if first.more and has_model:
+        return None
+    return first.found or needs_model(text, file)
 
 
-def _needs_model(text: str, file: str) -> CompiledPrompt:
+def needs_model(text: str, file: str) -> CompiledPrompt:
+    """What is said where a model is to read a prompt, and there is none."""
     remarks = Remarks(text, file)
     remarks.error(
         "model_failed",

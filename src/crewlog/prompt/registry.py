@@ -69,7 +69,7 @@ class Registry(Model):
     limits: Limits = Limits()
     """Bounds of every crew; a prompt can only lower them."""
     approval: Literal["required", "understood", "none"] = "understood"
-    """Who must approve what a prompt was compiled to; see `CrewDefinition.approval`."""
+    """Whether `--yes` may approve what a prompt was compiled to; see `CrewDefinition.approval`."""
 
 
 def offer_of_registry(registry: Registry, version: int | None = None) -> Offer:

@@ -383,13 +383,19 @@ class Teller:
             case c.Not():
                 return ast.Not(of=self.condition(said.of, context))
             case c.AllOf():
-                self._plain_parts(said.of)
-                return ast.Both(of=tuple(self.condition(part, context) for part in said.of))
+                return ast.Both(of=self._several(said.of, context))
             case c.AnyOf():
-                self._plain_parts(said.of)
-                return ast.Either(of=tuple(self.condition(part, context) for part in said.of))
+                return ast.Either(of=self._several(said.of, context))
             case c.Fact():
                 return self._fact(said, context)
+
+    def _several(self, parts: Sequence[c.Condition], context: list[str]) -> tuple[ast.Cond, ...]:
+        """The parts of a condition; where one names who decides, the others are not left to it."""
+        self._plain_parts(parts)
+        said = tuple(self.condition(part, context) for part in parts)
+        if len({fact.agent for part in said for fact in ast_facts(part)}) > 1:
+            return tuple(self.condition(part, []) for part in parts)
+        return said
 
     def _plain_parts(self, parts: Sequence[c.Condition]) -> None:
         """Parts of a condition that English has no words for: it knows no brackets."""

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 
 from crewlog.definition.model import AgentDefinition
+from crewlog.prompt.phrases import the
 from crewlog.prompt.registry import Registry
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+(?=\S)")
@@ -64,9 +65,16 @@ def told_of(name: str, agent: AgentDefinition, phases: int, registry: Registry |
     part = [text for text in said[1:] if not text.startswith(_DUTY)]
     if part and part[0].startswith(_PART):
         part[0] = part[0].removeprefix(_PART)
+    part = [_of_itself(name, text) for text in part]
     if phases == 1 and part and not _TRAIT.match(part[0]):
         return Told(tasks=part[:1], traits=part[1:])
     return Told(traits=part)
+
+
+def _of_itself(name: str, text: str) -> str:
+    """`The writer should be brief` as the writer's own trait: `should be brief`."""
+    who, rest = text[: len(the(name)) + 1], text[len(the(name)) + 1 :]
+    return rest if who.lower() == f"{the(name)} " and _TRAIT.match(rest) else text
 
 
 def _sentences(text: str) -> list[str]:

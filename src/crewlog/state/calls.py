@@ -48,6 +48,13 @@ class OpenRun(Model):
     run: RunId
     crew: str | dict[str, Json]
     """A registered crew's name, or an inline definition."""
+    edited: bool = False
+    """Whether it is a person's edit of what a prompt was made to: it may use what the registry
+    offers, and no more."""
+    registry: str = ""
+    """Of an edit: the registry of the prompt; empty: one of nothing."""
+    model: str = ""
+    """Of an edit: the model, where the registry names none."""
 
 
 class OpenRunResult(Model):

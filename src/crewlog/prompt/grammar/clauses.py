@@ -384,7 +384,7 @@ RULES.append(cast)
 
 _NEXTISH = _set(
     "then next last finally up now comes come is are it time for over to on followed by after that along enter follows "
-    "follow and there the one in line our here we move moves turn turns bring call cue with word goes"
+    "follow and there the one in line our here we move moves turn turns bring call cue with word goes step job belongs falls part task"
 )
 _NEXT = _set(
     "comes come followed follows follow time over enter up next on along cue call bring by with turn"
@@ -639,12 +639,34 @@ def _aside(
             return None
         task = state.raw(inner) if made is None else ""
         return Clause(phrase, agents, task=task, behind=made or [])
+    if made is None and relative:
+        return _told_aside(state, phrase, agents, inner, main, marks)
     clause = _work(state, phrase, agents, main if made is not None else rest, marks)
     if clause is None and relative and made is None:  # `the editor, who is a stickler, reads it`
         clause = _work(state, phrase, agents, main, marks)
         made = [Trait(agents=agents, text=state.raw(inner), words=(inner.words,))]
     if clause is not None:
         clause.behind.extend(made or ())
+    return clause
+
+
+def _told_aside(
+    state: State,
+    phrase: Phrase,
+    agents: tuple[str, ...],
+    inner: Phrase,
+    main: Phrase,
+    marks: set[str],
+) -> Clause | None:
+    """`The advocate, who is impatient, tries to …`: who it is, or more of what it does."""
+    clause = _work(state, phrase, agents, main, marks)
+    if clause is None:
+        return None
+    if _is_trait(_words(inner)):
+        said = Trait(agents=agents, text=state.raw(inner), words=(inner.words,))
+        clause.behind.append(said)
+    elif clause.works:
+        clause.task = f"{state.raw(inner)}, {clause.task}".strip(", ")
     return clause
 
 
@@ -875,6 +897,7 @@ _USES = ways(
 )
 _BY_NAME_ONLY = _set("calls call runs run from has")
 """What gives a tool only by its name: `runs the tests` is work."""
+_ENDS = _set(", ( ) ; and but for to only")
 _NOT = _set("not without never no instead than except")
 
 
@@ -916,12 +939,14 @@ _PERHAPS = _set("may can could might would")
 
 def _given(words: Sequence[str], at: int) -> bool:
     """Whether the words before a tool say that it is used for the work."""
-    begin = at
+    begin, end = at, _tools_end(words, at)
     while begin and words[begin - 1] in _set("the its his her our their both tool tools"):
         begin -= 1
     for way in _USES:
         start = begin - len(way)
         if start >= 0 and tuple(words[start:begin]) == way:
+            if way == ("has",) and end < len(words) and words[end] not in _ENDS:
+                return False  # `has deploy envy`
             plainly = words[at].startswith("#") or way[0] not in _BY_NAME_ONLY
             return plainly and not {*words[max(0, start - 2) : start]} & (_NOT | _PERHAPS)
     return False

@@ -549,9 +549,14 @@ def _name_works(place: Place, end: int, names: Names) -> bool:
     sure = head.text in names.capitals or head.text in DEPARTMENTS
     if sure and (works_at(place.tokens, end) or verb in MODALS):
         return True
+    if end == 1 and verb in _STARTING and place.word(end + 1) in _TIMED:
+        return any(other.proper for other in names.found.values())
     return end < 3 and works_at(place.tokens, end) and place.word(end + 1) in _OBJECTS
 
 
+_STARTING = frozenset(["starts", "begins", "works", "runs", "waits"])
+_TIMED = frozenset(["as", "once", "when", "after", "while", "for", "until", "only", "immediately"])
+"""What says when a turn comes: among agents called by their bare names, whose it is is one."""
 _DUTIES = frozenset(["job", "task", "turn", "duty", "responsibility", "business"])
 _JUDGING = frozenset(["decides", "votes", "judges", "approves", "reviews", "signs", "watches"])
 """What nobody does but people, even where no object is said."""
@@ -600,7 +605,7 @@ def _several(place: Place, names: Names) -> bool:
     if len(items) < 2 or not {Head.AGENT, Head.NAME, Head.PLACE} & {*kinds}:
         return False
     word = place.word(end)
-    follows = word in VERBS | ADVERBS_OF_WORK | AUXILIARIES | {"are", "have", "both"}
+    follows = word in (VERBS | ADVERBS_OF_WORK | AUXILIARIES | {"are", "have", "both"}) - {"'s"}
     alone = word in {"", ",", ".", "–", ";", ")"} and place.previous in {"", "then", "next", ","}
     articles = all(a > 0 and tokens[a - 1].text in DETERMINERS for a, _ in items)
     sure = articles and {*kinds} == {Head.AGENT}

@@ -538,7 +538,10 @@ class _Reader:
     def _starts_verbs(self, at: int) -> bool:
         """Whether verbs of a predicate without a subject begin here."""
         kind, text = self._kind(at), self._text(at)
-        return kind in {"modal", "not"} or (kind == "word" and (finite(text) or text in _BE))
+        if kind in {"modal", "not"} or text in _BE | {"has", "does"}:
+            return True
+        noun_like = self._kind(at + 1) == "modal" or self._text(at + 1) in _BE  # "charts may be"
+        return kind == "word" and finite(text) and not noun_like
 
     def _is_command(self, at: int) -> bool:
         while self._kind(at) in {"not", "only"}:

@@ -28,7 +28,7 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
     for mark, text in [
         (
             "",
-            r",|\.|–|:|;|and|but|so|oh|ok|okay|well|right|please|now|also|additionally|besides|moreover|furthermore|further|plus|yet|too|though|although|albeit|either way|in either case|in both cases|whatever happens|on the other hand|first off(?= ,)|honestly|basically|obviously|of course|by the way|btw|anyway|in addition|i mean|you know|i guess|i think|i would say|let us say|let us|kindly|just|simply|actually|really|hey|like|note that|remember|remember that|make sure that|make sure|ensure that|ensure|importantly|in this crew|for now|as usual|as always|however|thus|hence|alright|still|the idea is|the idea|the plan is|what i would like is|what i need|what i want is|i would like|i want|only then|from here|from there|in short|to be clear|mind you",
+            r",|\.|–|:|;|and|but|so|oh|ok|okay|well|right|please|now|also|additionally|besides|moreover|furthermore|further|plus|yet|too|though|although|albeit|either way|in either case|in both cases|whatever happens|on the other hand|first off(?= ,)|honestly|basically|obviously|of course|by the way|btw|anyway|in addition|i mean|you know|i guess|i think|i would say|let us say|let us|kindly|just|simply|actually|really|hey|like|note that|remember|remember that|make sure that|make sure|ensure that|ensure|importantly|working in parallel|working side by side|working together|working at the same time|working simultaneously|in this crew|for now|as usual|as always|however|thus|hence|alright|still|the idea is|the idea|the plan is|what i would like is|what i need|what i want is|i would like|i want|only then|from here|from there|in short|to be clear|mind you",
         ),
         (
             "after_that",
@@ -36,7 +36,7 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
         ),
         (
             "then",
-            r"then|next|next up|next in line|finally|lastly|last|last of all|last but not least|at the end|in the end|at the very end|eventually|subsequently|later|later on|second|secondly|third|thirdly|fourth|fourthly|fifth|fifthly|sixth|following that|following this|once (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|when (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|with that done|that done|(?:when|once) (?:done|finished|through)|to finish|to finish up|to end|to conclude|as a last step|as the last step|as a final step|in a second step|in a next step|as a next step|step [0-9]+|in turn|from then on|to wrap up|to round (?:it|things) off|at last|immediately after(?:wards)?|right after(?: that)?|shortly after(?:wards)?|only after that|once more|once again|again|a second time",
+            r"then|next|next up|next in line|finally|lastly|last|last of all|last but not least|at the end|in the end|at the very end|eventually|subsequently|later|later on|second|secondly|third|thirdly|fourth|fourthly|fifth|fifthly|sixth|following that|following this|once (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|when (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|with that done|that done|(?:when|once) (?:done|finished|through)|to finish|to finish up|to end|to conclude|as a last step|as the last step|as a final step|in a second step|in a next step|as a next step|step [0-9]+|in turn|from then on|to wrap up|at the very last|as the very last step|in the last step|in the final step|to round (?:it|things) off|at last|immediately after(?:wards)?|right after(?: that)?|shortly after(?:wards)?|only after that|once more|once again|again|a second time",
         ),
         (
             "first",
@@ -139,8 +139,16 @@ def led(phrase: Phrase) -> Led:
     return out
 
 
+_ONLY = re.compile(
+    r"(?:just|simply) @[0-9]+ (?:, |and |@[0-9]+ |alone ){0,9}(?:may|can|has|have|gets?|sees?)\b"
+)
+"""`Just the coder may deploy`: it means only."""
+
+
 def _kept(text: str, mark: str) -> bool:
     """Whether words that could lead are the clause itself: `next comes the typesetter`."""
+    if _ONLY.match(text):
+        return True
     return text.startswith(
         ("next to ", "first to ", "last to ", "so that ", "right to ", "now and ")
     ) or (

@@ -351,7 +351,7 @@ def outcome(words: Sequence[str]) -> Outcome | None:
     scan.over({"then", "and", "so"})
     scan.takes((("let", "us"),))
     if not scan.takes(_RUN):
-        scan.over({"we", "you", "it", "i"})
+        scan.over({"we", "you", "it", "i", "they", "both", "everyone"})
     elif not scan.rest:
         return None
     scan.over(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from crewlog.prompt.ast import (
     Allow,
@@ -75,8 +76,8 @@ class Sentence:
     abreast: bool | None = None
     """`In parallel, a … and b …`: the clauses of the sentence are side by side."""
     dropped: list[Words] = field(default_factory=list[Words])
-    doubtful: bool = False
-    """A condition was not understood: nor is what it leads to."""
+    unread: Literal["", "condition", "clause"] = ""
+    """A condition was not understood: its clause, which would else hold always, is not read."""
 
 
 def read_sentence(state: State, units: Sequence[Unit]) -> None:
@@ -102,7 +103,7 @@ def _next(sentence: Sentence) -> None:
     if too_long(sentence.parts[at].phrase.units, LONGEST_CLAUSE):
         _too_long(sentence)
         return
-    if _in_doubt(sentence):
+    if sentence.unread and _under_unread(sentence):
         return
     if _decides(sentence):
         return
@@ -144,16 +145,37 @@ def _next(sentence: Sentence) -> None:
     _fold(sentence)
 
 
-def _in_doubt(sentence: Sentence) -> bool:
-    """Reports what follows a condition that was not understood, up to the next semicolon."""
+_IF = re.compile(
+    r"(?:if|unless|in case|in the event|on condition|provided|providing|assuming|should|as long as)\b"
+)
+_AFRESH = frozenset([";", ":", "–", "and", "but"])
+
+
+def _under_unread(sentence: Sentence) -> bool:
+    """Leaves out what belongs to a condition that was not understood: its clause, what is else."""
     segment = sentence.parts[sentence.at]
-    opens = SUBORDINATE.match(led(segment.phrase).phrase.text)
-    if not sentence.doubtful or opens or segment.separator in {";", "–", ")"}:
-        sentence.doubtful = False
+    given = led(segment.phrase)
+    follows = sentence.unread == "condition"
+    said = given.phrase.text
+    if follows and (
+        said.startswith(("ask ", "check with ")) or outcome(said.split()) == "ask_human"
+    ):
+        sentence.unread = ""  # a question that is asked always does no harm
         return False
-    sentence.dropped.append(segment.phrase.words)
+    if not follows and not BOUND.match(given.phrase.text) and "otherwise" not in given.marks:
+        sentence.unread = ""
+        return False
+    if follows and given.phrase and not SUBORDINATE.match(given.phrase.text):
+        sentence.unread = "clause"
     sentence.at += 1
+    _lost(sentence, segment.phrase)
     return True
+
+
+def _opens_unread(sentence: Sentence, segment: Segment, phrase: Phrase) -> bool:
+    """Whether a condition that was not understood stands before its clause."""
+    fronted = sentence.at == 1 or segment.separator in _AFRESH
+    return fronted and _IF.match(phrase.text) is not None
 
 
 def _too_long(sentence: Sentence) -> None:
@@ -384,6 +406,13 @@ def _fold(sentence: Sentence) -> None:
         if parsed is not None:
             _take(sentence, parsed, marks, segment)
             return
+    if _else_of_nothing(sentence, marks):
+        before = sentence.parts[sentence.at - 2].phrase if sentence.at > 1 else phrase
+        if not led(before).phrase:
+            sentence.dropped.append(before.words)
+        sentence.carried, sentence.glue = set(), None
+        _lost(sentence, segment.phrase)
+        return
     phrase = _predicates(sentence, phrase)
     if not phrase:
         return
@@ -396,9 +425,6 @@ def _fold(sentence: Sentence) -> None:
         clause = read_clause(state, other, marks)
     if clause is not None and segment.separator == ":" and _said_again(sentence, clause):
         return
-    if clause is not None and clause.works and _otherwise_to_nothing(sentence, marks):
-        _lost(sentence, segment.phrase)
-        return
     if clause is not None:
         clause.behind.extend(sentence.behind)
         sentence.behind = []
@@ -409,12 +435,12 @@ def _fold(sentence: Sentence) -> None:
     _leftover(sentence, segment, phrase)
 
 
-def _otherwise_to_nothing(sentence: Sentence, marks: set[str]) -> bool:
-    """Whether a clause holds only otherwise, and nothing says what else was the case."""
+def _else_of_nothing(sentence: Sentence, marks: set[str]) -> bool:
+    """Whether `otherwise` or `if so` follows no condition: what it leads would hold always."""
     state = sentence.state
-    if "otherwise" not in marks or state.branches or sentence.pending:
-        return False
-    return state.last("back", "ask", "stop", "skip") is None
+    decided = bool(state.branches) or state.last("back", sentence=True) is not None
+    said = bool({"otherwise", "if_so"} & marks)
+    return said and not decided and sentence.pending.condition is None
 
 
 def _said_again(sentence: Sentence, clause: Clause) -> bool:
@@ -427,7 +453,9 @@ def _said_again(sentence: Sentence, clause: Clause) -> bool:
     return same and state.replace(at, words=(*step.words, clause.phrase.words))
 
 
-_ANDS = re.compile(r" (?:, )?(?:and|but)(?: also| then)? | , (?=uses|has|may|can|with|using)")
+_ANDS = re.compile(
+    r" (?:, )?(?:and|but)(?: also| then)? | , then | , (?=uses|has|may|can|with|using)"
+)
 
 
 def _predicates(sentence: Sentence, phrase: Phrase) -> Phrase:
@@ -633,7 +661,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     back = state.last("back", sentence=True) is not None
     condition = pending.condition
     beside = "beside" in marks or clause.beside
-    if beside and sentence.abreast is None and _opens_abreast(sentence):
+    if beside and sentence.abreast is None and _opens_abreast(sentence, clause):
         sentence.abreast, beside = True, False
     elif sentence.abreast:
         beside = True
@@ -677,7 +705,7 @@ def _step(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     sentence.pending, sentence.carried = Pending(), set()
 
 
-def _opens_abreast(sentence: Sentence) -> bool:
+def _opens_abreast(sentence: Sentence, clause: Clause) -> bool:
     """Whether `in parallel` opens a sentence of several clauses, and so speaks of these."""
     words = Phrase(sentence.units).text
     opening = re.match(
@@ -686,6 +714,8 @@ def _opens_abreast(sentence: Sentence) -> bool:
     )
     if opening is None:
         return False
+    if len(clause.agents) > 1:
+        return True
     return any("@" in part.phrase.text for part in sentence.parts[sentence.at :])
 
 
@@ -733,6 +763,9 @@ def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
     if _is_label(sentence, phrase):
         state.section = phrase.text
         return
+    if _opens_unread(sentence, segment, phrase):
+        sentence.unread = "condition"
+        state.branches = []
     _lost(sentence, segment.phrase)
 
 
@@ -757,7 +790,6 @@ def _is_label(sentence: Sentence, phrase: Phrase) -> bool:
 
 
 def _lost(sentence: Sentence, phrase: Phrase) -> None:
-    sentence.doubtful = SUBORDINATE.match(led(phrase).phrase.text) is not None
     sentence.dropped.extend([*sentence.pending.words, phrase.words])
     sentence.pending = Pending()
 

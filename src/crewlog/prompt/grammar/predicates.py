@@ -103,6 +103,8 @@ class PredicateReader:
                 return self._be()
             elif word in w.HAVE and (found := self._perfect()) is not None:
                 return found
+            elif self.at >= len(self.words):  # `has still`: fillers and nothing behind them
+                return None
             elif not self._catenative():
                 return self._main()
         return None

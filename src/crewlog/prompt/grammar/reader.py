@@ -27,7 +27,10 @@ _MOST_TOKENS = 1_200
 """Words of a sentence, lists and all."""
 _MOST_STATEMENTS = 2_000
 """Things that a prompt says; a step of several agents is as many."""
+_MOST_EFFORT = 130_000
+"""The sum of the squares of the sentences' words: 570 sentences of 15 words, 80 of 40."""
 _MOST_REMARKS = 500
+"""Stretches of a prompt that say nothing, or are only added to a task."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,14 @@ def _said_enough(state: State, sentence: Sentence, last: Sentence) -> bool:
             f"the prompt says more than {_MOST_STATEMENTS:,} things: from here on it is not read"
         )
         remedy = "Say each thing once; give the material itself as the run's input."
-    elif len(state.remarks) > _MOST_REMARKS:
-        message = f"more than {_MOST_REMARKS:,} sentences say nothing that a crew can do: from here on it is not read"
+    elif state.effort > _MOST_EFFORT:
+        message = "the prompt is longer than prompts that are read: from here on it is not read"
+        remedy = "Say it in fewer and shorter sentences; give the material as the run's input."
+    elif len(state.remarks) + len(state.glued) > _MOST_REMARKS:
+        message = (
+            f"more than {_MOST_REMARKS:,} stretches say nothing that a crew can do: "
+            "from here on it is not read"
+        )
         remedy = "Say who works with whom; give the material itself as the run's input."
     else:
         return False
@@ -134,6 +143,7 @@ def _read(state: State, sentence: Sentence) -> None:
         state.too_long(whole, "sentence", LONGEST_SENTENCE)
         state.labelled = state.described = False
         return
+    state.effort += min(len(units), LONGEST_SENTENCE) ** 2
     _unclear(state, sentence)
     state.addressed = ()
     units, asides = _without_asides(
@@ -198,6 +208,32 @@ def _uninterrupted(units: list[Unit]) -> list[Unit]:
     return out
 
 
+_BY_MEANS_OF = frozenset(
+    [
+        "using",
+        "with",
+        "via",
+        "through",
+        "by",
+        "means",
+        "of",
+        "the",
+        "help",
+        "then",
+        "next",
+        "first",
+        "finally",
+    ]
+)
+
+
+def _uses(texts: list[str]) -> bool:
+    """`Using search_logs`, `with the help of the archive`: tools and nothing else."""
+    tools = [t for t in texts if t[0] in "#$"]
+    others = [t for t in texts if t[0] not in "#$" and t not in {"and", ",", *_BY_MEANS_OF}]
+    return bool(tools) and not others and bool({*texts} & {"using", "with", "via", "through", "by"})
+
+
 def _fronted(units: list[Unit]) -> list[Unit]:
     """`The publisher, provided I agree, posts it` with its condition in front."""
     texts = [u.text for u in units]
@@ -224,6 +260,14 @@ _OPENING = frozenset(["and", "but", "then", "so", ",", ";", ":", "finally", "nex
 def _without_asides(units: list[Unit]) -> tuple[list[Unit], list[list[Unit]]]:
     """`The planner (it may use list_files) lists …` without what the brackets say of the agent."""
     texts = [u.text for u in units]
+    for end, text in enumerate(texts):
+        if text == "," and _uses(texts[:end]) and texts[end + 1 : end + 2] != []:
+            if not texts[end + 1].startswith("@"):
+                break
+            used = [u for u in units[:end] if u.text[0] in "#$" or u.text in {"and", ","}]
+            uses = Unit("uses", units[0].start, units[0].end)
+            led = [u for u in units[:end] if u.text in {"then", "next", "first", "finally"}]
+            return [*led, *units[end + 1 :]], [[units[end + 1], uses, *used]]
     if "(" not in texts or ")" not in texts:
         return units, []
     begin, end = texts.index("("), texts.index(")")

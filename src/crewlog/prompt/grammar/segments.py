@@ -57,6 +57,13 @@ _OPENER = pattern(
     r"|at the same time|meanwhile|simultaneously|i (?:approve|want|need|have|would|must|say|get)\b|use {T}"
     r"|turn (?:off|on)|switch)"
 )
+_ONE_MORE = re.compile(
+    r"@[0-9]+ (?:says (?:that )?(?:it|this|that|the [a-z]+) (?:is|was|are)|"
+    r"(?:approves|rejects|does not (?:approve|reject)) it) |"
+    r"@[0-9]+ 's (?!turn\b)(?:[a-z][a-z-]* ){1,4}|it (?:is|was) (?:not )?"
+    r"(?!sent\b|passed\b|handed\b|given\b|back\b|to\b|the\b|@)[a-z]"
+)
+"""One more thing that a condition asks for."""
 _FAR = 9
 """How many words a subject may have before its verb."""
 _HELPING = frozenset(
@@ -196,6 +203,8 @@ class _Cutter:
         text = self.whole.text
         if SUBORDINATE.match(text, place) or BOUND.match(text, place):
             return after
+        if only_and and self.units[i].text in {"and", "or"} and self._in_condition(place):
+            return 0
         if _OPENER.match(text, place):
             if (
                 self.units[after].text.startswith(("@", "$", "#"))
@@ -218,6 +227,10 @@ class _Cutter:
         if _DONE_BY.match(text, place) and " by @" in self._text(self.begin, i):
             return after
         return 0 if only_and or not self._agent_at(after) else after
+
+    def _in_condition(self, place: int) -> bool:
+        """Whether the condition at hand goes on: `if it is late and the tester's score is low`."""
+        return _ONE_MORE.match(self.whole.text, place) is not None and self._fronted()
 
     def _fronted(self) -> bool:
         """Whether the segment at hand is a condition that stands before its clause."""
@@ -289,7 +302,8 @@ class _Cutter:
         """Whether something begins at `i` without a sign or link before it."""
         place, text = self.at[i], self.whole.text
         before = self.units[i - 1].text
-        if before in _JOINED:
+        bound = BOUND.match(text, self.at[self.begin])
+        if before in _JOINED or (bound is not None and place < bound.end()):
             return False
         if BOUND.match(text, place):
             return True

@@ -218,7 +218,7 @@ def _word(written: str, at: int) -> Iterator[Token]:
     parts: tuple[str, ...]
     if low in _WHOLE:
         parts = _WHOLE[low]
-    elif low.endswith("n't"):
+    elif low.endswith("n't") and low != "n't":
         parts = (low[:-3], "not")
     elif mark and tail == "s":
         parts = (head, "is" if head in _IS else "'s")

@@ -40,6 +40,8 @@ class State:
     """Who `it`, `she` and `they` are."""
     worked: tuple[str, ...] = ()
     """The agents of the step before."""
+    effort: int = 0
+    """What reading has cost so far."""
     turns: int = 0
     """How often agents worked."""
     ever: set[str] = field(default_factory=set[str])
