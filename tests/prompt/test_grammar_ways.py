@@ -229,3 +229,126 @@ def test_ask_before(words: str) -> None:
 )  # fmt: skip
 def test_rules(words: str, kind: str, expected: dict[str, Any]) -> None:
     assert said(f"{CREW}{words}", kind) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("words", "before"),
+    [
+        ("I would be grateful if you asked me before the writer starts", "writer"),
+        ("I'd like you to ask me before the checker starts", "checker"),
+        ("I'd appreciate it if you checked with me before the writer starts", "writer"),
+        ("Could you please ask me before the writer starts?", "writer"),
+        ("You always ask me before the writer starts", "writer"),
+        ("I've got to approve it before the writer starts", "writer"),
+        ("I am to be asked before the writer starts", "writer"),
+        ("The mailer mails it, though not before I've approved the text", "mailer"),
+        ("The mailer, provided I say yes, mails it to the printers", "mailer"),
+        ("Once I've approved, the mailer mails it to the printers", "mailer"),
+        ("The mailer mails it; please check with me beforehand", "mailer"),
+    ],
+)
+def test_people_are_asked_however_politely(words: str, before: str) -> None:
+    (asked,) = said(f"{CREW}{words}.", "ask")
+    assert asked["before"] == before
+
+
+def agents_of(step: dict[str, Any]) -> list[str]:
+    return [part["agent"] for part in step["parts"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "agents"),
+    [
+        ("We've got the engineer preparing the room", [["engineer"]]),
+        ("Get the fact checker to hold it against the sources", [["fact_checker"]]),
+        ("Have it looked over by the reviewer", [["reviewer"]]),
+        (
+            "It is read by the editor, and last of all the typesetter sets it",
+            [["editor"], ["typesetter"]],
+        ),
+        ("Oh, and the editor reads it, of course", [["editor"]]),
+        ("Good afternoon. The editor reads it, twelve times at most", [["editor"]]),
+        ("Using web_search, the scout looks for news", [["scout"]]),
+        ("Every week our columnist comes up with a column", [["columnist"]]),
+        ("The editor, who's a stickler for grammar, goes through it", [["editor"]]),
+        ("The editor reads it and hands it on to the printer", [["editor"], ["printer"]]),
+        ("The tester searches the web, the editor writes", [["tester"], ["editor"]]),
+        ("Unless the numbers match, the auditor then recomputes everything", [["auditor"]]),
+    ],
+)
+def test_whom_a_sentence_puts_to_work(words: str, agents: list[list[str]]) -> None:
+    assert [agents_of(step) for step in said(f"{words}.", "step")] == agents
+
+
+@pytest.mark.parametrize(
+    ("words", "each"),
+    [
+        ("The planner splits the job into tasks, and each task goes to a coder", "tasks"),
+        ("A summary of each source is written by a coder", "sources"),
+        ("Every source is read by a coder", "sources"),
+        ("Every source is read by the coder", None),
+    ],
+)
+def test_one_for_each(words: str, each: str | None) -> None:
+    assert said(f"{words}.", "step")[-1]["parts"][0].get("for_each") == each
+
+
+@pytest.mark.parametrize(
+    ("words", "condition"),
+    [
+        ("If the customer's angry, the helper calls", {"name": "customer_angry", "about": "customer"}),
+        ("If the score's under 0.8, the helper calls", {"name": "score", "operator": "<", "value": 0.8}),
+        ("The helper calls if the priority's high", {"name": "priority", "operator": "==", "value": "high"}),
+        ("If the priority's medium, the helper calls", {"name": "priority", "operator": "==", "value": "medium"}),
+        ("Approved? Then the helper calls", {"name": "approved"}),
+        ("Is it approved? If so, the helper calls", {"name": "approved"}),
+        ("If the smoke tests fail, the helper calls", {"name": "smoke_tests_fail"}),
+        ("The helper, if it is approved, calls", {"name": "approved"}),
+    ],
+)  # fmt: skip
+def test_conditions_as_they_are_spoken(words: str, condition: dict[str, Any]) -> None:
+    (part,) = said(f"{CREW}{words}.", "step")[-1]["parts"]
+    found = part["only_if"]
+    assert {key: found[key] for key in condition if key in found} == condition
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "expected"),
+    [
+        ("deploy may be used by nobody", "deny", {"tools": ["deploy"]}),
+        ("Files may be saved only by the writer", "allow",
+         {"agents": ["writer"], "tools": ["write_file"], "only": True}),
+        ("Don't let anyone but the writer use deploy", "allow",
+         {"agents": ["writer"], "tools": ["deploy"], "only": True}),
+        ("The writer and the checker may search the web, and neither may deploy", "deny",
+         {"agents": ["writer", "checker"], "tools": ["deploy"]}),
+        ("The checker's switched off", "switch", {"agents": ["checker"]}),
+        ("The checker is, for now, switched off", "switch", {"agents": ["checker"]}),
+        ("Carry on without the checker if it fails", "on_error",
+         {"agents": ["checker"], "policy": "continue"}),
+        ("Max. 200 steps", "limit", {"what": "steps", "most": 200}),
+        ("The writer may deploy but has to run everything past me first", "ask_tool",
+         {"agents": ["writer"], "tools": ["deploy"]}),
+        ("The checker looks for news (web_search)", "allow",
+         {"agents": ["checker"], "tools": ["web_search"]}),
+    ],
+)  # fmt: skip
+def test_rules_as_people_say_them(words: str, kind: str, expected: dict[str, Any]) -> None:
+    found = said(f"{CREW}{words}.", kind)[-1]
+    assert {key: found.get(key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "If the moon and quux why, back to the writer",
+        "If the moon and quux why, publish it: the helper does that",
+        "Otherwise the helper calls",
+        "Everything else goes to the helper",
+    ],
+)
+def test_what_hangs_on_words_not_understood_is_reported(words: str) -> None:
+    reading = read(f"{CREW}{words}. The helper may search the web.", REGISTRY)
+    steps = [agents_of(s.model_dump()) for s in reading.ast.statements if s.kind == "step"]
+    assert steps == [["writer"], ["checker"]]
+    assert "not_understood" in {remark.code for remark in reading.remarks}

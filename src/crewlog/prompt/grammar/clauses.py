@@ -509,7 +509,7 @@ _BEING = _set("is are get gets be was were being been becomes")
 _IRREGULAR = _set(
     "put set let cut read built sent held made kept dealt found brought bought caught taught thought sought sold told "
     "led fed met lit hit split spelt laid paid said swept bound wound spun dug hung struck sung begun run won shot left "
-    "lost bent lent heard fought understood rid recast reset rebuilt overseen drawn written done gone taken given"
+    "lost bent lent heard fought understood rid recast reset rebuilt proofread typeset overseen drawn written done gone taken given"
 )
 _NOT_WORK = _set("used seen approved called caused limited driven affected")
 """Participles that make nobody work: rights, decisions, reasons."""
@@ -583,6 +583,8 @@ def _subject(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
 
 
 _AS = _set("as in at on during every given based to")
+_SHORT = 3
+"""Words that stand in front without a comma: `every week`."""
 _BY_MEANS = _set("using with via through by")
 _NOT_FRONTED = _set(
     "me i my us we our you ask approval approve not no only unless if when until before after most than more "
@@ -593,19 +595,23 @@ _NOT_FRONTED = _set(
 def _fronted(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     """`Using deploy, the publisher …`, `as a former journalist, the editor …`."""
     words = _words(phrase)
-    comma = words.index(",") if "," in words else 0
-    ahead = words[:comma]
-    if not ahead or not _is_agent(words, comma + 1) or {*ahead} & _NOT_FRONTED:
+    first = _first_agent(words)
+    ahead = words[: max(first, 0)]
+    comma = ahead[-1:] == [","]
+    ahead = ahead[:-1] if comma else ahead
+    if not ahead or "," in ahead or {*ahead} & _NOT_FRONTED or (not comma and len(ahead) > _SHORT):
         return None
     tools = any(word[0] in "#$" for word in ahead)
     if any(word[0] in "@~" or number(word) is not None for word in ahead):
         return None
     if ahead[0] not in (_BY_MEANS if tools else _AS):
         return None
-    clause = _subject(state, _from(phrase, comma + 1), marks)
+    clause = _subject(state, _from(phrase, first), marks)
     if clause is None:
         return None
     clause.phrase = phrase
+    if clause.task and not tools:
+        clause.task = state.raw(phrase)
     if isinstance(clause.statement, Trait):
         text = state.raw(phrase)
         clause.statement = clause.statement.model_copy(

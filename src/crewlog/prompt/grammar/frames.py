@@ -302,7 +302,9 @@ class _Reader:
 
     def _also(self, at: int) -> bool:
         """`And so may the tester`, `and neither may the tester`."""
-        return self._text(at) in {"so", "neither", "nor"} and self._kind(at + 1) == "modal"
+        inverted = self._kind(at + 1) == "modal" and self._noun_end(at + 2) > at + 2
+        named = self._kind(at + 2) in {"agent", "only", "all", "pronoun"}
+        return self._text(at) in {"so", "neither", "nor"} and inverted and named
 
     def _begins(self, begin: int, at: int, after: int) -> bool:
         """Whether another predicate begins behind links."""

@@ -386,7 +386,7 @@ _ABSTRACT = (
 )
 _PARTICIPLES = _words("""
 begun bent bought bound brought built caught cut dealt done dug fed fought found gone heard held
-hit hung kept laid led left lent let lit lost made met overseen paid put read rebuilt recast reset
+hit hung kept laid led proofread typeset left lent let lit lost made met overseen paid put read rebuilt recast reset
 rid run said sent set shot sold sought spelt split spun struck sung swept sworn taught thought
 told understood won wound
 """)

@@ -215,6 +215,8 @@ def head_end(tokens: Sequence[Token], at: int) -> int | None:
 def plain_end(tokens: Sequence[Token], at: int) -> int | None:
     """Where a noun phrase of any kind ends, in a list that can hold nothing but agents."""
     j = at
+    if at and tokens[at - 1].text not in DETERMINERS and _verb(tokens[at].text):
+        return None  # `…, and stops after ten rounds`
     while j < len(tokens) and j - at < LONGEST_NAME and continues(tokens, j, at):
         word = tokens[j].text
         if j > at and third_person(word) and known_verb(word):
@@ -223,6 +225,10 @@ def plain_end(tokens: Sequence[Token], at: int) -> int | None:
             break
         j += 1
     return j if j > at else None
+
+
+def _verb(word: str) -> bool:
+    return third_person(word) and known_verb(word)
 
 
 def _base_verb(tokens: Sequence[Token], at: int) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from crewlog.prompt.ast import (
+    Allow,
     AnyStatement,
     Ask,
     Back,
@@ -741,6 +742,8 @@ def _not_a_branch(state: State) -> Cond | None:
 
 def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
     state = sentence.state
+    if segment.separator == "(" and _tools_aside(sentence, phrase):
+        return
     named = phrase.text.startswith("@") and " " in phrase.text  # somebody else's doing
     if sentence.glue is not None and not sentence.pending and not named:
         made = state.statements[sentence.glue]
@@ -764,6 +767,18 @@ def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
         sentence.unread = "condition"
         state.branches = []
     _lost(sentence, segment.phrase)
+
+
+def _tools_aside(sentence: Sentence, phrase: Phrase) -> bool:
+    """`The scout looks at the logs (search_logs)`: what the agent of the clause does it with."""
+    state = sentence.state
+    step = state.statements[sentence.glue] if sentence.glue is not None else None
+    only = all(unit.text[0] == "#" or unit.text in {",", "and"} for unit in phrase.units)
+    if not isinstance(step, Step) or not only or sentence.pending:
+        return False
+    agents = tuple(part.agent for part in step.parts)
+    tools = state.tool_names(phrase.text)
+    return bool(tools) and state.say(Allow(agents=agents, tools=tools, words=(phrase.words,)))
 
 
 def _is_label(sentence: Sentence, phrase: Phrase) -> bool:

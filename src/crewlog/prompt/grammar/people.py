@@ -695,11 +695,12 @@ def _rights_spoken_of(state: State) -> bool:
 def asks_first(state: State, frame: Frame) -> bool:
     """`… but asks me first`, `it has to ask me before it does`."""
     asked = asks(frame)
-    if asked is None or not (frame.elided or frame.subject.pronoun in {"it", "they"}):
+    told = frame.command and state.last("step", sentence=True) is not None
+    if asked is None or not (frame.elided or told or frame.subject.pronoun in {"it", "they"}):
         return False
     words = {*frame.phrase.text.split()}
     before = asked.args.get("before")
-    first = "first" in words and not asked.args
+    first = bool({"first", "beforehand"} & words) and not asked.args
     does = before is not None and {*before.text.split()} <= _DOES and len(asked.args) == 1
     if not (first or does) or asked.thing.tools or asked.thing.agents:
         return False

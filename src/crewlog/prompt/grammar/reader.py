@@ -12,7 +12,7 @@ from crewlog.prompt.grammar.lexicon import third_person
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
 from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
-from crewlog.prompt.grammar.requests import plainly
+from crewlog.prompt.grammar.requests import answered, plainly
 from crewlog.prompt.grammar.segments import SUBORDINATE
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
@@ -49,7 +49,7 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
         registry: The tools, agents and models that it may name.
         file: What the prompt is called in remarks.
     """
-    parts = sentences(text)
+    parts = answered(sentences(text))
     roster = Roster.of([s for s in parts if len(s.tokens) <= _MOST_TOKENS], registry)
     state = State(text, Places(text, file), registry, roster, models=tuple(roster.models))
     _strangers(state)

@@ -7,8 +7,11 @@ before …` are `ask me before …`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.phrase import Unit
+from crewlog.prompt.grammar.sentences import Sentence, Token
 from crewlog.prompt.grammar.verbs import ASK, KNOWN, finite, lemma
 
 _OPENING = frozenset([",", ";", ":", "–", "(", "and", "but", "so", "then", "also", "now", "oh"])
@@ -152,3 +155,58 @@ def _verb(units: Sequence[Unit], at: int) -> int | None:
     verb = _text(units, at)
     known = lemma(verb) in KNOWN and not finite(verb) and not verb.endswith("ing")
     return at if known else None
+
+
+# -- questions and answers -------------------------------------------------------------------------
+
+_LONGEST_QUESTION = 7
+"""Words."""
+_NO_CASE = w.words("""
+could can would will may shall should why how what who whom where when which whose you we i me us
+okay ok right yes please
+""")
+"""Words of questions that put no case."""
+
+
+def answered(parts: Sequence[Sentence]) -> list[Sentence]:
+    """Sentences with a short question and its answer as one (`approved? Back to the writer`)."""
+    out: list[Sentence] = []
+    for part in parts:
+        asked = out[-1] if out else None
+        if asked is not None and _puts_case(asked) and part.kind == asked.kind and not part.first:
+            case = _case(asked.tokens)
+            comma = Token(",", asked.stop, asked.stop)
+            answer = part.tokens
+            opening = tuple(t.text for t in answer[:2])
+            if opening == ("if", "not"):
+                case[0] = Token("unless", asked.start, asked.start)
+            if opening in {("if", "not"), ("if", "so"), ("if", "yes")}:
+                answer = answer[2 + (len(answer) > 2 and answer[2].text == ",") :]
+            out[-1] = replace(asked, tokens=(*case, comma, *answer), end=part.end)
+        else:
+            out.append(part)
+    return out
+
+
+def _puts_case(sentence: Sentence) -> bool:
+    said = [token.text for token in sentence.tokens]
+    short = len(said) <= _LONGEST_QUESTION and sentence.kind != "heading"
+    return short and sentence.end.startswith("?") and not {*said} & (_NO_CASE | {",", "if"})
+
+
+def _case(tokens: Sequence[Token]) -> list[Token]:
+    """`Is it approved`, `tests red` and `any errors` as conditions."""
+    start = tokens[0].start
+    opening = Token("if", start, start)
+    first, last = tokens[0].text, tokens[-1]
+    if first in {"is", "are"} and len(tokens) > 2:
+        return [opening, *tokens[1:-1], tokens[0], last]
+    if first in w.DO | {"has", "have"} and len(tokens) > 2:
+        return [Token("should", start, start), *tokens[1:]]
+    if first in {"any", "no"}:
+        there = [Token("there", start, start), Token("are", start, start)]
+        return [opening, *there, *tokens]
+    if len(tokens) > 1 and last.text in w.STATES and not {t.text for t in tokens} & w.AUXILIARIES:
+        many = tokens[-2].text.endswith("s")
+        return [opening, *tokens[:-1], Token("are" if many else "is", last.start, last.start), last]
+    return [opening, *tokens]

@@ -154,7 +154,9 @@ def whom(state: State, named: Noun) -> Whom | None:
     if named.quantifier:
         if "#" in named.excepted.text or "$" in named.excepted.text:
             return None
+        both = named.text.startswith("neither") and len(state.subject) == 2
         return Whom(
+            agents=state.subject if both else (),
             nobody=named.quantifier == "none",
             excepted=state.names(named.excepted.text),
             others=named.others,
@@ -519,6 +521,8 @@ def side_by_side(state: State, frame: Frame) -> bool:
 
 def _joined(frame: Frame, thing: Noun) -> bool:
     """Whether something joins agents and tools that stand side by side."""
+    if "$" in thing.text and frame.object and frame.args:
+        return False  # `the coder writes the code using write_file` is what it does
     if frame.args or "$" not in thing.text:
         return True
     text = frame.phrase.text

@@ -44,6 +44,7 @@ _OPENER = pattern(
     rf"|{{A}} (?:, )?who |@[0-9]+ 's turn|only {{A}}|nobody|no one|no agent"
     rf"|(?:it|he|she|they|we|you|i|both|these|both of them|this|that|that one|this one|the two|all three|the three|neither|neither of them|none of them) "
     rf"(?:{{ADV}} )*(?:{_VERBISH})(?: |$)"
+    r"|(?:hands|passes|sends|forwards) (?:it |them |this |everything |the [a-z]+ )?(?:on |off |over |straight |down )?to @"
     r"|not (?:before|until|till|unless|without) "
     r"|(?:ask|asks|asking|check|consult|get|request) (?:{ME}|with me|my|for)\b|(?:go|goes|going|send|sends|hand|hands|"
     r"kick|kicks|return|returns|bounce|bounces|throw|throws|give|gives|start|starts|loop|loops) (?:it |them |this |that |things |the [a-z]+ |straight |right )?"
@@ -292,6 +293,8 @@ class _Cutter:
         later = [m.end() for m in _SUBORDINATORS.finditer(text)]
         if later and text[later[-1] :].startswith("@"):
             text = text[later[-1] :]
+        if re.match(r"@[0-9]+ (?:[a-z]+ly )?\$[0-9]", text):
+            return True  # `the tester runs the tests`
         single = " " not in text and not text.startswith("@")
         return single or _COMPLETE.search(text) is not None
 

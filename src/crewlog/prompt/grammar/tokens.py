@@ -132,7 +132,9 @@ _BEHIND_IS = frozenset(
 _KINDS = {"@": "agent", "#": "tool", "$": "act", "~": "model"}
 
 
-_BEHIND_NEITHER = frozenset(["may", "must", "can", "should", "will", "sees", "reads", "gets", "knows"])
+_BEHIND_NEITHER = frozenset(
+    ["may", "must", "can", "should", "will", "sees", "reads", "gets", "knows"]
+)
 _INVERTED = frozenset(
     ["i", "we", "you", "it", "he", "she", "they", "this", "that", "anything", "something"]
 )
@@ -178,7 +180,9 @@ def _in_place(token: Token, out: list[Token], units: Sequence[Unit], at: int) ->
     """A token as it is meant where it stands: `by using`, `should the writer fail`."""
     if token.text == "using" and out and out[-1].kind in {"prep", "sub", "not"}:
         return Token("word", "using", token.units)
-    if token.text == "neither" and at + 1 < len(units) and units[at + 1].text in _BEHIND_NEITHER:
+    behind = [u.text for u in units[at + 1 : at + 3]]
+    of_two = token.text == "neither" and behind[:1] and behind[0] in _BEHIND_NEITHER
+    if of_two and behind[-1][0] != "@":  # not `neither may the tester`
         return Token("none", "", token.units)
     if token.text == "just" and at + 1 < len(units) and units[at + 1].text[:1] == "@":
         return Token("only", "", token.units)
