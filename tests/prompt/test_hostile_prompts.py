@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import time
 
@@ -15,6 +16,8 @@ from crewlog.prompt.grammar.reader import LONGEST_SENTENCE
 from crewlog.prompt.registry import Registry
 
 MOST_SECONDS = 5.0
+EVERY = os.environ.get("CREWLOG_HOSTILE") == "every"
+"""Whether every word is tried, which takes minutes, or one of five."""
 REGISTRY = Registry.model_validate(
     {
         "model": "openai:gpt-5-mini",
@@ -84,19 +87,24 @@ def _names(count: int) -> list[str]:
     return [f"{name} writer" for name in itertools.islice(made, count)]
 
 
-@pytest.mark.parametrize("words", [*WORDS, *PHRASES])
+TRIED = [*WORDS, *PHRASES][:: 1 if EVERY else 5]
+
+
+@pytest.mark.parametrize("words", TRIED)
 @pytest.mark.parametrize("times", [10, 40])
 def test_one_thing_over_and_over(words: str, times: int) -> None:
     text = _filled(f"The writer drafts {f'{words} ' * times}. ")
     _answered(text[: LARGEST_PROMPT // 10])
 
 
-@pytest.mark.parametrize("words", ["if", "and", "once", "the writer,", "-> ("])
+@pytest.mark.parametrize(
+    "words", ["if", "and", "once", "the writer,", "-> ("][:: 1 if EVERY else 3]
+)
 def test_the_worst_of_them_in_the_largest_prompt(words: str) -> None:
     _answered(_filled(f"The writer drafts {f'{words} ' * 40}. "))
 
 
-@pytest.mark.parametrize("words", [*WORDS, *PHRASES])
+@pytest.mark.parametrize("words", TRIED)
 def test_no_full_stop_at_all(words: str) -> None:
     found = _answered(("The writer drafts. " + _filled(f"{words} "))[:LARGEST_PROMPT])
     long = [r for r in found.remarks if "too long to be read" in r.diagnostic.message]
@@ -104,12 +112,12 @@ def test_no_full_stop_at_all(words: str) -> None:
     assert nothing or (long and "Split it" in long[0].diagnostic.remedy)
 
 
-@pytest.mark.parametrize("text", SAID, ids=lambda text: text[:40].strip())
+@pytest.mark.parametrize("text", SAID[:: 1 if EVERY else 3], ids=lambda text: text[:40].strip())
 def test_the_same_sentences_over_and_over(text: str) -> None:
     _answered(_filled(text))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(3 if EVERY else 1))
 def test_prose(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - nothing is kept secret by it
     sentences = (
@@ -121,7 +129,10 @@ def test_prose(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "sign", ["a", "(", '"', "#", " ", "\n", ".", "é", "1", "1,", "-", "_", "@", "'", "a-", "~"]
+    "sign",
+    ["a", "(", '"', "#", " ", "\n", ".", "é", "1", "1,", "-", "_", "@", "'", "a-", "~"][
+        :: 1 if EVERY else 3
+    ],
 )
 def test_one_sign_over_and_over(sign: str) -> None:
     _answered(_filled(sign))

@@ -6,8 +6,8 @@ Times are of the processor: what else a machine does is not the compiler's.
 from __future__ import annotations
 
 import gc
+import os
 import time
-import tracemalloc
 
 import pytest
 from tests.corpus.cases import cases
@@ -87,28 +87,22 @@ def test_twice_the_agents_take_about_twice_the_time() -> None:
     assert twice < 16 * fifty  # far from the 4 that it should be, and farther from a cube
 
 
-def test_a_thousand_prompts_keep_nothing() -> None:
+COMPILES = int(os.environ.get("CREWLOG_COMPILES", "160"))
+"""1,000 take half a minute."""
+
+
+def test_many_prompts_keep_nothing() -> None:
     prompts = [(c.prompt, Registry.model_validate(_known(c.registry))) for c in cases()][:20]
     for text, registry in prompts:
         compile_prompt(text, registry)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        held: list[int] = []
-        peaks: list[int] = []
-        for _ in range(5):
-            for i in range(200):
-                text, registry = prompts[i % len(prompts)]
-                tracemalloc.reset_peak()
-                before = tracemalloc.get_traced_memory()[0]
-                compile_prompt(text, registry)
-                peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    held: list[int] = []
+    for i in range(COMPILES):
+        compile_prompt(*prompts[i % len(prompts)])
+        if i % (COMPILES // 4) == 0:
             gc.collect()
-            held.append(tracemalloc.get_traced_memory()[0])
-    finally:
-        tracemalloc.stop()
-    assert held[-1] - held[1] < 64 * KIB, held
-    assert max(peaks) < 4 * KIB * KIB, max(peaks)
+            held.append(len(gc.get_objects()))
+    # a prompt makes thousands of objects: one per compile that stays would be seen
+    assert held[-1] - held[1] < COMPILES // 4, held
 
 
 def _known(registry: dict[str, object]) -> dict[str, object]:

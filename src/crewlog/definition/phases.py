@@ -231,7 +231,8 @@ def reachable(start: str, next_of: Mapping[str, Iterable[str]]) -> set[str]:
 
 def find_cycle(next_of: Mapping[str, Iterable[str]]) -> list[str]:
     """One cycle, as the names along it (the first is not repeated); empty where there is none."""
-    return next(cycles(next_of), [])
+    none: list[str] = []
+    return next(cycles(next_of), none)
 
 
 def cycles(next_of: Mapping[str, Iterable[str]]) -> Iterator[list[str]]:

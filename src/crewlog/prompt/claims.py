@@ -131,11 +131,13 @@ def _strings(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
-        for key, part in value.items():
+        named: dict[str, Json] = value
+        for key, part in named.items():
             yield (*path, key), key
             yield from _strings(part, (*path, key))
     elif isinstance(value, list):
-        for index, part in enumerate(value):
+        parts: list[Json] = value
+        for index, part in enumerate(parts):
             yield from _strings(part, (*path, index))
 
 

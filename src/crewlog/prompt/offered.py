@@ -23,7 +23,11 @@ _OWN = {"prompt", "words", "description"}
 
 def offered_form(registry: Registry) -> Form[CrewDefinition]:
     """Crews that a registry's prompts may be made to; as `crewlog.definition.load.CREW`."""
-    return replace(CREW, check=lambda crew: [*CREW.check(crew), *not_offered(crew, registry)])
+
+    def check(crew: CrewDefinition) -> list[Finding]:
+        return [*CREW.check(crew), *not_offered(crew, registry)]
+
+    return replace(CREW, check=check)
 
 
 def not_offered(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:

@@ -517,8 +517,8 @@ def _at_work_already(sentence: Sentence, clause: Clause, segment: Segment) -> bo
     if glue is None or segment.separator or not clause.agents:
         return False
     step = state.statements[glue]
-    earlier = [s for s in state.statements[:glue] if s.kind == "step"]
-    if not isinstance(step, Step) or not earlier or not isinstance(earlier[-1], Step):
+    earlier = [s for s in state.statements[:glue] if isinstance(s, Step)]
+    if not isinstance(step, Step) or not earlier:
         return False
     if {part.agent for part in earlier[-1].parts} != {*clause.agents}:
         return False
