@@ -162,7 +162,8 @@ def _under_unread(sentence: Sentence) -> bool:
     ):
         sentence.unread = ""  # a question that is asked always does no harm
         return False
-    if not follows and not BOUND.match(given.phrase.text) and "otherwise" not in given.marks:
+    belongs = BOUND.match(given.phrase.text) or "otherwise" in given.marks
+    if not follows and not belongs and segment.separator != ":":
         sentence.unread = ""
         return False
     if follows and given.phrase and not SUBORDINATE.match(given.phrase.text):
