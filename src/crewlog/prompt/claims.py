@@ -131,12 +131,12 @@ def _strings(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
-        named: dict[str, Json] = value
+        named: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
         for key, part in named.items():
             yield (*path, key), key
             yield from _strings(part, (*path, key))
     elif isinstance(value, list):
-        parts: list[Json] = value
+        parts: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
         for index, part in enumerate(parts):
             yield from _strings(part, (*path, index))
 

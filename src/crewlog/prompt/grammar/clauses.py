@@ -49,27 +49,33 @@ def _set(text: str) -> frozenset[str]:
 
 
 _ABREAST = ways(
-    "simultaneously|in parallel|parallel|at the same time|at once|side by side|concurrently|in tandem|together|jointly"
+    "simultaneously|in parallel|parallel|at the same time|at once|side by side"
+    "|concurrently|in tandem|together|jointly"
 )
 _MEANWHILE = ways(
-    "meanwhile|at the same time|in the meantime|simultaneously|in parallel|alongside|concurrently|in tandem"
+    "meanwhile|at the same time|in the meantime|simultaneously|in parallel"
+    "|alongside|concurrently|in tandem"
 )
 _WITH_ANOTHER = ways(
-    "in parallel with|in parallel to|at the same time as|side by side with|in tandem with|together with|alongside"
-    "|alongside of|simultaneously with|concurrently with|jointly with|parallel to"
+    "in parallel with|in parallel to|at the same time as|side by side with"
+    "|in tandem with|together with|alongside|alongside of|simultaneously with"
+    "|concurrently with|jointly with|parallel to"
 )
 _ORDERED = ways(
-    "in parallel|simultaneously|at the same time|side by side|together|at once|next|then|last|first|again|concurrently"
-    "|finally|afterwards|in tandem|both"
+    "in parallel|simultaneously|at the same time|side by side|together|at once"
+    "|next|then|last|first|again|concurrently|finally|afterwards|in tandem|both"
 )
 _ADVERBS = ways(
-    "then|also|next|now|simply|just|finally|lastly|again|always|both|each|all|first|firstly|still|only|never|usually"
-    "|subsequently|afterwards|eventually|later|meanwhile|simultaneously|together|carefully|quickly|immediately|directly"
-    "|automatically|independently|separately|concurrently|briefly|thoroughly|in turn|in parallel|at the same time"
-    "|at once|therefore|thus|once more|once again|jointly|three|already|merely|basically|too|,"
+    "then|also|next|now|simply|just|finally|lastly|again|always|both|each|all"
+    "|first|firstly|still|only|never|usually|subsequently|afterwards|eventually"
+    "|later|meanwhile|simultaneously|together|carefully|quickly|immediately"
+    "|directly|automatically|independently|separately|concurrently|briefly"
+    "|thoroughly|in turn|in parallel|at the same time|at once|therefore|thus"
+    "|once more|once again|jointly|three|already|merely|basically|too|,"
 )
 _PROSE = _set(
-    "people cast roles agents team crew who members participants staff traits style tone personalities characters"
+    "people cast roles agents team crew who members participants staff traits "
+    "style tone personalities characters"
 )
 """Headings under which sentences about agents say what they are."""
 _RELATIVES = _set("who which that")
@@ -216,6 +222,13 @@ def _rules_with(state: State, agents: tuple[str, ...], rest: Phrase) -> list[Any
 # -- the readers -----------------------------------------------------------------------------------
 
 
+def _alone(state: State, phrase: Phrase, agents: tuple[str, ...], marks: set[str]) -> Clause:
+    """Agents of whom nothing is said: an item of an order, or of a list of people."""
+    if _in_prose(state) and not marks:
+        return _statement(phrase, agents, Cast(agents=agents, words=(phrase.words,)))
+    return Clause(phrase, agents, again=True)
+
+
 def _list(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     """Agents and nothing else: an item of an order."""
     words = _words(phrase)
@@ -229,9 +242,7 @@ def _list(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     agents = _named(state, named)
     if state.described:
         return _trait(state, phrase, agents)
-    if _in_prose(state) and not marks:
-        return _statement(phrase, agents, Cast(agents=agents, words=(phrase.words,)))
-    return Clause(phrase, agents, again=True)
+    return _alone(state, phrase, agents, marks)
 
 
 def _in_prose(state: State) -> bool:
@@ -282,8 +293,9 @@ def _per(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
 
 _AWAITS = ways("for|on|until|after")
 _FINISH = ways(
-    "to finish|to be done|to be ready|to complete|is done|are done|has finished|have finished|is ready|are ready"
-    "|is finished|are finished|is through|are through|finish|finishes|to be finished|are both done|have both finished"
+    "to finish|to be done|to be ready|to complete|is done|are done|has finished"
+    "|have finished|is ready|are ready|is finished|are finished|is through"
+    "|are through|finish|finishes|to be finished|are both done|have both finished"
 )
 
 
@@ -318,19 +330,22 @@ def _waiting(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
 
 
 _MEMBERS = _set(
-    "agent agents people persons roles team crew specialists experts members cast players colleagues workers staff "
-    "assistants us you participants parties characters hands bots helpers professionals"
+    "agent agents people persons roles team crew specialists experts members "
+    "cast players colleagues workers staff assistants us you participants "
+    "parties characters hands bots helpers professionals"
 )
 _INTRODUCES = _set(
     ": – , of are is include includes including comprises namely with both being has have"
 )
 _CAST_LEADS = ways(
-    "there are|there is|we have|we have got|you are|meet|we need|i need|set up|we are|use|who is who :|it takes|build"
-    "|create|introducing|we use|i have|so there are|now there are|employ|let there be|our crew is|assemble"
+    "there are|there is|we have|we have got|you are|meet|we need|i need|set up"
+    "|we are|use|who is who :|it takes|build|create|introducing|we use|i have"
+    "|so there are|now there are|employ|let there be|our crew is|assemble"
 )
 _CAST_TAIL = _set(
-    "in the crew team all working together told and nobody else who work that on it this , both at simultaneously parallel "
-    "same time once side by is are one here today project job case"
+    "in the crew team all working together told and nobody else who work that on "
+    "it this , both at simultaneously parallel same time once side by is are one "
+    "here today project job case"
 )
 
 
@@ -383,11 +398,14 @@ def cast(state: State, phrase: Phrase) -> bool:
 RULES.append(cast)
 
 _NEXTISH = _set(
-    "then next last finally up now comes come is are it time for over to on followed by after that along enter follows "
-    "follow and there the one in line our here we move moves turn turns bring call cue with word goes step job belongs falls part task"
+    "then next last finally up now comes come is are it time for over to on "
+    "followed by after that along enter follows follow and there the one in line "
+    "our here we move moves turn turns bring call cue with word goes step job "
+    "belongs falls part task"
 )
 _NEXT = _set(
-    "comes come followed follows follow time over enter up next on along cue call bring by with turn"
+    "comes come followed follows follow time over enter up next on along cue "
+    "call bring by with turn"
 )
 _BEHIND = _RELATIVES | {"to", "for", "and", ","}
 
@@ -473,7 +491,8 @@ def _hands(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
 
 
 _CAUSES = _set(
-    "have let get make ask tell use has want like need call instruct task allow assign send put bring"
+    "have let get make ask tell use has want like need call instruct task allow "
+    "assign send put bring"
 )
 _BEFORE_CAUSE = _set("you we i please would like want to can should must will just")
 
@@ -507,9 +526,11 @@ def _made(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
 
 _BEING = _set("is are get gets be was were being been becomes")
 _IRREGULAR = _set(
-    "put set let cut read built sent held made kept dealt found brought bought caught taught thought sought sold told "
-    "led fed met lit hit split spelt laid paid said swept bound wound spun dug hung struck sung begun run won shot left "
-    "lost bent lent heard fought understood rid recast reset rebuilt proofread typeset overseen drawn written done gone taken given"
+    "put set let cut read built sent held made kept dealt found brought bought "
+    "caught taught thought sought sold told led fed met lit hit split spelt laid "
+    "paid said swept bound wound spun dug hung struck sung begun run won shot "
+    "left lost bent lent heard fought understood rid recast reset rebuilt "
+    "proofread typeset overseen drawn written done gone taken given"
 )
 _NOT_WORK = _set("used seen approved called caused limited driven affected")
 """Participles that make nobody work: rights, decisions, reasons."""
@@ -587,8 +608,9 @@ _SHORT = 3
 """Words that stand in front without a comma: `every week`."""
 _BY_MEANS = _set("using with via through by")
 _NOT_FRONTED = _set(
-    "me i my us we our you ask approval approve not no only unless if when until before after most than more "
-    "least without nobody anyone everyone everybody all parallel once soon"
+    "me i my us we our you ask approval approve not no only unless if when until "
+    "before after most than more least without nobody anyone everyone everybody "
+    "all parallel once soon"
 )
 
 
@@ -672,14 +694,15 @@ def _told_aside(
 
 _ASIDES = _set("using with via through armed equipped having")
 _PLAIN_VERBS = _set(
-    "come go work start act follow step take kick begin jump join get set lead open chime run do finish close wrap pick "
-    "have proceed be"
+    "come go work start act follow step take kick begin jump join get set lead "
+    "open chime run do finish close wrap pick have proceed be"
 )
 _PLAIN_TAIL = _set(
-    "next then first last second third in up after that now at the end turn afterwards on there too finally to work "
-    "again it this things from with same time parallel simultaneously side by over off going started floor its his "
-    "her their thing part job bit right away straight immediately and once more both all go alongside concurrently "
-    "together , own do"
+    "next then first last second third in up after that now at the end turn "
+    "afterwards on there too finally to work again it this things from with same "
+    "time parallel simultaneously side by over off going started floor its his "
+    "her their thing part job bit right away straight immediately and once more "
+    "both all go alongside concurrently together , own do"
 )
 _NOT_ALONE = _set("take do have get open set lead pick kick be")
 """Verbs that say nothing without what follows them."""
@@ -704,19 +727,22 @@ def _plainly_works(words: Sequence[str]) -> bool:
 
 _BE = _set("is are was were 's")
 _TO_WORK = _set(
-    "to asked told going next up on given handed brought called invited set supposed expected tasked due meant"
+    "to asked told going next up on given handed brought called invited set "
+    "supposed expected tasked due meant"
 )
 _LIKES = _set(
-    "care know like hate love speak believe prefer behave want avoid remember respect stay sound tend value enjoy "
-    "dislike understand own live"
+    "care know like hate love speak believe prefer behave want avoid remember "
+    "respect stay sound tend value enjoy dislike understand own live"
 )
 _MANNER = ways(
-    "should|shall|ought|never|always|does not|do not|may not|can not|must not|will not|need not|needs not|needs to be"
-    "|has to be|have to be|must be|would|could|may|can|might|be|had better|has been|have been|keeps in mind|acts as"
+    "should|shall|ought|never|always|does not|do not|may not|can not|must not"
+    "|will not|need not|needs not|needs to be|has to be|have to be|must be|would"
+    "|could|may|can|might|be|had better|has been|have been|keeps in mind|acts as"
     "|acts like|thinks like|thinks in|used to|shall not|should not"
 )
 _TURNS = _set(
-    "look go try think read say turn shot stab peek crack word chat glance play browse first last final closer"
+    "look go try think read say turn shot stab peek crack word chat glance play "
+    "browse first last final closer"
 )
 
 
@@ -744,9 +770,11 @@ def _is_trait(words: Sequence[str]) -> bool:
 
 
 _STRONG = ways(
-    "has to|have to|needs to|need to|is to|are to|is going to|are going to|is asked to|are asked to|is told to"
-    "|are told to|is set to|is supposed to|is expected to|is called to|is brought in to|is invited to|is due to"
-    "|is meant to|is tasked with|are tasked with|is given the job of|will|gets to|get to|are supposed to"
+    "has to|have to|needs to|need to|is to|are to|is going to|are going to"
+    "|is asked to|are asked to|is told to|are told to|is set to|is supposed to"
+    "|is expected to|is called to|is brought in to|is invited to|is due to"
+    "|is meant to|is tasked with|are tasked with|is given the job of|will|gets to"
+    "|get to|are supposed to"
 )
 _WEAK = ways("must|should|shall|may|can|could|gets")
 _CHARGE = ways("is responsible for|is in charge of|are responsible for|are in charge of")
@@ -785,41 +813,52 @@ def _work(
         words, rest = words[1:], _from(rest, 1)
     again = bool(marks & {"then", "after_that"}) or words[:1] == ["again"]
     if not words:
-        if _in_prose(state) and not marks:
-            return _statement(phrase, agents, Cast(agents=agents, words=(phrase.words,)))
-        return Clause(phrase, agents, again=True)
-    plainly = _plainly_works(words)
-    if not plainly:
-        duty, at = _duty(words)
-        if duty and _works_now(state, agents, duty, marks) and at < len(words):
-            task = state.raw(_from(rest, at))
-            return Clause(phrase, agents, task=task, beside=_beside(agents, words), again=again)
-        if duty or _is_trait(words):
-            return _trait(state, phrase, agents)
-        if _at_work(words):
-            return Clause(phrase, agents, task=state.raw(_from(rest, 1)), again=again)
+        return _alone(state, phrase, agents, marks)
+    if _plainly_works(words):
+        return _works(state, phrase, agents, words, marks, again=again)
+    duty, at = _duty(words)
+    if duty and _works_now(state, agents, duty, marks) and at < len(words):
+        task = state.raw(_from(rest, at))
+        return Clause(phrase, agents, task=task, beside=_beside(agents, words), again=again)
+    if duty or _is_trait(words):
+        return _trait(state, phrase, agents)
+    if _at_work(words):
+        return Clause(phrase, agents, task=state.raw(_from(rest, 1)), again=again)
     scan = Scan(words)
     while scan.takes(_ADVERBS):
         pass
     started, first = _from(rest, scan.at), scan.word
     if state.described and not third_person(first):
         return _trait(state, phrase, agents)
-    if not (_verb(first, agents) or plainly):
+    if not _verb(first, agents):
         if state.labelled:
             return Clause(phrase, agents, task=state.raw(rest))
         if first not in _set("with to on 's") and scan.at == 0:
             return None
+    return _works(state, phrase, agents, words, marks, again=again, task=state.raw(started))
+
+
+def _works(
+    state: State,
+    phrase: Phrase,
+    agents: tuple[str, ...],
+    words: Sequence[str],
+    marks: set[str],
+    *,
+    again: bool,
+    task: str = "",
+) -> Clause:
+    """A clause of work, or what an agent is told where that stands under `People`."""
     if _in_prose(state) and not marks & {"then", "first", "beside"}:
         said = Trait(agents=agents, text=state.raw(phrase), words=(phrase.words,))
         return _statement(phrase, agents, said)
+    ends = {tuple(words[-2:]), tuple(words[-3:])}
     return Clause(
         phrase,
         agents,
-        task="" if plainly else state.raw(started),
+        task=task,
         beside=_beside(agents, words),
-        start=tuple(words[-2:]) in _AT_ONCE
-        or tuple(words[-3:]) in _AT_ONCE
-        or words[-1] == "immediately",
+        start=bool(ends & _AT_ONCE) or words[-1] == "immediately",
         again=again or "again" in words,
     )
 
@@ -841,8 +880,10 @@ def _trait(state: State, phrase: Phrase, agents: tuple[str, ...]) -> Clause:
 
 
 _WANTED = _set(
-    "there is are will be shall we i you need have want got use start with would like send begin should hire employ let "
-    "take add set up meet introducing include also it starts begins someone somebody , call her him them this here a"
+    "there is are will be shall we i you need have want got use start with would "
+    "like send begin should hire employ let take add set up meet introducing "
+    "include also it starts begins someone somebody , call her him them this "
+    "here a"
 )
 
 
@@ -866,8 +907,9 @@ def _wanted(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
 
 
 _EVERYONE = ways(
-    "every agent|all agents|everyone|everybody|each agent|agents|all of them|all of the agents|the agents|nobody|no one"
-    "|you all|they all|they|you|all of you"
+    "every agent|all agents|everyone|everybody|each agent|agents|all of them"
+    "|all of the agents|the agents|nobody|no one|you all|they all|they|you"
+    "|all of you"
 )
 
 
@@ -892,8 +934,10 @@ def _about_all(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
 # -- tools of a clause -----------------------------------------------------------------------------
 
 _USES = ways(
-    "with|using|via|through|by using|uses|use|calls|call|runs|run|by means of|with the help of|employs|has|draws on"
-    "|by calling|with access to|from|relying on|by way of|armed with|equipped with|making use of|utilising|utilizing"
+    "with|using|via|through|by using|uses|use|calls|call|runs|run|by means of"
+    "|with the help of|employs|has|draws on|by calling|with access to|from"
+    "|relying on|by way of|armed with|equipped with|making use of|utilising"
+    "|utilizing"
 )
 _BY_NAME_ONLY = _set("calls call runs run from has")
 """What gives a tool only by its name: `runs the tests` is work."""

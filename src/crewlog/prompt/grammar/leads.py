@@ -28,37 +28,101 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
     for mark, text in [
         (
             "",
-            r",|\.|–|:|;|and|but|so|oh|ok|okay|well|right|please|now|also|additionally|besides|moreover|furthermore|further|plus|yet|too|though|although|albeit|either way|in either case|in both cases|whatever happens|on the other hand|first off(?= ,)|honestly|basically|obviously|of course|by the way|btw|anyway|in addition|i mean|you know|i guess|i think|i would say|let us say|let us|kindly|just|simply|actually|really|hey|like|note that|remember|remember that|make sure that|make sure|ensure that|ensure|importantly|working in parallel|working side by side|working together|working at the same time|working simultaneously|in this crew|for now|as usual|as always|however|thus|hence|alright|still|the idea is|the idea|the plan is|what i would like is|what i need|what i want is|i would like|i want|only then|from here|from there|in short|to be clear|mind you",
+            (
+                r",|\.|–|:|;|and|but|so|oh|ok|okay|well|right|please|now|also|additionally"
+                r"|besides|moreover|furthermore|further|plus|yet|too|though|although|albeit"
+                r"|either way|in either case|in both cases|whatever happens|on the other hand"
+                r"|first off(?= ,)|honestly|basically|obviously|of course|by the way|btw"
+                r"|anyway|in addition|i mean|you know|i guess|i think|i would say|let us say"
+                r"|let us|kindly|just|simply|actually|really|hey|like|note that|remember"
+                r"|remember that|make sure that|make sure|ensure that|ensure|importantly"
+                r"|working in parallel|working side by side|working together"
+                r"|working at the same time|working simultaneously|in this crew|for now"
+                r"|as usual|as always|however|thus|hence|alright|still|the idea is|the idea"
+                r"|the plan is|what i would like is|what i need|what i want is|i would like"
+                r"|i want|only then|from here|from there|in short|to be clear|mind you"
+            ),
         ),
         (
             "after_that",
-            r"after that|after this|after which|thereafter|thereupon|after this step|after that step|once that is over|once this is over|afterwards|after all that|after it all|thereafter|if that does not help|if that fails",
+            (
+                "after that|after this|after which|thereafter|thereupon|after this step"
+                "|after that step|once that is over|once this is over|afterwards"
+                "|after all that|after it all|thereafter|if that does not help|if that fails"
+            ),
         ),
         (
             "then",
-            r"then|next|next up|next in line|finally|lastly|last|last of all|last but not least|at the end|in the end|at the very end|eventually|subsequently|later|later on|second|secondly|third|thirdly|fourth|fourthly|fifth|fifthly|sixth|following that|following this|once (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|when (?:that|this|it|all that|all of that|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over|through)|with that done|that done|(?:when|once) (?:done|finished|through)|to finish|to finish up|to end|to conclude|as a last step|as the last step|as a final step|in a second step|in a next step|as a next step|step [0-9]+|in turn|from then on|to wrap up|at the very last|as the very last step|in the last step|in the final step|to round (?:it|things) off|at last|immediately after(?:wards)?|right after(?: that)?|shortly after(?:wards)?|only after that|once more|once again|again|a second time",
+            (
+                "then|next|next up|next in line|finally|lastly|last|last of all"
+                "|last but not least|at the end|in the end|at the very end|eventually"
+                "|subsequently|later|later on|second|secondly|third|thirdly|fourth|fourthly"
+                "|fifth|fifthly|sixth|following that|following this|once (?:that|this|it"
+                "|all that|all of that|all this|everything) (?:is|has been) (?:done|finished"
+                "|complete|ready|over|through)|when (?:that|this|it|all that|all of that"
+                "|all this|everything) (?:is|has been) (?:done|finished|complete|ready|over"
+                "|through)|with that done|that done|(?:when|once) (?:done|finished|through)"
+                "|to finish|to finish up|to end|to conclude|as a last step|as the last step"
+                "|as a final step|in a second step|in a next step|as a next step|step [0-9]+"
+                "|in turn|from then on|to wrap up|at the very last|as the very last step"
+                "|in the last step|in the final step|to round (?:it|things) off|at last"
+                "|immediately after(?:wards)?|right after(?: that)?|shortly after(?:wards)?"
+                "|only after that|once more|once again|again|a second time"
+            ),
         ),
         (
             "first",
-            r"first|firstly|first of all|to start with|to begin with|to start|to begin|initially|at first|at the start|at the beginning|to kick (?:things )?off|for starters|in the first step|as a first step|as the first step|it (?:all )?(?:starts|begins) with|we (?:start|begin)(?: off| out)? with|(?:start|begin)(?: off| out)? with|starting(?: off)? with|it all begins with|everything starts with",
+            (
+                "first|firstly|first of all|to start with|to begin with|to start|to begin"
+                "|initially|at first|at the start|at the beginning|to kick (?:things )?off"
+                "|for starters|in the first step|as a first step|as the first step"
+                "|it (?:all )?(?:starts|begins) with|we (?:start|begin)(?: off| out)? with"
+                "|(?:start|begin)(?: off| out)? with|starting(?: off)? with"
+                "|it all begins with|everything starts with"
+            ),
         ),
         (
             "beside",
-            r"meanwhile|in the meantime|in the meanwhile|at the same time|simultaneously|in parallel(?: (?:to|with) (?:that|this|it))?|parallel to (?:that|this)|alongside(?: (?:that|this|it))?|concurrently|while (?:it|he|she|they|that|this)(?: is| are)?(?: (?:doing|working|busy|happening|going|running|at|under way|on|does|do|happens|works?|runs?|goes)[^,@;]{0,30}?)?(?= @| ,)|side by side|at once|all the while|during (?:that|this)(?: time)?",
+            (
+                "meanwhile|in the meantime|in the meanwhile|at the same time|simultaneously"
+                "|in parallel(?: (?:to|with) (?:that|this|it))?|parallel to (?:that|this)"
+                "|alongside(?: (?:that|this|it))?|concurrently|while (?:it|he|she|they|that"
+                "|this)(?: is| are)?(?: (?:doing|working|busy|happening|going|running|at"
+                "|under way|on|does|do|happens|works?|runs?|goes)[^,@;]{0,30}?)?(?= @| ,)"
+                "|side by side|at once|all the while|during (?:that|this)(?: time)?"
+            ),
         ),
         (
             "start",
-            r"from the start|from the very start|right away|straight away|from the beginning|right from the start|immediately|independently of (?:that|this|everything else)",
+            (
+                "from the start|from the very start|right away|straight away"
+                "|from the beginning|right from the start|immediately"
+                "|independently of (?:that|this|everything else)"
+            ),
         ),
         (
             "otherwise",
-            r"otherwise|or else|else|failing that|if not(?= ,| back| @| it (?:goes|is)| return| go| we | you | ask| stop| send| start|$)|in any other case|in all other cases|in every other case|in other cases|for (?:everything|anything|all) else|if (?:it|that|this) is not(?= ,|$)|(?:if|when) (?:it|that|this|they|she|he) (?:does|do|did|has|have|is|are) not(?= ,|$)|if none of (?:these|those|them|that)(?: apply| applies| is the case)?|anything else|everything else|(?:in|with) the rest|or|if neither|when not|if the answer is no|if still not|if it is neither",
+            (
+                "otherwise|or else|else|failing that|if not(?= ,| back| @| it (?:goes|is)"
+                "| return| go| we | you | ask| stop| send| start|$)|in any other case"
+                "|in all other cases|in every other case|in other cases"
+                "|for (?:everything|anything|all) else|if (?:it|that|this) is not(?= ,|$)"
+                "|(?:if|when) (?:it|that|this|they|she|he) (?:does|do|did|has|have|is"
+                "|are) not(?= ,|$)"
+                "|if none of (?:these|those|them|that)(?: apply| applies| is the case)?"
+                "|anything else|everything else|(?:in|with) the rest|or|if neither|when not"
+                "|if the answer is no|if still not|if it is neither"
+            ),
         ),
         ("if_so", r"if so|if yes|in that case|in this case|if (?:it|that) (?:is|does)(?= ,|$)"),
     ]
 ]
 TRAILS = re.compile(
-    r"(?: (?:,|–|please|obviously|thanks|of course|btw|by the way|for heaven 's sake|if you like|if you please|pls|and that is that|and that is it|and only then|, (?:right|ok|okay|well|you know|i guess|i think|i would say|really|actually|always|would you|will you|though|anyway|mind you|too|as well|ever|then|in any case|like)))+$"
+    "(?: (?:,|–|please|obviously|thanks|of course|btw|by the way"
+    "|for heaven 's sake|if you like|if you please|pls|and that is that"
+    "|and that is it|and only then|, (?:right|ok|okay|well|you know|i guess"
+    "|i think|i would say|really|actually|always|would you|will you|though|anyway"
+    "|mind you|too|as well|ever|then|in any case|like)))+$"
 )
 
 
@@ -102,8 +166,8 @@ def _length(compiled: re.Pattern[str], text: str, place: int) -> int:
 
 
 _LATER = re.compile(
-    r"(?<! who)(?<! what)(?<! which)(?<! works)(?<! goes)(?<! comes)(?<! is)(?<! work)(?<! go)(?<! come)"
-    r" (?:after that|after this|afterwards|thereafter|subsequently|next)$"
+    "(?<! who)(?<! what)(?<! which)(?<! works)(?<! goes)(?<! comes)(?<! is)(?<! work)(?<! go)(?<! come) (?:after that"
+    "|after this|afterwards|thereafter|subsequently|next)$"
 )
 """`The copywriter drafts the page after that`."""
 

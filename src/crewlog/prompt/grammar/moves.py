@@ -29,92 +29,113 @@ PRONOUNS = _set(
     "it this that they he she we you i them us things everything work all one who which"
 )
 HELPING = _set(
-    "must has have had needs need should can could to will would shall may might gets get is are be been "
-    "was were 's do does let lets please just simply then and also always now means want wants wish asked "
-    "told allowed supposed going had better straight right directly ahead kindly simply ends ended lands"
+    "must has have had needs need should can could to will would shall may might "
+    "gets get is are be been was were 's do does let lets please just simply "
+    "then and also always now means want wants wish asked told allowed supposed "
+    "going had better straight right directly ahead kindly simply ends ended "
+    "lands"
 )
 _DETERMINERS = _set("the a an its his her their our my your this that these those")
 MOVES = _set(
-    "go come hand pass send give kick bounce throw return move loop jump route hop ship travel step turn "
-    "report take fall push bring rewind head refer forward redirect transfer drop put toss point lead feed"
+    "go come hand pass send give kick bounce throw return move loop jump route "
+    "hop ship travel step turn report take fall push bring rewind head refer "
+    "forward redirect transfer drop put toss point lead feed"
 )
 MOVED = _set(
-    "sent handed passed given kicked bounced thrown returned moved looped routed pushed brought taken "
-    "referred forwarded redirected transferred put tossed pointed going coming sending handing passing"
+    "sent handed passed given kicked bounced thrown returned moved looped routed "
+    "pushed brought taken referred forwarded redirected transferred put tossed "
+    "pointed going coming sending handing passing"
 )
 _RESTARTS = _set(
     "start begin restart resume retry repeat redo continue try run go loop work proceed starting"
 )
 _ON_THE_WAY = ways("in that case|round trip|all the way|the ball is|off we go|a round")
 _AFRESH = ways(
-    "all over again|over again|all over|over|again|afresh|anew|from scratch|once more|back|once again"
+    "all over again|over again|all over|over|again|afresh|anew|from scratch"
+    "|once more|back|once again"
 )
 _ANOTHER = ways(
-    "another go|another try|another attempt|another round|another turn|another chance|another pass|another shot"
-    "|another look|another draft|another version|a second go|a second try|a second attempt|a new version"
-    "|a new draft|a new attempt|over|one more time|one more go|one more try|again|once more|once again|over again"
-    "|all over|anew|afresh|from scratch|a second time"
+    "another go|another try|another attempt|another round|another turn"
+    "|another chance|another pass|another shot|another look|another draft"
+    "|another version|a second go|a second try|a second attempt|a new version"
+    "|a new draft|a new attempt|over|one more time|one more go|one more try|again"
+    "|once more|once again|over again|all over|anew|afresh|from scratch"
+    "|a second time"
 )
 _REVISES = _set(
-    "revise rework rewrite redo redraft rethink reconsider re-do retry repeat fix correct improve amend mend "
-    "repair rebuild restart rerun re-run adjust refine polish update patch overhaul remake redesign recast "
-    "recheck revisit"
+    "revise rework rewrite redo redraft rethink reconsider re-do retry repeat "
+    "fix correct improve amend mend repair rebuild restart rerun re-run adjust "
+    "refine polish update patch overhaul remake redesign recast recheck revisit"
 )
 _REPEATS = _set("repeat loop iterate alternate circle cycle ping-pong")
 _ROUNDS = ways(
-    "back and forth|in a loop|in circles|in rounds|in turns|round and round|around|round|through this|over this"
-    "|over and over|again and again|at it|on it together|on it|together"
+    "back and forth|in a loop|in circles|in rounds|in turns|round and round"
+    "|around|round|through this|over this|over and over|again and again|at it"
+    "|on it together|on it|together"
 )
 _SO = ways(
     "this|that|it|so|these steps|these two steps|these two|this loop|all of this|the same|both"
 )
 _DOING = _set(
-    "going doing repeating working iterating looping revising trying improving refining polishing at on"
+    "going doing repeating working iterating looping revising trying improving "
+    "refining polishing at on"
 )
 _STOPS = ways(
-    "give up|stop|end|quit|drop it|forget it|forget about it|call it a day|abandon|leave it|finish|halt|cease"
-    "|is over|that is it|are done|is done|done|throw it away|close it|end of story|the end|call it off|cancel"
-    "|pack it in|call it quits|terminate"
+    "give up|stop|end|quit|drop it|forget it|forget about it|call it a day"
+    "|abandon|leave it|finish|halt|cease|is over|that is it|are done|is done|done"
+    "|throw it away|close it|end of story|the end|call it off|cancel|pack it in"
+    "|call it quits|terminate"
 )
 _FAILS = ways(
-    "fail|abort|raise an error|error out|is a failure|counts as failed|break off|report a failure|count it as failed"
-    "|end with an error|stop with an error|count as failed"
+    "fail|abort|raise an error|error out|is a failure|counts as failed|break off"
+    "|report a failure|count it as failed|end with an error|stop with an error"
+    "|count as failed"
 )
 _GOES_ON = ways(
-    "go on|continue|carry on|move on|proceed|go ahead|press on|keep going|accept it|accept|take it|use it|publish"
-    "|ship it|ship|live with it|use what there is|take what we have|take what there is|leave it at that|leave it"
-    "|publish it|publish it as it is|take the last one|take the last version|take the best one|take the best version|let it pass|let it go"
+    "go on|continue|carry on|move on|proceed|go ahead|press on|keep going"
+    "|accept it|accept|take it|use it|publish|ship it|ship|live with it"
+    "|use what there is|take what we have|take what there is|leave it at that"
+    "|leave it|publish it|publish it as it is|take the last one"
+    "|take the last version|take the best one|take the best version|let it pass"
+    "|let it go"
 )
 _ANYWAY = ways(
-    "anyway|regardless|as it is|as is|nevertheless|all the same|at that|without it|to the next step"
-    "|with the next step|with the run|with it|with what we have|with what we have got|with what there is"
-    "|with the last one|with the best one|with the last version|with the best version|with the last draft"
-    "|with the best draft|from there|then|here|there|now|please"
+    "anyway|regardless|as it is|as is|nevertheless|all the same|at that"
+    "|without it|to the next step|with the next step|with the run|with it"
+    "|with what we have|with what we have got|with what there is"
+    "|with the last one|with the best one|with the last version"
+    "|with the best version|with the last draft|with the best draft|from there"
+    "|then|here|there|now|please"
 )
 _WHOLE = ways(
-    "everything|the run|the whole run|it|it all|the whole thing|the crew|the process|here|there|right there"
-    "|right here|altogether|trying|at once|immediately|then|at that point|at this point|with an error|please"
+    "everything|the run|the whole run|it|it all|the whole thing|the crew"
+    "|the process|here|there|right there|right here|altogether|trying|at once"
+    "|immediately|then|at that point|at this point|with an error|please"
     "|straight away|right away|it there|the work|completely|for good|on it"
 )
 _RUN = ways("the run|the crew|the whole thing|the whole run|the process|everything")
 _SKIPS = ways(
-    "skip|leave out|omit|pass over|drop|bypass|do without|jump over|not bother with|do not bother with|forgo|spare"
-    "|do not need|miss out|go without|dispense with|leave aside|pass by"
+    "skip|leave out|omit|pass over|drop|bypass|do without|jump over"
+    "|not bother with|do not bother with|forgo|spare|do not need|miss out"
+    "|go without|dispense with|leave aside|pass by"
 )
 _SKIPPED = ways(
-    "skipped|left out|passed over|not needed|omitted|bypassed|dropped|spared|not necessary|superfluous|unnecessary"
-    "|not called|not required|left aside|dispensed with"
+    "skipped|left out|passed over|not needed|omitted|bypassed|dropped|spared"
+    "|not necessary|superfluous|unnecessary|not called|not required|left aside"
+    "|dispensed with"
 )
 _IDLE = ways(
-    "need not|does not need to|does not have to|do not need to|do not have to|can sit it out|can sit this one out"
-    "|sits it out|sits this one out|sit it out|has nothing to do|stays out of it|is off the hook|is out"
+    "need not|does not need to|does not have to|do not need to|do not have to"
+    "|can sit it out|can sit this one out|sits it out|sits this one out"
+    "|sit it out|has nothing to do|stays out of it|is off the hook|is out"
 )
 _OWN = ways("'s step|'s turn|'s part|'s work|'s review|'s check")
 _THEN = ways(
     "altogether|then|entirely|completely|and go on|this time|in that case|and continue|and move on"
 )
 _SOME = _set(
-    "me us human humans person people someone somebody colleague boss user supervisor operator anybody"
+    "me us human humans person people someone somebody colleague boss user "
+    "supervisor operator anybody"
 )
 
 
@@ -372,8 +393,9 @@ def outcome(words: Sequence[str]) -> Outcome | None:
 
 
 _TELLS = _set(
-    "ask tell call consult check come get ping alert notify escalate refer hand leave bring contact go bother inform "
-    "send be pass turn involve report page defer"
+    "ask tell call consult check come get ping alert notify escalate refer hand "
+    "leave bring contact go bother inform send be pass turn involve report page "
+    "defer"
 )
 _LINKS = _set("with to in back over it up the matter on this that for out decision question")
 
@@ -463,8 +485,9 @@ class Wait:
 
 
 _FINISHED = ways(
-    "to finish|to be done|to be ready|to complete|are done|is done|have finished|has finished|are finished|is finished"
-    "|are ready|is ready|finish|finishes|are through|are in|have reported|have delivered"
+    "to finish|to be done|to be ready|to complete|are done|is done|have finished"
+    "|has finished|are finished|is finished|are ready|is ready|finish|finishes"
+    "|are through|are in|have reported|have delivered"
 )
 
 

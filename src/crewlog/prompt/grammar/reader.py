@@ -27,7 +27,7 @@ _MOST_TOKENS = 1_200
 """Words of a sentence, lists and all."""
 _MOST_STATEMENTS = 2_000
 """Things that a prompt says; a step of several agents is as many."""
-_MOST_EFFORT = 130_000
+_MOST_EFFORT = 100_000
 """The sum of the squares of the sentences' words: 570 sentences of 15 words, 80 of 40."""
 _MOST_REMARKS = 500
 """Stretches of a prompt that say nothing, or are only added to a task."""
