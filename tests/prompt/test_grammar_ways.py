@@ -427,3 +427,68 @@ def test_a_while_of_work_is_side_by_side(words: str) -> None:
     found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
     assert found is not None
     assert [sorted(item) for item in found.to_json()["flow"][:1]] == [["painter", "writer"]]
+
+
+REVIEWED = "The writer drafts. The lawyer and the editor review it in parallel. "
+
+
+@pytest.mark.parametrize(
+    ("words", "when"),
+    [
+        ("If both approve, stop", "lawyer.approved and editor.approved"),
+        ("If both the lawyer and the editor approve, stop", "lawyer.approved and editor.approved"),
+        ("If both of them have approved it, stop", "lawyer.approved and editor.approved"),
+        ("If they both approve, stop", "lawyer.approved and editor.approved"),
+        ("Unless both approve, stop", "not (lawyer.approved and editor.approved)"),
+        ("If not both approve, stop", "not (lawyer.approved and editor.approved)"),
+        ("If either rejects it, stop", "lawyer.rejected or editor.rejected"),
+        ("If one of them rejects it, stop", "lawyer.rejected or editor.rejected"),
+        ("If neither approves, stop", "not (lawyer.approved or editor.approved)"),
+        ("If none of them approves, stop", "not (lawyer.approved or editor.approved)"),
+    ],
+)
+def test_what_a_group_decides_each_of_it_decides(words: str, when: str) -> None:
+    prompt = f"{REVIEWED}{words}. The mailer sends it."
+    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
+    assert found is not None
+    assert {"if": when, "go": "end"} in found.to_json()["flow"]
+    assert found.agents["lawyer"].writes_flags == found.agents["editor"].writes_flags
+
+
+def test_both_are_the_last_two_that_worked() -> None:
+    prompt = "The writer drafts. The lawyer reads it. The editor reads it. If both approve, stop."
+    (stop,) = said(prompt, "stop")
+    assert [fact["agent"] for fact in stop["condition"]["of"]] == ["lawyer", "editor"]
+
+
+def test_both_of_three_side_by_side_are_nobody() -> None:
+    prompt = "The writer, the lawyer and the editor work in parallel. If both approve, stop."
+    reading = read(prompt, REGISTRY)
+    assert [s.kind for s in reading.ast.statements] == ["step"]
+    assert [remark.code for remark in reading.remarks] == ["not_understood"]
+
+
+def test_as_soon_as_somebody_rejects_it_is_a_loop() -> None:
+    words = "As soon as one of them rejects it, the writer redoes it, at most 3 times."
+    (back,) = said(f"{REVIEWED}{words}", "back")
+    assert (back["to"], back["at_most"]) == ("writer", 3)
+    assert [fact["agent"] for fact in back["condition"]["of"]] == ["lawyer", "editor"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["back to the lawyer and the editor", "the lawyer and the editor try again"],
+)
+def test_a_loop_back_to_several_side_by_side_is_an_error(words: str) -> None:
+    prompt = f"{REVIEWED}The judge decides. If it is rejected, {words}, at most 3 times."
+    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY)
+    assert not found.ok
+    assert "not_understood" in [remark.code for remark in found.remarks]
+
+
+def test_a_loop_back_to_several_in_a_row_goes_to_the_first() -> None:
+    words = "If it is rejected, back to the writer and the editor, at most 3 times."
+    prompt = f"The writer drafts. The editor edits. The judge decides. {words}"
+    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
+    assert found is not None
+    assert found.to_json()["flow"][-1] == {"if": "rejected", "go": "writer", "at_most": 3}

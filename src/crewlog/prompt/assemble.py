@@ -296,6 +296,15 @@ class Assembly:
         found = [self.phases_of(name)[-1] for name in names if self.phases_of(name)]
         if found:
             first = min(found, key=self.nodes.index)
+            beside = [node.agent for node in found if node.block == first.block]
+            if len(beside) > 1:
+                self.remarks.error(
+                    "not_understood",
+                    f"a loop goes back to one agent, and {listed(beside)} work side by side",
+                    said.words,
+                    "Name the agent that works before them, or let each have a loop of its own.",
+                )
+                return None
             return said.to if first.kind == "use" and said.to else first.name
         if names:
             self.remarks.error(
