@@ -492,3 +492,17 @@ def test_a_loop_back_to_several_in_a_row_goes_to_the_first() -> None:
     found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
     assert found is not None
     assert found.to_json()["flow"][-1] == {"if": "rejected", "go": "writer", "at_most": 3}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "waits for the lawyer, but not for the editor, and sends it",
+        "waits for the lawyer and sends it",
+        "waits for the lawyer to finish and then sends it",
+    ],
+)
+def test_waiting_and_then_working(words: str) -> None:
+    step = said(f"{REVIEWED}The mailer {words}.", "step")[-1]
+    assert step["after"] == {"of": ["lawyer"]}
+    assert step["parts"] == [{"agent": "mailer", "task": "sends it"}]
