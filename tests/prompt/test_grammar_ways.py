@@ -506,3 +506,8 @@ def test_waiting_and_then_working(words: str) -> None:
     step = said(f"{REVIEWED}The mailer {words}.", "step")[-1]
     assert step["after"] == {"of": ["lawyer"]}
     assert step["parts"] == [{"agent": "mailer", "task": "sends it"}]
+
+
+def test_a_stop_behind_a_branch_is_part_of_it() -> None:
+    text = f"{CREW}If it is approved, the mailer just sends it and we stop there. The editor edits."
+    assert said(text, "stop") == [{"condition": {"name": "approved"}}]

@@ -822,6 +822,10 @@ def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
         made = state.statements[sentence.glue]
         words = segment.phrase.words
         task = state.raw(segment.phrase)
+        only = made.parts[0].only_if if isinstance(made, Step) else None
+        if only is not None and outcome(phrase.text.split()) == "end":
+            state.say(Stop(condition=only, words=(words, *made.words)))  # `…, and we stop there`
+            return
         if isinstance(made, Step):
             parts = tuple(
                 p.model_copy(update={"task": f"{p.task}, {task}".strip(", ")}) for p in made.parts
