@@ -305,6 +305,16 @@ The fixer is the only one who may use restart_service, and check with me before 
 The fixer may use restart_service, but it has to ask me before it does. => allow fixer restart_service; ask_tool fixer restart_service
 I approve every use of restart_service. => ask_tool all restart_service
 I want to be asked before anyone uses restart_service. => ask_tool all restart_service
+I approve every restart. => ask_tool all restart_service
+I have to approve every restart. => ask_tool all restart_service
+I want to approve any restart. => ask_tool all restart_service
+I sign off on each restart of a service. => ask_tool all restart_service
+I approve all restarts. => ask_tool all restart_service
+Every restart needs my approval. => ask_tool all restart_service
+Every restart must be approved by me. => ask_tool all restart_service
+Ask me before each restart. => ask_tool all restart_service
+The fixer asks me before each restart. => ask_tool fixer restart_service
+I approve the restart. => ask all
 Ask me before any risky tool. => ask_tool all
 Before any risky tool is used, ask me. => ask_tool all
 Any risky tool needs my approval. => ask_tool all

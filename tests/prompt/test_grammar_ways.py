@@ -245,6 +245,12 @@ def test_rules(words: str, kind: str, expected: dict[str, Any]) -> None:
         ("The mailer, provided I say yes, mails it to the printers", "mailer"),
         ("Once I've approved, the mailer mails it to the printers", "mailer"),
         ("The mailer mails it; please check with me beforehand", "mailer"),
+        ("Show me the report before the mailer mails it", "mailer"),
+        ("Show it to me before the mailer mails it", "mailer"),
+        ("The checker shows me the report before the mailer mails it", "mailer"),
+        ("I want to see the final text before the mailer mails it", "mailer"),
+        ("I'd like to read the report before the mailer mails it", "mailer"),
+        ("Wake me before the mailer mails it", "mailer"),
     ],
 )
 def test_people_are_asked_however_politely(words: str, before: str) -> None:
@@ -352,3 +358,68 @@ def test_what_hangs_on_words_not_understood_is_reported(words: str) -> None:
     steps = [agents_of(s.model_dump()) for s in reading.ast.statements if s.kind == "step"]
     assert steps == [["writer"], ["checker"]]
     assert "not_understood" in {remark.code for remark in reading.remarks}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Neither may see the other's review. Then the mailer mails it",
+        "Neither of them may see the other's notes. Then the mailer mails it",
+        "Then the mailer mails it. Neither reviewer may see the other's review",
+    ],
+)
+def test_neither_sees_the_work_of_the_other(words: str) -> None:
+    both = "The pro reviewer and the con reviewer review the note in parallel."
+    assert said(f"{both} {words}.", "sees") == [
+        {"agents": ["pro_reviewer"], "whose": ["con_reviewer"], "hidden": True},
+        {"agents": ["con_reviewer"], "whose": ["pro_reviewer"], "hidden": True},
+    ]
+
+
+def test_neither_of_nobody_in_particular_is_reported() -> None:
+    text = "The writer and the editor write it in parallel. Then the mailer mails it."
+    reading = read(f"{text} Neither may see the other's notes.", REGISTRY)
+    assert not [s for s in reading.ast.statements if s.kind == "sees"]
+    assert [remark.code for remark in reading.remarks] == ["not_understood"]
+
+
+@pytest.mark.parametrize(
+    "words", ["I want to see the final text", "Show me the report", "I'd like to check it"]
+)
+def test_what_people_want_to_see_is_a_question_where_it_is_said(words: str) -> None:
+    reading = read(f"{CREW}{words}. Then the mailer mails it.", REGISTRY)
+    assert [s.kind for s in reading.ast.statements] == ["step", "step", "ask", "step"]
+    assert not reading.remarks
+
+
+@pytest.mark.parametrize("words", ["I want to see a table", "Show me how it is done"])
+def test_what_people_would_like_there_to_be_is_no_question(words: str) -> None:
+    reading = read(f"{CREW}{words}.", REGISTRY)
+    assert not [s for s in reading.ast.statements if s.kind == "ask"]
+    assert "not_understood" in {remark.code for remark in reading.remarks}
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "Blurt the report out of the window",
+        "The editor edits the text",
+        "deploy needs my approval",
+        "When unsure, ask a human",
+    ],
+)
+def test_a_no_belongs_to_the_question_just_before(between: str) -> None:
+    asked = f"{CREW}Ask me whether the tone is right."
+    no = "If I say no, back to the writer."
+    (found,) = said(f"{asked} {no}", "ask")
+    assert found["reject_to"] == "writer"
+    reading = read(f"{asked} {between}. {no}", REGISTRY)
+    (ask,) = [s for s in reading.ast.statements if s.kind == "ask"]
+    assert ask.reject_to is None
+    assert "not_understood" in {remark.code for remark in reading.remarks}
+
+
+def test_what_is_approved_every_time_and_is_no_tool_is_said_to_be_asked_once() -> None:
+    reading = read(f"{CREW}I approve every draft.", REGISTRY)
+    assert reading.ast.statements[-1].kind == "ask"
+    assert [remark.code for remark in reading.remarks] == ["read_as_words"]
