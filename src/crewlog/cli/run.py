@@ -52,8 +52,8 @@ Answers = Annotated[
         "--answer",
         metavar="DECISION",
         show_default=False,
-        help="Answer the next question with this: an option, approve, reject, or words; "
-        "may be repeated.",
+        help="Answer the next question that this fits: an option, or for a question of the crew "
+        "approve, reject, or words; may be repeated.",
     ),
 ]
 
