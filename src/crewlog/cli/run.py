@@ -243,6 +243,10 @@ def _from_prompt(
         raise faults
     try:
         definition = approved(screen, found, offer.registry, yes=yes)
+    except KeyboardInterrupt:
+        screen.line("")
+        screen.line(("■ ", "yellow"), "interrupted. ", ("Nothing was started.", "dim"))
+        raise
     except Rejected as no:
         reason = f": {plain(no.reason)}" if no.reason else ""
         screen.line("")
