@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,37 @@ def test_what_is_no_prompt_is_told(
     Path("latin.md").write_bytes("The writer\ndrafts café.".encode("latin-1"))
     assert run_cli(["compile", argument]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("crews", "add"),
+        ("crews", "who", "--in"),
+        ("crews", "diff", "notes.md"),
+        ("register",),
+        ("graph",),
+    ],
+)
+@pytest.mark.parametrize("file", ["notes.md", "with: colon.txt", "prose"])
+def test_a_prompt_in_a_crews_place_is_told_how_to_become_one(
+    command: tuple[str, ...], file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("with: colon.txt").write_text("Note: the writer drafts.\nThen: the checker reviews it.\n")
+    Path("prose").write_text(WHOLE)
+    assert run_cli([*command, file]) == 2
+    name = "notes.md" if "diff" in command else file
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{name!r} is a prompt and no crew's file" in told
+    assert f"crewlog compile {shlex.quote(name)} --out crew.yaml" in told
+
+
+def test_a_crew_of_another_suffix_is_told_its_own_faults(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("crew.txt").write_text("crew: a\nagents:\n  b: {promt: P.}\n")
+    assert run_cli(["crews", "add", "crew.txt"]) == 2
+    assert "unknown key 'promt'" in capsys.readouterr().err
 
 
 def test_the_document_is_stable(capsys: pytest.CaptureFixture[str]) -> None:

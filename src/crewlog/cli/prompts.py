@@ -247,11 +247,10 @@ def explain(
 
 def _definition(crew: str, *, as_json: bool, debug: bool) -> CrewDefinition:
     """The definition in a file, or of a registered crew."""
-    from crewlog.cli.files import is_file  # noqa: PLC0415
-    from crewlog.definition.load import load_file  # noqa: PLC0415
+    from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
 
     if is_file(crew):
-        return load_file(crew)
+        return load_crew(crew)
     kept: list[CrewDefinition] = []
 
     async def ask() -> int:

@@ -259,9 +259,9 @@ def _from_prompt(
 
 def _loaded(file: str, model: str | None) -> CrewDefinition:
     """The crew in a file, with another model if one is named."""
-    from crewlog.definition.load import load_file  # noqa: PLC0415
+    from crewlog.cli.files import load_crew  # noqa: PLC0415
 
-    definition = load_file(file)
+    definition = load_crew(file)
     if model is None:
         return definition
     agents = {
