@@ -14,7 +14,7 @@ import pytest
 
 from crewlog.cli.main import run_cli
 from crewlog.definition.content import definition_hash
-from crewlog.definition.load import load_file
+from crewlog.definition.load import load_definition, load_file
 
 PROMPT = """\
 The collector gathers the changes, then the writer drafts notes. The checker
@@ -107,6 +107,27 @@ def test_what_is_no_prompt_is_told(
     Path("latin.md").write_bytes("The writer\ndrafts café.".encode("latin-1"))
     assert run_cli(["compile", argument]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_crew_is_written_alone_to_standard_output(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PROMPT.encode())))
+    before = set(Path().iterdir())
+    for _ in range(2):  # there is nothing to be replaced
+        assert run_cli(["compile", "notes.md", "--out", "-"]) == 0
+        told = capsys.readouterr()
+        assert "Make it snappy." in told.err
+        assert "crewlog run" not in told.err
+    assert run_cli(["compile", "-", "-o", "-"]) == 0
+    assert capsys.readouterr().out == told.out
+    assert set(Path().iterdir()) == before
+    found = document(capsys, "compile", "notes.md")
+    assert definition_hash(load_definition(told.out)) == found["hash"]
+    assert run_cli(["compile", "notes.md", "--out", "-", "--json"]) == 2
+    assert "both write to standard output" in capsys.readouterr().err
+    assert run_cli(["compile", "notes.md", "--out", "-", "--strict"]) == 2
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
