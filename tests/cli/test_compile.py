@@ -54,9 +54,10 @@ def test_each_part_stands_beside_its_words(capsys: pytest.CaptureFixture[str]) -
     assert "collector → writer → checker" in parts["phases"]
     assert "not approved → writer (≤ 3), else" in parts["decision"]
     assert "write_file: writer" in parts["permission"]
-    columns = {parts[label].index("words ") for label in ("phases", "decision", "permission")}
+    columns = {parts[label].index("line") for label in ("phases", "decision", "permission")}
     assert len(columns) == 1
-    assert re.search(r"words 1.13$", parts["phases"])
+    assert re.search(r"  lines 1.2$", parts["phases"])
+    assert parts["permission"].endswith("  line 3")
     assert "collector ── writer ── checker" in "\n".join(lines)
     assert "\x1b" not in "\n".join(lines)
 
