@@ -171,6 +171,13 @@ The coder and the tester run on the model gpt-5. => model coder+tester model=ope
 gpt-5 drives the coder. => model coder model=openai:gpt-5
 The coder's model is gpt-5. => model coder model=openai:gpt-5
 Everyone uses gpt-5. => model all model=openai:gpt-5
+The coder can use gpt-5. => model coder model=openai:gpt-5
+The coder may use the model gpt-5. => model coder model=openai:gpt-5
+The coder may not use gpt-5. => nothing
+The coder can use gpt-7. => error unknown_tool
+The coder may use deploy, but only at night. => nothing
+The coder may roll out but only on Fridays. => nothing
+The coder may use deploy, but only with my approval. => allow coder deploy; ask_tool coder deploy
 The coder may use rocket_launcher. => error unknown_tool
 The coder has the tool rocket_launcher. => error unknown_tool
 The coder uses the launcher tool. => error unknown_tool
@@ -556,6 +563,7 @@ def test_rules_in_many_ways(domain: str, sentence: str, expected: str) -> None:
     [
         "We give write_file to the coder and run_tests to the tester at once.",
         "The coder may use deploy only in an emergency.",
+        "The coder may use deploy, but only at night.",
         "Hardly anyone may use deploy.",
         "Don't keep the coder from using deploy.",
     ],
@@ -564,3 +572,15 @@ def test_what_is_not_given_is_reported(sentence: str) -> None:
     made, codes = rules_of("software", sentence)
     assert made == []
     assert {"not_understood", "read_as_words", "unknown_tool"} & {*codes}
+
+
+def test_a_right_at_times_becomes_no_part_of_a_prompt() -> None:
+    reading = read("The coder codes. The coder may roll out but only at night.", REGISTRY)
+    assert [s.kind for s in reading.ast.statements] == ["step"]
+    assert [remark.code for remark in reading.remarks] == ["not_understood"]
+
+
+def test_a_model_that_is_not_offered_is_called_a_model() -> None:
+    (remark,) = read("The coder codes. The coder can use gpt-7.", REGISTRY).remarks
+    assert "model 'gpt-7'" in remark.diagnostic.message
+    assert "openai:gpt-5" in remark.diagnostic.remedy
