@@ -584,3 +584,56 @@ def test_a_model_that_is_not_offered_is_called_a_model() -> None:
     (remark,) = read("The coder codes. The coder can use gpt-7.", REGISTRY).remarks
     assert "model 'gpt-7'" in remark.diagnostic.message
     assert "openai:gpt-5" in remark.diagnostic.remedy
+
+
+@pytest.mark.parametrize(
+    ("sentence", "code", "severity"),
+    [
+        ("The coder uses frobnicate", "assumed", "warning"),
+        ("The coder drafts with frobnicate", "assumed", "warning"),
+        ("The coder uses Slack to tell the tester", "assumed", "warning"),
+        ("The coder has frobnicate", "assumed", "warning"),
+        ("The coder uses the frobnicate tool and drafts", "unknown_tool", "error"),
+        ("The coder drafts with frob_nicate", "unknown_tool", "error"),
+    ],
+)
+def test_what_may_be_a_tool_and_is_not_offered_is_reported(
+    sentence: str, code: str, severity: str
+) -> None:
+    (remark,) = read(f"{sentence}.", REGISTRY).remarks
+    assert (remark.code, remark.severity) == (code, severity)
+    assert remark.diagnostic.message.startswith("the registry offers no tool 'frob") == (
+        "Slack" not in sentence
+    )
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The coder drafts with care and precision",
+        "The coder works with the tester",
+        "The coder uses plain words and short lines",
+        "The coder has finished it",
+    ],
+)
+def test_how_something_is_done_is_no_tool(sentence: str) -> None:
+    assert not read(f"The tester tests. {sentence}.", REGISTRY).remarks
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ("", ["web_search"]),
+        ("The scout may use read_file. ", ["web_search"]),
+        ("The scout may search the web. ", []),
+        ("Everyone may use web_search. ", []),
+        ("The scout may not use web_search. ", []),
+    ],
+)
+def test_a_tool_that_a_task_speaks_of_and_nothing_gives_is_named(
+    given: str, missing: list[str]
+) -> None:
+    reading = read(f"{given}The scout searches the web. Then the writer writes.", REGISTRY)
+    said = [r.diagnostic.message for r in reading.remarks if r.code == "assumed"]
+    assert [tool for tool in TOOLS if any(repr(tool) in text for text in said)] == missing
+    assert len(said) == len(missing)

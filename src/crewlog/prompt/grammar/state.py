@@ -11,7 +11,7 @@ from crewlog.prompt.ast import AnyStatement, Cond, Step, Words
 from crewlog.prompt.compiled import Code, Remark
 from crewlog.prompt.grammar.conditions import Reading
 from crewlog.prompt.grammar.mentions import Roster
-from crewlog.prompt.grammar.phrase import Phrase, agents_in, tools_in
+from crewlog.prompt.grammar.phrase import Phrase, Unit, agents_in, tools_in
 from crewlog.prompt.registry import Registry
 
 
@@ -72,6 +72,8 @@ class State:
     """Who `you` is."""
     section: str = ""
     """The heading that the sentence stands under."""
+    units: list[Unit] = field(default_factory=list[Unit])
+    """The sentences read so far, with their mentions."""
     models: tuple[str, ...] = ()
     """The registry's models, by the numbers that stand for them."""
 
