@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,6 +13,7 @@ from crewlog.prompt.compiled import Code, Remark
 from crewlog.prompt.grammar.conditions import Reading
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.phrase import Phrase, Unit, agents_in, tools_in
+from crewlog.prompt.grammar.remedies import remedy
 from crewlog.prompt.registry import Registry
 
 
@@ -139,8 +141,16 @@ class State:
             "not_understood",
             f"{said!r} says nothing that a crew can do",
             [words],
-            "Say it as a rule about agents, tools or their order, or in an agent's prompt.",
+            self._remedy(words),
         )
+
+    def _remedy(self, words: Words) -> str:
+        """What may be said instead of words."""
+        first = bisect_left(self.units, words.start, key=_start)
+        inside = self.units[first : bisect_left(self.units, words.end, key=_start)]
+        named = " ".join(unit.text for unit in inside if unit.text[0] in "@#$")
+        said = self.text[words.start : words.end]
+        return remedy(said, self.names(named), self.tool_names(named))
 
     def too_long(self, words: Words, what: str, longest: int) -> None:
         """Reports a sentence or clause that is not tried."""
@@ -168,6 +178,10 @@ class State:
         """Words of the prompt, for a message."""
         text = " ".join(self.text[words.start : words.end].split())
         return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _start(unit: Unit) -> int:
+    return unit.start
 
 
 Handler = Callable[[State, "Match"], bool]
