@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -445,3 +446,24 @@ def test_what_each_of_those_side_by_side_does_is_no_phase_of_its_own(words: str)
     assert found is not None
     assert found.to_json()["flow"] == [["scout", "archivist"], "editor"]
     assert all("Your part: " in found.agents[name].prompt for name in ("scout", "archivist"))
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("Blimey the checker, ask the moon", "ask"),
+        ("Let the moon know of the checker and tell us", "ask"),
+        ("No approval of the moon, no deploy for the checker", "ask_tool"),
+        ("Hardly ever may the checker roll out", "allow"),
+        ("Never mind that the checker may hardly roll out", "deny"),
+        ("Round and round until the writer is blue", "back"),
+        ("When the moon and quux why, the writer", "step"),
+    ],
+)
+def test_the_remedy_is_a_sentence_that_is_read(words: str, kind: str) -> None:
+    (remark,) = [r for r in read(f"{CREW}{words}.", REGISTRY).remarks if r.code == "not_understood"]
+    found = re.search(r"'(.+\.)'", remark.diagnostic.remedy)
+    assert found is not None, remark.diagnostic.remedy
+    reading = read(f"{CREW}{found[1]}", REGISTRY)
+    assert not reading.remarks
+    assert kind in [s.kind for s in reading.ast.statements[2:]]
