@@ -96,3 +96,67 @@ def _all_values(key: str, asked: Sequence[str], said: Sequence[str]) -> list[str
         if spelt.keys() <= {word.casefold() for word in words}:
             return [spelt.get(word.casefold()) or word for word in words]
     return []
+
+
+_SAYS = re.compile(r"\s(?:is|are|was|were|has|have|says)\s")
+"""What makes a sentence of a condition; `not approved` is none."""
+_ASKED = re.compile(
+    r"(?:(?:please|then|otherwise|and),?\s+)*(?:ask|consult)\s+(?:me|us)\b\s*(?:for\s+help\b\s*)?",
+    re.IGNORECASE,
+)
+_WHETHER = re.compile(
+    r"(?:whether|if)\s+(?P<who>\S.{0,200}?)\s+(?P<verb>may|can|should|must|is|are|will)\s+(?P<rest>.+)",
+    re.IGNORECASE,
+)
+_TO = re.compile(r"(?:(?:whether|if)\s+)?to\s+(?P<what>.+)", re.IGNORECASE)
+_WHICH = re.compile(
+    r"(?P<word>what|which|who|how|where|when)\b(?P<of>.{0,60}?)\s+to\s+(?P<do>.+)", re.IGNORECASE
+)
+_BEFORE = re.compile(r"before\s+(?P<who>(?:the|an?|any|anyone)\b.+)", re.IGNORECASE)
+_APPROVE = re.compile(
+    r"(?:I|we)\s+(?P<do>approve|confirm|accept|release)\s+(?P<what>.+)", re.IGNORECASE
+)
+
+
+def question_text(said: str, condition: str = "") -> str:
+    """What people are asked, made of the prompt's words: `ask me what to do` is no question.
+
+    Args:
+        said: The words, or a question.
+        condition: The case in which it is asked, in words; people are told it.
+    """
+    flat = " ".join(said.split()).strip(" ,;:.-\u2013\u2014")
+    flat = re.sub(r",?\s+(?:and|or|but)$", "", flat)
+    if flat.endswith("?"):
+        return flat
+    asked = _ASKED.match(flat)
+    found = _question(flat[asked.end() :] if asked else flat, asked=asked is not None)
+    if not condition:
+        return found
+    whole = _SAYS.search(condition) is not None
+    case = _capital(condition) if whole else f"Noted: {condition.removeprefix('the ')}"
+    return f"{case}. {found}"
+
+
+def _question(text: str, *, asked: bool) -> str:
+    if approve := _APPROVE.fullmatch(text):
+        what, _, after = approve["what"].partition(" before ")
+        question = f"{_capital(approve['do'])} {what}?"
+        return f"{question} Next: {after}." if after else question
+    if not asked:
+        return _capital(f"{text}: go on?") if text else "Go on?"
+    if before := _BEFORE.fullmatch(text):
+        return f"Next: {before['who']}. Go on?"
+    if to := _TO.fullmatch(text):
+        return f"{_capital(to['what'])}?"
+    if whether := _WHETHER.fullmatch(text):
+        return f"{_capital(whether['verb'])} {whether['who']} {whether['rest']}?"
+    if which := _WHICH.fullmatch(text):
+        if (which["word"].lower(), which["do"]) == ("what", "do"):
+            return "What should be done?"
+        return f"{_capital(which['word'])}{which['of']} should the crew {which['do']}?"
+    return f"{_capital(text)}: go on?" if text else "Go on?"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
