@@ -467,3 +467,54 @@ def test_the_remedy_is_a_sentence_that_is_read(words: str, kind: str) -> None:
     reading = read(f"{CREW}{found[1]}", REGISTRY)
     assert not reading.remarks
     assert kind in [s.kind for s in reading.ast.statements[2:]]
+GRADED = "The writer drafts a report. The grader grades it. "
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        ("While the grade is under 8, the writer rewrites the report", None),
+        ("While the grade is under 8, the writer rewrites the report, at most 4 times", 4),
+        ("While the grade is under 8, the writer works on it (at most 4 times)", 4),
+        ("While the grade is under 8, back to the writer, at most 4 times", 4),
+        ("The writer rewrites it while the grade is under 8, at most 4 times", 4),
+        (
+            "While the grade is under 8 (and fewer than four rounds were done), the writer revises",
+            4,
+        ),
+        ("While the grade is under 8 and fewer than 4 rounds were done, the writer revises it", 4),
+    ],
+)
+def test_a_while_that_is_no_work_is_a_loop(words: str, most: int | None) -> None:
+    (back,) = said(f"{GRADED}{words}.", "back")
+    assert back["condition"] == {"name": "grade", "operator": "<", "value": 8}
+    assert (back["to"], back.get("at_most")) == ("writer", most)
+    assert len(said(f"{GRADED}{words}.", "step")) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "While the moon is full or so, the publisher publishes",
+        "While the grade is under 8, the publisher publishes",
+        "If the tests fail twice, stop",
+        "If the tests have failed for the second time, the publisher publishes",
+        "Once the tests have failed three times in a row, stop",
+        "If the grade is under 8 (or the like), the publisher publishes",
+    ],
+)
+def test_what_no_condition_can_hold_is_reported_with_its_clause(words: str) -> None:
+    reading = read(f"{GRADED}{words}.", REGISTRY)
+    assert len(reading.ast.statements) == 2, reading.ast.statements
+    assert {remark.code for remark in reading.remarks} == {"not_understood"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["while the painter paints", "while the pictures are drawn by the painter"],
+)
+def test_a_while_of_work_is_side_by_side(words: str) -> None:
+    prompt = f"The writer drafts, {words}. The editor reads."
+    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
+    assert found is not None
+    assert [sorted(item) for item in found.to_json()["flow"][:1]] == [["painter", "writer"]]

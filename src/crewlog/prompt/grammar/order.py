@@ -39,7 +39,7 @@ from crewlog.prompt.grammar.moves import (
     tries_again,
     waits_for,
 )
-from crewlog.prompt.grammar.pending import Pending, subordinate
+from crewlog.prompt.grammar.pending import Pending, rounds_left, subordinate
 from crewlog.prompt.grammar.people import RULES, SINGLE, apply
 from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern, too_long
 from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
@@ -424,6 +424,9 @@ def _fold(sentence: Sentence) -> None:
     clause = read_clause(state, phrase, marks)
     if clause is None and (other := _with_subject(state, phrase)) is not None:
         clause = read_clause(state, other, marks)
+    if sentence.pending.lasting and clause is not None:
+        _lasting(sentence, clause, phrase)
+        return
     if clause is not None and segment.separator == ":" and _said_again(sentence, clause):
         return
     if clause is not None:
@@ -499,6 +502,8 @@ def _take(sentence: Sentence, parsed: Pending, marks: set[str], segment: Segment
             _say(sentence, parsed_clause, marks | ({"beside"} if beside else set()))
             sentence.carried = set() if beside else {"beside"}
             return
+        _unlike_work(sentence, parsed.clause, segment)
+        return
     if parsed.clause is not None and parsed.kind == "before":
         clause = read_clause(sentence.state, parsed.clause, marks)
         if clause is not None:
@@ -510,6 +515,18 @@ def _take(sentence: Sentence, parsed: Pending, marks: set[str], segment: Segment
     sentence.carried |= (
         marks & {"first", "beside", "otherwise"} if parsed.condition is None else set()
     )
+
+
+def _unlike_work(sentence: Sentence, clause: Phrase, segment: Segment) -> None:
+    """A `while` that is neither somebody's work nor a condition: `while there is a full moon, …`.
+
+    What it stands before would else be done always; `while keeping it short` only says how.
+    """
+    how = clause.units[0].text.endswith("ing") if clause else False
+    if not how and (sentence.at == 1 or segment.separator in _AFRESH):
+        sentence.unread = "condition"
+        sentence.state.branches = []
+    _lost(sentence, segment.phrase)
 
 
 def _at_work_already(sentence: Sentence, clause: Clause, segment: Segment) -> bool:
@@ -539,7 +556,7 @@ def _trailing(sentence: Sentence) -> None:
         follows = sentence.parts[sentence.at]
         text = follows.phrase.text
         text = re.sub(r"^(?:and |but |just |only |, )+", "", text)
-        if not SUBORDINATE.match(text) or text.startswith(("while ", "before ", "whilst ")):
+        if not SUBORDINATE.match(text) or text.startswith("before "):
             return
         if follows.separator not in {"", ",", "–", "but", "("} or _STILL.fullmatch(text):
             return
@@ -575,16 +592,35 @@ def _control(sentence: Sentence, phrase: Phrase, marks: set[str]) -> bool:
     if sentence.pending.until and (found := repeats(said))[0]:
         return _repeat(state, " ".join(found[1]), condition, words)
     if to := state.names(back_to(said)) or _once_more(state, said):
-        made = Back(condition=condition, to=to[0], words=words)
-        state.branches = [condition]
-        state.subject = to
-        return state.say(made)
+        return _loop(sentence, to, condition, words)
     if skipped := state.names(" ".join(skips(said))):
         for name in skipped:
             state.say(Skip(agent=name, condition=condition, words=words))
         state.branches = [condition]
         return True
     return _ends(sentence, said, condition, words)
+
+
+def _lasting(sentence: Sentence, clause: Clause, phrase: Phrase) -> None:
+    """`While the grade is under 8, the writer works on the text`: back to who has worked before."""
+    state, pending = sentence.state, sentence.pending
+    named = clause.agents if clause.works else ()
+    if not named or pending.condition is None or not {*named} <= state.ever:
+        _lost(sentence, phrase)
+        return
+    _loop(sentence, named, pending.condition, (phrase.words, *pending.words))
+    sentence.pending, sentence.carried, sentence.glue = Pending(), set(), None
+
+
+def _loop(
+    sentence: Sentence, named: tuple[str, ...], condition: Cond, words: tuple[Words, ...]
+) -> bool:
+    """Going back to an agent while a condition holds."""
+    state = sentence.state
+    made = Back(condition=condition, to=named[0], at_most=sentence.pending.at_most, words=words)
+    state.branches = [condition]
+    state.subject = named
+    return state.say(made)
 
 
 def _once_more(state: State, said: Sequence[str]) -> tuple[str, ...]:
@@ -744,6 +780,14 @@ def _not_a_branch(state: State) -> Cond | None:
 def _leftover(sentence: Sentence, segment: Segment, phrase: Phrase) -> None:
     state = sentence.state
     if segment.separator == "(" and _tools_aside(sentence, phrase):
+        return
+    if sentence.pending.lasting and (most := rounds_left(phrase.text)) is not None:
+        sentence.pending.at_most = most
+        sentence.pending.words.append(phrase.words)
+        return
+    if sentence.pending.condition is not None and segment.separator == "(":
+        sentence.unread = "condition"  # it says more of when its clause holds
+        _lost(sentence, segment.phrase)
         return
     named = phrase.text.startswith("@") and " " in phrase.text  # somebody else's doing
     if sentence.glue is not None and not sentence.pending and not named:

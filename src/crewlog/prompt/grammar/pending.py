@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -10,7 +11,7 @@ from crewlog.prompt.ast import Both, Cond, Fact, Not, Waits, Words
 from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.conditions import state_word
 from crewlog.prompt.grammar.lexicon import plural
-from crewlog.prompt.grammar.phrase import Phrase
+from crewlog.prompt.grammar.phrase import Phrase, number
 from crewlog.prompt.grammar.state import State
 from crewlog.prompt.grammar.waits import done, who
 from crewlog.prompt.names import plain
@@ -83,6 +84,10 @@ class Pending:
     needs: tuple[str, ...] = ()
     then: bool = False
     until: bool = False
+    at_most: int | None = None
+    """How often its clause is done over again, where the condition says it."""
+    lasting: bool = False
+    """`While the grade is under 8, …`: its clause is done again as long as this holds."""
     kind: Literal["if", "while", "before"] = "if"
     clause: Phrase | None = None
     """Of `while` and `before`: the clause itself."""
@@ -102,6 +107,8 @@ class Pending:
         self.each, self.maker = self.each or other.each, self.maker or other.maker
         self.needs = (*self.needs, *other.needs)
         self.then, self.until = self.then or other.then, self.until or other.until
+        self.at_most = self.at_most or other.at_most
+        self.lasting = self.lasting or other.lasting
         self.words.extend(other.words)
 
 
@@ -129,6 +136,8 @@ def _of(state: State, phrase: Phrase, said: list[str]) -> Pending | None:
     rest = said[begin:]
     if kind == "each":
         return _each(state, rest)
+    if kind == "while" and (lasting := _while(state, rest)) is not None:
+        return lasting
     if kind == "while" or kind == "before":
         return Pending(kind=kind, clause=Phrase(phrase.units[begin:]))
     if kind in _OPEN and (needs := _needs(state, rest)) is not None:
@@ -255,6 +264,48 @@ def _condition(state: State, kind: Kind, said: Sequence[str]) -> Pending | None:
 def _no_state(said: Sequence[str]) -> bool:
     """`until bedtime`: a word by itself that no thing is."""
     return len(said) == 1 and not state_word(said[0])
+
+
+_ROUNDS_LEFT = re.compile(
+    r" (?:and|but) (?:only )?(?:at most|no more than|not more than|fewer than|less than) (?P<most>[a-z0-9]+) "
+    r"(?:times|rounds|attempts|tries|iterations|passes|revisions|drafts|versions)"
+    r"(?: (?:have|has|were|was)(?: been)?(?: done| made| tried| used| run| over| written)?)?$"
+)
+
+
+def rounds_left(text: str) -> int | None:
+    """The bound at the end of a condition: `and fewer than four rounds have been done`."""
+    left = _ROUNDS_LEFT.search(f" and {text}")
+    most = number(left["most"]) if left is not None else None
+    return int(most) if most is not None and most >= 1 else None
+
+
+def _while(state: State, said: Sequence[str]) -> Pending | None:
+    """`While the grade is under 8 (and fewer than four rounds have been done)`: a loop's condition.
+
+    None where somebody is at work, who is no condition: `while the author writes`.
+    """
+    text = " ".join(said)
+    left = _ROUNDS_LEFT.search(text)
+    most = rounds_left(text)
+    if left is not None and most:
+        text = text[: left.start()]
+    condition = state.condition(text)
+    if condition is None or not _lasts(text.split(), condition):
+        return None
+    return Pending(condition=condition, lasting=True, at_most=most)
+
+
+def _lasts(said: Sequence[str], condition: Cond) -> bool:
+    """Whether a condition is a state that lasts and nobody's work: `the tests fail`, `rejected`."""
+    found = list(facts(condition))
+    if _decided(condition) or any(fact.operator is not None for fact in found):
+        return True
+    agent = any(x[0] == "@" and said[i + 1 : i + 2] != ["'s"] for i, x in enumerate(said))
+    being = [i for i, word in enumerate(said[:-1]) if word in w.BE]
+    busy = any(said[i + 1].endswith("ing") for i in being)
+    them = said[0] in w.MANY | {"it", "he", "she", "both", "we", "i", "you"} and not being
+    return not agent and not busy and not them
 
 
 def _waits(state: State, kind: Kind, said: Sequence[str]) -> Pending | None:

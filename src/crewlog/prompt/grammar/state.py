@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from bisect import bisect_left
+=======
+import re
+>>>>>>> wt-gb
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -15,6 +19,13 @@ from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.phrase import Phrase, Unit, agents_in, tools_in
 from crewlog.prompt.grammar.remedies import remedy
 from crewlog.prompt.registry import Registry
+
+_OFTEN = re.compile(
+    r" (?:(?:at least |more than |exactly |only )?(?:once|twice|thrice)|[a-z0-9]+ times"
+    r"|(?:for )?(?:the|a) (?:second|third|fourth|fifth|nth|last) time|again and again|repeatedly)"
+    r"(?: in a row| in succession| running| over)?$"
+)
+"""`The tests fail twice`: whoever decides says what is so now, and not for the how manyth time."""
 
 
 class Places:
@@ -116,7 +127,9 @@ class State:
         return " ".join(self.text[words.start : words.end].split()).strip(" ,;:–—-")
 
     def condition(self, text: str) -> Cond | None:
-        """The condition that words say."""
+        """The condition that words say; none where they count how often: no flag holds that."""
+        if _OFTEN.search(text):
+            return None
         subject = self.subject[0] if len(self.subject) == 1 else None
         return Reading(self.roster, subject).condition(text)
 
