@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crewlog.prompt.ast import PromptAst
+from crewlog.prompt.compile import compiled
 from crewlog.prompt.grammar import read
 from crewlog.prompt.registry import Registry
 
@@ -445,3 +446,24 @@ def test_the_remedy_is_a_sentence_that_is_read(words: str, kind: str) -> None:
     reading = read(f"{CREW}{found[1]}", REGISTRY)
     assert not reading.remarks
     assert kind in [s.kind for s in reading.ast.statements[2:]]
+
+
+PARALLEL = "The scout and the archivist work in parallel"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"{PARALLEL}. The scout uses web_search to find news. The archivist reads the feeds.",
+        f"{PARALLEL}: the scout finds news, and the archivist reads the feeds.",
+        f"{PARALLEL}, the scout finds news, the archivist reads the feeds.",
+        "In parallel, the scout and the archivist work: the scout finds news, the archivist reads.",
+        f"{PARALLEL}. Both write down what they find.",
+    ],
+)
+def test_what_each_of_those_side_by_side_does_is_no_phase_of_its_own(words: str) -> None:
+    prompt = f"{words} Then the editor picks."
+    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
+    assert found is not None
+    assert found.to_json()["flow"] == [["scout", "archivist"], "editor"]
+    assert all("Your part: " in found.agents[name].prompt for name in ("scout", "archivist"))

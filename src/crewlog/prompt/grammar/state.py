@@ -170,9 +170,16 @@ class State:
         )
         self.statements.append(step.model_copy(update={"parts": parts}))
         self.turns += len(parts)
-        self.worked, self.subject = named, named
+        self.worked, self.subject = self._at_work(step, named), named
         self.ever.update(named)
         return True
+
+    def _at_work(self, step: Step, named: tuple[str, ...]) -> tuple[str, ...]:
+        """Who works side by side once a step is said: `Meanwhile, the editor …` is one more."""
+        more = step.place == "beside" or {*named} <= {*self.worked}
+        if not more or step.again or step.after is not None or step.ready is not None:
+            return named
+        return tuple(dict.fromkeys((*self.worked, *named)))
 
     def shown(self, words: Words) -> str:
         """Words of the prompt, for a message."""
