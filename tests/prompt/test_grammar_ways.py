@@ -492,6 +492,9 @@ def test_a_while_that_is_no_work_is_a_loop(words: str, most: int | None) -> None
     assert len(said(f"{GRADED}{words}.", "step")) == 2
 
 
+PARALLEL = "The scout and the archivist work in parallel"
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -518,3 +521,16 @@ def test_a_while_of_work_is_side_by_side(words: str) -> None:
     found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
     assert found is not None
     assert [sorted(item) for item in found.to_json()["flow"][:1]] == [["painter", "writer"]]
+        f"{PARALLEL}. The scout uses web_search to find news. The archivist reads the feeds.",
+        f"{PARALLEL}: the scout finds news, and the archivist reads the feeds.",
+        f"{PARALLEL}, the scout finds news, the archivist reads the feeds.",
+        "In parallel, the scout and the archivist work: the scout finds news, the archivist reads.",
+        f"{PARALLEL}. Both write down what they find.",
+    ],
+)
+def test_what_each_of_those_side_by_side_does_is_no_phase_of_its_own(words: str) -> None:
+    prompt = f"{words} Then the editor picks."
+    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
+    assert found is not None
+    assert found.to_json()["flow"] == [["scout", "archivist"], "editor"]
+    assert all("Your part: " in found.agents[name].prompt for name in ("scout", "archivist"))
