@@ -362,6 +362,145 @@ def test_what_hangs_on_words_not_understood_is_reported(words: str) -> None:
     assert "not_understood" in {remark.code for remark in reading.remarks}
 
 
+PARALLEL = "The scout and the archivist work in parallel"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"{PARALLEL}. The scout uses web_search to find news. The archivist reads the feeds.",
+        f"{PARALLEL}: the scout finds news, and the archivist reads the feeds.",
+        f"{PARALLEL}, the scout finds news, the archivist reads the feeds.",
+        "In parallel, the scout and the archivist work: the scout finds news, the archivist reads.",
+        f"{PARALLEL}. Both write down what they find.",
+    ],
+)
+def test_what_each_of_those_side_by_side_does_is_no_phase_of_its_own(words: str) -> None:
+    prompt = f"{words} Then the editor picks."
+    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
+    assert found is not None
+    assert found.to_json()["flow"] == [["scout", "archivist"], "editor"]
+    assert all("Your part: " in found.agents[name].prompt for name in ("scout", "archivist"))
+
+
+GRADED = "The writer drafts a report. The grader grades it. "
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        ("While the grade is under 8, the writer rewrites the report", None),
+        ("While the grade is under 8, the writer rewrites the report, at most 4 times", 4),
+        ("While the grade is under 8, the writer works on it (at most 4 times)", 4),
+        ("While the grade is under 8, back to the writer, at most 4 times", 4),
+        ("The writer rewrites it while the grade is under 8, at most 4 times", 4),
+        (
+            "While the grade is under 8 (and fewer than four rounds were done), the writer revises",
+            4,
+        ),
+        ("While the grade is under 8 and fewer than 4 rounds were done, the writer revises it", 4),
+    ],
+)
+def test_a_while_that_is_no_work_is_a_loop(words: str, most: int | None) -> None:
+    (back,) = said(f"{GRADED}{words}.", "back")
+    assert back["condition"] == {"name": "grade", "operator": "<", "value": 8}
+    assert (back["to"], back.get("at_most")) == ("writer", most)
+    assert len(said(f"{GRADED}{words}.", "step")) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "While the moon is full or so, the publisher publishes",
+        "While the grade is under 8, the publisher publishes",
+        "If the tests fail twice, stop",
+        "If the tests have failed for the second time, the publisher publishes",
+        "Once the tests have failed three times in a row, stop",
+        "If the grade is under 8 (or the like), the publisher publishes",
+    ],
+)
+def test_what_no_condition_can_hold_is_reported_with_its_clause(words: str) -> None:
+    reading = read(f"{GRADED}{words}.", REGISTRY)
+    assert len(reading.ast.statements) == 2, reading.ast.statements
+    assert {remark.code for remark in reading.remarks} == {"not_understood"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["while the painter paints", "while the pictures are drawn by the painter"],
+)
+def test_a_while_of_work_is_side_by_side(words: str) -> None:
+    prompt = f"The writer drafts, {words}. The editor reads."
+    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
+    assert found is not None
+    assert [sorted(item) for item in found.to_json()["flow"][:1]] == [["painter", "writer"]]
+
+
+REVIEWED = "The writer drafts. The lawyer and the editor review it in parallel. "
+
+
+@pytest.mark.parametrize(
+    ("words", "when"),
+    [
+        ("If both approve, stop", "lawyer.approved and editor.approved"),
+        ("If both the lawyer and the editor approve, stop", "lawyer.approved and editor.approved"),
+        ("If both of them have approved it, stop", "lawyer.approved and editor.approved"),
+        ("If they both approve, stop", "lawyer.approved and editor.approved"),
+        ("Unless both approve, stop", "not (lawyer.approved and editor.approved)"),
+        ("If not both approve, stop", "not (lawyer.approved and editor.approved)"),
+        ("If either rejects it, stop", "lawyer.rejected or editor.rejected"),
+        ("If one of them rejects it, stop", "lawyer.rejected or editor.rejected"),
+        ("If neither approves, stop", "not (lawyer.approved or editor.approved)"),
+        ("If none of them approves, stop", "not (lawyer.approved or editor.approved)"),
+    ],
+)
+def test_what_a_group_decides_each_of_it_decides(words: str, when: str) -> None:
+    prompt = f"{REVIEWED}{words}. The mailer sends it."
+    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
+    assert found is not None
+    assert {"if": when, "go": "end"} in found.to_json()["flow"]
+    assert found.agents["lawyer"].writes_flags == found.agents["editor"].writes_flags
+
+
+def test_both_are_the_last_two_that_worked() -> None:
+    prompt = "The writer drafts. The lawyer reads it. The editor reads it. If both approve, stop."
+    (stop,) = said(prompt, "stop")
+    assert [fact["agent"] for fact in stop["condition"]["of"]] == ["lawyer", "editor"]
+
+
+def test_both_of_three_side_by_side_are_nobody() -> None:
+    prompt = "The writer, the lawyer and the editor work in parallel. If both approve, stop."
+    reading = read(prompt, REGISTRY)
+    assert [s.kind for s in reading.ast.statements] == ["step"]
+    assert [remark.code for remark in reading.remarks] == ["not_understood"]
+
+
+def test_as_soon_as_somebody_rejects_it_is_a_loop() -> None:
+    words = "As soon as one of them rejects it, the writer redoes it, at most 3 times."
+    (back,) = said(f"{REVIEWED}{words}", "back")
+    assert (back["to"], back["at_most"]) == ("writer", 3)
+    assert [fact["agent"] for fact in back["condition"]["of"]] == ["lawyer", "editor"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["back to the lawyer and the editor", "the lawyer and the editor try again"],
+)
+def test_a_loop_back_to_several_side_by_side_is_an_error(words: str) -> None:
+    prompt = f"{REVIEWED}The judge decides. If it is rejected, {words}, at most 3 times."
+    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY)
+    assert not found.ok
+    assert "not_understood" in [remark.code for remark in found.remarks]
+
+
+def test_a_loop_back_to_several_in_a_row_goes_to_the_first() -> None:
+    words = "If it is rejected, back to the writer and the editor, at most 3 times."
+    prompt = f"The writer drafts. The editor edits. The judge decides. {words}"
+    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
+    assert found is not None
+    assert found.to_json()["flow"][-1] == {"if": "rejected", "go": "writer", "at_most": 3}
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -427,27 +566,6 @@ def test_what_is_approved_every_time_and_is_no_tool_is_said_to_be_asked_once() -
     assert [remark.code for remark in reading.remarks] == ["read_as_words"]
 
 
-PARALLEL = "The scout and the archivist work in parallel"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        f"{PARALLEL}. The scout uses web_search to find news. The archivist reads the feeds.",
-        f"{PARALLEL}: the scout finds news, and the archivist reads the feeds.",
-        f"{PARALLEL}, the scout finds news, the archivist reads the feeds.",
-        "In parallel, the scout and the archivist work: the scout finds news, the archivist reads.",
-        f"{PARALLEL}. Both write down what they find.",
-    ],
-)
-def test_what_each_of_those_side_by_side_does_is_no_phase_of_its_own(words: str) -> None:
-    prompt = f"{words} Then the editor picks."
-    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
-    assert found is not None
-    assert found.to_json()["flow"] == [["scout", "archivist"], "editor"]
-    assert all("Your part: " in found.agents[name].prompt for name in ("scout", "archivist"))
-
-
 @pytest.mark.parametrize(
     ("words", "kind"),
     [
@@ -467,70 +585,3 @@ def test_the_remedy_is_a_sentence_that_is_read(words: str, kind: str) -> None:
     reading = read(f"{CREW}{found[1]}", REGISTRY)
     assert not reading.remarks
     assert kind in [s.kind for s in reading.ast.statements[2:]]
-GRADED = "The writer drafts a report. The grader grades it. "
-
-
-@pytest.mark.parametrize(
-    ("words", "most"),
-    [
-        ("While the grade is under 8, the writer rewrites the report", None),
-        ("While the grade is under 8, the writer rewrites the report, at most 4 times", 4),
-        ("While the grade is under 8, the writer works on it (at most 4 times)", 4),
-        ("While the grade is under 8, back to the writer, at most 4 times", 4),
-        ("The writer rewrites it while the grade is under 8, at most 4 times", 4),
-        (
-            "While the grade is under 8 (and fewer than four rounds were done), the writer revises",
-            4,
-        ),
-        ("While the grade is under 8 and fewer than 4 rounds were done, the writer revises it", 4),
-    ],
-)
-def test_a_while_that_is_no_work_is_a_loop(words: str, most: int | None) -> None:
-    (back,) = said(f"{GRADED}{words}.", "back")
-    assert back["condition"] == {"name": "grade", "operator": "<", "value": 8}
-    assert (back["to"], back.get("at_most")) == ("writer", most)
-    assert len(said(f"{GRADED}{words}.", "step")) == 2
-
-
-PARALLEL = "The scout and the archivist work in parallel"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "While the moon is full or so, the publisher publishes",
-        "While the grade is under 8, the publisher publishes",
-        "If the tests fail twice, stop",
-        "If the tests have failed for the second time, the publisher publishes",
-        "Once the tests have failed three times in a row, stop",
-        "If the grade is under 8 (or the like), the publisher publishes",
-    ],
-)
-def test_what_no_condition_can_hold_is_reported_with_its_clause(words: str) -> None:
-    reading = read(f"{GRADED}{words}.", REGISTRY)
-    assert len(reading.ast.statements) == 2, reading.ast.statements
-    assert {remark.code for remark in reading.remarks} == {"not_understood"}
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["while the painter paints", "while the pictures are drawn by the painter"],
-)
-def test_a_while_of_work_is_side_by_side(words: str) -> None:
-    prompt = f"The writer drafts, {words}. The editor reads."
-    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
-    assert found is not None
-    assert [sorted(item) for item in found.to_json()["flow"][:1]] == [["painter", "writer"]]
-        f"{PARALLEL}. The scout uses web_search to find news. The archivist reads the feeds.",
-        f"{PARALLEL}: the scout finds news, and the archivist reads the feeds.",
-        f"{PARALLEL}, the scout finds news, the archivist reads the feeds.",
-        "In parallel, the scout and the archivist work: the scout finds news, the archivist reads.",
-        f"{PARALLEL}. Both write down what they find.",
-    ],
-)
-def test_what_each_of_those_side_by_side_does_is_no_phase_of_its_own(words: str) -> None:
-    prompt = f"{words} Then the editor picks."
-    found = compiled(prompt, read(prompt, REGISTRY).ast, REGISTRY).definition
-    assert found is not None
-    assert found.to_json()["flow"] == [["scout", "archivist"], "editor"]
-    assert all("Your part: " in found.agents[name].prompt for name in ("scout", "archivist"))
