@@ -351,3 +351,11 @@ def test_a_question_that_is_said_twice_is_asked_once() -> None:
     names = [item.get("phase") for item in flow(step("writer"), step("printer"), ask, ask)[1:2]]
     assert names == ["before_printer"]
     assert len(flow(step("writer"), step("printer"), ask, ask)) == 3
+
+
+def test_what_is_asked_once_more_is_decided_by_the_same_agent() -> None:
+    low = Fact(name="severity", operator="==", value="low")
+    scribe = said(Step, 20, parts=(Part(agent="scribe", task="files it", only_if=low),))
+    made = crew(step("triager"), scribe, said(ast.Stop, 40, condition=low), step("fixer"))
+    assert made.agents["triager"].outputs == ("severity",)
+    assert made.agents["scribe"].outputs == ()

@@ -297,6 +297,15 @@ class Assembly:
         found = [self.phases_of(name)[-1] for name in names if self.phases_of(name)]
         if found:
             first = min(found, key=self.nodes.index)
+            beside = [node.agent for node in found if node.block == first.block]
+            if len(beside) > 1:
+                self.remarks.error(
+                    "not_understood",
+                    f"a loop goes back to one agent, and {listed(beside)} work side by side",
+                    said.words,
+                    "Name the agent that works before them, or let each have a loop of its own.",
+                )
+                return None
             return said.to if first.kind == "use" and said.to else first.name
         if names:
             self.remarks.error(
@@ -545,6 +554,8 @@ class Assembly:
         self, said: ast.Fact, context: list[str], words: tuple[Words, ...], requirement: bool
     ) -> c.Condition:
         owner = said.agent
+        if owner is None and not requirement:
+            owner = self._decided_before(said)
         if owner is None and (requirement or len(context) > 1):
             among = self.members.values() if requirement else map(self.members.__getitem__, context)
             owner = speaks_of(among, said.about, context)
@@ -567,6 +578,11 @@ class Assembly:
             values: list[Json] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
             member.outputs.setdefault(said.name, []).extend(values)
         return c.Fact(agent=owner, name=said.name, operator=said.operator, value=said.value)
+
+    def _decided_before(self, said: ast.Fact) -> str | None:
+        """Who decides what the branch said just before hangs on, where it is asked once more."""
+        known = [fact for when in self.chain for fact in c.facts_in(when)]
+        return next((fact.agent for fact in known if fact.name == said.name), None)
 
 
 def negated(conditions: Sequence[c.Condition]) -> c.Condition | None:

@@ -323,10 +323,20 @@ def _waiting(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     others = scan.agents()
     either = either or "or" in words[begin : scan.at]
     scan.takes(_FINISH)
+    if scan.takes(_BUT_NOT) and not scan.agents():
+        return None
+    task = ""
+    if scan.takes(_AND_THEN) and known_verb(verb_base(scan.word)):
+        task = state.raw(_from(phrase, scan.at))
+        scan.at = len(words)
     if not others or scan.rest:
         return None
     waits = Waits(of=_named(state, others), join="any" if either else "all")
-    return Clause(phrase, _named(state, named), waits=waits)
+    return Clause(phrase, _named(state, named), task=task, waits=waits)
+
+
+_BUT_NOT = ways("but not for|, but not for|, not for|but not on|( not for|and not for")
+_AND_THEN = ways("and|, and|and then|, and then|, then|) and|, and only then|and only then")
 
 
 _MEMBERS = _set(

@@ -109,8 +109,8 @@ LEADS: list[tuple[str, re.Pattern[str]]] = [
                 "|for (?:everything|anything|all) else|if (?:it|that|this) is not(?= ,|$)"
                 "|(?:if|when) (?:it|that|this|they|she|he) (?:does|do|did|has|have|is"
                 "|are) not(?= ,|$)"
-                "|if none of (?:these|those|them|that)(?: apply| applies| is the case)?"
-                "|anything else|everything else|(?:in|with) the rest|or|if neither|when not"
+                "|if none of (?:these|those|them|that)(?: apply| applies| is the case)?(?= ,|$| @)"
+                "|anything else|everything else|(?:in|with) the rest|or|if neither(?= ,|$| @)|when not"
                 "|if the answer is no|if still not|if it is neither"
             ),
         ),

@@ -32,6 +32,7 @@ from crewlog.prompt.ast import (
 from crewlog.prompt.grammar.clauses import Clause, read_clause
 from crewlog.prompt.grammar.leads import led
 from crewlog.prompt.grammar.moves import (
+    Scan,
     back_to,
     outcome,
     repeats,
@@ -39,7 +40,7 @@ from crewlog.prompt.grammar.moves import (
     tries_again,
     waits_for,
 )
-from crewlog.prompt.grammar.pending import Pending, rounds_left, subordinate
+from crewlog.prompt.grammar.pending import Pending, facts, rounds_left, subordinate
 from crewlog.prompt.grammar.people import RULES, SINGLE, apply
 from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern, too_long
 from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
@@ -582,6 +583,11 @@ def _control(sentence: Sentence, phrase: Phrase, marks: set[str]) -> bool:
     state, said = sentence.state, phrase.text.split()
     words = (phrase.words, *sentence.pending.words)
     condition = _condition(sentence, marks)
+    ready = sentence.pending.ready
+    if condition is None and ready is not None:
+        to = _led_back(state, said) or (_once_more(state, said) if _objects(ready) else ())
+        if to:  # `as soon as one of them rejects it, the writer redoes it`
+            return _loop(sentence, to, ready, words)
     if condition is None:
         if to := state.names(back_to(said)):
             return _return(state, to[0], phrase, marks)
@@ -591,7 +597,7 @@ def _control(sentence: Sentence, phrase: Phrase, marks: set[str]) -> bool:
         return False
     if sentence.pending.until and (found := repeats(said))[0]:
         return _repeat(state, " ".join(found[1]), condition, words)
-    if to := state.names(back_to(said)) or _once_more(state, said):
+    if to := _led_back(state, said) or _once_more(state, said):
         return _loop(sentence, to, condition, words)
     if skipped := state.names(" ".join(skips(said))):
         for name in skipped:
@@ -617,10 +623,32 @@ def _loop(
 ) -> bool:
     """Going back to an agent while a condition holds."""
     state = sentence.state
-    made = Back(condition=condition, to=named[0], at_most=sentence.pending.at_most, words=words)
+    most = sentence.pending.at_most
+    made = (
+        Back(condition=condition, to=named[0], at_most=most, words=words)
+        if len(named) == 1
+        else Back(condition=condition, group=named, at_most=most, words=words)
+    )
     state.branches = [condition]
     state.subject = named
     return state.say(made)
+
+
+def _led_back(state: State, said: Sequence[str]) -> tuple[str, ...]:
+    """All the agents that a clause leads back to: `back to the writer and the editor`."""
+    target = back_to(said)
+    if not target:
+        return ()
+    scan = Scan(said)
+    scan.at = len(said) - 1 - [*reversed(said)].index(target)
+    ends = len(said) == scan.at + 1 or said[scan.at + 1] in {",", "and", "or"}
+    return state.names(" ".join(scan.agents()) if ends else target)
+
+
+def _objects(condition: Cond) -> bool:
+    """Whether a condition says that somebody is not content: `one of them rejects it`."""
+    unlike = {"rejected", "declined", "refused", "objected", "vetoed", "dismissed", "disagreed"}
+    return isinstance(condition, Not) or any(f.name in unlike for f in facts(condition))
 
 
 def _once_more(state: State, said: Sequence[str]) -> tuple[str, ...]:

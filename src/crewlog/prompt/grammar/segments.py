@@ -122,6 +122,9 @@ _JOINED = frozenset(
     ["even", "as", "only", "not", "repeat", "wait", "waits", "just", "what", "whether"]
 )
 
+_PAIRED = frozenset(["both", "either", "neither", "all"])
+"""What belongs to the agents behind it: `if both reviewers approve`."""
+
 
 @dataclass(slots=True)
 class Segment:
@@ -323,7 +326,7 @@ class _Cutter:
             )
         if (
             fronted is None
-            or before in {"and", "or", ",", "not", "the", "by", "of"}
+            or before in {"and", "or", ",", "not", "the", "by", "of", *_PAIRED}
             or i - self.begin < 2
         ):
             return False

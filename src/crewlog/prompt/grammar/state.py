@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from crewlog.definition.text import Source, Span
-from crewlog.prompt.ast import AnyStatement, Cond, Step, Words
+from crewlog.prompt.ast import AnyStatement, Cond, Not, Step, Words
 from crewlog.prompt.compiled import Code, Remark
 from crewlog.prompt.grammar.conditions import Reading
+from crewlog.prompt.grammar.groups import shared
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.phrase import Phrase, Unit, agents_in, tools_in
 from crewlog.prompt.grammar.remedies import remedy
@@ -23,6 +24,9 @@ _OFTEN = re.compile(
     r"(?: in a row| in succession| running| over)?$"
 )
 """`The tests fail twice`: whoever decides says what is so now, and not for the how manyth time."""
+
+_RECENT = 12
+"""Statements back to which `both` may speak of who worked."""
 
 
 class Places:
@@ -128,7 +132,21 @@ class State:
         if _OFTEN.search(text):
             return None
         subject = self.subject[0] if len(self.subject) == 1 else None
-        return Reading(self.roster, subject).condition(text)
+        group = shared(text, self.worked, self._recent(), self.subject)
+        if group is None:
+            return Reading(self.roster, subject).condition(text)
+        if not group.clear:
+            return None
+        marks = [f"@{self.roster.agents.index(name)}" for name in group.agents]
+        condition = Reading(self.roster, subject).condition(group.spelled(marks))
+        if condition is not None and group.quantifier in {"none", "not all"}:
+            return Not(of=condition)
+        return condition
+
+    def _recent(self) -> list[str]:
+        """Who worked in the last steps, the last one last."""
+        steps = [s for s in self.statements[-_RECENT:] if isinstance(s, Step)]
+        return [part.agent for step in steps for part in step.parts]
 
     def remark(
         self,
