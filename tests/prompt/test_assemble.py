@@ -69,6 +69,30 @@ def test_more_about_who_has_just_worked_is_no_new_phase() -> None:
     assert [item["phase"] for item in again[1:]] == ["a_2"]
 
 
+def test_more_about_each_of_those_side_by_side_is_no_new_phase() -> None:
+    found = crew(
+        step("scout", "archivist"),
+        said(Step, 20, parts=(Part(agent="scout", task="reads the news"),)),
+        said(Step, 40, parts=(Part(agent="archivist", task="reads the feeds"),)),
+        step("editor"),
+    )
+    assert found.to_json()["flow"] == [["scout", "archivist"], "editor"]
+    assert "reads the news" in found.agents["scout"].prompt
+    assert "reads the feeds" in found.agents["archivist"].prompt
+
+
+def test_a_word_of_order_makes_a_new_phase_of_one_of_those_side_by_side() -> None:
+    found = flow(step("scout", "archivist"), step("scout", again=True))
+    assert found[-1] == {"agent": "scout", "phase": "scout_2", "task": "does scout things"}
+
+
+def test_of_those_side_by_side_the_one_spoken_of_last_decides() -> None:
+    more = said(Step, 20, parts=(Part(agent="scout", task="reads the news"),))
+    stop = said(ast.Stop, 40, condition=Fact(name="urgent"))
+    found = crew(step("scout", "archivist"), more, stop, step("editor"))
+    assert found.agents["scout"].writes_flags == ("urgent",)
+
+
 def test_the_first_to_finish_is_enough_where_the_words_say_so() -> None:
     found = flow(step("a", "b", "c"), step("d", after=Waits(join="any")))
     assert found == [{"parallel": ["a", "b", "c"], "join": "any"}, "d"]

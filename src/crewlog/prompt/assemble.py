@@ -121,11 +121,8 @@ class Assembly:
 
     def _step(self, said: ast.Step) -> None:
         if self._goes_on(said):
-            part = said.parts[0]
-            if part.task:
-                self.last[0].task = f"{self.last[0].task} {part.task}".strip()
-                self.members[part.agent].tasks.append(part.task)
-            self.last[0].words = (*self.last[0].words, *said.words)
+            for part in said.parts:
+                self._add(part, said.words)
             return
         branch = said.parts[0].otherwise
         beside = said.place == "beside" and bool(self.last) and not self._decided(said)
@@ -147,17 +144,26 @@ class Assembly:
         self.tail = Sources.all([node.name for node in self.last])
 
     def _goes_on(self, said: ast.Step) -> bool:
-        """Whether a step only says more of what its agent is doing anyway."""
-        part = said.parts[0]
-        plain = ast.Part(agent=part.agent, task=part.task) == part
-        rules = (said.again, said.after, said.ready, said.start, said.place == "beside")
+        """Whether a step only says more of what its agents are doing anyway."""
+        plain = all(ast.Part(agent=part.agent, task=part.task) == part for part in said.parts)
+        rules = (said.again, said.after, said.ready, said.start)
+        working = [node.agent for node in self.last]
         return (
-            len(said.parts) == 1
-            and plain
+            plain
             and not any(rules)
-            and [node.agent for node in self.last] == [part.agent]
-            and self.tail.of == [self.last[0].name]
+            and {part.agent for part in said.parts} <= {*working}
+            and len({*working}) == len(working)
+            and self.tail.same(Sources.all([node.name for node in self.last]))
         )
+
+    def _add(self, part: ast.Part, words: tuple[Words, ...]) -> None:
+        """Adds to the task of an agent that is at work; it is now the one spoken of last."""
+        node = next(node for node in self.last if node.agent == part.agent)
+        self.last = [*(other for other in self.last if other is not node), node]
+        if part.task:
+            node.task = f"{node.task} {part.task}".strip()
+            self.members[part.agent].tasks.append(part.task)
+        node.words = (*node.words, *words)
 
     def _decided(self, said: ast.Step) -> bool:
         """Whether "otherwise" is what a decision just before leaves: the way on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,7 +12,8 @@ from crewlog.prompt.ast import AnyStatement, Cond, Step, Words
 from crewlog.prompt.compiled import Code, Remark
 from crewlog.prompt.grammar.conditions import Reading
 from crewlog.prompt.grammar.mentions import Roster
-from crewlog.prompt.grammar.phrase import Phrase, agents_in, tools_in
+from crewlog.prompt.grammar.phrase import Phrase, Unit, agents_in, tools_in
+from crewlog.prompt.grammar.remedies import remedy
 from crewlog.prompt.registry import Registry
 
 
@@ -72,6 +74,8 @@ class State:
     """Who `you` is."""
     section: str = ""
     """The heading that the sentence stands under."""
+    units: list[Unit] = field(default_factory=list[Unit])
+    """The sentences read so far, with their mentions."""
     models: tuple[str, ...] = ()
     """The registry's models, by the numbers that stand for them."""
 
@@ -137,8 +141,16 @@ class State:
             "not_understood",
             f"{said!r} says nothing that a crew can do",
             [words],
-            "Say it as a rule about agents, tools or their order, or in an agent's prompt.",
+            self._remedy(words),
         )
+
+    def _remedy(self, words: Words) -> str:
+        """What may be said instead of words."""
+        first = bisect_left(self.units, words.start, key=_start)
+        inside = self.units[first : bisect_left(self.units, words.end, key=_start)]
+        named = " ".join(unit.text for unit in inside if unit.text[0] in "@#$")
+        said = self.text[words.start : words.end]
+        return remedy(said, self.names(named), self.tool_names(named))
 
     def too_long(self, words: Words, what: str, longest: int) -> None:
         """Reports a sentence or clause that is not tried."""
@@ -158,14 +170,25 @@ class State:
         )
         self.statements.append(step.model_copy(update={"parts": parts}))
         self.turns += len(parts)
-        self.worked, self.subject = named, named
+        self.worked, self.subject = self._at_work(step, named), named
         self.ever.update(named)
         return True
+
+    def _at_work(self, step: Step, named: tuple[str, ...]) -> tuple[str, ...]:
+        """Who works side by side once a step is said: `Meanwhile, the editor …` is one more."""
+        more = step.place == "beside" or {*named} <= {*self.worked}
+        if not more or step.again or step.after is not None or step.ready is not None:
+            return named
+        return tuple(dict.fromkeys((*self.worked, *named)))
 
     def shown(self, words: Words) -> str:
         """Words of the prompt, for a message."""
         text = " ".join(self.text[words.start : words.end].split())
         return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _start(unit: Unit) -> int:
+    return unit.start
 
 
 Handler = Callable[[State, "Match"], bool]
