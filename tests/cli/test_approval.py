@@ -109,6 +109,17 @@ def test_nobody_at_the_terminal_is_a_no(notes: Path) -> None:
     assert terminal.end() == 6
 
 
+def test_an_interrupt_at_the_question_says_that_nothing_was_started(notes: Path) -> None:
+    terminal = at_terminal(notes)
+    terminal.expect("3 reject")
+    terminal.expect("› ")  # noqa: RUF001
+    terminal.interrupt()
+    told = terminal.expect("Nothing was started.")
+    assert told.startswith("\n")
+    assert terminal.end() == 130
+    assert not (notes / "home").exists()
+
+
 def test_an_edit_shows_all_its_faults_and_may_be_mended(notes: Path) -> None:
     broken = "text = text.replace('writer', 'wrter', 1).replace('not approved', 'not aproved')"
     mended = (
@@ -205,20 +216,24 @@ def test_an_edit_with_faults_may_be_dropped(notes: Path) -> None:
     assert terminal.end() == 6
 
 
-def test_an_editor_that_is_not_there_is_a_clear_error(notes: Path) -> None:
-    terminal = at_terminal(notes, EDITOR="no-such-editor-here --wait")
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("no-such-editor-here --wait", "the editor 'no-such-editor-here' cannot be started"),
+        ("code '--wait", "EDITOR cannot be read: No closing quotation"),
+    ],
+)
+def test_an_editor_that_cannot_be_used_is_told_and_it_is_asked_again(
+    notes: Path, command: str, message: str
+) -> None:
+    terminal = at_terminal(notes, EDITOR=command)
     terminal.expect("3 reject")
     terminal.type("edit")
-    terminal.expect("the editor 'no-such-editor-here' cannot be started")
-    assert terminal.end() == 2
-
-
-def test_an_editor_that_cannot_be_read_is_a_clear_error(notes: Path) -> None:
-    terminal = at_terminal(notes, EDITOR="code '--wait")
+    terminal.expect(message)
     terminal.expect("3 reject")
-    terminal.type("edit")
-    terminal.expect("EDITOR cannot be read: No closing quotation")
-    assert terminal.end() == 2
+    terminal.hang_up()
+    terminal.expect("Nothing was started.")
+    assert terminal.end() == 6
 
 
 def test_an_approval_is_readable_in_a_narrow_terminal(notes: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from crewlog.cli.main import run_cli
 from crewlog.definition.content import definition_hash
-from crewlog.definition.load import load_file
+from crewlog.definition.load import load_definition, load_file
 
 PROMPT = """\
 The collector gathers the changes, then the writer drafts notes. The checker
@@ -53,9 +54,10 @@ def test_each_part_stands_beside_its_words(capsys: pytest.CaptureFixture[str]) -
     assert "collector → writer → checker" in parts["phases"]
     assert "not approved → writer (≤ 3), else" in parts["decision"]
     assert "write_file: writer" in parts["permission"]
-    columns = {parts[label].index("words ") for label in ("phases", "decision", "permission")}
+    columns = {parts[label].index("line") for label in ("phases", "decision", "permission")}
     assert len(columns) == 1
-    assert re.search(r"words 1.13$", parts["phases"])
+    assert re.search(r"  lines 1.2$", parts["phases"])
+    assert parts["permission"].endswith("  line 3")
     assert "collector ── writer ── checker" in "\n".join(lines)
     assert "\x1b" not in "\n".join(lines)
 
@@ -106,6 +108,58 @@ def test_what_is_no_prompt_is_told(
     Path("latin.md").write_bytes("The writer\ndrafts café.".encode("latin-1"))
     assert run_cli(["compile", argument]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_crew_is_written_alone_to_standard_output(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PROMPT.encode())))
+    before = set(Path().iterdir())
+    for _ in range(2):  # there is nothing to be replaced
+        assert run_cli(["compile", "notes.md", "--out", "-"]) == 0
+        told = capsys.readouterr()
+        assert "Make it snappy." in told.err
+        assert "crewlog run" not in told.err
+    assert run_cli(["compile", "-", "-o", "-"]) == 0
+    assert capsys.readouterr().out == told.out
+    assert set(Path().iterdir()) == before
+    found = document(capsys, "compile", "notes.md")
+    assert definition_hash(load_definition(told.out)) == found["hash"]
+    assert run_cli(["compile", "notes.md", "--out", "-", "--json"]) == 2
+    assert "both write to standard output" in capsys.readouterr().err
+    assert run_cli(["compile", "notes.md", "--out", "-", "--strict"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("crews", "add"),
+        ("crews", "who", "--in"),
+        ("crews", "diff", "notes.md"),
+        ("register",),
+        ("graph",),
+    ],
+)
+@pytest.mark.parametrize("file", ["notes.md", "with: colon.txt", "prose"])
+def test_a_prompt_in_a_crews_place_is_told_how_to_become_one(
+    command: tuple[str, ...], file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("with: colon.txt").write_text("Note: the writer drafts.\nThen: the checker reviews it.\n")
+    Path("prose").write_text(WHOLE)
+    assert run_cli([*command, file]) == 2
+    name = "notes.md" if "diff" in command else file
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{name!r} is a prompt and no crew's file" in told
+    assert f"crewlog compile {shlex.quote(name)} --out crew.yaml" in told
+
+
+def test_a_crew_of_another_suffix_is_told_its_own_faults(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("crew.txt").write_text("crew: a\nagents:\n  b: {promt: P.}\n")
+    assert run_cli(["crews", "add", "crew.txt"]) == 2
+    assert "unknown key 'promt'" in capsys.readouterr().err
 
 
 def test_the_document_is_stable(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from crewlog.cli import exits
 from crewlog.cli.follow import Follower, Manner
-from crewlog.cli.questions import answer_line, show_question
+from crewlog.cli.questions import answer_line, fits, show_question
 from crewlog.cli.screen import Screen
 from crewlog.cli.sight import question_of
 from crewlog.client import Event
@@ -18,6 +22,7 @@ from crewlog.state.calls import CompilePromptResult, OpenRunResult
 from crewlog.state.carry import DraftCarry
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import Interrupt, PromptRemark
+from crewlog.wire import InterruptView
 from crewlog.workflows.views import interrupt_view
 
 
@@ -62,6 +67,62 @@ async def test_a_refused_answer_is_told_once(capsys: Any) -> None:
         out = capsys.readouterr().out
         assert told in out
         assert bool(out) is bool(told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "words", "fitting"),
+    [
+        ("ask", ("yes", "no"), False, ["yes", "approve", "reject"]),
+        ("ask", ("yes", "no"), True, ["yes", "approve", "reject", "retry", "later"]),
+        ("tool_approval", ("approve", "reject", "stop"), False, ["approve", "reject"]),
+        ("step_failed", ("retry", "skip", "stop"), False, ["retry"]),
+        ("outcome_unknown", ("done", "retry", "stop"), True, ["retry"]),
+        ("requirement", ("set", "skip", "stop"), False, []),
+        ("limit", ("go on", "stop"), False, []),
+    ],
+)
+def test_an_answer_in_advance_fits_what_it_was_meant_for(
+    kind: str, options: tuple[str, ...], words: bool, fitting: list[str]
+) -> None:
+    question = question_of(asked(kind=kind, options=options, words=words))
+    given = ["yes", "approve", "reject", "retry", "later"]
+    assert [answer for answer in given if fits(question, answer)] == fitting
+
+
+class Asks:
+    """A run with open questions that closes the ones that are answered."""
+
+    id = "shop"
+
+    def __init__(self, *questions: Interrupt) -> None:
+        self.open = [question_of(each) for each in questions]
+        self.answers: list[tuple[str, str]] = []
+
+    async def interrupts(self) -> list[InterruptView]:
+        return self.open
+
+    async def status(self) -> Any:
+        return SimpleNamespace(status="waiting")
+
+    async def respond(self, interrupt: str, decision: str, *, id: str) -> None:
+        self.answers.append((interrupt, decision))
+        self.open = [each for each in self.open if each.id != interrupt]
+
+
+async def test_an_approval_in_advance_does_not_answer_a_failure(capsys: Any) -> None:
+    failure = asked(
+        id=InterruptId("i1"), kind="step_failed", options=("retry", "skip", "stop"), question="F?"
+    )
+    run: Any = Asks(failure, asked(id=InterruptId("i2")))
+    manner = Manner(ask=False, leave=True, answers=("approve", "approve"))
+    follower = Follower(Screen(), run, manner=manner)
+    assert await follower._questions() is None
+    assert run.answers == [("i2", "approve")]
+    assert await follower._questions() == exits.WAITS
+    assert run.answers == [("i2", "approve")]
+    told = capsys.readouterr()
+    assert told.err.count("does not answer i1 (retry, skip, stop)") == 1
+    assert "crewlog answer shop i1 retry|skip|stop" in told.out
 
 
 def test_a_question_that_takes_words_says_so(capsys: Any) -> None:

@@ -77,14 +77,14 @@ def test_every_crew_fits(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", CASES[::9], ids=lambda f: f.stem)
-def test_every_phase_is_named_and_words_stand_in_one_column(file: Path) -> None:
+def test_every_phase_is_named_and_lines_stand_in_one_column(file: Path) -> None:
     found = crew_of(file)
     screen = shown_at(100)
     show_understood(screen, found)
     lines = lines_of(screen)
     end = next(i for i, line in enumerate(lines) if i > 2 and not line)
-    rows = [line for line in lines[2:end] if re.search(r"  words? \d", line)]
-    assert len({re.search(r"words? \d", row).start() for row in rows}) == 1  # type: ignore[union-attr]
+    rows = [line for line in lines[2:end] if re.search(r"  lines? \d", line)]
+    assert len({re.search(r"lines? \d", row).start() for row in rows}) == 1  # type: ignore[union-attr]
     text = " ".join(lines[:end])
     for part in found.provenance:
         if part.what == "phase":

@@ -44,7 +44,9 @@ def read(file: Path) -> Any:
 
 
 def registry_of(folder: Path) -> dict[str, Any]:
-    return read(folder / "registry.yaml")
+    """What the prompts of a folder may use: its own registry, else that of its domain."""
+    own = folder / "registry.yaml"
+    return read(own if own.exists() else HERE / folder.name / "registry.yaml")
 
 
 def load_case(file: Path) -> Case:
@@ -105,6 +107,13 @@ def cases(kind: str | None = None) -> Iterator[Case]:
             case = load_case(file)
             if kind in {None, case.kind}:
                 yield case
+
+
+def other_words() -> Iterator[Case]:
+    """Crews in other people's words, which the grammar was not made with."""
+    for domain in DOMAINS:
+        for file in sorted((HERE / "other_words" / domain).glob("[a-z]-*.yaml")):
+            yield load_case(file)
 
 
 def meaning(definition: CrewDefinition) -> dict[str, Any]:

@@ -136,6 +136,16 @@ def test_all_faults_come_together_and_in_order() -> None:
     assert found == sorted(found, key=lambda d: (d.line, d.column))
 
 
+def test_a_misspelt_key_is_not_told_as_a_missing_one_too() -> None:
+    found = only("crew: a\nmodel: openai:gpt-5-mini\nagents:\n  b: {promt: P., tools: []}\n")
+    assert (found.message, found.remedy) == (
+        "unknown key 'promt' in agent 'b'",
+        "Did you mean 'prompt'?",
+    )
+    lacks = faults("crew: a\nmodel: openai:gpt-5-mini\nagents:\n  b: {tols: [], modle: m}\n")
+    assert "agent 'b' has no 'prompt'" in [each.message for each in lacks]
+
+
 def test_a_duplicate_key_names_both_lines() -> None:
     found = only(NOTES.replace("  writer:   ", "  collector:"))
     assert found.message == "the key 'collector' is written twice: in line 5 and here"

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import asyncpg
@@ -16,6 +17,7 @@ import pytest
 from crewlog.dev import temporal_server
 from crewlog.dev.paths import Home
 from crewlog.dev.processes import ProcessRecord, end, identify, spawn
+from crewlog.dev.progress import Progress
 from crewlog.dev.registry import Registry, ServiceRecord
 from crewlog.dev.services import Services
 from crewlog.dev.temporal_cli import TemporalCli
@@ -57,6 +59,55 @@ def using(root: Path) -> list[psutil.Process]:
 async def start_run(address: str, run: str) -> None:
     client = await temporal_server.connect(address)
     await client.start_workflow("CrewRun", id=run, task_queue="nobody")
+
+
+class _Ready(Progress):
+    """Says when a server is ready."""
+
+    def __init__(self) -> None:
+        self.ready: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    def done(self, name: str, text: str) -> None:
+        self.ready[name].set()
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+async def test_what_was_started_ends_where_the_other_server_does_not_come(
+    services: Services, monkeypatch: pytest.MonkeyPatch, *, interrupted: bool
+) -> None:
+    """Ctrl-C during the build of the Temporal server, or none that can be built."""
+    progress = _Ready()
+
+    async def build(*_: object) -> TemporalCli:
+        await progress.ready["postgres"].wait()
+        if interrupted:
+            starting.cancel()
+            await asyncio.Event().wait()
+        raise TemporalUnavailable("there is no go")
+
+    monkeypatch.setattr("crewlog.dev.services.find_cli", build)
+    starting = asyncio.ensure_future(services.ensure(progress))
+    with pytest.raises(asyncio.CancelledError if interrupted else TemporalUnavailable):
+        await starting
+    assert using(services.home.root) == []
+    assert services.records() == []
+
+
+async def test_a_server_that_was_there_stays_where_the_other_does_not_come(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = {**services.environ, "TEMPORAL_ADDRESS": "127.0.0.1:1"}
+    await Services(services.home, environ=alone).ensure()
+    before = pids(services)
+
+    async def build(*_: object) -> TemporalCli:
+        raise TemporalUnavailable("there is no go")
+
+    monkeypatch.setattr("crewlog.dev.services.find_cli", build)
+    with pytest.raises(TemporalUnavailable):
+        await services.ensure()
+    assert pids(services) == before
+    assert identify(before["postgres"]) is not None
 
 
 async def test_two_processes_at_once_end_with_one_server(

@@ -171,6 +171,13 @@ The coder and the tester run on the model gpt-5. => model coder+tester model=ope
 gpt-5 drives the coder. => model coder model=openai:gpt-5
 The coder's model is gpt-5. => model coder model=openai:gpt-5
 Everyone uses gpt-5. => model all model=openai:gpt-5
+The coder can use gpt-5. => model coder model=openai:gpt-5
+The coder may use the model gpt-5. => model coder model=openai:gpt-5
+The coder may not use gpt-5. => nothing
+The coder can use gpt-7. => error unknown_tool
+The coder may use deploy, but only at night. => nothing
+The coder may roll out but only on Fridays. => nothing
+The coder may use deploy, but only with my approval. => allow coder deploy; ask_tool coder deploy
 The coder may use rocket_launcher. => error unknown_tool
 The coder has the tool rocket_launcher. => error unknown_tool
 The coder uses the launcher tool. => error unknown_tool
@@ -305,6 +312,16 @@ The fixer is the only one who may use restart_service, and check with me before 
 The fixer may use restart_service, but it has to ask me before it does. => allow fixer restart_service; ask_tool fixer restart_service
 I approve every use of restart_service. => ask_tool all restart_service
 I want to be asked before anyone uses restart_service. => ask_tool all restart_service
+I approve every restart. => ask_tool all restart_service
+I have to approve every restart. => ask_tool all restart_service
+I want to approve any restart. => ask_tool all restart_service
+I sign off on each restart of a service. => ask_tool all restart_service
+I approve all restarts. => ask_tool all restart_service
+Every restart needs my approval. => ask_tool all restart_service
+Every restart must be approved by me. => ask_tool all restart_service
+Ask me before each restart. => ask_tool all restart_service
+The fixer asks me before each restart. => ask_tool fixer restart_service
+I approve the restart. => ask all
 Ask me before any risky tool. => ask_tool all
 Before any risky tool is used, ask me. => ask_tool all
 Any risky tool needs my approval. => ask_tool all
@@ -546,6 +563,7 @@ def test_rules_in_many_ways(domain: str, sentence: str, expected: str) -> None:
     [
         "We give write_file to the coder and run_tests to the tester at once.",
         "The coder may use deploy only in an emergency.",
+        "The coder may use deploy, but only at night.",
         "Hardly anyone may use deploy.",
         "Don't keep the coder from using deploy.",
     ],
@@ -554,3 +572,68 @@ def test_what_is_not_given_is_reported(sentence: str) -> None:
     made, codes = rules_of("software", sentence)
     assert made == []
     assert {"not_understood", "read_as_words", "unknown_tool"} & {*codes}
+
+
+def test_a_right_at_times_becomes_no_part_of_a_prompt() -> None:
+    reading = read("The coder codes. The coder may roll out but only at night.", REGISTRY)
+    assert [s.kind for s in reading.ast.statements] == ["step"]
+    assert [remark.code for remark in reading.remarks] == ["not_understood"]
+
+
+def test_a_model_that_is_not_offered_is_called_a_model() -> None:
+    (remark,) = read("The coder codes. The coder can use gpt-7.", REGISTRY).remarks
+    assert "model 'gpt-7'" in remark.diagnostic.message
+    assert "openai:gpt-5" in remark.diagnostic.remedy
+
+
+@pytest.mark.parametrize(
+    ("sentence", "code", "severity"),
+    [
+        ("The coder uses frobnicate", "assumed", "warning"),
+        ("The coder drafts with frobnicate", "assumed", "warning"),
+        ("The coder uses Slack to tell the tester", "assumed", "warning"),
+        ("The coder has frobnicate", "assumed", "warning"),
+        ("The coder uses the frobnicate tool and drafts", "unknown_tool", "error"),
+        ("The coder drafts with frob_nicate", "unknown_tool", "error"),
+    ],
+)
+def test_what_may_be_a_tool_and_is_not_offered_is_reported(
+    sentence: str, code: str, severity: str
+) -> None:
+    (remark,) = read(f"{sentence}.", REGISTRY).remarks
+    assert (remark.code, remark.severity) == (code, severity)
+    assert remark.diagnostic.message.startswith("the registry offers no tool 'frob") == (
+        "Slack" not in sentence
+    )
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The coder drafts with care and precision",
+        "The coder works with the tester",
+        "The coder uses plain words and short lines",
+        "The coder has finished it",
+    ],
+)
+def test_how_something_is_done_is_no_tool(sentence: str) -> None:
+    assert not read(f"The tester tests. {sentence}.", REGISTRY).remarks
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ("", ["web_search"]),
+        ("The scout may use read_file. ", ["web_search"]),
+        ("The scout may search the web. ", []),
+        ("Everyone may use web_search. ", []),
+        ("The scout may not use web_search. ", []),
+    ],
+)
+def test_a_tool_that_a_task_speaks_of_and_nothing_gives_is_named(
+    given: str, missing: list[str]
+) -> None:
+    reading = read(f"{given}The scout searches the web. Then the writer writes.", REGISTRY)
+    said = [r.diagnostic.message for r in reading.remarks if r.code == "assumed"]
+    assert [tool for tool in TOOLS if any(repr(tool) in text for text in said)] == missing
+    assert len(said) == len(missing)

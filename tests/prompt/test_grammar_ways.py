@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -246,6 +247,12 @@ def test_rules(words: str, kind: str, expected: dict[str, Any]) -> None:
         ("The mailer, provided I say yes, mails it to the printers", "mailer"),
         ("Once I've approved, the mailer mails it to the printers", "mailer"),
         ("The mailer mails it; please check with me beforehand", "mailer"),
+        ("Show me the report before the mailer mails it", "mailer"),
+        ("Show it to me before the mailer mails it", "mailer"),
+        ("The checker shows me the report before the mailer mails it", "mailer"),
+        ("I want to see the final text before the mailer mails it", "mailer"),
+        ("I'd like to read the report before the mailer mails it", "mailer"),
+        ("Wake me before the mailer mails it", "mailer"),
     ],
 )
 def test_people_are_asked_however_politely(words: str, before: str) -> None:
@@ -497,15 +504,87 @@ def test_a_loop_back_to_several_in_a_row_goes_to_the_first() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "waits for the lawyer, but not for the editor, and sends it",
-        "waits for the lawyer and sends it",
-        "waits for the lawyer to finish and then sends it",
+        "Neither may see the other's review. Then the mailer mails it",
+        "Neither of them may see the other's notes. Then the mailer mails it",
+        "Then the mailer mails it. Neither reviewer may see the other's review",
     ],
 )
-def test_waiting_and_then_working(words: str) -> None:
-    step = said(f"{REVIEWED}The mailer {words}.", "step")[-1]
-    assert step["after"] == {"of": ["lawyer"]}
-    assert step["parts"] == [{"agent": "mailer", "task": "sends it"}]
+def test_neither_sees_the_work_of_the_other(words: str) -> None:
+    both = "The pro reviewer and the con reviewer review the note in parallel."
+    assert said(f"{both} {words}.", "sees") == [
+        {"agents": ["pro_reviewer"], "whose": ["con_reviewer"], "hidden": True},
+        {"agents": ["con_reviewer"], "whose": ["pro_reviewer"], "hidden": True},
+    ]
+
+
+def test_neither_of_nobody_in_particular_is_reported() -> None:
+    text = "The writer and the editor write it in parallel. Then the mailer mails it."
+    reading = read(f"{text} Neither may see the other's notes.", REGISTRY)
+    assert not [s for s in reading.ast.statements if s.kind == "sees"]
+    assert [remark.code for remark in reading.remarks] == ["not_understood"]
+
+
+@pytest.mark.parametrize(
+    "words", ["I want to see the final text", "Show me the report", "I'd like to check it"]
+)
+def test_what_people_want_to_see_is_a_question_where_it_is_said(words: str) -> None:
+    reading = read(f"{CREW}{words}. Then the mailer mails it.", REGISTRY)
+    assert [s.kind for s in reading.ast.statements] == ["step", "step", "ask", "step"]
+    assert not reading.remarks
+
+
+@pytest.mark.parametrize("words", ["I want to see a table", "Show me how it is done"])
+def test_what_people_would_like_there_to_be_is_no_question(words: str) -> None:
+    reading = read(f"{CREW}{words}.", REGISTRY)
+    assert not [s for s in reading.ast.statements if s.kind == "ask"]
+    assert "not_understood" in {remark.code for remark in reading.remarks}
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "Blurt the report out of the window",
+        "The editor edits the text",
+        "deploy needs my approval",
+        "When unsure, ask a human",
+    ],
+)
+def test_a_no_belongs_to_the_question_just_before(between: str) -> None:
+    asked = f"{CREW}Ask me whether the tone is right."
+    no = "If I say no, back to the writer."
+    (found,) = said(f"{asked} {no}", "ask")
+    assert found["reject_to"] == "writer"
+    reading = read(f"{asked} {between}. {no}", REGISTRY)
+    (ask,) = [s for s in reading.ast.statements if s.kind == "ask"]
+    assert ask.reject_to is None
+    assert "not_understood" in {remark.code for remark in reading.remarks}
+
+
+def test_what_is_approved_every_time_and_is_no_tool_is_said_to_be_asked_once() -> None:
+    reading = read(f"{CREW}I approve every draft.", REGISTRY)
+    assert reading.ast.statements[-1].kind == "ask"
+    assert [remark.code for remark in reading.remarks] == ["read_as_words"]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("Blimey the checker, ask the moon", "ask"),
+        ("Let the moon know of the checker and tell us", "ask"),
+        ("No approval of the moon, no deploy for the checker", "ask_tool"),
+        ("Hardly ever may the checker roll out", "allow"),
+        ("Never mind that the checker may hardly roll out", "deny"),
+        ("Round and round until the writer is blue", "back"),
+        ("When the moon and quux why, the writer", "step"),
+    ],
+)
+def test_the_remedy_is_a_sentence_that_is_read(words: str, kind: str) -> None:
+    (remark,) = [r for r in read(f"{CREW}{words}.", REGISTRY).remarks if r.code == "not_understood"]
+    found = re.search(r"'(.+\.)'", remark.diagnostic.remedy)
+    assert found is not None, remark.diagnostic.remedy
+    reading = read(f"{CREW}{found[1]}", REGISTRY)
+    assert not reading.remarks
+    assert kind in [s.kind for s in reading.ast.statements[2:]]
 
 
 def test_a_stop_behind_a_branch_is_part_of_it() -> None:

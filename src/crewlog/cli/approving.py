@@ -169,7 +169,12 @@ class _Approval:
         It is opened with what was typed last, faults and all.
         """
         while True:
-            if not edited(self.draft.file, self.screen):
+            try:
+                if not edited(self.draft.file, self.screen):
+                    return
+            except UsageError as error:  # no editor: there are two other answers
+                self.screen.line("")
+                report(error, as_json=False, debug=False)
                 return
             try:
                 definition = _read(self.draft.file, self.registry)
@@ -260,7 +265,11 @@ def ask_words(screen: Screen, question: str) -> str:
 def _line(screen: Screen) -> str:
     screen.out.print("    › ", style="bold cyan", end="")  # noqa: RUF001
     screen.out.file.flush()
-    line = sys.stdin.readline()
+    try:
+        line = sys.stdin.readline()
+    except KeyboardInterrupt:
+        screen.line("")  # what comes next begins beneath the `^C`
+        raise
     if not line:
         screen.line("")
         raise Rejected("nobody answered")

@@ -15,10 +15,11 @@ SCHEMAS = ("crew", "registry", "prompt-ast")
 
 def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
     """Check a crew's file; with `assumed`, route it without calling anything, too."""
-    from crewlog.definition.load import load_file, warnings_in  # noqa: PLC0415
+    from crewlog.cli.files import load_crew  # noqa: PLC0415
+    from crewlog.definition.load import warnings_in  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    definition = load_file(file)
+    definition = load_crew(file)
     plan = lower(definition)
     warned = warnings_in(file, definition)
     run = None if assumed is None else dry_run_of(plan, assumed)

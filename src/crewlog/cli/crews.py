@@ -121,10 +121,10 @@ def add(
 
 async def _add(file: Path, *, as_json: bool) -> int:
     from crewlog.cli.catalogued import tell_crew, tell_registry  # noqa: PLC0415
+    from crewlog.cli.files import load_crew  # noqa: PLC0415
     from crewlog.cli.project import is_registry  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.definition.load import load_file  # noqa: PLC0415
     from crewlog.prompt.registry_file import load_registry_file  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
@@ -133,7 +133,7 @@ async def _add(file: Path, *, as_json: bool) -> int:
         async with connected(screen, both=True) as client:
             tell_registry(screen, await client.catalog.add_registry(registry), registry)
         return exits.OK
-    definition = load_file(file)
+    definition = load_crew(file)
     async with connected(screen, both=True) as client:
         tell_crew(screen, await client.catalog.add_crew(definition))
     return exits.OK

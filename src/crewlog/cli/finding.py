@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from crewlog.cli.files import SUFFIXES
+from crewlog.cli.files import SUFFIXES, load_crew
 from crewlog.cli.project import is_registry
 from crewlog.client.catalog import Catalog, unknown
 from crewlog.content import hash_json
 from crewlog.definition.capabilities import Offer, offer_of
-from crewlog.definition.load import load_file
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import UsageError
 from crewlog.model import Json, Model
@@ -86,7 +85,7 @@ def load(file: str) -> Found:
     if is_registry(Path(file)):
         registry = load_registry_file(file)
         return Found("registry", registry.registry, registry, file=file)
-    definition = load_file(file)
+    definition = load_crew(file)
     return Found("crew", definition.crew, definition, file=file)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from crewlog.cli import exits
 from crewlog.cli.ending import look, show_end, summary
-from crewlog.cli.questions import Prompt, answer_line, show_question
+from crewlog.cli.questions import Prompt, answer_line, fits, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.timeline import Row, Timeline, sentences
 from crewlog.client import Event, Run
@@ -52,7 +52,7 @@ class Manner:
     leave: bool
     """Whether to leave (exit code 3) when the run waits for people and nobody is here to answer."""
     answers: tuple[str, ...] = ()
-    """Answers given in advance, in the order of the questions."""
+    """Answers given in advance: each question takes the first that fits it."""
 
 
 class Follower:
@@ -92,6 +92,8 @@ class Follower:
         self._prompt: Prompt | None = None
         self._held: list[Row] = []
         self._told: set[str] = set()
+        self._unanswered: set[str] = set()
+        """Questions that no answer given in advance fits, and that were told to be so."""
         self._refused: set[str] = set()
         """Answers that were typed here and told to be none: the timeline need not tell it again."""
         self._looked = 0.0
@@ -220,9 +222,12 @@ class Follower:
         except WorkerMissing:
             return None
         for question in asked:
-            if self._answers:
-                await self._respond(question, self._answers.popleft())
+            answer = next((each for each in self._answers if fits(question, each)), None)
+            if answer is not None:
+                self._answers.remove(answer)
+                await self._respond(question, answer)
                 return None
+            self._unfit(question)
         if asked and self._manner.ask:
             self._still()
             self._prompt = Prompt(self.screen, asked[0])
@@ -234,6 +239,17 @@ class Follower:
         if asked and waits and self._manner.leave:
             return exits.WAITS
         return None
+
+    def _unfit(self, question: InterruptView) -> None:
+        """Say, once, why what was answered in advance is not taken for this question."""
+        if self._answers and question.id not in self._unanswered:
+            self._unanswered.add(question.id)
+            self._still()
+            options = ", ".join(plain(option) for option in question.options)
+            left = ", ".join(repr(plain(answer)) for answer in self._answers)
+            self.screen.note(
+                ("▸ ", "yellow"), f"--answer {left} does not answer {question.id} ({options})"
+            )
 
     def _tell(self, question: InterruptView) -> None:
         if self.screen.as_json:

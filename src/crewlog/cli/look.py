@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -213,7 +212,7 @@ def graph(
 
 
 async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
-    from crewlog.cli.files import is_file  # noqa: PLC0415
+    from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
     from crewlog.graph import draw  # noqa: PLC0415
@@ -223,10 +222,9 @@ async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
     version, url, statuses = 1, None, {}
     plan: GraphPlan | None
     if is_file(target):
-        from crewlog.definition.load import load_file  # noqa: PLC0415
         from crewlog.graph.lower import lower  # noqa: PLC0415
 
-        plan = lower(load_file(Path(target)))
+        plan = lower(load_crew(target))
     else:
         from crewlog.cli.services import connected  # noqa: PLC0415
         from crewlog.cli.sight import see  # noqa: PLC0415

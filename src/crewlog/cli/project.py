@@ -199,11 +199,11 @@ def register(file: File, as_json: AsJson = False, debug: Debug = False) -> int:
 
 
 async def _register(file: Path, *, as_json: bool) -> int:
+    from crewlog.cli.files import load_crew  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.definition.load import load_file  # noqa: PLC0415
 
-    definition = load_file(file)
+    definition = load_crew(file)
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         row = await client.register(definition)

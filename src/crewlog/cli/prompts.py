@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from crewlog.prompt.compiled import CompiledPrompt
 
 PROMPTS = "Crews"
+STDOUT = Path("-")
+"""What `--out` takes for standard output, as other tools do."""
 PromptArgument = Annotated[
     str,
     typer.Argument(
@@ -50,7 +52,8 @@ def compile_(
             "--out",
             "-o",
             metavar="FILE",
-            help="Write the crew to this YAML file.",
+            help="Write the crew to this YAML file; - writes it to standard output, and all else "
+            "to standard error.",
             show_default=False,
         ),
     ] = None,
@@ -81,7 +84,13 @@ def compile_(
     from crewlog.cli.screen import Screen  # noqa: PLC0415
 
     assumed = wanted(assume, dry_run=dry_run)
-    screen = Screen(as_json=as_json)
+    if out == STDOUT and as_json:
+        raise UsageError(
+            "--out - and --json both write to standard output",
+            remedy='Choose one of them; the JSON has the crew as "definition".',
+            place="crewlog compile",
+        )
+    screen = Screen(as_json=as_json, aside=out == STDOUT)
     source = read_source(prompt)
     offer = find_offer(registry, source, model)
     previous = _previous(out, force=force)
@@ -114,7 +123,7 @@ def _previous(out: Path | None, *, force: bool) -> CrewDefinition | None:
     Raises:
         UsageError: it is not to be.
     """
-    if out is None or not out.exists():
+    if out is None or out == STDOUT or not out.exists():
         return None
     if not force:
         raise UsageError(
@@ -150,7 +159,9 @@ def _tell(
     assume: list[str] | None,
 ) -> int:
     from crewlog.cli.dry import dry_run_of, show_dry_run  # noqa: PLC0415
+    from crewlog.cli.screen import write  # noqa: PLC0415
     from crewlog.cli.understood import as_json, show_understood  # noqa: PLC0415
+    from crewlog.definition.write import to_yaml  # noqa: PLC0415
     from crewlog.graph.lower import lower  # noqa: PLC0415
 
     document: dict[str, Any] = as_json(found)
@@ -160,7 +171,9 @@ def _tell(
             run = dry_run_of(lower(found.definition), assume)
             document["dry_run"] = run.model_dump(mode="json")
             show_dry_run(screen, run)
-        if out is not None:
+        if out == STDOUT:
+            write(to_yaml(found.definition).rstrip("\n"))
+        elif out is not None:
             write_crew(out, found.definition)
             document["out"] = str(out)
             screen.line("")
@@ -247,11 +260,10 @@ def explain(
 
 def _definition(crew: str, *, as_json: bool, debug: bool) -> CrewDefinition:
     """The definition in a file, or of a registered crew."""
-    from crewlog.cli.files import is_file  # noqa: PLC0415
-    from crewlog.definition.load import load_file  # noqa: PLC0415
+    from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
 
     if is_file(crew):
-        return load_file(crew)
+        return load_crew(crew)
     kept: list[CrewDefinition] = []
 
     async def ask() -> int:

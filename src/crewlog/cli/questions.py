@@ -14,6 +14,8 @@ from crewlog.graph.lower import ANY_WORDS
 from crewlog.wire import InterruptView
 
 _LONGEST_LINE = 65_536
+_CREWS_OWN = frozenset({"ask", "tool_approval", "approval"})
+"""The kinds of questions that a crew's author foresaw; the others tell of trouble."""
 
 
 def show_question(screen: Screen, question: InterruptView, *, numbered: bool = False) -> None:
@@ -52,6 +54,20 @@ def chosen(question: InterruptView, typed: str) -> str:
     if same:
         return same[0]
     return begin[0] if len(begin) == 1 else text
+
+
+def fits(question: InterruptView, answer: str) -> bool:
+    """Whether an answer that was given in advance, before the question was known, answers it.
+
+    One of its options by name always does. `approve` and `reject` stand for options, and words for
+    an answer, only where the crew itself asks: whoever approves in advance did not mean that a
+    step that fails is done again, or that a limit is lifted.
+    """
+    if answer in question.options:
+        return True
+    if question.kind not in _CREWS_OWN:
+        return False
+    return answer in {"approve", "reject"} or (question.words and bool(answer.strip()))
 
 
 def find_question(

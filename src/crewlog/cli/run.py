@@ -52,8 +52,8 @@ Answers = Annotated[
         "--answer",
         metavar="DECISION",
         show_default=False,
-        help="Answer the next question with this: an option, approve, reject, or words; "
-        "may be repeated.",
+        help="Answer the next question that this fits: an option, or for a question of the crew "
+        "approve, reject, or words; may be repeated.",
     ),
 ]
 
@@ -243,6 +243,10 @@ def _from_prompt(
         raise faults
     try:
         definition = approved(screen, found, offer.registry, yes=yes)
+    except KeyboardInterrupt:
+        screen.line("")
+        screen.line(("■ ", "yellow"), "interrupted. ", ("Nothing was started.", "dim"))
+        raise
     except Rejected as no:
         reason = f": {plain(no.reason)}" if no.reason else ""
         screen.line("")
@@ -255,9 +259,9 @@ def _from_prompt(
 
 def _loaded(file: str, model: str | None) -> CrewDefinition:
     """The crew in a file, with another model if one is named."""
-    from crewlog.definition.load import load_file  # noqa: PLC0415
+    from crewlog.cli.files import load_crew  # noqa: PLC0415
 
-    definition = load_file(file)
+    definition = load_crew(file)
     if model is None:
         return definition
     agents = {

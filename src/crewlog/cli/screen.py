@@ -79,10 +79,16 @@ def jsonable(data: Any) -> Any:
 class Screen:
     """Standard output and standard error of one command."""
 
-    def __init__(self, *, as_json: bool = False) -> None:
+    def __init__(self, *, as_json: bool = False, aside: bool = False) -> None:
+        """A command's screen.
+
+        Args:
+            as_json: Whether standard output is a program's, as JSON.
+            aside: Whether it is the result's alone, and what is told goes to standard error.
+        """
         self.as_json = as_json
-        self.out = _console(stderr=False)
         self.err = _console(stderr=True)
+        self.out = self.err if aside else _console(stderr=False)
 
     @property
     def tty(self) -> bool:

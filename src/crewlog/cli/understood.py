@@ -59,8 +59,6 @@ class _Row:
     words: list[Words] = field(default_factory=list["Words"])
     after: str = "→"
     """Of a phase: `→` where it comes after what stands before it, `·` where it says itself when."""
-    quoted: list[Words] = field(default_factory=list["Words"])
-    """Of a line of a chain: the words of its phases, one by one."""
 
 
 def show_understood(screen: Screen, compiled: CompiledPrompt, *, words: bool = False) -> None:
@@ -79,7 +77,7 @@ def show_understood(screen: Screen, compiled: CompiledPrompt, *, words: bool = F
         for number, row in enumerate(chained):
             _row(screen, "" if number else label, row.text, column, _where(compiled, row.words))
             if words:
-                _quoted(screen, compiled, row.quoted or row.words)
+                _quoted(screen, compiled, row.words)
     _graph(screen, compiled)
     if compiled.requirements:
         screen.line("")
@@ -210,11 +208,6 @@ def _chain(rows: Sequence[_Row], room: int = 10_000) -> list[_Row]:
         else:
             text = f"{row.after} {row.text}" if lines else row.text
             lines.append(_Row(text, list(row.words)))
-    for line in lines:
-        # One stretch: a line of a chain is said from its first word to its last.
-        first = min((each.start for each in line.words), default=0)
-        last = max((each.end for each in line.words), default=0)
-        line.quoted, line.words = line.words, [Words(start=first, end=last)] if last else []
     return lines
 
 
@@ -236,10 +229,9 @@ def _wrap(text: str, room: int, *, tty: bool) -> list[str]:
 
 
 def _where(compiled: CompiledPrompt, words: Iterable[Words]) -> str:
-    """`words 15-27`, `words 1-4, 9-14`; nothing where a part is not said anywhere."""
-    numbers = sorted(compiled.words_of(each) for each in words)
+    """`line 3`, `lines 1-2, 5`; nothing where a part is not said anywhere."""
     merged: list[tuple[int, int]] = []
-    for first, last in numbers:
+    for first, last in sorted(compiled.lines_of(each) for each in words):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
         else:
@@ -249,7 +241,7 @@ def _where(compiled: CompiledPrompt, words: Iterable[Words]) -> str:
     shown = [f"{first}{_DASH}{last}" if first != last else str(first) for first, last in merged[:2]]
     more = ", …" if len(merged) > 2 else ""
     only = len(merged) == 1 and merged[0][0] == merged[0][1]
-    return f"{'word' if only else 'words'} {', '.join(shown)}{more}"
+    return f"{'line' if only else 'lines'} {', '.join(shown)}{more}"
 
 
 def _quoted(screen: Screen, compiled: CompiledPrompt, words: Iterable[Words]) -> None:

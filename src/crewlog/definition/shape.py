@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from crewlog.definition.conditions import ConditionSyntaxError
-from crewlog.definition.findings import Finding, Path, did_you_mean, listed
+from crewlog.definition.findings import Finding, Path, did_you_mean, listed, suggestion
 from crewlog.definition.model import (
     AgentPhase,
     AskPhase,
@@ -211,8 +211,9 @@ def _of_model(
 def _in_words(
     error: ValidationError, model: type[BaseModel], base: Path, top: str
 ) -> Iterator[Finding]:
-    seen: set[Path] = set()
-    for detail in error.errors(include_url=False):
+    details = error.errors(include_url=False)
+    seen = _misspelt(details, model, base)  # the sentence of the slip tells of the lack, too
+    for detail in details:
         location = detail["loc"]
         if detail["type"] == "default_factory_not_called":
             continue  # the flow's default is made of agents that are wrong themselves
@@ -223,6 +224,17 @@ def _in_words(
         if path not in seen:
             seen.add(path)
             yield _sentence(detail, model, path, is_key, top)
+
+
+def _misspelt(details: list[ErrorDetails], model: type[BaseModel], base: Path) -> set[Path]:
+    """The missing keys that are there under a name that was probably meant to be theirs."""
+    unknown = [(*base, *each["loc"]) for each in details if each["type"] == "extra_forbidden"]
+    meant = {
+        (*path[:-1], suggestion(str(path[-1]), _keys(_model_at(path[:-1], model))))
+        for path in unknown
+    }
+    missing = {(*base, *each["loc"]) for each in details if each["type"] == "missing"}
+    return meant & missing
 
 
 def _sentence(

@@ -141,19 +141,13 @@ class Services:
         database_url = self.environ.get("DATABASE_URL") or None
         kinds = ([] if profile.address else [_TEMPORAL]) + ([] if database_url else [_POSTGRES])
         records: dict[str, ServiceRecord] = {}
-        started: list[str] = []
+        started: list[_Kind] = []
         if kinds:
             await asyncio.to_thread(self.home.create)
             for kind in kinds:
                 progress.begin(kind.name)
             async with self._hold_start(progress, kinds[0].name):
-                both = [self._ensure_one(kind, progress) for kind in kinds]
-                results = await asyncio.gather(*both, return_exceptions=True)
-            for kind, result in zip(kinds, results, strict=True):
-                if isinstance(result, BaseException):
-                    raise result
-                records[kind.name] = result[0]
-                started += [kind.name] if result[1] else []
+                records = await self._ensure_all(kinds, progress, started)
         temporal = records.get("temporal")
         own = temporal_server.NAMESPACE
         return Endpoints(
@@ -161,8 +155,36 @@ class Services:
             namespace=own if temporal else profile.namespace or own,
             ui_url=temporal.ui_url if temporal else None,
             database_url=records["postgres"].address if database_url is None else database_url,
-            started=started,
+            started=[kind.name for kind in kinds if kind in started],
         )
+
+    async def _ensure_all(
+        self, kinds: list[_Kind], progress: Progress, started: list[_Kind]
+    ) -> dict[str, ServiceRecord]:
+        """A server of each kind, or none that was not there: what was started ends with a failure.
+
+        Nobody would know of a server whose start was interrupted while another one was built.
+        """
+        each = [self._ensure_one(kind, progress, started) for kind in kinds]
+        try:
+            results = await asyncio.gather(*each, return_exceptions=True)
+            records: dict[str, ServiceRecord] = {}
+            for kind, result in zip(kinds, results, strict=True):
+                if isinstance(result, BaseException):
+                    raise result
+                records[kind.name] = result
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(self._end, started))
+            raise
+        return records
+
+    def _end(self, kinds: list[_Kind]) -> None:
+        """End recorded servers, and forget them."""
+        with self._registry.edit() as data:
+            for kind in kinds:
+                record = data.services.pop(kind.name, None)
+                if record is not None:
+                    end(record.process, gently=self._stop_signal(kind))
 
     async def stop_all(self, progress: Progress = SILENT) -> list[str]:
         """End the recorded processes, workers first; the names of those that were running."""
@@ -247,8 +269,10 @@ class Services:
 
         return hold(self.home.start_lock, waiting=waiting)
 
-    async def _ensure_one(self, kind: _Kind, progress: Progress) -> tuple[ServiceRecord, bool]:
-        """The record of a server that answers, and whether it was started now."""
+    async def _ensure_one(
+        self, kind: _Kind, progress: Progress, started: list[_Kind]
+    ) -> ServiceRecord:
+        """The record of a server that answers; its kind is added to `started` where it was."""
         record = self._registry.read().services.get(kind.name)
         if record is None or not record.process.alive:
             record = await asyncio.to_thread(kind.find, self.home)
@@ -258,15 +282,16 @@ class Services:
                 record = record.model_copy(update={"version": version})
                 self._keep(record)
                 progress.done(kind.name, f"{version}, running")
-                return record, False
+                return record
             progress.update(kind.name, "it does not answer; starting it again")
             await asyncio.to_thread(end, record.process, gently=kind.stop_signal)
         progress.update(kind.name, "starting")
         start = self._start_temporal if kind is _TEMPORAL else self._start_postgres
         record, how = await start(progress)
         self._keep(record)
+        started.append(kind)
         progress.done(kind.name, f"{record.version}, {how}")
-        return record, True
+        return record
 
     async def _answer(self, kind: _Kind, record: ServiceRecord, progress: Progress) -> str | None:
         """The version of a live server; None if it does not answer for long, or ends."""

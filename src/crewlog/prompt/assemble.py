@@ -15,13 +15,14 @@ from crewlog.definition.builders import find_builder
 from crewlog.definition.findings import did_you_mean, listed, suggestion
 from crewlog.definition.model import PatternUse
 from crewlog.model import Json
-from crewlog.prompt import ast
+from crewlog.prompt import ast, phrases
 from crewlog.prompt.ast import Words
 from crewlog.prompt.authority import Authority
 from crewlog.prompt.crew import Member, speaks_of
 from crewlog.prompt.draft import Node, Sources
 from crewlog.prompt.registry import Registry
 from crewlog.prompt.remarks import Remarks
+from crewlog.prompt.wording import question_text
 
 ASSUMED_ROUNDS = 3
 """How often a loop goes back whose prompt says no bound."""
@@ -390,7 +391,8 @@ class Assembly:
 
     def question(self, said: ast.Ask) -> dict[str, Any]:
         """The fields of a question."""
-        fields: dict[str, Any] = {"ask": said.question or "Go on?"}
+        case = phrases.condition(said.only_if) if said.only_if is not None else ""
+        fields: dict[str, Any] = {"ask": question_text(said.question, case)}
         if said.options:
             fields["options"] = said.options
         if said.reject_to is not None:

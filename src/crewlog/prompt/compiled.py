@@ -124,6 +124,11 @@ class CompiledPrompt:
         last = len(self.text[: words.end].split())
         return first, max(first, last)
 
+    def lines_of(self, words: Words) -> tuple[int, int]:
+        """The numbers of the first and the last line of a stretch, from 1."""
+        first = self.text.count("\n", 0, words.start) + 1
+        return first, first + self.text.count("\n", words.start, max(words.start, words.end - 1))
+
 
 def _inside_word(text: str, at: int) -> bool:
     return 0 < at < len(text) and not text[at - 1].isspace() and not text[at].isspace()

@@ -66,6 +66,7 @@ class Member:
             [flag for flag in self.flags if flag not in flags],
             {key: values for key, values in self.outputs.items() if key not in keys},
             [key for key in self.lists if key not in keys],
+            [*self.tasks, *self.traits],
         )
         if base is None:
             sentences = [*([] if tasks_apart else self.tasks), *self.traits]

@@ -455,7 +455,9 @@ def model(state: State, frame: Frame) -> bool:
         parts += tokens(inside)
     every = noun(parts)
     named = [u.text for u in every.models.units]
-    if len(named) != 1 or frame.modal in {"may", "want"} or frame.negated or frame.most:
+    if len(named) != 1 or frame.modal == "want" or frame.negated or frame.most:
+        return False
+    if frame.modal == "may" and frame.verb not in {"use", "run"}:
         return False
     if not frame.takes("about", "with", "for", "to", "by") or every.tools or every.excepted:
         return False

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from crewlog.prompt.ast import Allow, Ask, AskTool, Cast, Gate
 from crewlog.prompt.grammar import conduct, inside, sight
 from crewlog.prompt.grammar.frames import Frame, Noun, Token, frames, noun, tokens
+from crewlog.prompt.grammar.mentions import stem
 from crewlog.prompt.grammar.phrase import Phrase, number
 from crewlog.prompt.grammar.rules import (
     RULES,
@@ -199,7 +200,21 @@ def asks(frame: Frame) -> _Asked | None:
         return _approved_by_me(frame, args)
     if frame.verb in ASK | NEED and frame.verb != "leave" and consent(thing.tokens):
         return _Asked(args, frame.subject, Noun())
+    if frame.verb in _SHOWS and thing.tokens and thing.tokens[0].kind == "me":
+        shown = noun(thing.tokens[1:])
+        return _Asked(args, frame.subject, shown) if shown and _definite(shown) else None
+    if frame.subject.pronoun == "me" and frame.verb == "see" and thing and _definite(thing):
+        return _Asked(args, Noun(), thing)  # `show it to me`
     return _asks_somebody(frame, args) if frame.verb in ASK else None
+
+
+_SHOWS = frozenset(["show", "present"])
+
+
+def _definite(thing: Noun) -> bool:
+    """`The final issue`, `it`: what there is, and not what somebody would like there to be."""
+    first = thing.tokens[0]
+    return first.kind == "pronoun" or first.text in {"the", "its", "their", "your", "every"}
 
 
 def _asks_somebody(frame: Frame, args: dict[str, Phrase]) -> _Asked | None:
@@ -348,6 +363,8 @@ def target(state: State, phrase: Phrase) -> _Target | None:
     parts = [t for t in tokens(phrase) if t.text not in {"first", "it may"}]
     if _risky(parts):
         return _Target(risky=True)
+    if deeds := _deeds(state, parts):
+        return _Target(tools=deeds)
     found = frames(phrase)
     if len(found) != 1:
         return None
@@ -466,6 +483,7 @@ def needs_approval(state: State, frame: Frame) -> bool:
     if asked is None:
         return False
     named = things(state, frame.subject) if frame.subject.tools or frame.subject.pronoun else ()
+    named = named or _deeds(state, frame.subject.tokens)
     if _risky(frame.subject.tokens) and not asked:
         return said(state, AskTool(words=words_of(frame)))
     if named and not (frame.subject.pronoun and not state.tools):
@@ -577,10 +595,36 @@ def approves_tool(state: State, frame: Frame) -> bool:
         behind = [t for t in tokens(frame.args["about"]) if t.text != "off"]
         frame = replace(frame, object=noun(behind), args=inside_)
     named = things(state, _without(frame.object, {"every", "each", "use", "call", "uses", "calls"}))
-    if not named or not frame.object.tools or not _each_time(frame.args):
+    named = (named if frame.object.tools else ()) or _deeds(state, frame.object.tokens)
+    if not named or not _each_time(frame.args):
         return False
     state.tools = named
     return said(state, AskTool(tools=named, words=words_of(frame)))
+
+
+_EVERY = frozenset(["every", "each", "any", "all", "single", "individual", "the", "a", "an", "of"])
+
+
+def _deeds(state: State, parts: Sequence[Token]) -> tuple[str, ...]:
+    """The tool whose deed is spoken of, every time: `every restart`, where it restarts services.
+
+    A question is asked once; what is done again and again is approved where it is done.
+    """
+    texts = [t.text for t in parts]
+    kinds = {t.kind for t in parts if t.text != "each"}
+    if not texts or kinds - {"word", "prep", "all"}:
+        return ()
+    every = texts[0] in {"every", "each", "any"}
+    deed = [stem(t) for t in texts if t not in _EVERY]
+    if not deed or not (every or (texts[0] == "all" and texts[-1].endswith("s"))):
+        return ()
+    found = {
+        number
+        for words, number in state.roster.phrases.items()
+        if deed[0] == words[0] and {*deed} <= {*words}
+    }
+    found |= {n for turned, n in state.roster.turned.items() if deed == [*turned]}
+    return (state.roster.tools[found.pop()],) if len(found) == 1 else ()
 
 
 def _without(named: Noun, words: set[str]) -> Noun:
@@ -1115,7 +1159,20 @@ def reject(state: State, phrase: Phrase) -> bool:
     if not mine and at != len(state.statements) - 1:
         return False
     ask = state.statements[at]
+    if not isinstance(ask, Ask) or not _just_asked(state, at, ask):
+        return False
     return state.replace(at, reject_to=to, words=(*ask.words, phrase.words))
+
+
+def _just_asked(state: State, at: int, ask: Ask) -> bool:
+    """Whether no other question, work or unread words stand between a question and its answer."""
+    for other in state.statements[at + 1 :]:
+        awaited = other.kind == "step" and any(p.agent == ask.before for p in other.parts)
+        if not awaited and other.kind not in {"allow", "deny", "trait"}:
+            return False
+    end = max(words.end for words in ask.words)
+    unread = [r for r in state.remarks if r.code == "not_understood"]
+    return not any(words.start >= end for remark in unread for words in remark.words)
 
 
 def _condition_and_rest(
@@ -1204,7 +1261,22 @@ def ask_here(state: State, frame: Frame) -> bool:
         and "before" in words
     ):
         return False
+    _asked_once(state, frame)
     return said(state, Ask(question=state.raw(frame.phrase), words=words_of(frame)))
+
+
+def _asked_once(state: State, frame: Frame) -> None:
+    """`I approve every draft` is asked once, where it stands: that is said."""
+    texts = [t.text for t in frame.object.tokens]
+    if frame.verb not in APPROVE or texts[:1] not in (["every"], ["each"], ["any"]):
+        return
+    words = frame.phrase.words
+    state.remark(
+        "read_as_words",
+        f"{state.shown(words)!r} is asked once, at this place in the order",
+        [words],
+        "To be asked every time, name the tool: 'Ask me before anyone uses T.'",
+    )
 
 
 def _decides_itself(state: State, phrase: Phrase) -> bool:

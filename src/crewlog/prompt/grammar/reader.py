@@ -17,6 +17,7 @@ from crewlog.prompt.grammar.segments import SUBORDINATE
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
 from crewlog.prompt.grammar.tokens import little
+from crewlog.prompt.grammar.tools_in_tasks import look_for_tools
 from crewlog.prompt.grammar.words_of_control import look_at_tasks
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
@@ -60,6 +61,7 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
     _needs_left(state)
     _asked_before(state)
     look_at_tasks(state)
+    look_for_tools(state)
     remarks = sorted(state.remarks, key=lambda r: r.words[0].start if r.words else 0)
     return Reading(PromptAst(statements=tuple(state.statements)), tuple(remarks))
 
@@ -143,6 +145,7 @@ def _read(state: State, sentence: Sentence) -> None:
         state.too_long(whole, "sentence", LONGEST_SENTENCE)
         state.labelled = state.described = False
         return
+    state.units += units
     state.effort += min(len(units), LONGEST_SENTENCE) ** 2
     _unclear(state, sentence)
     state.addressed = ()

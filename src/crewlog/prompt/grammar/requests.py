@@ -75,7 +75,11 @@ def plainly(units: list[Unit]) -> list[Unit]:
     at = 0
     while at < len(units):
         opens = not out or out[-1].text in _OPENING
-        if opens and (behind := _request(units, at)) is not None:
+        if opens and (behind := _to_look(units, at)) is not None:
+            out += [units[at], Unit("must", units[at + 1].start, units[behind - 1].end)]
+            out.append(units[behind])
+            at = behind
+        elif opens and (behind := _request(units, at)) is not None:
             at = behind
             verb = units[at]
             out.append(Unit(lemma(verb.text), verb.start, verb.end))
@@ -110,6 +114,30 @@ def _request(units: Sequence[Unit], at: int) -> int | None:
         behind = at + 2 + (_text(units, at + 2) == "that")
         return _said_to_you(units, behind)
     return None
+
+
+_LOOKS = frozenset(
+    ["see", "read", "check", "review", "inspect", "approve", "confirm", "okay", "authorise"]
+)
+
+
+def _to_look(units: Sequence[Unit], at: int) -> int | None:
+    """Where the verb stands of `I want to see the report`: people are to see what there is."""
+    if _text(units, at) not in {"i", "we"}:
+        return None
+    behind = _past(units, at + 1, _ADVERBS | _WILL)
+    if _text(units, behind) not in {"want", "like", "wish", "need"}:
+        return None
+    verb = behind + 2
+    if _text(units, behind + 1) != "to" or _text(units, verb) not in _LOOKS:
+        return None
+    what = _text(units, verb + 1)
+    return verb if what in _WHAT_THERE_IS else None
+
+
+_WHAT_THERE_IS = frozenset(
+    ["the", "it", "this", "that", "them", "its", "their", "every", "each", "any", "all"]
+)
 
 
 def _said_to_you(units: Sequence[Unit], at: int) -> int | None:

@@ -7,6 +7,7 @@ the rights to tools; `sight`, `inside`, `conduct` and `people` have the other ru
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -272,6 +273,27 @@ def _not_kept(state: State, frame: Frame) -> bool:
         f"{state.shown(words)!r} cannot hold under a condition",
         [words],
         "Say it without the condition, or leave it out.",
+    )
+    return True
+
+
+@reads
+def at_times(state: State, frame: Frame) -> bool:
+    """`… but only at night`: a right cannot hold at times, and is not given for always."""
+    bound = "only" in frame.adverbs or frame.only
+    if not (bound and frame.verbless and frame.elided) or frame.negated:
+        return False
+    said_of = "".join([frame.object.text, *(inside.text for inside in frame.args.values())])
+    at = state.last("allow", sentence=True)
+    if at is None or not said_of or any(sign in said_of for sign in "@#$~"):
+        return False
+    given = state.statements.pop(at).words[0]
+    words = Words(start=given.start, end=frame.phrase.words.end)
+    state.remark(
+        "not_understood",
+        f"{state.shown(words)!r}: a tool cannot be given for some of the time",
+        [words],
+        "Give it without that, or say 'Ask me before the X uses T.'",
     )
     return True
 
@@ -676,14 +698,19 @@ def refuse(state: State, found: Sequence[Token], agents: tuple[str, ...]) -> boo
     offered = listed(sorted(state.registry.tools)[:12])
     remedy = f"Did you mean {near!r}?" if near else f"It offers {offered}." if offered else ""
     words = Words(start=found[0].units[0].start, end=found[-1].units[-1].end)
-    state.remark(
-        "unknown_tool", f"the registry offers no tool {name!r}", [words], remedy, severity="error"
-    )
+    missing = f"the registry offers no tool {name!r}"
+    if _MODEL.fullmatch(name):
+        missing = f"the registry offers no tool and no model {name!r}"
+        models = [m for m in (state.registry.model, *state.registry.models) if m]
+        remedy = f"Its models are {listed(models)}." if models else "It offers no models."
+    state.remark("unknown_tool", missing, [words], remedy, severity="error")
     if agents:
         state.subject = agents
     return True
 
 
+_MODEL = re.compile(r"(?:[a-z]+:.+|[a-z]+-?[0-9][\w.-]*)")
+"""Names as models have them: `gpt-5`, `o3`, `openai:gpt-5`."""
 _PARTS_OF_NAMES = frozenset(["and", "or", "plus"])
 
 

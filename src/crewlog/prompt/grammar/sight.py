@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from crewlog.prompt.ast import Sees
 from crewlog.prompt.grammar.frames import Frame, Noun, Token, noun, tokens
+from crewlog.prompt.grammar.lexicon import singular
 from crewlog.prompt.grammar.rules import Whom, doer, reads_first, said, spoken_of, whom, words_of
 from crewlog.prompt.grammar.state import State
 from crewlog.prompt.grammar.verbs import HIDE, SEE, WORK, lemma
@@ -141,10 +142,12 @@ def sees(state: State, frame: Frame) -> bool:
 def _each_other(state: State, frame: Frame, who: Whom | None, parts: Sequence[Token]) -> bool:
     """`The two must not see each other's work`."""
     named = noun([t for t in parts if t.kind != "mutual"])
-    neither = who is not None and who.nobody and not (who.agents or who.excepted or who.others)
+    who = who or Whom(_neither_of_a_kind(state, frame))
+    neither = who.nobody and not (who.excepted or who.others)
     if neither and not frame.negated:  # `neither may see the other's notes`
-        who, frame = Whom(spoken_of(state, "they")), replace(frame, negated=True)
-    if who is None or len(who.agents) < 2 or who.only or who.nobody or not frame.negated:
+        who = Whom(who.agents or spoken_of(state, "they"))
+        frame = replace(frame, negated=True)
+    if len(who.agents) < 2 or who.only or who.nobody or not frame.negated:
         return False
     if named.agents or set(named.words) - WORK - _LOOSE - {"'s"}:
         return False
@@ -153,6 +156,15 @@ def _each_other(state: State, frame: Frame, who: Whom | None, parts: Sequence[To
         said(state, Sees(agents=(agent,), whose=others, hidden=True, words=words_of(frame)))
     state.subject = who.agents
     return True
+
+
+def _neither_of_a_kind(state: State, frame: Frame) -> tuple[str, ...]:
+    """`Neither reviewer may see the other's review`: the two agents of that kind."""
+    texts = [t.text for t in frame.subject.tokens]
+    if len(texts) != 2 or texts[0] != "neither":
+        return ()
+    kind = dict.fromkeys(state.roster.heads.get(singular(texts[1]), ()))
+    return tuple(state.roster.agent(n) for n in kind) if len(kind) == 2 else ()
 
 
 def replace_only(who: Whom, frame: Frame) -> Whom:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,7 +14,8 @@ from crewlog.prompt.compiled import Code, Remark
 from crewlog.prompt.grammar.conditions import Reading
 from crewlog.prompt.grammar.groups import shared
 from crewlog.prompt.grammar.mentions import Roster
-from crewlog.prompt.grammar.phrase import Phrase, agents_in, tools_in
+from crewlog.prompt.grammar.phrase import Phrase, Unit, agents_in, tools_in
+from crewlog.prompt.grammar.remedies import remedy
 from crewlog.prompt.registry import Registry
 
 _OFTEN = re.compile(
@@ -84,6 +86,8 @@ class State:
     """Who `you` is."""
     section: str = ""
     """The heading that the sentence stands under."""
+    units: list[Unit] = field(default_factory=list[Unit])
+    """The sentences read so far, with their mentions."""
     models: tuple[str, ...] = ()
     """The registry's models, by the numbers that stand for them."""
 
@@ -165,8 +169,16 @@ class State:
             "not_understood",
             f"{said!r} says nothing that a crew can do",
             [words],
-            "Say it as a rule about agents, tools or their order, or in an agent's prompt.",
+            self._remedy(words),
         )
+
+    def _remedy(self, words: Words) -> str:
+        """What may be said instead of words."""
+        first = bisect_left(self.units, words.start, key=_start)
+        inside = self.units[first : bisect_left(self.units, words.end, key=_start)]
+        named = " ".join(unit.text for unit in inside if unit.text[0] in "@#$")
+        said = self.text[words.start : words.end]
+        return remedy(said, self.names(named), self.tool_names(named))
 
     def too_long(self, words: Words, what: str, longest: int) -> None:
         """Reports a sentence or clause that is not tried."""
@@ -201,6 +213,10 @@ class State:
         """Words of the prompt, for a message."""
         text = " ".join(self.text[words.start : words.end].split())
         return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _start(unit: Unit) -> int:
+    return unit.start
 
 
 Handler = Callable[[State, "Match"], bool]

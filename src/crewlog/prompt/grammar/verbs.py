@@ -30,7 +30,7 @@ SHOW = _words("show tell pass send reveal give disclose share forward hand expos
 HIDE = _words("hide keep withhold conceal shield mask obscure")
 ASK = _words(
     "ask check consult confirm call contact ping tell alert notify bother involve get come turn go "
-    "refer escalate defer bring wait inform clear run hand reach phone warn leave let"
+    "refer escalate defer bring wait wake inform clear run hand reach phone warn leave let"
 )
 NEED = _words("need require take want demand await wait get have obtain seek deserve call")
 FAIL = _words(

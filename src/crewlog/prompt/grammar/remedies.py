@@ -1,0 +1,41 @@
+"""What to say instead of words that were not understood: a sentence near them that is read."""
+
+from __future__ import annotations
+
+import re
+
+_PLAIN = "Say it as a rule about agents, tools or their order, or in an agent's prompt."
+_PEOPLE = re.compile(
+    r"\b(?:ask\w*|approv\w*|confirm\w*|consent|permission|sign(?:ed)? off|check with (?:me|us)"
+    r"|show (?:me|us)|say (?:yes|no)|tell (?:me|us)|let (?:me|us) know|reject\w*)\b"
+)
+_AGAIN = re.compile(r"\b(?:until|till|while|twice|thrice|times|rounds?|repeat\w*|again|back)\b")
+_CASE = re.compile(r"\b(?:if|when|whenever|unless|once|otherwise|in case|as soon as)\b")
+_NOT = re.compile(r"\b(?:not|never|no|nobody|without)\b|n't\b")
+
+
+def remedy(said: str, agents: tuple[str, ...], tools: tuple[str, ...]) -> str:
+    """A sentence that would be read, by what the words hold.
+
+    Args:
+        said: The words.
+        agents: The agents that they name.
+        tools: The tools that they name.
+    """
+    text = said.lower()
+    agent = agents[0].replace("_", " ") if agents else "X"
+    if (found := _PEOPLE.search(text)) is not None:
+        if found[0] in {"say no", "reject", "rejected"}:
+            return f"Say, behind the question, 'If I say no, back to the {agent}.'"
+        does = f"uses {tools[0]}" if tools else "starts"
+        return f"Say 'Ask me before the {agent} {does}.'"
+    if tools:
+        may = "may not" if _NOT.search(text) else "may"
+        return f"Say 'The {agent} {may} use {tools[0]}.'"
+    if _AGAIN.search(text):
+        return f"Say 'If it is not approved, back to the {agent}, at most 3 times.'"
+    if _CASE.search(text):
+        return f"Say 'If it is approved, the {agent} starts.', with what an agent decides."
+    if len(agents) > 1 and "before" in text.split():
+        return f"Say 'The {agent} works, then the {agents[1].replace('_', ' ')} works.'"
+    return _PLAIN

@@ -1,0 +1,146 @@
+"""Tools that tasks speak of: those that nobody offers, and those that nobody was given.
+
+Saying what an agent does gives it nothing. That it lacks the tool to do it is said here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from crewlog.definition.findings import listed
+from crewlog.prompt.ast import Allow, Deny, Step, Trait, Words
+from crewlog.prompt.grammar import condition_words as w
+from crewlog.prompt.grammar.lexicon import FUNCTION, known_verb
+from crewlog.prompt.grammar.phrase import Unit
+from crewlog.prompt.grammar.state import State
+
+_BY = frozenset(["use", "uses", "using", "has", "via", "with"])
+"""What a tool's name may stand behind."""
+_NO_TOOL = w.words(
+    "access care ease style pride skill love passion flair wit tact help time room respect detail"
+    " code data text evidence input english context prose research feedback support plain"
+    " everything something anything nothing everyone nobody each both more less"
+)
+_MANNER = ("ness", "ity", "ion", "ence", "ance", "ment", "ism", "our", "ship", "cy", "ure", "ry",
+           "ny", "ing", "ed")  # fmt: skip
+"""How words end that say how something is done: `with precision`."""
+_ENDS = frozenset([",", ";", ":", "–", "(", ")", "and", "or", "to", "for", "then", "but", "when"])
+
+
+def look_for_tools(state: State) -> None:
+    """Reports tools of tasks that are not offered, and those that the agents have not got."""
+    starts = [unit.start for unit in state.units]
+    seen: set[int] = set()
+    for statement in state.statements:
+        if not isinstance(statement, Step | Trait) or not statement.words:
+            continue
+        agents = _agents(statement)
+        for words in statement.words:
+            first = bisect_left(starts, words.start)
+            units = state.units[first : bisect_left(starts, words.end)]
+            if not units or units[0].start in seen:
+                continue
+            seen.add(units[0].start)
+            _not_offered(state, units)
+            _not_given(state, units, agents)
+
+
+def _agents(statement: Step | Trait) -> tuple[str, ...]:
+    if isinstance(statement, Trait):
+        return statement.agents
+    return tuple(dict.fromkeys(part.agent for part in statement.parts))
+
+
+# -- not given -------------------------------------------------------------------------------------
+
+
+def _not_given(state: State, units: Sequence[Unit], agents: tuple[str, ...]) -> None:
+    """`The scout reads the feeds`, where it was not given the tool that reads them."""
+    for at, unit in enumerate(units):
+        if unit.text[0] not in "#$" or not agents:
+            continue
+        if any(u.text in {"not", "without", "never", "no"} for u in units[max(0, at - 2) : at]):
+            continue
+        tool = state.roster.tools[int(unit.text[1:])]
+        if any(_settled(state, agent, tool) for agent in agents):
+            continue
+        words = Words(start=unit.start, end=unit.end)
+        named = agents[0].replace("_", " ")
+        state.remark(
+            "assumed",
+            f"{state.shown(words)!r} is only what {agents[0]!r} is told: nothing gives it {tool!r}",
+            [words],
+            f"If it is to call the tool, say 'The {named} may use {tool}.'",
+        )
+
+
+def _settled(state: State, agent: str, tool: str) -> bool:
+    """Whether the prompt or the registry says who may use a tool, or that an agent may not."""
+    offered = state.registry.agents.get(agent)
+    if offered is not None:
+        return True  # it has what the registry gives it, and no more
+    return any(
+        isinstance(said, Allow | Deny) and tool in said.tools and agent in (said.agents or (agent,))
+        for said in state.statements
+    )
+
+
+# -- not offered -----------------------------------------------------------------------------------
+
+
+def _not_offered(state: State, units: Sequence[Unit]) -> None:
+    """`Drafts with Grammarly`, `uses the mail tool and drafts`."""
+    for at, unit in enumerate(units):
+        if unit.text not in _BY:
+            continue
+        marked = _called_a_tool(units, at + 1)
+        for name in marked or _names(state, units, at + 1):
+            sure = bool(marked) or "_" in name.text
+            offered = listed(sorted(state.registry.tools)[:12])
+            words = Words(start=name.start, end=name.end)
+            missing = f"the registry offers no tool {state.shown(words)!r}"
+            state.remark(
+                "unknown_tool" if sure else "assumed",
+                missing if sure else f"{missing}: it was read as part of what an agent is told",
+                [words],
+                f"It offers {offered}." if offered else "It offers no tools.",
+                severity="error" if sure else "warning",
+            )
+
+
+def _called_a_tool(units: Sequence[Unit], at: int) -> list[Unit]:
+    """`The frobnicate tool`."""
+    texts = [u.text for u in units[at : at + 4]]
+    if texts[:1] not in (["the"], ["a"], ["an"]) or "tool" not in texts[2:]:
+        return []
+    words = units[at + 1 : at + texts.index("tool", 2)]
+    if any(u.text[0] in "@#$~" or u.text in FUNCTION for u in words):
+        return []
+    return [Unit(" ".join(u.text for u in words), words[0].start, words[-1].end)]
+
+
+def _names(state: State, units: Sequence[Unit], at: int) -> Iterator[Unit]:
+    """Bare names, one or several: `Slack and Jira`."""
+    found: list[Unit] = []
+    while at < len(units) and _may_name(state, units[at], units[at - 1].text):
+        found.append(units[at])
+        at += 1
+        joined = at < len(units) - 1 and units[at].text in {",", "and", "or"}
+        if not joined or not _may_name(state, units[at + 1], units[at].text):
+            break
+        if known_verb(units[at + 1].text):
+            break
+        at += 1
+    if at >= len(units) or units[at].text in _ENDS:
+        yield from found
+
+
+def _may_name(state: State, unit: Unit, before: str) -> bool:
+    """Whether a word may be the name of a tool, and not of a manner or of some things."""
+    text = unit.text
+    if len(text) < 3 or text[0] in "@#$~" or text in FUNCTION or text in _NO_TOOL:
+        return False
+    if "_" in text or state.text[unit.start].isupper():
+        return before != "has" or "_" in text or not known_verb(text)
+    return not text.endswith((*_MANNER, "s")) and text.isalpha() and not known_verb(text)
