@@ -30,7 +30,9 @@ _OPENING: tuple[tuple[Quantifier, str], ...] = (
     ("any", r"either(?: of them| one)?|(?:at least )?one of (?:them|the two)|any(?: one)? of them"),
     ("none", r"neither(?: of them)?|none of them"),
 )
-_OPENINGS = tuple((kind, re.compile(rf"(?:{text}) ")) for kind, text in _OPENING)
+_OPENINGS: tuple[tuple[Quantifier, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(rf"(?:{text}) ")) for kind, text in _OPENING
+)
 _PAIR = re.compile(r"(?:not |they )?(?:both|either|neither|the two|one of the two)\b")
 _NOUNS = re.compile(r"(?:both|either|neither|all|any)(?: of)?(?: the)? (?P<noun>[a-z-]+) ")
 
