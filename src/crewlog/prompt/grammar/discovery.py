@@ -95,6 +95,8 @@ class Names:
     """Those of them that do nothing."""
     capitals: frozenset[str] = frozenset()
     """Words written with a capital where no sentence begins."""
+    several: dict[int, int] = field(default_factory=dict[int, int])
+    """Where the last list of agents ends, by the tokens it stands in: no member begins another."""
 
     def add(
         self,
@@ -594,6 +596,8 @@ _SUBORDINATE = CONDITIONALS | {"once", "after", "before", "while", "as", "becaus
 def _several(place: Place, names: Names) -> bool:
     """`The writer, the painter and the field team compare notes`."""
     tokens = place.tokens
+    if place.at < names.several.get(id(tokens), 0):
+        return True  # the rest of a list that was read from its first member
     items, end = listed(tokens, place.at, any_noun=True)
     kinds = [_kind(tokens, item) for item in items]
     if Head.THING in kinds:  # `A and B, side by side`
@@ -611,7 +615,10 @@ def _several(place: Place, names: Names) -> bool:
     sure = articles and {*kinds} == {Head.AGENT}
     if not follows and not (sure and (alone or in_name(word))):
         return False
-    return all(names.add(tokens, a, b) for a, b in items)
+    if not all(names.add(tokens, a, b) for a, b in items):
+        return False
+    names.several = {id(tokens): end}
+    return True
 
 
 def _kind(tokens: Sequence[Token], item: tuple[int, int]) -> Head:
