@@ -16,6 +16,13 @@ def sleeper(*seconds: float) -> list[dict[str, Any]]:
     return [*(calls(("nap", {"seconds": s})) for s in seconds), {"text": "slept"}]
 
 
+async def spans(site: Site, run: Run) -> dict[str, tuple[float, float]]:
+    """For each node's first visit, when it started and when it was completed, in seconds."""
+    started = {e.step: e.at / 1000 for e in await site.entries(run, "StepStarted")}
+    ended = {e.step: e.at / 1000 for e in await site.entries(run, "StepCompleted")}
+    return {step.removesuffix("#1"): (at, ended[step]) for step, at in started.items()}
+
+
 async def first_start(site: Site, run: Run, node: str) -> int:
     entries = await site.entries(run, "StepStarted")
     return next(e.at for e in entries if e.step == f"{node}#1")
@@ -31,15 +38,26 @@ async def test_the_makespan_is_the_critical_path(crews: Site) -> None:
         flow += [{"agent": f"{lane}{i}", "after": f"{lane}{i - 1}"} for i in (1, 2)]
     crew = crews.crew(agents, tools={"nap": tool("nap")}, flow=flow)
     run, _ = await crews.finish(crew)
-    notes = crews.ledger(run)
-    span = max(e["at"] for e in notes) - min(e["at"] for e in notes)
-    critical = 1.8
-    assert span < critical * 1.3  # with a barrier after each stage, 3.0
+    # Against what the steps themselves took: the machine may be slow, the shape may not change.
+    took = await spans(crews, run)
+    alone = {node: end - start for node, (start, end) in took.items()}
+    lanes = [sum(alone[f"{lane}{i}"] for i in range(3)) for lane in naps]
+    barriers = sum(max(alone[f"{lane}{i}"] for lane in naps) for i in range(3))
+    makespan = max(end for _, end in took.values()) - min(start for start, _ in took.values())
+    assert makespan < max(lanes) * 1.1
+    assert makespan < barriers
+    for lane in naps:
+        for i in (1, 2):  # a stage waits for its own lane alone
+            assert took[f"{lane}{i}"][0] - took[f"{lane}{i - 1}"][1] < 0.2 * max(lanes)
     assert await first_start(crews, run, "a1") < await first_start(crews, run, "c1")
 
 
-@pytest.mark.parametrize(("join", "before"), [("any", 0.6), (2, 1.0), ("all", 10.0)])
-async def test_a_join_starts_as_soon_as_it_may(crews: Site, join: Any, before: float) -> None:
+@pytest.mark.parametrize(
+    ("join", "after", "before"), [("any", "fast", "mid"), (2, "mid", "slow"), ("all", "slow", "")]
+)
+async def test_a_join_starts_as_soon_as_it_may(
+    crews: Site, join: Any, after: str, before: str
+) -> None:
     agents = {
         "fast": sleeper(0.1),
         "mid": sleeper(0.5),
@@ -48,8 +66,9 @@ async def test_a_join_starts_as_soon_as_it_may(crews: Site, join: Any, before: f
     }
     flow = [{"parallel": ["fast", "mid", "slow"], "join": join}, "last"]
     run, result = await crews.finish(crews.crew(agents, tools={"nap": tool("nap")}, flow=flow))
-    waited = (await first_start(crews, run, "last") - await first_start(crews, run, "fast")) / 1000
-    assert waited < before + 0.3 if before < 10 else waited > 1.3
+    took = await spans(crews, run)
+    assert took["last"][0] >= took[after][1]
+    assert not before or took["last"][0] < took[before][1]
     # What was not waited for is not lost, and the join fires once.
     assert set(result.outputs) == set(agents)
     assert len(await crews.entries(run, "StepStarted")) == 4

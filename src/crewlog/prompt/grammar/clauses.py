@@ -12,7 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from crewlog.prompt.ast import Allow, AnyStatement, Cast, Part, Step, Trait, Waits
-from crewlog.prompt.grammar.lexicon import known_verb, plural, third_person, verb_base
+from crewlog.prompt.grammar.lexicon import (
+    known_verb,
+    participle,
+    plural,
+    third_person,
+    verb_base,
+    word_set,
+)
 from crewlog.prompt.grammar.moves import HELPING, MOVED, MOVES, PRONOUNS, Scan, ways
 from crewlog.prompt.grammar.phrase import Phrase, Unit, number
 from crewlog.prompt.grammar.rules import RULES, apply
@@ -44,10 +51,6 @@ class Clause:
     behind: list[AnyStatement] = field(default_factory=list[AnyStatement])
 
 
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 _ABREAST = ways(
     "simultaneously|in parallel|parallel|at the same time|at once|side by side"
     "|concurrently|in tandem|together|jointly"
@@ -73,12 +76,12 @@ _ADVERBS = ways(
     "|thoroughly|in turn|in parallel|at the same time|at once|therefore|thus"
     "|once more|once again|jointly|three|already|merely|basically|too|,"
 )
-_PROSE = _set(
+_PROSE = word_set(
     "people cast roles agents team crew who members participants staff traits "
     "style tone personalities characters"
 )
 """Headings under which sentences about agents say what they are."""
-_RELATIVES = _set("who which that")
+_RELATIVES = word_set("who which that")
 
 
 def read_clause(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
@@ -153,7 +156,7 @@ def _with_another(state: State, clause: Clause) -> None:
             return
 
 
-_THEN = _set("then next subsequently thereafter afterwards finally")
+_THEN = word_set("then next subsequently thereafter afterwards finally")
 
 
 def _then(clause: Clause) -> None:
@@ -273,7 +276,7 @@ def _per(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     """`One researcher per topic`."""
     words = _words(phrase)
     scan = Scan(words)
-    scan.over(_set("there is are we need use with have send put then one a an"))
+    scan.over(word_set("there is are we need use with have send put then one a an"))
     if not _is_agent(words, scan.at):
         return None
     agents = _named(state, [scan.word])
@@ -306,7 +309,7 @@ def _waiting(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     scan = Scan(words)
     scan.at = end
     scan.over(HELPING | {"only", "first"})
-    if not named or verb_base(scan.word) not in _set(
+    if not named or verb_base(scan.word) not in word_set(
         "wait depend rely start come follow work go run begin"
     ):
         return None
@@ -339,12 +342,12 @@ _BUT_NOT = ways("but not for|, but not for|, not for|but not on|( not for|and no
 _AND_THEN = ways("and|, and|and then|, and then|, then|) and|, and only then|and only then")
 
 
-_MEMBERS = _set(
+_MEMBERS = word_set(
     "agent agents people persons roles team crew specialists experts members "
     "cast players colleagues workers staff assistants us you participants "
     "parties characters hands bots helpers professionals"
 )
-_INTRODUCES = _set(
+_INTRODUCES = word_set(
     ": – , of are is include includes including comprises namely with both being has have"
 )
 _CAST_LEADS = ways(
@@ -352,7 +355,7 @@ _CAST_LEADS = ways(
     "|we are|use|who is who :|it takes|build|create|introducing|we use|i have"
     "|so there are|now there are|employ|let there be|our crew is|assemble"
 )
-_CAST_TAIL = _set(
+_CAST_TAIL = word_set(
     "in the crew team all working together told and nobody else who work that on "
     "it this , both at simultaneously parallel same time once side by is are one "
     "here today project job case"
@@ -386,7 +389,7 @@ def _cast_behind(state: State, phrase: Phrase, named: list[str], end: int) -> Cl
     scan.at = end
     if not named or not scan.takes(ways("are|make up|form|is|work in|belong to|constitute")):
         return None
-    scan.over(_set("in on the our my your a whole of"))
+    scan.over(word_set("in on the our my your a whole of"))
     if scan.word not in _MEMBERS:
         return None
     agents = _named(state, named)
@@ -407,13 +410,13 @@ def cast(state: State, phrase: Phrase) -> bool:
 
 RULES.append(cast)
 
-_NEXTISH = _set(
+_NEXTISH = word_set(
     "then next last finally up now comes come is are it time for over to on "
     "followed by after that along enter follows follow and there the one in line "
     "our here we move moves turn turns bring call cue with word goes step job "
     "belongs falls part task"
 )
-_NEXT = _set(
+_NEXT = word_set(
     "comes come followed follows follow time over enter up next on along cue "
     "call bring by with turn"
 )
@@ -457,9 +460,9 @@ def _any_of(state: State, named: Unit) -> bool:
     return state.text[named.start : named.end].lower().startswith(("a ", "an ", "one "))
 
 
-_GIVEN = MOVED | _set("delegated assigned delivered shipped entrusted submitted presented left")
-_GIVE = MOVES | _set("delegate deliver assign entrust submit present leave supply")
-_ALONG = _set("on over along off straight directly up down all out for further now then , back")
+_GIVEN = MOVED | word_set("delegated assigned delivered shipped entrusted submitted presented left")
+_GIVE = MOVES | word_set("delegate deliver assign entrust submit present leave supply")
+_ALONG = word_set("on over along off straight directly up down all out for further now then , back")
 
 
 def _hands(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
@@ -500,11 +503,11 @@ def _hands(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     return clause
 
 
-_CAUSES = _set(
+_CAUSES = word_set(
     "have let get make ask tell use has want like need call instruct task allow "
     "assign send put bring"
 )
-_BEFORE_CAUSE = _set("you we i please would like want to can should must will just")
+_BEFORE_CAUSE = word_set("you we i please would like want to can should must will just")
 
 
 def _made(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
@@ -519,7 +522,7 @@ def _made(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     scan.at += 1
     scan.over({"in", "got"})
     named = scan.agents()
-    scan.over(_set("both then all now first off also"))
+    scan.over(word_set("both then all now first off also"))
     scan.over({"to"})
     if not named or not scan.rest:
         return None
@@ -527,31 +530,25 @@ def _made(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     goes = (
         known_verb(scan.word)
         or scan.word.endswith("ing")
-        or scan.word in _set("go be do in at simultaneously off side")
+        or scan.word in word_set("go be do in at simultaneously off side")
     )
     if not goes and len(agents) < 2 and cause in {"send", "use", "ask", "call", "tell", "put"}:
         return None
     return Clause(phrase, agents, task=state.raw(task), beside=_beside(agents, _words(task)))
 
 
-_BEING = _set("is are get gets be was were being been becomes")
-_IRREGULAR = _set(
-    "put set let cut read built sent held made kept dealt found brought bought "
-    "caught taught thought sought sold told led fed met lit hit split spelt laid "
-    "paid said swept bound wound spun dug hung struck sung begun run won shot "
-    "left lost bent lent heard fought understood rid recast reset rebuilt "
-    "proofread typeset overseen drawn written done gone taken given"
-)
-_NOT_WORK = _set("used seen approved called caused limited driven affected")
+_BEING = word_set("is are get gets be was were being been becomes")
+_NOT_WORK = word_set("used seen approved called caused limited driven affected")
 """Participles that make nobody work: rights, decisions, reasons."""
 
 
-_WITH_PARTICIPLE = _set("and then have get let")
+_WITH_PARTICIPLE = word_set("and then have get let")
 """`Have it looked over by the editor`."""
 
 
-def _participle(word: str) -> bool:
-    return word in _IRREGULAR or (len(word) > 3 and word.endswith(("ed", "en", "wn", "ne")))
+def _done(word: str) -> bool:
+    """Whether a word may say what is done to something: a participle, or `borne`."""
+    return participle(word) or (len(word) > 3 and word.endswith("ne"))
 
 
 def _passive(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
@@ -564,7 +561,7 @@ def _passive(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
         if not named:
             continue
         ahead = words[:at]
-        verbs = [i for i, w in enumerate(ahead) if _participle(w)]
+        verbs = [i for i, w in enumerate(ahead) if _done(w)]
         if not verbs or not ({*ahead} & _BEING or verbs[0] == 0 or ahead[0] in _WITH_PARTICIPLE):
             return None
         if {*ahead[verbs[0] :]} & _NOT_WORK and len(verbs) == 1:
@@ -613,11 +610,11 @@ def _subject(state: State, phrase: Phrase, marks: set[str]) -> Clause | None:
     return aside if aside is not None else _work(state, phrase, agents, rest, marks)
 
 
-_AS = _set("as in at on during every given based to")
+_AS = word_set("as in at on during every given based to")
 _SHORT = 3
 """Words that stand in front without a comma: `every week`."""
-_BY_MEANS = _set("using with via through by")
-_NOT_FRONTED = _set(
+_BY_MEANS = word_set("using with via through by")
+_NOT_FRONTED = word_set(
     "me i my us we our you ask approval approve not no only unless if when until "
     "before after most than more least without nobody anyone everyone everybody "
     "all parallel once soon"
@@ -702,19 +699,19 @@ def _told_aside(
     return clause
 
 
-_ASIDES = _set("using with via through armed equipped having")
-_PLAIN_VERBS = _set(
+_ASIDES = word_set("using with via through armed equipped having")
+_PLAIN_VERBS = word_set(
     "come go work start act follow step take kick begin jump join get set lead "
     "open chime run do finish close wrap pick have proceed be"
 )
-_PLAIN_TAIL = _set(
+_PLAIN_TAIL = word_set(
     "next then first last second third in up after that now at the end turn "
     "afterwards on there too finally to work again it this things from with same "
     "time parallel simultaneously side by over off going started floor its his "
     "her their thing part job bit right away straight immediately and once more "
     "both all go alongside concurrently together , own do"
 )
-_NOT_ALONE = _set("take do have get open set lead pick kick be")
+_NOT_ALONE = word_set("take do have get open set lead pick kick be")
 """Verbs that say nothing without what follows them."""
 
 
@@ -735,12 +732,12 @@ def _plainly_works(words: Sequence[str]) -> bool:
     return bool(tail) or verb not in _NOT_ALONE
 
 
-_BE = _set("is are was were 's")
-_TO_WORK = _set(
+_BE = word_set("is are was were 's")
+_TO_WORK = word_set(
     "to asked told going next up on given handed brought called invited set "
     "supposed expected tasked due meant"
 )
-_LIKES = _set(
+_LIKES = word_set(
     "care know like hate love speak believe prefer behave want avoid remember "
     "respect stay sound tend value enjoy dislike understand own live"
 )
@@ -750,7 +747,7 @@ _MANNER = ways(
     "|could|may|can|might|be|had better|has been|have been|keeps in mind|acts as"
     "|acts like|thinks like|thinks in|used to|shall not|should not"
 )
-_TURNS = _set(
+_TURNS = word_set(
     "look go try think read say turn shot stab peek crack word chat glance play "
     "browse first last final closer"
 )
@@ -773,7 +770,7 @@ def _is_trait(words: Sequence[str]) -> bool:
     if (
         scan.word in {"has", "have"}
         and rest[1:2]
-        and rest[1] in _set("a an the no some good great years")
+        and rest[1] in word_set("a an the no some good great years")
     ):
         return not {*rest[2:4]} & _TURNS
     return verb_base(scan.word) in _LIKES or scan.takes(_MANNER)
@@ -843,7 +840,7 @@ def _work(
     if not _verb(first, agents):
         if state.labelled:
             return Clause(phrase, agents, task=state.raw(rest))
-        if first not in _set("with to on 's") and scan.at == 0:
+        if first not in word_set("with to on 's") and scan.at == 0:
             return None
     return _works(state, phrase, agents, words, marks, again=again, task=state.raw(started))
 
@@ -889,7 +886,7 @@ def _trait(state: State, phrase: Phrase, agents: tuple[str, ...]) -> Clause:
     return _statement(phrase, agents, said)
 
 
-_WANTED = _set(
+_WANTED = word_set(
     "there is are will be shall we i you need have want got use start with would "
     "like send begin should hire employ let take add set up meet introducing "
     "include also it starts begins someone somebody , call her him them this "
@@ -949,10 +946,10 @@ _USES = ways(
     "|relying on|by way of|armed with|equipped with|making use of|utilising"
     "|utilizing"
 )
-_BY_NAME_ONLY = _set("calls call runs run from has")
+_BY_NAME_ONLY = word_set("calls call runs run from has")
 """What gives a tool only by its name: `runs the tests` is work."""
-_ENDS = _set(", ( ) ; and but for to only")
-_NOT = _set("not without never no instead than except")
+_ENDS = word_set(", ( ) ; and but for to only")
+_NOT = word_set("not without never no instead than except")
 
 
 def _tools(state: State, clause: Clause) -> None:
@@ -987,14 +984,14 @@ def _tools_end(words: Sequence[str], at: int) -> int:
     return end
 
 
-_PERHAPS = _set("may can could might would")
+_PERHAPS = word_set("may can could might would")
 """`Thinks it may use deploy` gives nothing; what may be used is a rule, and read as such."""
 
 
 def _given(words: Sequence[str], at: int) -> bool:
     """Whether the words before a tool say that it is used for the work."""
     begin, end = at, _tools_end(words, at)
-    while begin and words[begin - 1] in _set("the its his her our their both tool tools"):
+    while begin and words[begin - 1] in word_set("the its his her our their both tool tools"):
         begin -= 1
     for way in _USES:
         start = begin - len(way)

@@ -7,14 +7,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, cast
 
-from crewlog.prompt.grammar.lexicon import ROLES, THINGS, VERBS
+from crewlog.prompt.grammar.lexicon import ROLES, THINGS, VERBS, word_set
 
 Operator = Literal["==", "!=", ">=", "<=", ">", "<"]
-
-
-def words(text: str) -> frozenset[str]:
-    """The words of a text."""
-    return frozenset(text.split())
 
 
 def pairs(text: str) -> dict[str, str]:
@@ -24,36 +19,36 @@ def pairs(text: str) -> dict[str, str]:
 
 # -- small words -----------------------------------------------------------------------------------
 
-BE = words("is are was were be been being am")
-HAVE = words("has have had having")
-DO = words("does do did")
-WILL = words("can could will would may might shall should")
+BE = word_set("is are was were be been being am")
+HAVE = word_set("has have had having")
+DO = word_set("does do did")
+WILL = word_set("can could will would may might shall should")
 """Auxiliaries that leave a condition as it is: `cannot be reproduced`, `should it fail`."""
 AUXILIARIES = BE | HAVE | DO | WILL
-NEGATIONS = words("not never neither hardly")
-FILLERS = words("""
+NEGATIONS = word_set("not never neither hardly")
+FILLERS = word_set("""
 all both each now still finally already really yet been fully completely being quite actually
 clearly simply just only even indeed obviously definitely truly entirely totally very pretty
 absolutely perfectly again also eventually ever always currently then therefore explicitly
 unanimously altogether apparently together once consistently successfully
 """)
 """Words that say nothing about what is so."""
-DETERMINERS = words("""
+DETERMINERS = word_set("""
 the a an its his her their our your my this that these those any some every each all both enough
 another either
 """)
-PRONOUNS = words("it this that everything all they these those them anything something")
-MANY = words("they these those them")
-OTHERS = words("""
+PRONOUNS = word_set("it this that everything all they these those them anything something")
+MANY = word_set("they these those them")
+OTHERS = word_set("""
 i me we us you who whom whose which what whoever whatever how why where because since if unless when
 while although though so and or but nor before after until till once
 """)
 """Words that are in no condition of one clause, save where a construction asks for them."""
-PREPOSITIONS = words("""
+PREPOSITIONS = word_set("""
 with for in on of to from at by within under over against about into between without off out up
 across per through than as above below beyond
 """)
-TIME = words("""
+TIME = word_set("""
 christmas easter thanksgiving halloween midnight noon midday morning afternoon evening night today
 tomorrow tonight yesterday monday tuesday wednesday thursday friday saturday sunday january february
 march april may june july august september october november december spring summer autumn fall
@@ -119,22 +114,22 @@ IDIOMS = frozenset(
 
 # -- what things are -------------------------------------------------------------------------------
 
-CONFIDENT = words("confident sure certain")
+CONFIDENT = word_set("confident sure certain")
 """States with a degree: `is less than 60 % confident`."""
-CHOICES = words("""
+CHOICES = word_set("""
 kind type priority category severity status urgency language topic verdict level class mood tone
 sentiment sort label stage region risk intent outcome result decision answer department rating size
 colour color format channel genre impact conclusion state complexity difficulty classification
 importance recommendation diagnosis
 """)
 """Nouns of which one says which: `the priority is high`."""
-JUDGEMENTS = words(
+JUDGEMENTS = word_set(
     "verdict decision answer review assessment judgement judgment vote opinion reply"
 )
 """Things that say what their owner decided: `the judge's verdict`."""
-COUNTS = words("number count quantity amount total share percentage proportion rate")
+COUNTS = word_set("number count quantity amount total share percentage proportion rate")
 """Heads that count what follows: `the number of errors`."""
-STATES = words("""
+STATES = word_set("""
 ready complete done finished ok okay available clean clear valid correct right wrong safe green red
 gone closed open sanctioned angry urgent harmless trivial hopeless final late early full empty
 missing broken signed paid confirmed sure unsure accepted verified resolved solved fixed stable good
@@ -155,13 +150,13 @@ reproducible feasible viable doable shippable spam blank fresh stale tasty bland
 ATTRIBUTES = ("al", "ous", "ive", "ful", "less", "ic", "able", "ible", "ary", "ual")
 """Endings of words before which no verb stands: `the usual suspects`."""
 ADJECTIVE_ENDINGS = ("ful", "less", "ous", "ive", "able", "ible", "ic", "ish", "ed", "ant", "ent")
-VAGUE = words("""
+VAGUE = word_set("""
 possible necessary needed any so appropriate applicable desired required relevant useful helpful
 wanted feasible practical asked told not sensible suitable reasonable
 """)
 """What is said of no thing and decided by nobody: `if possible`."""
-SAYS_SO = words("yes ok okay fine")
-CONSENT = words("""
+SAYS_SO = word_set("yes ok okay fine")
+CONSENT = word_set("""
 approval ok okay consent blessing pass all-clear yes go-ahead thumbs-up green-light permission nod
 assent sign-off
 agreement
@@ -171,7 +166,9 @@ agreement
 
 VERB_ENDINGS = ("ises", "izes", "ifies", "inates", "ulates", "erates")
 """Endings of verbs that are no nouns."""
-PLACES = words("order place time doubt scope budget track hold date risk sync stock line control")
+PLACES = word_set(
+    "order place time doubt scope budget track hold date risk sync stock line control"
+)
 """What a thing can be `in`, `on`, `out of` or `under` by itself: `if in doubt`."""
 DECISIONS = pairs("""
 approve approved; reject rejected; accept accepted; decline declined; refuse refused; confirm
@@ -197,17 +194,17 @@ PHRASAL = {
     )
 }
 """Decisions of two words, whose object may stand between these."""
-PASSIVE_ONLY = words("sanctioned cleared passed confirmed")
+PASSIVE_ONLY = word_set("sanctioned cleared passed confirmed")
 """Participles that are decisions of agents, and else what a thing is: `a name is sanctioned`."""
-SAYS = words("""
+SAYS = word_set("""
 say think find decide conclude believe report confirm judge see notice agree declare consider feel
 deem reckon determine establish state announce claim signal indicate note verify warn discover
 realise realize learn assume suspect estimate hold observe rule admit know
 """)
 """Verbs of which a clause says what: `the checker thinks that it is urgent`."""
-SURE = words("sure certain convinced confident satisfied happy positive adamant aware clear")
+SURE = word_set("sure certain convinced confident satisfied happy positive adamant aware clear")
 """States of which a clause says what: `the checker is sure that the facts hold`."""
-CALLS = words("""
+CALLS = word_set("""
 call label tag mark flag classify categorise categorize rate rank judge deem consider find declare
 score grade think see assess identify recognise recognize treat file believe make
 """)
@@ -216,31 +213,35 @@ SCORES = pairs("""
 rate rating; score score; grade grade; rank rank; cost cost; weigh weight; last duration
 """)
 """Verbs with a number, and what the number is called."""
-FINDS = words("find see spot notice detect discover identify uncover encounter hit")
-ASSIGNS = words("give assign award set put grant mark rate score")
+FINDS = word_set("find see spot notice detect discover identify uncover encounter hit")
+ASSIGNS = word_set("give assign award set put grant mark rate score")
 """Verbs that say which one something is, or how much."""
-HAS = words(
+HAS = word_set(
     "have contain show get receive achieve reach score give raise voice express carry obtain"
 )
 """Verbs whose object is what there is: `it contains errors`, `gets a score of 5`."""
-LINKS = words("seem look sound feel stay remain become get prove appear turn come end keep go test")
+LINKS = word_set(
+    "seem look sound feel stay remain become get prove appear turn come end keep go test"
+)
 """Verbs that stand for `is`, some with a word behind: `turns out`, `comes back`."""
-LINK_PARTICLES = words("out back up in")
-MOVES = words("""
+LINK_PARTICLES = word_set("out back up in")
+MOVES = word_set("""
 fall drop rise climb sink dip lie sit stand average hover come go stay remain turn get amount grow
 end increase decrease jump run switch change move shift
 """)
 """Verbs of numbers: `falls below 0.8`."""
 LIMITS: dict[str, Operator] = {
-    **dict.fromkeys(words("exceed surpass top beat pass outstrip"), ">"),
-    **dict.fromkeys(words("reach hit attain achieve meet"), ">="),
-    **dict.fromkeys(words("equal"), "=="),
-    **dict.fromkeys(words("miss"), "<"),
+    **dict.fromkeys(word_set("exceed surpass top beat pass outstrip"), ">"),
+    **dict.fromkeys(word_set("reach hit attain achieve meet"), ">="),
+    **dict.fromkeys(word_set("equal"), "=="),
+    **dict.fromkeys(word_set("miss"), "<"),
 }
 """Verbs that compare with the number behind them."""
-TO = words("manage happen continue seem appear prove tend start begin need turn go able used come")
+TO = word_set(
+    "manage happen continue seem appear prove tend start begin need turn go able used come"
+)
 """Verbs of which another verb says what: `manages to pass`."""
-HAPPENS = words("""
+HAPPENS = word_set("""
 pass fail hold match differ agree work balance overlap converge compile run break crash exist apply
 fit add look conflict contradict diverge correspond coincide tally reconcile square vary suffice
 check succeed deviate disagree align respond react complain answer object remain occur recur
@@ -248,12 +249,12 @@ help make sense stand concur render parse validate build lint lack mismatch leak
 regress flake degrade cancel insist protest qualify comply belong matter count
 """)
 """Verbs of things; they are called the same in every tense: `the tests have passed`."""
-CHANGES = words("""
+CHANGES = word_set("""
 close open end start arrive finish complete load merge expire deploy change stop improve drop
 deteriorate worsen vanish disappear return recover stabilise stabilize settle clear land
 """)
 """Verbs whose end is a state: the deal closes, has closed and is closed."""
-MORE_VERBS = words("""
+MORE_VERBS = word_set("""
 want need contain include mention require lack cause exceed surpass attain reach beat top miss sign
 throw turn rise fall sink dip climb drop sit lie hover average cost weigh last believe
 suspect realise realize reckon deem endorse dismiss veto decline refuse object ratify authorise
@@ -280,7 +281,7 @@ lain/sit sat sat/become became become/deal dealt dealt/hurt hurt hurt/shut shut 
 spoken/teach taught taught/redo redid redone/withdraw withdrew withdrawn/split split split/fly flew
 flown/freeze froze frozen/let let let/catch caught caught/wear wore worn/lay laid laid
 """
-_DOUBLED = words("submit commit permit refer occur transfer recur concur regret format")
+_DOUBLED = word_set("submit commit permit refer occur transfer recur concur regret format")
 _VOWELS = "aeiou"
 
 
@@ -360,9 +361,9 @@ def noun(word: str) -> bool:
 
 # -- comparisons -----------------------------------------------------------------------------------
 
-LONG = words("shorter longer")
-LESS = words("below under beneath less lower smaller fewer worse shorter weaker <")
-MORE = words("above over more higher greater larger bigger beyond better past longer stronger >")
+LONG = word_set("shorter longer")
+LESS = word_set("below under beneath less lower smaller fewer worse shorter weaker <")
+MORE = word_set("above over more higher greater larger bigger beyond better past longer stronger >")
 OPERATORS: dict[tuple[str, ...], Operator] = {
     tuple(phrase.split()): sign
     for sign, phrases in cast(
@@ -382,9 +383,9 @@ OPERATORS: dict[tuple[str, ...], Operator] = {
 }
 """What stands before a number; `below` and its like are `LESS` and `MORE`."""
 OPPOSITE: dict[str, Operator] = {"<": ">=", ">": "<="}
-OR_MORE = words("more better higher above up greater over upwards bigger larger")
-OR_LESS = words("less lower fewer worse below under smaller")
-PERCENT = words("% percent")
+OR_MORE = word_set("more better higher above up greater over upwards bigger larger")
+OR_LESS = word_set("less lower fewer worse below under smaller")
+PERCENT = word_set("% percent")
 FRACTIONS = {"half": 0.5, "quarters": 0.25, "thirds": 1 / 3, "quarter": 0.25}
 TENS = {
     word: 10 * number

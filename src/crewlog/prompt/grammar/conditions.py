@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from crewlog.prompt.ast import Both, Cond, Either, Fact, Not
 from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.comparisons import open_or
+from crewlog.prompt.grammar.lexicon import word_set
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.predicates import Predicate, PredicateReader
 from crewlog.prompt.grammar.subjects import Subject, Subjects
@@ -144,7 +145,7 @@ class Reading:
             return None
         at = 1
         while at < len(words) and (
-            words[at] in w.AUXILIARIES | w.FILLERS or words[at] in w.words("seem seems appear to")
+            words[at] in w.AUXILIARIES | w.FILLERS or words[at] in word_set("seem seems appear to")
         ):
             at += 1
         if words[at : at + 1] in (["remain"], ["remains"], ["exist"], ["exists"]):

@@ -17,22 +17,23 @@ from crewlog.prompt.grammar.lexicon import (
     FUNCTION,
     participle,
     third_person,
+    word_set,
 )
 
 _FARTHEST = 5
 """Words of a subject."""
-_ADVERBS = w.words("still already now really very quite just currently also always never only yet")
-_SAID = w.words("not no too going allowed permitted there the a an") | w.PREPOSITIONS
+_ADVERBS = word_set("still already now really very quite just currently also always never only yet")
+_SAID = word_set("not no too going allowed permitted there the a an") | w.PREPOSITIONS
 """What says how or where something is, and begins no noun phrase of somebody's."""
-_HAS = w.words("got been had")
-_JOINS = w.words("and or but then if unless when once until while so because nor whenever for")
+_HAS = word_set("got been had")
+_JOINS = word_set("and or but then if unless when once until while so because nor whenever for")
 _OPENS = (
     CONDITIONALS
     | _JOINS
-    | w.words("after before as that thus now since soon think thinks means moment")
+    | word_set("after before as that thus now since soon think thinks means moment")
 )
 """What a clause may begin behind."""
-_NOUNS = w.words("content right good minor public secret back end close")
+_NOUNS = word_set("content right good minor public secret back end close")
 """Adjectives that are nouns as often."""
 
 
@@ -72,7 +73,7 @@ def _ends(follows: Sequence[str]) -> bool:
     if len(follows) < 2:
         return True
     after = follows[1]
-    return not after[0].isalpha() or after in w.PREPOSITIONS | _JOINS | w.words(
+    return not after[0].isalpha() or after in w.PREPOSITIONS | _JOINS | word_set(
         "after before again yet enough now at to not only"
     )
 
@@ -109,7 +110,7 @@ def _begin(said: Sequence[str], at: int) -> int:
     return at
 
 
-_SUBORDINATE = CONDITIONALS | w.words("once provided assuming case as")
+_SUBORDINATE = CONDITIONALS | word_set("once provided assuming case as")
 
 
 def _in_noun(word: str) -> bool:

@@ -62,7 +62,6 @@ _RIGHT = frozenset(
     ]
 )
 _BE = frozenset(["is", "are", "be", "been", "was", "were", "being", "am", "gets", "get"])
-_STAY = frozenset(["stay", "stays", "remain", "remains"])
 
 
 def frames(phrase: Phrase) -> list[Frame]:

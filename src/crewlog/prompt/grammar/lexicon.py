@@ -7,11 +7,12 @@ whether `the travel desk recalculates …` speaks of an agent, and where its nam
 from __future__ import annotations
 
 
-def _words(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, as a class."""
     return frozenset(text.split())
 
 
-VERBS = _words("""
+VERBS = word_set("""
 absorb accept adapt add address adjust advise aggregate agree align allocate amend analyse analyze
 annotate announce anonymise anonymize answer append apply appraise approve archive arrange ask
 assemble assess assign assist attach attack attend audit authorise authorize back-test bake
@@ -94,7 +95,7 @@ IRREGULAR_FORMS = {
 }
 """What verbs become, where no ending says it."""
 
-ROLES = _words("""
+ROLES = word_set("""
 accountant actuary adjudicator administrator adviser advisor advocate agency agent aide ambassador
 analyst anchor annotator apothecary appraiser apprentice arbiter arbitrator architect archivist
 artist assembler assessor assistant associate auctioneer auditor author baker banker bard barista
@@ -138,7 +139,7 @@ vicar voice warden watchdog watcher watchman webmaster welder wizard wordsmith w
 """Heads of agents' names that no ending tells, and those that one does: a known role is no slip of
 the pen for another."""
 
-THINGS = _words("""
+THINGS = word_set("""
 access account action address advert after afternoon agenda agreement alarm alter amount analysis
 announcement answer anterior api app applicant application approach approval archive area argument
 article artwork assessment asset attachment attacker audience audio audit award background backlog
@@ -202,10 +203,10 @@ version video view visitor visual voicemail volume voter voucher wafer wallpaper
 washer water way weaker weather web website week weekend whatever whether whichever whitelist
 whoever whole wiki winter wishlist wonder word wordlist work world wrapper wrist writing year
 youngster zipper
-""") - _words("author printer counter poster monitor guard lead chair")
+""") - word_set("author printer counter poster monitor guard lead chair")
 """Nouns that are no agents, unless the prompt introduces them as such."""
 
-OUTSIDERS = _words("""
+OUTSIDERS = word_set("""
 anybody anyone audience boss bosses client clients company competitor competitors crew customer
 customers employee employees everybody everyone folks founder government guys investor investors
 legal management marketing nobody parents partner partners people public regulator reporters sales
@@ -213,16 +214,16 @@ somebody someone stakeholders subscribers supplier suppliers team teams user use
 """)
 """People who are not in the crew."""
 
-DETERMINERS = _words("the a an our your my each every another one this that their its his her")
+DETERMINERS = word_set("the a an our your my each every another one this that their its his her")
 
-PRONOUNS = _words("""
+PRONOUNS = word_set("""
 all any anybody anyone anything both each either everybody everyone everything five four he her
 here him i it me mine neither nobody none nothing one seven she six some somebody someone
 something that them there these they this those three two us we what whatever which who whoever
 whom whose you
 """)
 
-FUNCTION = _words("""
+FUNCTION = word_set("""
 a about above across after afterwards again against ago all along already also although always am
 among an and any are around as aside at away back be because been before behind being below
 beneath beside besides between beyond both but by can carefully could despite did directly do does
@@ -242,7 +243,7 @@ thanks ugh uh um wow yay yeah yep
 """)
 """Words that no agent's name holds, save `of` and `in` in the middle."""
 
-NOT_VERBS = _words("""
+NOT_VERBS = word_set("""
 access accounts across address affairs afterwards always analysis analytics anonymous as basis
 besides bonus bus business campus census cheers class communications consensus crisis does
 economics ethics facts famous focus glass graphics has hers his is its less logistics markets
@@ -254,78 +255,78 @@ yours
 """)
 """Words in -s that are no verbs; some begin agents' names (`the sales team`)."""
 
-AUXILIARIES = _words("""
+AUXILIARIES = word_set("""
 's always can could does has is may might must needs never shall should was will
 """)
-MODALS = _words("may can could might must should shall will")
+MODALS = word_set("may can could might must should shall will")
 
-OPENERS = _words("""
+OPENERS = word_set("""
 != % ( ) , -> : ; < <= = == > >= after afterwards again also and before both but either except
 finally first firstly lastly meanwhile neither next now once only or parallel second secondly
 simultaneously so that's then third thirdly time until while –
 """)
 """What a clause may begin behind."""
 
-EMBEDDING = _words("""
+EMBEDDING = word_set("""
 how if that unless until what when whenever where whether which who whoever whom why
 """)
 """Words that make a clause part of another."""
 
-CONDITIONALS = _words("if unless whether when whenever until")
-SPEAKING_OF = _words("""
+CONDITIONALS = word_set("if unless whether when whenever until")
+SPEAKING_OF = word_set("""
 agrees answers asks changes comes complains disagrees fails feels finishes goes happens insists
 knows likes looks needs pays replies says seems starts stops thinks wants works
 """)
 """What is said in a condition of somebody who may not be in the crew."""
 
-PREPOSITIONS = _words("""
+PREPOSITIONS = word_set("""
 about across against among around as at behind between beyond concerning during for from in inside
 into like near of on onto outside over per regarding than through to toward towards under upon via
 with within without
 """)
 """What stands behind these is no subject."""
 
-WANTING = _words("""
+WANTING = word_set("""
 like want wants need ask asks send tell put have let get got has make instruct
 """)
-GIVING = _words("give gives grant grants hand equip provide")
-HANDING = _words("""
+GIVING = word_set("give gives grant grants hand equip provide")
+HANDING = word_set("""
 assign assigned assigns available back belongs comes delegate delegated delegates escalate
 escalated escalates exclusively falls followed forwarded goes hand handed hands is left moved
 moves on only over pass passed passes reserved route routed routes sent turn turns up
 """)
 """Words with `to` that let the one work who stands behind it."""
 
-RETURNING = _words("send sends give gives forward forwards return returns kick restart")
+RETURNING = word_set("send sends give gives forward forwards return returns kick restart")
 """Words with `to` that may speak of somebody outside the crew, too."""
 
-BESIDE = _words("""
+BESIDE = word_set("""
 again along begin begins concurrently continue end finish lies off over parallel proceed side
 start starts tandem together
 """)
 
-CAST = _words("""
+CAST = word_set("""
 agent agents cast crew experts members people role roles specialists staff team who
 """)
 """What a list of agents is called."""
 
-GENERIC = _words("""
+GENERIC = word_set("""
 agent agents crew human i one other others people person somebody someone team thing user
 """)
 
-INSIDE_NAMES = _words("up down in")
+INSIDE_NAMES = word_set("up down in")
 """Inside a name: `top down analyst`, `stand in editor`."""
 
-ORDINALS = _words("first second third fourth fifth last")
+ORDINALS = word_set("first second third fourth fifth last")
 """Before a noun, part of its name: `the first juror`."""
 
-ADVERBS_OF_WORK = _words("""
+ADVERBS_OF_WORK = word_set("""
 afterwards again all alone also always both each finally first immediately just lastly later
 meanwhile never next now only simply simultaneously still subsequently then together usually
 """)
 """Between a subject and its verb."""
 
-STATIVE = _words("""
+STATIVE = word_set("""
 appears begin begins break breaks changes closes come comes contains continue continues cost costs
 covers depends dies end ends exists fail fails fall falls feel feels finish finishes fits get gets
 go goes grow grows happens has hate hates have helps holds hope hopes improves includes keep keeps
@@ -335,17 +336,17 @@ stop stops tells think thinks want wants wishes work works
 """)
 """What things do as well as agents: no sign that somebody works."""
 
-NO_WORK_BY = _words("driven caused limited increased reduced affected triggered followed-up due")
+NO_WORK_BY = word_set("driven caused limited increased reduced affected triggered followed-up due")
 """Participles whose `by` names a cause."""
 
-DEVICES = _words("""
+DEVICES = word_set("""
 compiler computer connector container controller counter crawler dispatcher driver generator
 handler indexer linter mixer monitor parser player poster printer profiler recorder router runner
 scanner scheduler speaker tracker
 """)
 """Heads that are machines as often as agents."""
 
-CALENDAR = _words("""
+CALENDAR = word_set("""
 american april august autumn chinese christmas december easter english excel february flutter
 french friday german github gitlab google halloween italian january japanese java javascript jira
 july june kubernetes latin linkedin march monday november october postgres python ramadan saturday
@@ -353,7 +354,7 @@ september slack spanish spring summer sunday thanksgiving thursday tuesday wedne
 """)
 """Names that nobody in a crew has: days, months, languages, products."""
 
-DEPARTMENTS = _words("""
+DEPARTMENTS = word_set("""
 accounting analytics audio back-end backend billing compliance dba design devops editorial
 engineering finance forensics front-end frontend helpdesk hr infosec infrastructure legal
 logistics marketing operations ops payroll platform procurement product purchasing qa qc research
@@ -361,7 +362,7 @@ sales security sre support testing treasury
 """)
 """What agents are called without article: `Legal checks the contract`."""
 
-PLACES_OF_WORK = _words("""
+PLACES_OF_WORK = word_set("""
 agency board bureau cell committee department desk division duo forensics group guild helpdesk
 house jury lab newsroom office pair panel section squad studio taskforce team unit workshop
 """)
@@ -384,7 +385,7 @@ _ABSTRACT = (
     "ics",
     "s",
 )
-_PARTICIPLES = _words("""
+_PARTICIPLES = word_set("""
 begun bent bought bound brought built caught cut dealt done dug fed fought found gone heard held
 hit hung kept laid led proofread typeset left lent let lit lost made met overseen paid put read rebuilt recast reset
 rid run said sent set shot sold sought spelt split spun struck sung swept sworn taught thought

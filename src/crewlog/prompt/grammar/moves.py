@@ -11,12 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from crewlog.prompt.grammar.lexicon import verb_base
+from crewlog.prompt.grammar.lexicon import verb_base, word_set
 from crewlog.prompt.grammar.phrase import number
-
-
-def _set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
 
 
 def ways(text: str) -> tuple[tuple[str, ...], ...]:
@@ -25,28 +21,28 @@ def ways(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted((w for w in said if w), key=len, reverse=True))
 
 
-PRONOUNS = _set(
+PRONOUNS = word_set(
     "it this that they he she we you i them us things everything work all one who which"
 )
-HELPING = _set(
+HELPING = word_set(
     "must has have had needs need should can could to will would shall may might "
     "gets get is are be been was were 's do does let lets please just simply "
     "then and also always now means want wants wish asked told allowed supposed "
     "going had better straight right directly ahead kindly simply ends ended "
     "lands"
 )
-_DETERMINERS = _set("the a an its his her their our my your this that these those")
-MOVES = _set(
+_DETERMINERS = word_set("the a an its his her their our my your this that these those")
+MOVES = word_set(
     "go come hand pass send give kick bounce throw return move loop jump route "
     "hop ship travel step turn report take fall push bring rewind head refer "
     "forward redirect transfer drop put toss point lead feed"
 )
-MOVED = _set(
+MOVED = word_set(
     "sent handed passed given kicked bounced thrown returned moved looped routed "
     "pushed brought taken referred forwarded redirected transferred put tossed "
     "pointed going coming sending handing passing"
 )
-_RESTARTS = _set(
+_RESTARTS = word_set(
     "start begin restart resume retry repeat redo continue try run go loop work proceed starting"
 )
 _ON_THE_WAY = ways("in that case|round trip|all the way|the ball is|off we go|a round")
@@ -62,12 +58,12 @@ _ANOTHER = ways(
     "|once more|once again|over again|all over|anew|afresh|from scratch"
     "|a second time"
 )
-_REVISES = _set(
+_REVISES = word_set(
     "revise rework rewrite redo redraft rethink reconsider re-do retry repeat "
     "fix correct improve amend mend repair rebuild restart rerun re-run adjust "
     "refine polish update patch overhaul remake redesign recast recheck revisit"
 )
-_REPEATS = _set("repeat loop iterate alternate circle cycle ping-pong")
+_REPEATS = word_set("repeat loop iterate alternate circle cycle ping-pong")
 _ROUNDS = ways(
     "back and forth|in a loop|in circles|in rounds|in turns|round and round"
     "|around|round|through this|over this|over and over|again and again|at it"
@@ -76,7 +72,7 @@ _ROUNDS = ways(
 _SO = ways(
     "this|that|it|so|these steps|these two steps|these two|this loop|all of this|the same|both"
 )
-_DOING = _set(
+_DOING = word_set(
     "going doing repeating working iterating looping revising trying improving "
     "refining polishing at on"
 )
@@ -133,7 +129,7 @@ _OWN = ways("'s step|'s turn|'s part|'s work|'s review|'s check")
 _THEN = ways(
     "altogether|then|entirely|completely|and go on|this time|in that case|and continue|and move on"
 )
-_SOME = _set(
+_SOME = word_set(
     "me us human humans person people someone somebody colleague boss user "
     "supervisor operator anybody"
 )
@@ -241,7 +237,7 @@ def back_to(words: Sequence[str]) -> str:
     target = scan.word
     scan.at += 1
     follows = scan.word
-    fine = not follows or follows in _set(
+    fine = not follows or follows in word_set(
         "again once to for with , who so and it goes step phase 's over we stage in as"
     )
     return target if fine else ""
@@ -376,7 +372,9 @@ def outcome(words: Sequence[str]) -> Outcome | None:
     elif not scan.rest:
         return None
     scan.over(
-        _set("just simply then please should must will can may also shall us to has have is we all")
+        word_set(
+            "just simply then please should must will can may also shall us to has have is we all"
+        )
     )
     begin = scan.at
     if begin and tuple(scan.words[begin - 1 :]) in {("is", "over"), ("is", "done")}:
@@ -392,12 +390,12 @@ def outcome(words: Sequence[str]) -> Outcome | None:
     return "ask_human" if _asks(scan) else None
 
 
-_TELLS = _set(
+_TELLS = word_set(
     "ask tell call consult check come get ping alert notify escalate refer hand "
     "leave bring contact go bother inform send be pass turn involve report page "
     "defer"
 )
-_LINKS = _set("with to in back over it up the matter on this that for out decision question")
+_LINKS = word_set("with to in back over it up the matter on this that for out decision question")
 
 
 def _asks(scan: Scan) -> bool:
@@ -450,16 +448,16 @@ def skips(words: Sequence[str]) -> tuple[str, ...]:
     scan = Scan(words)
     if scan.takes((("there", "is", "no", "need", "for"), ("no", "need", "for"))):
         return scan.agents() if _ends_at_agents(scan) else ()
-    scan.over(_set("we you just can may please simply should then it"))
+    scan.over(word_set("we you just can may please simply should then it"))
     who = scan.agents()
     if who:
         scan.takes(_OWN)
         if scan.takes(_IDLE):
             return who
-        scan.over(_set("is are can be may should gets will simply just then get"))
+        scan.over(word_set("is are can be may should gets will simply just then get"))
         return who if scan.takes(_SKIPPED) and (scan.takes(_THEN) or not scan.rest) else ()
     scan.takes(_RUN)
-    scan.over(_set("just can may simply should then"))
+    scan.over(word_set("just can may simply should then"))
     if not scan.takes(_SKIPS, base=True):
         return ()
     scan.takes((("the", "step", "of"), ("the", "turn", "of")))
@@ -494,7 +492,7 @@ _FINISHED = ways(
 def waits_for(words: Sequence[str]) -> Wait | None:
     """Whom a clause waits for: `wait for both`, `wait until two of them are done`."""
     scan = Scan(words)
-    scan.over(_set("we you then please must should just"))
+    scan.over(word_set("we you then please must should just"))
     if scan.word not in {"wait", "waits", "waiting"}:
         return None
     scan.at += 1
@@ -518,13 +516,13 @@ def waits_for(words: Sequence[str]) -> Wait | None:
             wait = Wait(int(count))
         elif any_of:
             wait = Wait("any")
-        elif scan.word in _set("both all everyone everybody them everything two others each"):
+        elif scan.word in word_set("both all everyone everybody them everything two others each"):
             wait = Wait()
         else:
             return None
         scan.at += 1
         scan.over(
-            _set("of them these the others one ones agents three four all two is first comes")
+            word_set("of them these the others one ones agents three four all two is first comes")
         )
     scan.takes(_FINISHED)
     return wait if not scan.rest else None

@@ -10,7 +10,7 @@ from typing import Literal
 from crewlog.prompt.ast import Both, Cond, Fact, Not, Waits, Words
 from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.conditions import state_word
-from crewlog.prompt.grammar.lexicon import plural
+from crewlog.prompt.grammar.lexicon import plural, word_set
 from crewlog.prompt.grammar.phrase import Phrase, number
 from crewlog.prompt.grammar.state import State
 from crewlog.prompt.grammar.waits import done, who
@@ -48,27 +48,27 @@ _WORDS: dict[tuple[str, ...], Kind] = {
     tuple(words.split()): kind for kind, several in _OPENING.items() for words in several.split("/")
 }
 _LONGEST = max(map(len, _WORDS))
-_LEADS = w.words("and but only just then so that")
+_LEADS = word_set("and but only just then so that")
 """What may stand before the word that opens the clause."""
 _OPEN = {"if", "when", "once"}
 """Words after which a tool's being there is a need."""
-_THERE = w.words("""
+_THERE = word_set("""
 available there offered installed configured present enabled usable accessible provided registered
 supported working up online set
 """)
-_USED = w.words("used called run had")
-_READY = w.words("""
+_USED = word_set("used called run had")
+_READY = word_set("""
 ready done complete completed finished available in there set exists exist arrived final settled
 written built merged up delivered published prepared drafted
 """)
-_NO_LIST = w.words(
+_NO_LIST = word_set(
     "them these those it one ones of other time moment once reason sure now se capita annum"
 )
 _AFTER_NOUN = (
     w.PREPOSITIONS
     | w.OTHERS
     | w.AUXILIARIES
-    | w.words("there found listed named given he she it they that")
+    | word_set("there found listed named given he she it they that")
 )
 
 
@@ -192,7 +192,7 @@ def _describes(said: Sequence[str]) -> bool:
         return True
     if said[0] in {"that", "which", "who", "it", "he", "she", "they"}:
         return 1 < len(said) <= 6
-    return said[0] in w.words("in on of from") and 1 < len(said) <= 5
+    return said[0] in word_set("in on of from") and 1 < len(said) <= 5
 
 
 def _by_turns(said: Sequence[str]) -> Pending | None:
@@ -204,7 +204,7 @@ def _by_turns(said: Sequence[str]) -> Pending | None:
         noun = said[1:-3]
     else:
         return None
-    if not 0 < len(noun) <= 3 or noun[-1] in _NO_LIST | w.words("step day little bit word side"):
+    if not 0 < len(noun) <= 3 or noun[-1] in _NO_LIST | word_set("step day little bit word side"):
         return None
     return Pending(each=plain(plural(" ".join(noun))))
 
@@ -228,7 +228,7 @@ def _needs(state: State, said: Sequence[str]) -> Pending | None:
     have = said[:2] in (["we", "have"], ["there", "is"], ["there", "are"])
     at = 2 if have else 0
     begin = at
-    small = w.words("the a an tool tools , and both all use to")
+    small = word_set("the a an tool tools , and both all use to")
     while at < len(said) and (said[at][:1] in "#$" or said[at] in small):
         at += 1
     tools = state.tool_names(" ".join(said[begin:at]))

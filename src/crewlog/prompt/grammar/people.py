@@ -411,10 +411,6 @@ def _work(state: State, frame: Frame, phrase: Phrase) -> _Target | None:
     return _Target(before=who.agents[0], task=Phrase(rest) if rest else None)
 
 
-_MOMENT = frozenset(["before", "when", "if", "until", "for", "to", "without", "unless", "after"])
-_WANTS = frozenset(["want", "try", "intend", "wish", "plan", "like"])
-
-
 def _ask_for(state: State, frame: Frame, asked: _Asked, at: _Target) -> bool:
     """Says what waits for people."""
     words = words_of(frame)
@@ -1001,8 +997,6 @@ def _who_asks(state: State, frame: Frame, asked: _Asked, doubt: _Doubt) -> tuple
 
 # -- questions -------------------------------------------------------------------------------------
 
-_NO = frozenset(["no", "rejected", "refused"])
-
 
 def rejects(phrase: Phrase) -> bool:
     """`I reject it`, `I say no`, `the answer is no`, `I don't approve`."""
@@ -1210,31 +1204,6 @@ def _condition_and_rest(
         ]
         return None, behind, True
     return None
-
-
-_ABOUT = frozenset(
-    [
-        "whether",
-        "which",
-        "what",
-        "who",
-        "whom",
-        "how",
-        "when",
-        "where",
-        "why",
-        "about",
-        "if",
-        "for",
-        "to",
-        "the",
-        "is",
-        "does",
-        "should",
-        "may",
-        "are",
-    ]
-)
 
 
 @reads_alone

@@ -25,21 +25,6 @@ MACROS = {
     "ADV": ADVERBS,
     "ME": r"(?:me|us|a human|a person|humans|a human being|somebody|someone|people|a colleague|my "
     r"approval|a real person|the boss|the user|a supervisor|the human|a human operator)",
-    "ALL": r"(?:every agent|all agents|all of the agents|all the agents|each agent|everyone|"
-    r"everybody|they all|all of them|any agent|any of them|any of the agents|anyone|anybody|"
-    r"each of them|every one of them|an agent|one of them|one of the agents|somebody|someone|all)",
-    "NOBODY": r"(?:nobody|no one|no agent|none of them|none of the agents|no-one|noone)",
-    "MAY": r"(?:may|can|could|might|is allowed to|are allowed to|is permitted to|are permitted to|"
-    r"gets to|get to|is free to|are free to|is able to|are able to|is authorised to|"
-    r"is authorized to|has permission to|have permission to|has the right to|have the right to|"
-    r"is welcome to|are welcome to|has leave to)",
-    "MAYNOT": r"(?:may not|must not|can not|is not allowed to|are not allowed to|is not permitted "
-    r"to|are not permitted to|should not|may never|must never|can never|should never|is never "
-    r"allowed to|are never allowed to|shall not|is forbidden to|are forbidden to|does not get "
-    r"to|do not get to|is not to|are not to|has no permission to|should not be able to|"
-    r"is barred from|is not authorised to|is not authorized to|never)",
-    "USE": r"(?:use|uses|using|access|call|calls|run|runs|touch|invoke|invokes|employ|employs|have|"
-    r"get|work with|make use of|used|have access to|reach for|apply|open)",
 }
 """What stands for what in patterns: `{A}` agents, `{T}` tools, `{N}` a number, …"""
 

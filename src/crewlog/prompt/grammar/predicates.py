@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from crewlog.prompt.ast import Both, Cond, Fact, Not
 from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.comparisons import Comparison, compared, numeral, whole
-from crewlog.prompt.grammar.lexicon import third_person, verb_base
+from crewlog.prompt.grammar.lexicon import third_person, verb_base, word_set
 from crewlog.prompt.grammar.subjects import Subject, Subjects
 from crewlog.prompt.names import plain
 
 _MOST = 5
 """Words that a name takes from a predicate."""
-_ITS = w.words("its his her their")
-_WORK = w.words("work job part task turn bit share it everything")
+_ITS = word_set("its his her their")
+_WORK = word_set("work job part task turn bit share it everything")
 _Inner = Callable[[Sequence[str]], Cond | None]
 
 
@@ -338,7 +338,7 @@ class PredicateReader:
             value = value[1:]
         if not value or len(value) > 4 or not all(_free(word) for word in value):
             return None
-        decided = set(w.DECISIONS.values()) | w.words("clear ready right ok available in known")
+        decided = set(w.DECISIONS.values()) | word_set("clear ready right ok available in known")
         if plain(" ".join(value)) in decided or value[0] in w.PREPOSITIONS:
             return None
         if self.subject.agent is None and len(value) > 1 and value[-1] in w.PREPOSITIONS:

@@ -89,9 +89,6 @@ def _said_enough(state: State, sentence: Sentence, last: Sentence) -> bool:
     return True
 
 
-_CREW = re.compile(r"(?:crew|team|crew name|name|the crew is called|the crew 's name is) ?:? ?")
-
-
 def _sentence(state: State, sentence: Sentence) -> None:
     if len(sentence.tokens) > _MOST_TOKENS:
         words = Words(start=sentence.start, end=sentence.stop)

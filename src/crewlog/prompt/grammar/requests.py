@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from crewlog.prompt.grammar import condition_words as w
+from crewlog.prompt.grammar.lexicon import word_set
 from crewlog.prompt.grammar.phrase import Unit
 from crewlog.prompt.grammar.sentences import Sentence, Token
 from crewlog.prompt.grammar.verbs import ASK, KNOWN, finite, lemma
@@ -189,7 +190,7 @@ def _verb(units: Sequence[Unit], at: int) -> int | None:
 
 _LONGEST_QUESTION = 7
 """Words."""
-_NO_CASE = w.words("""
+_NO_CASE = word_set("""
 could can would will may shall should why how what who whom where when which whose you we i me us
 okay ok right yes please
 """)

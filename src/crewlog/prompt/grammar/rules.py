@@ -711,7 +711,6 @@ def refuse(state: State, found: Sequence[Token], agents: tuple[str, ...]) -> boo
 
 _MODEL = re.compile(r"(?:[a-z]+:.+|[a-z]+-?[0-9][\w.-]*)")
 """Names as models have them: `gpt-5`, `o3`, `openai:gpt-5`."""
-_PARTS_OF_NAMES = frozenset(["and", "or", "plus"])
 
 
 def _stranger(frame: Frame) -> list[Token] | None:

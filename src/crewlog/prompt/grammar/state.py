@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -217,31 +217,3 @@ class State:
 
 def _start(unit: Unit) -> int:
     return unit.start
-
-
-Handler = Callable[[State, "Match"], bool]
-"""Makes statements of a match; False where the words say something else after all."""
-
-
-@dataclass(slots=True)
-class Match:
-    """A pattern's match in a phrase."""
-
-    phrase: Phrase
-    groups: dict[str, str | None]
-    spans: dict[str, tuple[int, int]]
-
-    @property
-    def words(self) -> tuple[Words, ...]:
-        """Where it stands."""
-        return (self.phrase.words,)
-
-    def get(self, name: str) -> str:
-        """What a group holds; empty where it took no part."""
-        return self.groups.get(name) or ""
-
-    def sub(self, name: str) -> Phrase:
-        """The units that a group holds."""
-        if not self.get(name):
-            return Phrase(())
-        return self.phrase.part(*self.spans[name])

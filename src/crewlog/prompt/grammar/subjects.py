@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from crewlog.prompt.grammar import condition_words as w
-from crewlog.prompt.grammar.lexicon import plural, singular, third_person
+from crewlog.prompt.grammar.lexicon import plural, singular, third_person, word_set
 
 _LONGEST = 6
 _NEGATIVE = {"nothing": "it", "nobody": "he", "no-one": "he", "none": "they", "neither": "they"}
-_SOMEBODY = w.words("everyone everybody both either someone somebody anyone anybody")
+_SOMEBODY = word_set("everyone everybody both either someone somebody anyone anybody")
 _QUANTIFIERS: tuple[tuple[tuple[str, ...], str], ...] = tuple(
     (tuple(words.split()), kind)
     for words, kind in (
@@ -266,7 +266,7 @@ def many(noun: str) -> bool:
 
 def _nominal(word: str) -> bool:
     """Whether a word can stand in a thing's name."""
-    closed = w.OTHERS | w.AUXILIARIES | w.NEGATIONS | w.PRONOUNS | w.words("too so very")
+    closed = w.OTHERS | w.AUXILIARIES | w.NEGATIONS | w.PRONOUNS | word_set("too so very")
     return word[:1].isalnum() and word not in closed and word not in w.DETERMINERS
 
 

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from crewlog.definition.findings import listed
 from crewlog.prompt.ast import Allow, Deny, Step, Trait, Words
-from crewlog.prompt.grammar import condition_words as w
-from crewlog.prompt.grammar.lexicon import FUNCTION, known_verb
+from crewlog.prompt.grammar.lexicon import FUNCTION, known_verb, word_set
 from crewlog.prompt.grammar.phrase import Unit
 from crewlog.prompt.grammar.state import State
 
 _BY = frozenset(["use", "uses", "using", "has", "via", "with"])
 """What a tool's name may stand behind."""
-_NO_TOOL = w.words(
+_NO_TOOL = word_set(
     "access care ease style pride skill love passion flair wit tact help time room respect detail"
     " code data text evidence input english context prose research feedback support plain"
     " everything something anything nothing everyone nobody each both more less"

@@ -6,63 +6,58 @@ stand is `frames`' matter.
 
 from __future__ import annotations
 
-from crewlog.prompt.grammar.lexicon import VERBS, verb_base
+from crewlog.prompt.grammar.lexicon import VERBS, verb_base, word_set
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-USE = _words(
+USE = word_set(
     "use access call run touch invoke employ have get need work utilise utilize apply open execute "
     "trigger operate wield own hold keep possess draw rely reach do tap handle fire start carry "
     "make come equip share"
 )
 """Verbs that give a tool to their subject: `has deploy`, `works with deploy`."""
-SEE = _words(
+SEE = word_set(
     "see read know view look access get peek receive hear learn notice inspect find glimpse glance "
     "use have examine browse consult watch check study perceive understand obtain"
 )
-GIVE = _words("give grant lend hand equip provide supply furnish arm issue assign offer entrust")
-ENABLE = _words("allow permit let authorise authorize enable entitle trust empower license clear")
-HINDER = _words("keep stop prevent bar ban forbid prohibit block exclude hinder disallow refuse")
-SHOW = _words("show tell pass send reveal give disclose share forward hand expose present report")
-HIDE = _words("hide keep withhold conceal shield mask obscure")
-ASK = _words(
+GIVE = word_set("give grant lend hand equip provide supply furnish arm issue assign offer entrust")
+ENABLE = word_set("allow permit let authorise authorize enable entitle trust empower license clear")
+HINDER = word_set("keep stop prevent bar ban forbid prohibit block exclude hinder disallow refuse")
+SHOW = word_set("show tell pass send reveal give disclose share forward hand expose present report")
+HIDE = word_set("hide keep withhold conceal shield mask obscure")
+ASK = word_set(
     "ask check consult confirm call contact ping tell alert notify bother involve get come turn go "
     "refer escalate defer bring wait wake inform clear run hand reach phone warn leave let"
 )
-NEED = _words("need require take want demand await wait get have obtain seek deserve call")
-FAIL = _words(
+NEED = word_set("need require take want demand await wait get have obtain seek deserve call")
+FAIL = word_set(
     "fail crash break err fall die blow trip conk bail choke collapse time hang error go get run "
     "throw hit stumble"
 )
-GO_ON = _words("continue carry go proceed move keep ignore skip leave do work run never press")
-STOP = _words("stop end abort halt give quit cancel call finish fail break shut pull")
-APPROVE = _words(
+GO_ON = word_set("continue carry go proceed move keep ignore skip leave do work run never press")
+STOP = word_set("stop end abort halt give quit cancel call finish fail break shut pull")
+APPROVE = word_set(
     "approve ok okay confirm authorise authorize sign accept agree clear release bless endorse "
     "permit see look read check review inspect vet have give say green-light allow decide"
 )
-REJECT = _words("reject decline refuse veto object disagree dislike say turn withhold disapprove")
-REVIEW = _words(
+REJECT = word_set("reject decline refuse veto object disagree dislike say turn withhold disapprove")
+REVIEW = word_set(
     "review double-check check criticise criticize critique re-read reread proofread revise "
     "correct "
     "improve look go reflect self-review self-check inspect verify test assess edit polish rework "
     "refine scrutinise scrutinize examine audit recheck re-check question evaluate challenge"
 )
-CHOOSE = _words("decide choose pick say determine select call rule settle tell direct name")
-LEAD = _words(
+CHOOSE = word_set("decide choose pick say determine select call rule settle tell direct name")
+LEAD = word_set(
     "supervise delegate hand direct assign distribute manage coordinate route dispatch call lead "
     "oversee orchestrate"
 )
-RESERVE = _words("reserve restrict limit confine keep")
-APPROVAL = _words(
+RESERVE = word_set("reserve restrict limit confine keep")
+APPROVAL = word_set(
     "approval ok okay permission go-ahead sign-off signoff consent yes blessing confirmation "
     "say-so nod signature thumbs-up agreement word authorisation authorization clearance assent "
     "approvals permit green-light thumbs"
 )
 """What people give when they agree."""
-WORK = _words(
+WORK = word_set(
     "note notes work works result results output outputs draft drafts finding findings text texts "
     "answer answers report reports analysis analyses opinion opinions comment comments verdict "
     "verdicts rating ratings score scores review reviews thoughts contribution contributions part "
@@ -73,10 +68,10 @@ WORK = _words(
     "recommendation recommendations files stuff things words memo memos side doings calculations"
 )
 """What agents make, and others may or may not see."""
-RISKY = _words(
+RISKY = word_set(
     "risky dangerous high-risk critical sensitive hazardous destructive perilous unsafe delicate"
 )
-UNSURE = _words(
+UNSURE = word_set(
     "unsure uncertain doubt undecided stuck unclear doubts sure certain confident clear hesitant "
     "torn doubtful"
 )

@@ -8,33 +8,34 @@ from typing import Literal
 
 from crewlog.prompt.grammar import condition_words as w
 from crewlog.prompt.grammar.comparisons import numeral
+from crewlog.prompt.grammar.lexicon import word_set
 
 Join = Literal["all", "any"] | int
 
-_ENDED = w.words("""
+_ENDED = word_set("""
 done finished ready through complete completed over back in ended stopped out free concluded
 delivered returned submitted available settled
 """)
-_ENDS = w.words("""
+_ENDS = word_set("""
 finish complete end conclude deliver report return submit stop wrap hand turn come get do have check
 respond reply answer
 """)
 """Verbs that say that somebody has come to an end, with what `_PARTICLES` and `_THEIRS` say."""
-_ALONE = w.words(
+_ALONE = word_set(
     "finish complete end conclude deliver report return submit stop respond reply answer"
 )
-_PARTICLES = w.words("up in over back there through out home round around")
-_THEIRS = w.words("""
+_PARTICLES = word_set("up in over back there through out home round around")
+_THEIRS = word_set("""
 work job part task turn bit share thing things step pass go say round stint assignment duty work
 tasks jobs parts it that this so everything result results
 """)
-_ASIDE = w.words("both all each finally fully completely first already now too then entirely")
-_THEM = w.words("them these those")
-_GROUP = w.words("agents ones others rest two three four five six lot last team reviewers results")
-_EVERYBODY = w.words("both all they these those everyone everybody each")
-_ANY = w.words("any either one whichever someone somebody anyone anybody")
-_THAT = w.words("that this it everything all")
-_WHOLE = w.words("step part work job lot thing phase stage round")
+_ASIDE = word_set("both all each finally fully completely first already now too then entirely")
+_THEM = word_set("them these those")
+_GROUP = word_set("agents ones others rest two three four five six lot last team reviewers results")
+_EVERYBODY = word_set("both all they these those everyone everybody each")
+_ANY = word_set("any either one whichever someone somebody anyone anybody")
+_THAT = word_set("that this it everything all")
+_WHOLE = word_set("step part work job lot thing phase stage round")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ def _first(words: Sequence[str]) -> Who | None:
     if words[at : at + 1] != ["first"]:
         return None
     at += 1
-    while at < len(words) and words[at] in w.words("one of them agent result these"):
+    while at < len(words) and words[at] in word_set("one of them agent result these"):
         at += 1
     rest = words[at:]
     if rest[:1] == ["to"] and (_is_done(rest[1:]) or _is_done(rest[2:])):
@@ -182,7 +183,7 @@ def _is_done(words: Sequence[str], *, that: bool = False) -> bool:
     if at >= len(words):
         return False
     word, rest = words[at], [x for x in words[at + 1 :] if x not in _ASIDE]
-    if that and word in w.words("happened settled taken out"):
+    if that and word in word_set("happened settled taken out"):
         return True
     found = w.INFLECTED.get(word)
     if word in _ENDED and (not rest or _tail(rest, passive=True)):
@@ -210,5 +211,5 @@ def _tail(words: Sequence[str], *, passive: bool = False) -> bool:
         return True
     found = w.INFLECTED.get(words[0])
     ing = found is not None and found.form == "ing"
-    linked = words[0] in w.words("with and on in for to from") or ing
+    linked = words[0] in word_set("with and on in for to from") or ing
     return linked or (passive and words[0] in w.DETERMINERS | {"at", "by"} - {"by"})
