@@ -155,16 +155,87 @@ class CrewRun:
     @workflow.update(name="respond")
     async def respond(self, raw: RawValue) -> dict[str, Any]:
         """Answers an interrupt; see `Respond` and `Accepted`."""
-        incoming = Incoming("respond", from_outside([raw]), now())
-        await self._check_edit(incoming)
+        return await self._update("respond", raw)
+
+    @respond.validator
+    def check_respond(self, raw: RawValue) -> None:
+        """Refuses what is not a `Respond`, and everything while the run continues as new."""
+        self._check_update("respond", raw)
+
+    @workflow.update(name="change")
+    async def change(self, raw: RawValue) -> dict[str, Any]:
+        """Changes the crew while it runs; see `Change` and `Changed`."""
+        return await self._update("change", raw)
+
+    @change.validator
+    def check_change(self, raw: RawValue) -> None:
+        """Refuses what is not a `Change`; see `check_respond`."""
+        self._check_update("change", raw)
+
+    @workflow.update(name="edit_state")
+    async def edit_state(self, raw: RawValue) -> dict[str, Any]:
+        """Puts values into the state; see `EditState` and `Accepted`."""
+        return await self._update("edit_state", raw)
+
+    @edit_state.validator
+    def check_edit_state(self, raw: RawValue) -> None:
+        """Refuses what is not an `EditState`; see `check_respond`."""
+        self._check_update("edit_state", raw)
+
+    @workflow.update(name="redirect")
+    async def redirect(self, raw: RawValue) -> dict[str, Any]:
+        """Sends the run to another node than the next; see `Redirect` and `Accepted`."""
+        return await self._update("redirect", raw)
+
+    @redirect.validator
+    def check_redirect(self, raw: RawValue) -> None:
+        """Refuses what is not a `Redirect`; see `check_respond`."""
+        self._check_update("redirect", raw)
+
+    @workflow.update(name="rollback")
+    async def rollback(self, raw: RawValue) -> dict[str, Any]:
+        """Goes back to a checkpoint; see `Rollback` and `Accepted`."""
+        return await self._update("rollback", raw)
+
+    @rollback.validator
+    def check_rollback(self, raw: RawValue) -> None:
+        """Refuses what is not a `Rollback`; see `check_respond`."""
+        self._check_update("rollback", raw)
+
+    @workflow.update(name="set_permission")
+    async def set_permission(self, raw: RawValue) -> dict[str, Any]:
+        """Says who may call a tool; see `SetPermission` and `Accepted`."""
+        return await self._update("set_permission", raw)
+
+    @set_permission.validator
+    def check_set_permission(self, raw: RawValue) -> None:
+        """Refuses what is not a `SetPermission`; see `check_respond`."""
+        self._check_update("set_permission", raw)
+
+    def _check_update(self, name: str, raw: RawValue) -> None:
+        if self._execution is not None and self._execution.closing:
+            raise closing()
+        try:
+            parse(name, from_outside([raw]))
+        except CrewlogError as error:
+            raise failure(error) from error
+
+    async def _update(self, name: str, raw: RawValue) -> dict[str, Any]:
+        """Has the command's activities made, hands it to the loop, and waits for its outcome."""
+        incoming = Incoming(name, from_outside([raw]), now())
+        await self._prepare(incoming)
+        if self._execution is not None and self._execution.closing:
+            raise closing()  # what was prepared may not fit any more; it is sent again
         self._inbox.append(incoming)
         await workflow.wait_condition(lambda: incoming.done)
         if incoming.error is not None or incoming.result is None:
-            error = incoming.error or CrewlogError("the command was not applied")
-            raise ApplicationError(
-                error.message, error.remedy, type=type(error).__name__, non_retryable=True
-            )
+            raise failure(incoming.error or CrewlogError("the command was not applied"))
         return incoming.result.model_dump(mode="json")
+
+    async def _prepare(self, incoming: Incoming) -> None:
+        """What a command needs of activities: made here, so that the loop need not wait."""
+        if incoming.name == "respond":
+            await self._check_edit(incoming)
 
     async def _check_edit(self, incoming: Incoming) -> None:
         """Checks the definition of an answer that edits: here, so that the loop need not wait.
@@ -197,18 +268,6 @@ class CrewRun:
                 f"the edited crew is not valid:\n{why}",
                 remedy="The question stays open: correct the definition, and use a new id.",
             )
-
-    @respond.validator
-    def check_respond(self, raw: RawValue) -> None:
-        """Refuses what is not a `Respond`, and everything while the run continues as new."""
-        if self._execution is not None and self._execution.closing:
-            raise ApplicationError("the run continues as new; send it again", type=CLOSING)
-        try:
-            parse("respond", from_outside([raw]))
-        except CrewlogError as error:
-            raise ApplicationError(
-                error.message, error.remedy, type=type(error).__name__, non_retryable=True
-            ) from error
 
     # -- queries -----------------------------------------------------------------------------
 
@@ -255,6 +314,18 @@ class CrewRun:
         if self._execution is None:
             raise ApplicationError("the run is starting; ask again", type="Starting")
         return self._execution
+
+
+def closing() -> ApplicationError:
+    """The error for an update that meets the run as it continues as new."""
+    return ApplicationError("the run continues as new; send it again", type=CLOSING)
+
+
+def failure(error: CrewlogError) -> ApplicationError:
+    """An error as what an update fails with."""
+    return ApplicationError(
+        error.message, error.remedy, type=type(error).__name__, non_retryable=True
+    )
 
 
 def _started() -> int:

@@ -25,16 +25,22 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.ids import item_log, item_of
     from crewlog.state import journal as j
-    from crewlog.state.calls import OpenRunResult
+    from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
     from crewlog.state.model import Interrupt
     from crewlog.wire import (
         SIGNALS,
         Accepted,
+        Change,
         Command,
         Decision,
+        EditState,
         InterruptCommand,
         MessageCommand,
+        Redirect,
         Respond,
+        Rollback,
+        SetPermission,
+        TagCommand,
     )
 
 RESERVED = "crewlog:"
@@ -46,7 +52,13 @@ COMMAND_MODELS: dict[str, type[Command]] = {
     "stop": Command,
     "interrupt": InterruptCommand,
     "message": MessageCommand,
+    "tag": TagCommand,
     "respond": Respond,
+    "change": Change,
+    "edit_state": EditState,
+    "redirect": Redirect,
+    "rollback": Rollback,
+    "set_permission": SetPermission,
 }
 
 
@@ -64,6 +76,10 @@ class Incoming:
     error: CrewlogError | None = None
     edited: OpenRunResult | CommandRejected | None = None
     """Of an answer that edits a definition: the definition, checked, or what is wrong with it."""
+    prepared: PreparedChange | LoadedState | None = None
+    """What its handler had made by an activity, for the loop to apply."""
+    refusal: CrewlogError | None = None
+    """What its handler found wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +181,8 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted:
         return Accepted(id=command.id, position=known.position, detail="applied before")
     if engine.state.closed:
         raise UsageError(f"the run has ended: it is {engine.state.status}")
+    if incoming.refusal is not None:
+        raise incoming.refusal
     detail = await _effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
     return Accepted(id=command.id, position=outcome.position, detail=detail)

@@ -8,7 +8,8 @@
     │   ├── RunAlreadyExists
     │   ├── InterruptNotOpen
     │   └── CommandRejected        the run answered no, and says why
-    │       └── ApprovalMismatch   it was asked about another definition
+    │       ├── ApprovalMismatch   it was asked about another definition
+    │       └── ChangeConflict     the run has another graph than the change was made against
     ├── ServiceError               the surroundings: they may come back
     │   ├── TemporalUnavailable
     │   ├── StoreUnavailable
@@ -168,6 +169,10 @@ class CommandRejected(UsageError):
 
 class ApprovalMismatch(CommandRejected):
     """The answer names another definition than the question is about."""
+
+
+class ChangeConflict(CommandRejected):
+    """A change was made against another graph than the run has now: look again, and decide anew."""
 
 
 class ServiceError(CrewlogError):

@@ -9,7 +9,13 @@ are durable data: a field may be added with a default, never renamed or removed.
 | signal | `pause`, `resume`, `stop` | `Command` | |
 | signal | `interrupt` | `InterruptCommand` | |
 | signal | `message` | `MessageCommand` | |
+| signal | `tag` | `TagCommand` | |
 | update | `respond` | `Respond` | `Accepted` |
+| update | `change` | `Change` | `Changed` |
+| update | `edit_state` | `EditState` | `Accepted` |
+| update | `redirect` | `Redirect` | `Accepted` |
+| update | `rollback` | `Rollback` | `Accepted` |
+| update | `set_permission` | `SetPermission` | `Accepted` |
 | query | `status` | | `RunView` |
 | query | `state` | | `CrewState` |
 | query | `graph` | | `GraphView` |
@@ -24,6 +30,8 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from crewlog.definition.operations import Operation
+from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
 from crewlog.model import Json, Model
 from crewlog.state.model import RunStatus, Usage
@@ -32,8 +40,8 @@ WORKFLOW_TYPE = "CrewRun"
 TASK_QUEUE = "crewlog"
 """The default task queue."""
 
-SIGNALS = ("pause", "resume", "stop", "interrupt", "message")
-UPDATES = ("respond",)
+SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
+UPDATES = ("respond", "change", "edit_state", "redirect", "rollback", "set_permission")
 QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints")
 
 SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWaiting")
@@ -49,12 +57,31 @@ class Inlet(Model):
     model_config = ConfigDict(str_max_length=4_000_000)
 
 
+class ForkFrom(Inlet):
+    """Another run, as it was at a checkpoint."""
+
+    run: RunId
+    position: int = Field(ge=1)
+    """The checkpoint."""
+    operations: tuple[Operation, ...] = ()
+    """What is to be otherwise from there on."""
+    definition: dict[str, Json] | None = None
+    """A definition to go on with instead of that run's."""
+
+
 class StartRun(Inlet):
     """What `CrewRun` is started with."""
 
-    crew: str | dict[str, Json]
+    crew: str | dict[str, Json] = ""
     """A registered crew's name, an inline definition, or a prompt: a text that has a space or a
-    line break, and so is no name."""
+    line break, and so is no name. Empty with `fork` and `reopen`."""
+    fork: ForkFrom | None = None
+    """Set where the run goes on from a checkpoint of another one."""
+    reopen: Literal["recipe", "live"] | None = None
+    """Set where a run of this id has ended and goes on: with the definition that it was started
+    with, or with the one that it had at last."""
+    replace: bool = False
+    """Whether the rows that an ended run of this id has in the store are removed first."""
     input: Json = ""
     """What the crew is asked to do: a text, or data that is shown to it as JSON."""
     by: str = ""
@@ -147,6 +174,93 @@ class Respond(Command):
     refused."""
 
 
+class TagCommand(Command):
+    """Give a checkpoint a name."""
+
+    checkpoint: int = Field(ge=1)
+    """Its position."""
+    tag: str = Field(min_length=1, max_length=100)
+    """The name; a name that another checkpoint has moves to this one."""
+
+
+class Change(Command):
+    """Change a live run: by a prompt, by a definition, or by operations; exactly one of them."""
+
+    prompt: str = ""
+    """A prompt that says all that the crew is to be."""
+    registry: str = ""
+    """Of a prompt: the registry; by default the one of the run's own prompt."""
+    reader: Literal["auto", "grammar", "llm"] = "auto"
+    """Of a prompt: who reads it."""
+    model: str = ""
+    """Of a prompt: the model, where the registry names none."""
+    definition: str | dict[str, Json] | None = None
+    """A registered crew's name, or a definition."""
+    operations: tuple[Operation, ...] = Field(default=(), max_length=1000)
+    """Changes to the definition that the run has."""
+    graph_version: int | None = None
+    """The version that it was made against: another one is a `ChangeConflict`. None: any."""
+    expect: str = Field(default="", max_length=200)
+    """The hash of the definition that must come out, as a dry run told it: another one is a
+    `ChangeConflict`. Empty: any."""
+    dry_run: bool = False
+    """Whether it is only told what the change would do."""
+    running: Literal["finish", "abandon"] = "finish"
+    """What happens to steps in mid-turn whose nodes go: their turns go on to the end, or are cut
+    off."""
+    drain_timeout: float | None = Field(default=None, gt=0)
+    """Seconds for the activities under way to end; then they are cancelled, and made again with
+    the new graph. None: they are waited for."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = [bool(self.prompt), self.definition is not None, bool(self.operations)]
+        if sum(given) != 1:
+            raise ValueError("exactly one of `prompt`, `definition` and `operations` is needed")
+        return self
+
+
+class EditState(Command):
+    """Put values into the state."""
+
+    set: dict[str, Json] = Field(default_factory=dict[str, Json], max_length=100)
+    """By path: `flags.NAME`, `outputs.AGENT.KEY`, `shared.NAME`, `private.AUDIENCE.NAME`."""
+    delete: tuple[str, ...] = Field(default=(), max_length=100)
+    """Paths to take away."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.set and not self.delete:
+            raise ValueError("`set` or `delete` must name something")
+        return self
+
+
+class Redirect(Command):
+    """Send the run to another node than the next."""
+
+    node: NodeName
+    """Where it goes."""
+    step: StepId | None = None
+    """The step whose place it takes; needed where more than one is not done."""
+    cut: bool = False
+    """Whether a running step ends now; else its turn goes on to its end first."""
+
+
+class Rollback(Command):
+    """Go back to a checkpoint."""
+
+    position: int = Field(ge=1)
+    """The checkpoint's position."""
+
+
+class SetPermission(Command):
+    """Say who may call a tool, from the next call on."""
+
+    tool: str
+    agents: tuple[AgentName, ...] | None
+    """Null: every agent that has it; an empty list: nobody."""
+
+
 class Accepted(Model):
     """A command was applied."""
 
@@ -155,6 +269,25 @@ class Accepted(Model):
     """The journal position of its fact."""
     detail: str = ""
     """What was decided."""
+
+
+class Changed(Accepted):
+    """A change was accepted, or what it would do."""
+
+    graph_version: int
+    """The version of the graph that it leads to; the same as before where it needs no other
+    graph."""
+    swap: bool = False
+    """Whether the run drains and goes on with another graph: `GraphSwapped` or `SwapFailed` in the
+    journal says how that ended."""
+    definition: str = ""
+    """The hash of the definition that comes out: what `expect` takes."""
+    report: SwapReport | None = None
+    """What it does to the run."""
+    plan: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """Of a dry run: the `GraphPlan` that comes out."""
+    remarks: tuple[str, ...] = ()
+    """Of a prompt: what was not understood or was assumed."""
 
 
 class Page(Inlet):

@@ -13,7 +13,16 @@ from pydantic import Field
 
 from crewlog.definition.conditions import is_never
 from crewlog.definition.model import ConditionText, Limits, Retry
-from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, LogName, NodeName, ToolName
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    CrewName,
+    FlagName,
+    LogName,
+    NodeName,
+    StepId,
+    ToolName,
+)
 from crewlog.model import Json, Model
 
 END = "end"
@@ -135,6 +144,18 @@ class ToolRules(Model):
     """Where it runs; `local` within the workflow's worker."""
 
 
+class LeftStep(Model):
+    """A step in mid-turn whose node a change took away: what its turn still needs."""
+
+    node: PlanNode
+    rules: AgentRules
+    """Its agent's."""
+    tools: dict[ToolName, ToolRules] = Field(default_factory=dict[ToolName, ToolRules])
+    """Of the tools that it could call when its node was taken away."""
+    definition: ContentHash
+    """Where its agent's prompt is."""
+
+
 class GraphPlan(Model):
     """A crew's graph and rules."""
 
@@ -161,6 +182,8 @@ class GraphPlan(Model):
     rules: tuple[str, ...] = ()
     """The coordination rules as text, one per join, condition and decision."""
     limits: Limits = Limits()
+    left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])
+    """Steps that go on though their nodes are gone."""
 
 
 BUILT_IN_TOOLS: tuple[ToolName, ...] = (ToolName("set_flag"), ToolName("set_output"))

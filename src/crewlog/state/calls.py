@@ -32,6 +32,8 @@ CALL_MODEL = "call_model"
 CALL_TOOL = "call_tool"
 FLUSH = "flush"
 CLOSE_RUN = "close_run"
+PREPARE_CHANGE = "prepare_change"
+LOAD_STATE = "load_state"
 
 
 class View(Model):
@@ -288,3 +290,67 @@ class CloseRunResult(Model):
     """The bodies asked for: a message's text, or the value."""
 
     outputs: dict[ContentHash, Json] = Field(default_factory=dict[ContentHash, Json])
+
+
+class PrepareChange(Model):
+    """Make the definition and the plan that a change leads to; nothing is changed yet."""
+
+    run: RunId
+    base: ContentHash
+    """The definition that the run has."""
+    recipe: bool = False
+    """Whether it is `base` itself that is wanted: the definition that the run was started with."""
+    definition: str | dict[str, Json] | None = None
+    """A registered crew's name, or a definition."""
+    operations: tuple[dict[str, Json], ...] = ()
+    """`crewlog.definition.operations`, as JSON."""
+    prompt: str = ""
+    registry: str = ""
+    reader: Literal["auto", "grammar", "llm"] = "auto"
+    model: str = ""
+    replies: tuple[str, ...] = ()
+    """What a model that reads the prompt answered before."""
+
+
+class PreparedChange(Model):
+    """What a change leads to."""
+
+    definition: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The definition as canonical JSON: the history must have it, to rebuild the store from."""
+    plan: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The `GraphPlan` as JSON."""
+    what: str = ""
+    """What changes, in a line, for people."""
+    remarks: tuple[PromptRemark, ...] = ()
+    """Of a prompt: what there is to know about it."""
+    reply: str | None = None
+    """What a model answered that reads the prompt."""
+    again: bool = False
+    """Whether the model must be asked once more; then there is no definition yet."""
+    usage: Usage = Usage()
+
+
+class LoadState(Model):
+    """Load the state of a run at a checkpoint, with the plan that it had there."""
+
+    run: RunId
+    """Whose: for a fork another run than the one that asks."""
+    position: int
+    """The checkpoint; 0: the last position that the store has."""
+    batch: Batch = Batch.EMPTY
+    """What no finished activity has stored yet, of the run that asks."""
+
+
+class LoadedState(Model):
+    """A run at a checkpoint."""
+
+    position: int
+    """The position that the state is of: the checkpoint's, with the routing that belongs to it."""
+    state: dict[str, Json]
+    """The `CrewState`."""
+    definition: dict[str, Json]
+    """The definition that it had there."""
+    plan: dict[str, Json]
+    """The `GraphPlan` that it had there."""
+    search_attributes: bool = False
+    """Whether the server knows Crewlog's search attributes."""

@@ -202,6 +202,10 @@ class FrontierEntry(Model):
     """The position inside its turn, once it runs."""
     mapped: Mapped | None = None
     """The position of its items' steps, where it has a step for each item of a list."""
+    due: int = 0
+    """When a timer that it waits for is over, in milliseconds since the epoch; 0: none."""
+    leaving: bool = False
+    """Whether a change took its node away: its turn goes on to its end, and nothing follows."""
 
 
 class PromptRemark(Model):
@@ -325,6 +329,50 @@ class ResumeInfo(Model):
     """The journal position since which it stands."""
 
 
+class Changing(Model):
+    """A change of the graph that was accepted: the run drains, and goes on with the new graph."""
+
+    command: str
+    """The command that asked for it."""
+    graph_version: int
+    """The version that the new graph will have."""
+    definition: ContentHash
+    """The definition of the new graph."""
+    what: str = ""
+    """What changes, in a line."""
+    by: str = ""
+    """Who asked for it."""
+    position: int = 0
+    """The journal position that accepted it."""
+    abandon: bool = False
+    """Whether steps whose nodes go are cut off in mid-turn; else their turns go on to the end."""
+
+
+class Mutation(Model):
+    """A change that was made to a run while it lived."""
+
+    position: int
+    """The journal position that made it."""
+    at: int = 0
+    """When, in milliseconds since the epoch."""
+    by: str = ""
+    """Who made it."""
+    what: str
+    """What was changed, in a line."""
+    graph_version: int
+    """The graph's version since."""
+    definition: ContentHash
+    """The definition since."""
+
+
+class Lineage(Model):
+    """The run that a run was forked from."""
+
+    run: RunId
+    position: int
+    """The journal position up to which they are the same."""
+
+
 class CommandOutcome(Model):
     """The one recorded outcome of a command."""
 
@@ -407,6 +455,19 @@ class CrewState(Model):
     """The kind of failure, where it has one: `InvalidPrompt`."""
     prompt: PromptState | None = None
     """What the run was started with, where that was a prompt."""
+    recipe: ContentHash = ContentHash("")
+    """The definition that the run was started with; `definition` is the live one. Empty in runs
+    that an older build started, where the two are the same."""
+    changing: Changing | None = None
+    """The change that the run drains for."""
+    mutations: tuple[Mutation, ...] = ()
+    """The last changes that were made to it, oldest first; all of them are in the journal."""
+    parked: dict[StepId, FrontierEntry] = Field(default_factory=dict[StepId, FrontierEntry])
+    """Steps whose nodes a change took away: they come back when their nodes do."""
+    tags: dict[str, int] = Field(default_factory=dict[str, int])
+    """Names that people gave to checkpoints, with their positions."""
+    source: Lineage | None = None
+    """What it was forked from."""
 
     @property
     def closed(self) -> bool:
