@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from crewlog.definition.conditions import Fact, facts_in, holds, render_condition
 from crewlog.definition.findings import listed
 from crewlog.definition.phases import reachable
-from crewlog.graph.plan import ASK_HUMAN, SKIP, GraphPlan, PlanNode
+from crewlog.graph.loops import forward_ways
+from crewlog.graph.plan import ASK_HUMAN, SKIP, AgentRules, GraphPlan, PlanNode
 from crewlog.graph.routing import level
 from crewlog.ids import FlagName, NodeName, StepId
 from crewlog.model import Model
@@ -72,8 +73,12 @@ class _Blocked:
         for name in self._here:
             if name not in self._may_run:
                 self._may_run |= reachable(name, ahead)
+        self._could_run: set[str] = set()
+        before = forward_ways(old)
+        for name in {e.node for e in state.frontier.values() if not e.leaving}:
+            self._could_run |= reachable(name, before)
         self._going = [
-            old.node_at(step)
+            (node := old.node_at(step), old.rules_at(step, node.agent) if node.agent else None)
             for step, entry in frontier.items()
             if entry.leaving or entry.node not in new.nodes
         ]
@@ -121,10 +126,12 @@ class _Blocked:
     def _is_set_by(self, fact: Fact, waiting: NodeName) -> bool:
         """Whether somebody may still set what a condition looks at."""
         for name, node in self._new.nodes.items():
-            if name in self._may_run and name != waiting and _sets(node, self._new, fact):
-                return True
+            if name in self._may_run and name != waiting:
+                rules = self._new.agents.get(node.agent) if node.agent else None
+                if _sets(node, rules, fact):
+                    return True
         # A visit that ends its turn has the rules that its agent had.
-        return any(_sets(node, self._old, fact) for node in self._going)
+        return any(_sets(node, rules, fact) for node, rules in self._going)
 
     def _why(self, fact: Fact) -> str:
         what = f"{fact.agent}.{fact.name}" if fact.agent else fact.name
@@ -132,7 +139,7 @@ class _Blocked:
             name
             for plan in (self._old, self._new)
             for name, node in plan.nodes.items()
-            if _sets(node, plan, fact)
+            if _sets(node, plan.agents.get(node.agent) if node.agent else None, fact)
         ]
         if not setters:
             return f"nobody sets {what}"
@@ -164,6 +171,9 @@ class _Blocked:
             return
         if ran and not come:
             return  # it has had its turn, and nothing new has come for it
+        before = self._old.nodes.get(name)
+        if before == node and not {*missing} & self._could_run:
+            return  # so it was without the change
         yield Blocked(
             node=name,
             requirement=listed(missing),
@@ -172,11 +182,10 @@ class _Blocked:
         )
 
 
-def _sets(node: PlanNode, plan: GraphPlan, fact: Fact) -> bool:
+def _sets(node: PlanNode, rules: AgentRules | None, fact: Fact) -> bool:
     """Whether a node may set what a fact looks at: a flag, or an agent's output."""
     if node.ask is not None and node.ask.sets == fact.name:
         return True
-    rules = plan.agents.get(node.agent) if node.agent else None
     if rules is None or not rules.enabled:
         return False
     if FlagName(fact.name) in rules.flags:

@@ -144,23 +144,17 @@ def permissions_after(
     And agents that end a turn, though their nodes are gone, keep what they had until then.
     """
     going = {agent for step in leaving if (agent := old.node_at(step).agent) is not None}
-    known = {*old.agents, *new.agents, *going}
+    known = {*old.agents, *going}
     found: dict[str, tuple[AgentName, ...] | None] = {}
-    for tool in (
-        *new.permissions,
-        *(t for t in state.tool_permissions if t not in new.permissions),
-    ):
+    for tool in dict.fromkeys((*new.permissions, *state.tool_permissions)):
         row, now = new.permissions.get(ToolName(tool)), state.tool_permissions.get(tool)
-        same = row == old.permissions.get(ToolName(tool))
-        if same and tool in state.tool_permissions:
+        if row == old.permissions.get(ToolName(tool)) and tool in state.tool_permissions:
             found[tool] = now if now is None else tuple(a for a in now if a in known)
-        elif tool not in new.permissions and tool not in old.permissions:
-            found[tool] = now
-        elif tool in new.permissions and row is None:
-            found[tool] = None
         elif row is not None:
-            keep = [a for a in sorted(going) if a not in row and (now is None or a in now)]
-            found[tool] = (*row, *keep)
+            could = [a for a in sorted(going - {*new.agents}) if now is None or a in now]
+            found[tool] = (*row, *(a for a in could if a not in row))
+        elif tool in new.permissions:
+            found[tool] = None
     return found
 
 
@@ -280,7 +274,7 @@ class _Swap:
             yield StepFate(step=step_id(name, begun + 1), node=name, fate="starts", because=what)
 
     def _requirements(self) -> dict[StepId, str]:
-        """What visits wait for now that have not begun, where their nodes wait for another thing."""
+        """What visits wait for that have not begun, where their nodes wait for other things now."""
         found: dict[StepId, str] = {}
         for step, entry in self._joins.frontier.items():
             if entry.turn is not None or entry.mapped is not None or item_of(step):
