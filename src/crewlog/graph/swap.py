@@ -360,19 +360,20 @@ def rule_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
         others = [f for f in fields if getattr(before, f) != getattr(rules, f)]
         if others:
             yield f"{name} changes: {', '.join(others)}"
-    for what, before, after in (("tool", old.tools, new.tools), ("flag", old.flags, new.flags)):
-        for name in after:
-            if name not in before:
-                yield f"the {what} {name} is new"
-        for name in before:
-            if name not in after:
-                yield f"the {what} {name} is gone"
+    yield from _name_notes("tool", old.tools, new.tools)
+    yield from _name_notes("flag", old.flags, new.flags)
     yield from _row_notes("may call", old.permissions, new.permissions, "every agent that has it")
     yield from _row_notes("needs a yes to call", old.approvals, new.approvals, "every agent")
     if old.limits != new.limits:
         yield "the limits change"
     if old.merge != new.merge:
         yield "how values are combined changes"
+
+
+def _name_notes(what: str, old: Iterable[str], new: Iterable[str]) -> Iterator[str]:
+    was, now = [*old], [*new]
+    yield from (f"the {what} {name} is new" for name in now if name not in was)
+    yield from (f"the {what} {name} is gone" for name in was if name not in now)
 
 
 def _row_notes(
