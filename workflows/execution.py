@@ -13,9 +13,10 @@ execution end. Signals that still arrive are carried in the inbox.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
@@ -33,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine, Order
     from crewlog.ids import CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
+    from crewlog.state.brief import brief
     from crewlog.state.calls import (
         CALL_MODEL,
         CALL_TOOL,
@@ -84,13 +86,17 @@ LAST_CALLS = 10
 """How often what arrives while the run ends is refused and stored before it ends anyway."""
 
 AGAIN = "Again"
-"""The error type of a call that has not begun because the store is away: it is made once more."""
+"""The error type of a call that has not begun because the store is away, or its worker lacks a
+tool: it is made once more."""
 
 MOVED = "Moved"
 """The error type of a local call that is made once more as an ordinary activity."""
 
 STORE_PAUSE = 5.0
-"""Seconds between such calls, on top of the waits of the call's own retry policy."""
+"""Seconds between calls that met no store, on top of the waits of the call's own retry policy."""
+
+LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""Seconds between calls that met a worker without their tool; the last one from then on."""
 
 PHASE_INTERVAL_MS = 5000
 """The search attribute of the phase is at most this old: an upsert is an event."""
@@ -108,16 +114,29 @@ class Landed:
     result: Result | None = None
     error: str = ""
     error_type: str = ""
+    lacks: str = ""
+    """Which tool its worker lacked, for people."""
 
 
 Result = ModelResult | ToolResult | CompilePromptResult | OpenRunResult
 
 
-def _told_at(cause: BaseException | None) -> int:
-    """When a call failed, as its failure says; 0 where it does not."""
-    details = cause.details if isinstance(cause, ApplicationError) else ()
-    at = details[3] if len(details) > 3 else 0
-    return at if isinstance(at, int) else 0
+class Told(NamedTuple):
+    """What a failure of ours says besides its message; see `crewlog.activities.errors`."""
+
+    place: str = ""
+    remedy: str = ""
+    started: bool = True
+    at: int = 0
+    again: bool = False
+
+
+def _told(cause: BaseException | None) -> Told:
+    """What a failure says; a stranger's may have details of any kind, or none."""
+    if not isinstance(cause, ApplicationError):
+        return Told()
+    told = Told(*cause.details[:5])
+    return told._replace(at=told.at if isinstance(told.at, int) else 0, again=told.again is True)
 
 
 @dataclass(frozen=True)
@@ -148,11 +167,16 @@ class Execution:
         self._inbox = inbox
         self._kept: list[Incoming] = []
         """What is said to a crew that there is not yet: it is taken once there is."""
-        self._queue = queue
+        self.queue = queue
+        """The task queue of the run's activities; empty: the workflow's own."""
         self._search_attributes = search_attributes
         self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
         self._cancelled: set[tuple[StepId, int]] = set()
         self._moved: set[tuple[StepId, int]] = set()
+        self._resting: dict[tuple[StepId, int], str] = {}
+        """Calls between two tries, with what they wait for."""
+        self._lacked: Counter[tuple[StepId, int]] = Counter()
+        """How often calls have met a worker without their tool."""
         self._bug: Exception | None = None
         self._landed: list[Landed] = []
         self._shown: dict[str, Any] = {}
@@ -161,9 +185,9 @@ class Execution:
         self._sealed = (0, 0)
 
     @property
-    def flights(self) -> set[tuple[StepId, int]]:
-        """The calls under way."""
-        return set(self._flights)
+    def flights(self) -> dict[tuple[StepId, int], str]:
+        """The calls under way, with what they wait for before they are made again."""
+        return {key: self._resting.get(key, "") for key in self._flights}
 
     async def drive(self) -> Ended:
         """Runs until the run ends or must continue as new."""
@@ -293,16 +317,27 @@ class Execution:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
             landed = self._failed(order, position, cause or error)
-            landed = replace(landed, at=_told_at(cause) or now())
+            landed = replace(landed, at=_told(cause).at or now())
         except asyncio.CancelledError:
             landed = Landed(order, position, error_type="Cancelled")
         except Exception as bug:  # it must fail the workflow task, and not only this coroutine
             self._bug = bug
             raise
         if landed.error_type == AGAIN:
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(STORE_PAUSE)
+            await self._rest(landed)
         self._landed.append(landed)
+
+    async def _rest(self, landed: Landed) -> None:
+        """Waits before a call is made again that has not begun."""
+        key = (landed.order.step, landed.order.call.call)
+        pause = STORE_PAUSE
+        if landed.lacks:
+            pause = LACKING_PAUSES[min(self._lacked[key], len(LACKING_PAUSES) - 1)]
+            self._lacked[key] += 1
+        self._resting[key] = landed.lacks
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(pause)
+        del self._resting[key]
 
     def _call(self, order: Order) -> Any:
         if isinstance(self.engine, Drafting):
@@ -315,7 +350,7 @@ class Execution:
                 COMPILE_PROMPT,
                 draft.compile_call(),
                 result_type=CompilePromptResult,
-                task_queue=self._queue or None,
+                task_queue=self.queue or None,
                 **COMPILING,
             )
         return workflow.execute_activity(
@@ -335,7 +370,7 @@ class Execution:
                 **self._step_call(order),
             ),
             result_type=ModelResult,
-            **model_options(engine.plan, order, self._queue or None),
+            **model_options(engine.plan, order, self.queue or None),
         )
 
     def _tool_call(self, order: Order) -> Any:
@@ -355,7 +390,7 @@ class Execution:
             return workflow.execute_local_activity(
                 CALL_TOOL, task, result_type=ToolResult, **options
             )
-        options = tool_options(plan, order, self._queue or None)
+        options = tool_options(plan, order, self.queue or None)
         return workflow.execute_activity(CALL_TOOL, task, result_type=ToolResult, **options)
 
     def _is_local(self, order: Order) -> bool:
@@ -397,10 +432,13 @@ class Execution:
                 order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
             )
         if isinstance(cause, ApplicationError):
-            place, remedy, started = (*cause.details, "", "", True)[:3]
-            if cause.type == StoreUnavailable.__name__ and not started:
+            told = _told(cause)
+            if cause.type == StoreUnavailable.__name__ and not told.started:
                 return Landed(order, position, error_type=AGAIN)
-            details = [str(part) for part in (place, remedy) if part]
+            if told.again and not told.started:
+                lacks = f"waits for a worker that has the {told.place}: {cause.message}"
+                return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, 300))
+            details = [str(part) for part in (told.place, told.remedy) if part]
             text = "\n".join([cause.message, *details])
             return Landed(order, position, error=text, error_type=cause.type or "ApplicationError")
         return Landed(order, position, error=str(cause), error_type="ActivityError")
@@ -536,7 +574,7 @@ class Execution:
                 unreadable=tuple(
                     (i.name, i.data.reason) for i in self._inbox if isinstance(i.data, Unreadable)
                 ),
-                queue=self._queue,
+                queue=self.queue,
                 search_attributes=self._search_attributes,
             )
         )
@@ -547,7 +585,7 @@ class Execution:
         """Updates what searches show, where it changed."""
         if not self._search_attributes:
             return
-        new = views.attributes(self.engine.plan, self.engine.state, self._flights)
+        new = views.attributes(self.engine.plan, self.engine.state, self.flights)
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
         recent = self.engine.at - self._shown_at < PHASE_INTERVAL_MS
         if not changed or (set(changed) == {"CrewlogPhase"} and recent):
