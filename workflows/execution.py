@@ -8,6 +8,12 @@ handler sees between two yields is consistent.
 Closing (to continue as new): from then on nothing starts, updates are refused with a typed error,
 what is in flight lands and is applied, handlers finish, the rest is stored, and only then does the
 execution end. Signals that still arrive are carried in the inbox.
+
+A change of the graph drains first: nothing starts, what is in flight lands and is applied, and
+updates are taken as ever, since that may last. What is in flight may be given a time, after which
+it is cancelled: those calls are made again in the next execution. Once nothing is in flight the
+execution closes as above. The graph is swapped in the task that leaves, when no handler is at work,
+so that what is carried has one plan, and the state that belongs to it.
 """
 
 from __future__ import annotations
@@ -29,7 +35,8 @@ from temporalio.exceptions import (
 )
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import InternalError, StoreUnavailable
+    from crewlog.errors import CrewlogError, InternalError, StoreUnavailable
+    from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
     from crewlog.ids import CommandId, StepId, ToolName, node_of
@@ -172,6 +179,12 @@ class Execution:
         self._search_attributes = search_attributes
         self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
         self._cancelled: set[tuple[StepId, int]] = set()
+        self._cut: set[tuple[StepId, int]] = set()
+        """Calls that were cancelled so that a change need not wait: they are made again."""
+        self._swap = False
+        """Whether the next execution has another graph."""
+        self._limit: asyncio.Task[None] | None = None
+        """The time that a change gives to what is in flight."""
         self._moved: set[tuple[StepId, int]] = set()
         self._resting: dict[tuple[StepId, int], str] = {}
         """Calls between two tries, with what they wait for."""
@@ -194,8 +207,9 @@ class Execution:
         while True:
             await self._take_inbox()
             await self._apply_landed()
+            self._heed_change()
             state = self.engine.state
-            if not (self.closing or state.closed):
+            if not (self.closing or state.closed or state.changing):
                 await self._begin_crew()
                 await self.engine.settle(self._flights)
                 await self._launch()
@@ -207,8 +221,11 @@ class Execution:
                 if self.engine.state.closed:
                     return await self._close()
                 if self.closing and self._may_leave():
-                    return await self._leave()
-                if not self._inbox:
+                    if self._swapped():
+                        return await self._leave()
+                    continue
+                # A change leaves at once, and stores everything then.
+                if not self._inbox and self.engine.state.changing is None:
                     await self._flush()
             self._show()
             self._seal()
@@ -250,6 +267,8 @@ class Execution:
                 self._kept.append(incoming)
                 continue
             await take(self.engine, incoming)
+            if incoming.drain is not None:
+                self._limit = asyncio.create_task(self._cut_after(incoming.drain))
 
     def _take_kept(self) -> list[Incoming]:
         kept, self._kept = self._kept, []
@@ -264,6 +283,8 @@ class Execution:
             self._commands += self._is_local(order)  # its marker
             del self._flights[key]
             self._cancelled.discard(key)
+            cut = key in self._cut
+            self._cut.discard(key)
             if result is not None and not isinstance(result, OpenRunResult) and result.journaled:
                 self.engine.ledger.stored(landed.stored)
             if self.engine.state.closed:
@@ -276,7 +297,7 @@ class Execution:
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
             elif landed.error_type == MOVED:
                 self._moved.add(key)
-            elif landed.error_type not in ("Cancelled", AGAIN):
+            elif landed.error_type not in ("Cancelled", AGAIN) and not cut:
                 await self.engine.call_failed(
                     order.step, order.call.call, landed.error, landed.error_type
                 )
@@ -448,9 +469,54 @@ class Execution:
         state = self.engine.state
         ending = state.status in ("stopping", "stopped", "failed")
         for key, task in self._flights.items():
-            if key not in self._cancelled and (ending or not self.engine.goes_on(key[0])):
+            # A call that rests has not begun: a change need not wait for its next try.
+            rests = key in self._resting and state.changing is not None
+            if key not in self._cancelled and (ending or rests or not self.engine.goes_on(key[0])):
                 self._cancelled.add(key)
                 task.cancel()
+
+    # -- changing ----------------------------------------------------------------------------
+
+    def _heed_change(self) -> None:
+        """Closes the execution once it has drained for a change; a run that ends has none."""
+        state = self.engine.state
+        if state.changing is None or state.closed:
+            return
+        if state.status == "stopping":
+            self._keep_graph("the run was stopped")
+        elif not self._flights:
+            self.closing = True
+
+    async def _cut_after(self, seconds: float) -> None:
+        """Cancels what is in flight after a time, for a change to go on."""
+        await asyncio.sleep(seconds)
+        for key, task in self._flights.items():
+            if key not in self._cancelled:
+                self._cancelled.add(key)
+                self._cut.add(key)
+                task.cancel()
+                self._commands += 1
+
+    def _keep_graph(self, error: str) -> None:
+        """Records that a change did not come about: the run goes on with the graph it has."""
+        if (meant := self.engine.state.changing) is not None:
+            self.engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+        self.closing = False
+
+    def _swapped(self) -> bool:
+        """Puts the new graph in the place of the old one, where there is one; else, why not."""
+        if self.engine.state.changing is None or not isinstance(self.engine, Engine):
+            return True
+        try:
+            self.engine = changing.swap(self.engine)
+        except CrewlogError as error:
+            self._keep_graph(str(error))
+            return False
+        self._swap = True
+        return True
 
     # -- storing and ending ------------------------------------------------------------------
 
@@ -550,7 +616,9 @@ class Execution:
     async def _leave(self) -> Ended:
         """Stores what is left and hands everything to the next execution."""
         info = workflow.info()
-        if info.is_continue_as_new_suggested():
+        if self._swap:
+            because = "its graph was changed"
+        elif info.is_continue_as_new_suggested():
             because = "the server suggested it"
         elif info.is_target_worker_deployment_version_changed():
             because = "another build of its workers is current"
