@@ -386,7 +386,7 @@ class Execution:
         return workflow.execute_activity(
             CALL_MODEL,
             CallModel(
-                tools=engine.tools_of(order.agent),
+                tools=engine.tools_of(order.agent, order.step),
                 item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
                 **self._step_call(order),
             ),
@@ -418,7 +418,7 @@ class Execution:
         tool = order.call.tool
         return (
             tool is not None
-            and tool_rules(self.engine.plan, tool).placed == "local"
+            and tool_rules(self.engine.plan, order).placed == "local"
             and (order.step, order.call.call) not in self._moved
         )
 
@@ -430,7 +430,7 @@ class Execution:
             "step": order.step,
             "call": order.call.call,
             "agent": "" if same else order.agent,
-            "definition": engine.plan.definition,
+            "definition": engine.plan.definition_at(order.step),
             "view": pack_view(engine.view(order.agent, order.step), batch),
             "batch": batch,
             "attempt": order.call.attempt,
@@ -446,9 +446,7 @@ class Execution:
             what = order.call.tool or f"the model of {order.agent!r}"
             which = cause.type.name.lower() if cause.type else str(cause)
             text = f"{what} did not answer in time ({which})"
-            began = (
-                order.call.tool and tool_rules(self.engine.plan, order.call.tool).repeat == "never"
-            )
+            began = order.call.tool and tool_rules(self.engine.plan, order).repeat == "never"
             return Landed(
                 order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
             )

@@ -319,6 +319,8 @@ class PreparedChange(Model):
     """The definition as canonical JSON: the history must have it, to rebuild the store from."""
     plan: dict[str, Json] = Field(default_factory=dict[str, Json])
     """The `GraphPlan` as JSON."""
+    base: ContentHash = ContentHash("")
+    """The definition that it is a change of; empty where it stands for itself."""
     what: str = ""
     """What changes, in a line, for people."""
     remarks: tuple[PromptRemark, ...] = ()
