@@ -41,7 +41,7 @@ def told_by(env: Any) -> list[Written]:
 async def test_heartbeats_tell_the_end_of_the_text_and_where_it_begins(model_call, log, env):
     told = told_by(env)
     with_info(env, attempt=2)
-    definition = crew({"pace": 8_000, "agents": {"*": [{"text": LONG}]}})
+    definition = crew({"pace": 8_000, "agents": {"backend": [{"text": LONG}]}})
     result = await model_call(definition, log)
     assert result.body["content"] == LONG
     assert len(told) >= 2

@@ -187,6 +187,9 @@ async def _look(
         # Text that grows is worth a look now and then, and no error: the journal has its own.
         with suppress(RunNotFound, TemporalUnavailable):
             found = await written(gateway, run)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            return  # the SDK may tell of that as of a failed call
         if found:
             waits = pauses(FAST, SLOW)
             await arrived.put(found)

@@ -50,6 +50,7 @@ from crewlog.testing.script_file import (
 RECORD = "CREWLOG_SCRIPT_RECORD"
 """The environment variable that names a file which every prompt is appended to, as a JSON line."""
 _CHARACTERS_PER_TOKEN = 4
+_METADATA = "scripted_metadata"
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,8 @@ class ScriptedChatModel(BaseChatModel):
             reply = await self.ainvoke(input, config, stop=stop, **kwargs)
             yield cast("AIMessageChunk", reply)
             return
+        # LangChain tells `_astream` nothing of the call's metadata.
+        kwargs[_METADATA] = dict((config or {}).get("metadata") or {})
         async for piece in super().astream(input, config, stop=stop, **kwargs):
             yield piece
 
@@ -210,7 +213,8 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        caller = _Caller.of(run_manager.metadata if run_manager else {})
+        given = run_manager.metadata if run_manager else {}
+        caller = _Caller.of(kwargs.pop(_METADATA, given))
         reply, wait = self._next(messages, caller, kwargs)
         await asyncio.sleep(wait)
         message = cast("AIMessage", self._result(reply, messages, caller).generations[0].message)
