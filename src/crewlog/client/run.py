@@ -6,10 +6,10 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
@@ -22,6 +22,7 @@ from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
 from crewlog.client.journal import JournalReader
 from crewlog.client.rebuild import Rebuild, RebuildReport
+from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import (
     DisableAgent,
@@ -143,14 +144,25 @@ class Run:
 
     # -- following ---------------------------------------------------------------------------
 
-    async def events(self, after: int = 0) -> AsyncIterator[Event]:
+    @overload
+    def events(
+        self, after: int = 0, *, tokens: Literal[False] = False
+    ) -> AsyncGenerator[Event]: ...
+
+    @overload
+    def events(self, after: int = 0, *, tokens: bool) -> AsyncGenerator[Growth]: ...
+
+    async def events(self, after: int = 0, *, tokens: bool = False) -> AsyncGenerator[Growth]:
         """The journal as it grows: every entry once and in order, until the run's last one.
 
-        It survives restarts of workers and server and the run's continuing as new. To go on in
-        another process, give the last position that was handled.
+        It survives restarts of workers and server, the run's continuing as new, a change of its
+        graph and a rollback: positions only grow. To go on in another process, give the last
+        position that was handled.
 
         Args:
             after: The position after which to begin.
+            tokens: Whether the text that models write comes as well, as `TokenEvent`s between the
+                entries. Text is told as it is now: who was away gets what is written so far.
 
         Raises:
             RunNotFound: there is no such run.
@@ -158,8 +170,17 @@ class Run:
             RunFailed: it was ended from outside, and no worker can tell its last entries.
             WorkerMissing: the run has ended, but nobody can tell its last entries.
         """
-        async for event in follow(self._reader, self.id, after, _Server(self._client, self.id)):
-            yield event
+        journal = follow(self._reader, self.id, after, _Server(self._client, self.id))
+        async with aclosing(
+            with_tokens(journal, self._gateway, self.id) if tokens else journal
+        ) as (found):
+            async for event in found:
+                yield event
+
+    async def tokens(self) -> list[TokenEvent]:
+        """What models have written by now of replies that are not done: the end of each text."""
+        found = await written(self._gateway, self.id)
+        return TokenCursor(self.id).news(found)
 
     async def result(self, timeout: float | None = None) -> RunResult:
         """Waits for the run's end, over all its executions.
