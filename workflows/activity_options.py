@@ -43,6 +43,9 @@ signal came) it may record other facts at the same positions than those that wer
 CHECKING: dict[str, Any] = {**STORING, "summary": "checks the crew"}
 """Options of the activity that checks, lowers and stores what a prompt makes, or people changed."""
 
+PREPARING: dict[str, Any] = {**STORING, "summary": "prepares the change"}
+"""Options of the activity that makes what a change leads to, where no model is asked."""
+
 COMPILING: dict[str, Any] = {
     "start_to_close_timeout": timedelta(seconds=180),
     "heartbeat_timeout": timedelta(seconds=5),
@@ -56,6 +59,14 @@ COMPILING: dict[str, Any] = {
     "summary": "compiles the prompt",
 }
 """Options of the activity that reads a prompt: at most one model call each."""
+
+READING: dict[str, Any] = {
+    **COMPILING,
+    "cancellation_type": ActivityCancellationType.TRY_CANCEL,
+    "summary": "reads the change's prompt",
+}
+"""Options of the activity that makes what a change leads to, where a model may be asked: at most
+one call each. A run that closes does not wait for it."""
 
 
 def model_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str, Any]:

@@ -435,6 +435,8 @@ class CommandRejected(Fact):
     reason: str
     by: str = ""
     command: CommandId | None = None
+    error_type: str = ""
+    """The kind of refusal, where it is one of its own: `ChangeConflict`."""
 
 
 class ContinuedAsNew(Fact):

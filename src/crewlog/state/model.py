@@ -384,6 +384,10 @@ class CommandOutcome(Model):
     """The journal position of its fact."""
     detail: str = ""
     """Why not, where it was not."""
+    error_type: str = ""
+    """The kind of refusal, where it is one of its own: `ChangeConflict`."""
+    graph_version: int = 0
+    """Of a change that another graph comes of: the version of that; else 0."""
 
 
 class CrewState(Model):

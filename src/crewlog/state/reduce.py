@@ -129,9 +129,13 @@ def _extend(state: CrewState, ref: j.MessageRef, position: int) -> dict[Any, Log
 def _remember(
     state: CrewState, command: str, entry: j.JournalEntry, position: int
 ) -> dict[str, CommandOutcome]:
-    refusal = entry.reason if isinstance(entry, j.CommandRejected) else ""
+    refused = entry if isinstance(entry, j.CommandRejected) else None
     outcome = CommandOutcome(
-        ok=not isinstance(entry, j.CommandRejected), position=position, detail=refusal
+        ok=refused is None,
+        position=position,
+        detail=refused.reason if refused else "",
+        error_type=refused.error_type if refused else "",
+        graph_version=entry.graph_version if isinstance(entry, j.ChangeAccepted) else 0,
     )
     kept = _with(state.commands, command, outcome)
     while len(kept) > COMMANDS_KEPT:
