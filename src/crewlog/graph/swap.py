@@ -193,12 +193,12 @@ class _Swap:
             reach=tuple(self._reached()),
             requirements=self._requirements(),
             arrivals=joins.arrivals,
-            base=joins.base,
+            fired=joins.fired,
         )
         routing = state.routing.model_copy(
             update={
                 "arrivals": {**state.routing.arrivals, **remap.arrivals},
-                "base": {**state.routing.base, **remap.base},
+                "fired": {**state.routing.fired, **remap.fired},
             }
         )
         under_way = {
