@@ -66,6 +66,7 @@ class Rejoin:
         self._new = new
         self._visits = state.visits
         self._routing = state.routing
+        self._before = state.frontier
         self._kept = kept
         self._displaced = displaced
         self._followed = {name for name, targets in dependents(old).items() if targets}
@@ -82,6 +83,7 @@ class Rejoin:
         self.fired: dict[NodeName, int] = {}
         """How often joins have fired that are others now, or are gone."""
         self._coming: set[str] | None = None
+        self._came: set[str] | None = None
         for name in _in_order(new.nodes, self.ahead):
             if name in kept:
                 self._keep(name)
@@ -101,6 +103,14 @@ class Rejoin:
                     self._coming |= reachable(node, self.ahead)
         return name in self._coming
 
+    def _was_coming(self, name: str) -> bool:
+        """The same in the old graph."""
+        if self._came is None:
+            ahead = forward_ways(self._old)
+            here = {entry.node for entry in self._before.values() if not entry.leaving}
+            self._came = {found for node in here for found in reachable(node, ahead)}
+        return name in self._came
+
     # -- nodes -------------------------------------------------------------------------------
 
     def _keep(self, name: NodeName) -> None:
@@ -112,9 +122,12 @@ class Rejoin:
         visited = self._visits.get(name, 0) > 0
         counts = self._counted(name, before or NO_JOIN, after or NO_JOIN, fired)
         if after is None:
-            self._note(name, counts, fired)
-            if self._new.nodes[name].entry and not visited:
-                self._begin(name)
+            if self._new.nodes[name].entry and not fired:
+                if not visited:
+                    self._begin(name)
+                elif before is not None and any(self._was_coming(s) for s in before.of):
+                    self._reach(name)  # it waited once more for what it waits for no longer
+            self._note(name, counts, fired + (name in self.reached))
             return
         now = level(after, counts, self._routing.base.get(name, ()))
         # A node that was sent to ran without its join, which then makes it run no more.
@@ -215,6 +228,8 @@ class Rejoin:
 
     def _fired(self, name: NodeName, before: Join | None) -> int:
         """How often the old join of a node has made it run in this generation."""
+        if before is None and name in self._routing.arrivals:  # it had a join before that
+            return self._routing.fired.get(name, 0)
         if before is None:
             return 1 if self._visits.get(name, 0) > 0 else 0
         # Where a change made a join lower, it may be met for a node that was only ever sent to.
