@@ -149,16 +149,20 @@ def shape(plan: GraphPlan, state: CrewState) -> dict[str, Any]:
 
 async def test_there_and_back_is_where_it_was() -> None:
     swapped = 0
+    wrong = []
     async for seed, sim in moments():
         plan = sim.engine.plan
         before = sim.state
         report = await sim.change(other_plan(dice(f"other/{seed}"), plan))
         await sim.change(plan)
         swapped += report.swap
-        assert shape(plan, sim.state) == shape(plan, before), seed
+        if shape(plan, sim.state) != shape(plan, before):
+            wrong.append(seed)
+            continue
         asked = {asked.id for asked in before.interrupts.values()}
         withdrawn = {entry["interrupt"] for entry in sim.facts("InterruptAnswered")}
         assert {*sim.state.interrupts} == asked - withdrawn
+    assert not wrong
     assert swapped > 50
 
 

@@ -49,7 +49,8 @@ class Rejoin:
         state: Where it is.
         kept: The nodes that are the same in both.
         frontier: The visits that the new graph has, before any of them is taken back.
-        displaced: Nodes whose visits under way belong to another node of the same name.
+        displaced: Nodes whose visits belong to another node of the same name: how many of these
+            have not begun.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Rejoin:
         *,
         kept: frozenset[NodeName],
         frontier: Mapping[StepId, FrontierEntry],
-        displaced: frozenset[NodeName],
+        displaced: Mapping[NodeName, int],
     ) -> None:
         self._old = old
         self._new = new
@@ -91,7 +92,7 @@ class Rejoin:
                 self._add(name)
         for name, node in old.nodes.items():
             if name not in new.nodes and node.join is not None:
-                fired = self._fired(name, node.join)
+                fired = max(0, self._fired(name, node.join) - self._undone(name))
                 self._note(name, self._counted(name, node.join, NO_JOIN), fired)
 
     def coming(self, name: str) -> bool:
@@ -146,12 +147,15 @@ class Rejoin:
         fired = self._routing.fired.get(name, 0)
         if replaced is not None:
             fired = self._fired(name, replaced.join)
+        # Visits that have not begun stand for having fired: some go, and some come back.
+        fired = max(0, fired - self._undone(name))
+        fired += sum(e.node == name and not has_begun(e) for e in self.frontier.values())
         counts = self._counted(name, before, join, fired)
         now = level(join, counts, self._routing.base.get(name, ()))
         self._note(name, counts, fired if now < fired else 0)
         if any(entry.node == name for entry in self.frontier.values()):
             return  # it comes back with what it had
-        if name in self._displaced:
+        if name in self._displaced and not self._undone(name):
             self._reach(name)
         elif node.entry if node.join is None else now > 0:
             if now > fired and self._visits.get(name, 0) > 0:
@@ -235,6 +239,11 @@ class Rejoin:
         # Where a change made a join lower, it may be met for a node that was only ever sent to.
         by_join = self._visits.get(name, 0) - self._routing.sent.get(name, 0)
         return min(times_met(before, name, self._routing), max(0, by_join))
+
+    def _undone(self, name: NodeName) -> int:
+        """How often a node was reached by its join, and did not begin before it was taken away."""
+        by_join = not self._routing.sent.get(name, 0)
+        return self._displaced.get(name, 0) if by_join else 0
 
     def _take_back(self, name: NodeName, join: Join, counts: Counts, fired: int) -> int:
         """Takes visits back that have not begun, as far as the join is not met; how often it was.

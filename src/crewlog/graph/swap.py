@@ -15,7 +15,7 @@ from crewlog.definition.conditions import render_condition
 from crewlog.graph.blocked import Blocked, blocked
 from crewlog.graph.loops import forward_ways
 from crewlog.graph.plan import AgentRules, GraphPlan, LeftStep, PlanNode
-from crewlog.graph.rejoin import Rejoin
+from crewlog.graph.rejoin import Rejoin, has_begun
 from crewlog.graph.routing import unfilled
 from crewlog.ids import (
     AgentName,
@@ -174,10 +174,10 @@ class _Swap:
         self._place()
         stays = {s: e for s, e in state.frontier.items() if self._fates[s].fate == "kept"}
         stays |= {s: (state.frontier.get(s) or state.parked[s]) for s in self._back}
-        displaced = {state.frontier[s].node for s in (*self._leave, *self._park)}
-        self._joins = Rejoin(
-            old, new, state, kept=self._kept, frontier=stays, displaced=frozenset(displaced)
-        )
+        displaced: dict[NodeName, int] = {}
+        for entry in (state.frontier[s] for s in (*self._leave, *self._park)):
+            displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry))
+        self._joins = Rejoin(old, new, state, kept=self._kept, frontier=stays, displaced=displaced)
         for step in self._joins.retracted:
             because = "what its node waits for now has not come"
             self._fates[step] = _fate(stays[step], "retracted", because)
