@@ -81,8 +81,9 @@ async def test_every_step_has_one_fate_and_none_is_lost_or_begun_anew() -> None:
         for entry in sim.journal:
             state = reduce(state, j.entry_from_json(entry))
         assert as_json(state) == as_json(after)
-    for fate in ("kept", "leaves", "abandoned", "parked", "retracted", "starts", "rules"):
+    for fate in ("kept", "leaves", "abandoned", "parked", "starts", "rules"):
         assert seen[fate] >= 3, seen
+    assert seen["retracted"]
 
 
 def check_fate(fate: str, step: Any, before: CrewState, after: CrewState) -> None:
@@ -216,7 +217,7 @@ async def test_a_run_that_is_swapped_anywhere_ends_as_one_that_is_not() -> None:
 
 async def test_changed_runs_go_on_to_their_ends() -> None:
     kinds: Counter[str] = Counter()
-    for seed in range(CREWS, CREWS + 60):
+    for seed in range(CREWS, CREWS + 80):
         plan = random_plan(dice(seed))
         script = RandomScript(plan, seed)
         sim = await Simulation.begin(

@@ -31,13 +31,12 @@ Counts = dict[NodeName, int]
 NO_JOIN = Join(of=(), need=1)
 
 
-def has_begun(entry: FrontierEntry) -> bool:
-    """Whether a visit has done something, or asks people on its own behalf."""
-    return (
-        entry.status not in ("ready", "waiting", "queued")
-        or entry.turn is not None
-        or entry.mapped is not None
-    )
+def has_begun(entry: FrontierEntry, state: CrewState) -> bool:
+    """Whether a visit has done something; being asked whether it may begin is nothing."""
+    if entry.turn is not None or entry.mapped is not None or entry.status == "running":
+        return True
+    asked = state.interrupts.values() if entry.status == "asking" else ()
+    return any(question.step == entry.step and question.kind == "ask" for question in asked)
 
 
 class Rejoin:
@@ -65,6 +64,7 @@ class Rejoin:
     ) -> None:
         self._old = old
         self._new = new
+        self._state = state
         self._visits = state.visits
         self._routing = state.routing
         self._before = state.frontier
@@ -149,17 +149,19 @@ class Rejoin:
             fired = self._fired(name, replaced.join)
         # Visits that have not begun stand for having fired: some go, and some come back.
         fired = max(0, fired - self._undone(name))
-        fired += sum(e.node == name and not has_begun(e) for e in self.frontier.values())
+        back = [e for e in self.frontier.values() if e.node == name]
+        fired += sum(not has_begun(e, self._state) for e in back)
         counts = self._counted(name, before, join, fired)
         now = level(join, counts, self._routing.base.get(name, ()))
         self._note(name, counts, fired if now < fired else 0)
-        if any(entry.node == name for entry in self.frontier.values()):
+        if back:
             return  # it comes back with what it had
         if name in self._displaced and not self._undone(name):
             self._reach(name)
         elif node.entry if node.join is None else now > 0:
             if now > fired and self._visits.get(name, 0) > 0:
-                self._reach(name)  # what it waits for has come again, while it was gone
+                for _ in range(now - fired):  # visits that were taken away, or have come since
+                    self._reach(name)
             else:
                 self._begin(name)
 
@@ -178,8 +180,9 @@ class Rejoin:
 
     def _is_beyond(self, name: NodeName) -> bool:
         """Whether something that comes after a node has begun."""
-        waiting = {e.node for e in self.frontier.values() if not has_begun(e)} | {*self.reached}
-        begun = {e.node for e in self.frontier.values() if has_begun(e)}
+        here = self.frontier.values()
+        waiting = {e.node for e in here if not has_begun(e, self._state)} | {*self.reached}
+        begun = {e.node for e in here if has_begun(e, self._state)}
         begun |= {node for node, count in self._routing.done.items() if count > 0}
         seen: set[str] = {name}
         stack = [*self.ahead.get(name, ())]
@@ -257,7 +260,11 @@ class Rejoin:
             visits = [s for s, e in self.frontier.items() if e.node == name]
             last = visits[-1] if visits else None
             number = self._visits.get(name, 0) - sum(node_of(s) == name for s in self.retracted)
-            if last is None or last != f"{name}#{number}" or has_begun(self.frontier[last]):
+            if last is None or last != f"{name}#{number}":
+                break
+            if self.frontier[last].status == "asking" or has_begun(
+                self.frontier[last], self._state
+            ):
                 break
             del self.frontier[last]
             self.retracted.append(last)

@@ -176,7 +176,7 @@ class _Swap:
         stays |= {s: (state.frontier.get(s) or state.parked[s]) for s in self._back}
         displaced: dict[NodeName, int] = {}
         for entry in (state.frontier[s] for s in (*self._leave, *self._park)):
-            displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry))
+            displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry, state))
         self._joins = Rejoin(old, new, state, kept=self._kept, frontier=stays, displaced=displaced)
         for step in self._joins.retracted:
             because = "what its node waits for now has not come"
@@ -267,8 +267,8 @@ class _Swap:
             yield Reached(node=name, requirement=render_condition(when) if when else "")
 
     def _starts(self) -> Iterator[StepFate]:
-        for name in self._joins.reached:
-            begun = self._state.visits.get(name, 0)
+        for number, name in enumerate(self._joins.reached):
+            begun = self._state.visits.get(name, 0) + self._joins.reached[:number].count(name)
             begun -= sum(node_of(step) == name for step in self._joins.retracted)
             what = "it is new" if name not in self._kept else "what it waits for has come"
             yield StepFate(step=step_id(name, begun + 1), node=name, fate="starts", because=what)
