@@ -7,7 +7,7 @@ an agent's log depends on what it asked for, and not on which tool was faster.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
 from crewlog.authority.permissions import check_write, needs_approval
 from crewlog.graph import approvals
@@ -121,6 +121,17 @@ class Turns:
             brief=brief(text),
         )
         await self._tool_done(step, call.call, [fact])
+
+    async def check_calls(self, step: StepId, in_flight: Collection[tuple[StepId, int]]) -> None:
+        """Refuses a step's calls that wait to be made, where permissions have changed since."""
+        entry = self._run.state.frontier.get(step)
+        if entry is None or not calls_of(entry) or self._run.state.status != "running":
+            return
+        agent = self._run.plan.nodes[entry.node].agent
+        for call in calls_of(entry):
+            waits = call.status == "ready" and (step, call.call) not in in_flight
+            if agent is not None and call.tool is not None and waits:
+                await self._is_allowed(step, agent, call)
 
     async def _is_allowed(self, step: StepId, agent: AgentName, call: Call) -> bool:
         """Whether an agent may make a call; where not, the call is answered with a refusal."""

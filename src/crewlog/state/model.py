@@ -206,6 +206,8 @@ class FrontierEntry(Model):
     """When a timer that it waits for is over, in milliseconds since the epoch; 0: none."""
     leaving: bool = False
     """Whether a change took its node away: its turn goes on to its end, and nothing follows."""
+    redirect: NodeName | None = None
+    """Where people sent the run, once this is done, instead of what follows it."""
 
 
 class PromptRemark(Model):
