@@ -8,6 +8,7 @@ from typing import Any
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from crewlog.definition.times import moment_words
     from crewlog.graph import approvals
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.draw import Flowchart, mermaid
@@ -42,7 +43,8 @@ def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
             step=entry.step,
             node=entry.node,
             status=entry.status,
-            waits_for=entry.requirement,
+            waits_for=_waits_for(entry),
+            due=entry.due if entry.status == "waiting" else 0,
             doing=tuple(_doing(entry, flights)),
         )
         for entry in state.frontier.values()
@@ -74,10 +76,16 @@ def waiting_for(state: CrewState, flights: Flights) -> str:
     if state.status in REASONS:
         by = f" by {state.resume_info.by}" if state.resume_info and state.resume_info.by else ""
         return REASONS[state.status].format(by=by)
-    if flights or not state.interrupts:
+    if flights:
         return ""
-    first = next(iter(state.interrupts.values()))
-    return f"{first.id}: {first.question}"
+    if state.interrupts:
+        first = next(iter(state.interrupts.values()))
+        return f"{first.id}: {first.question}"
+    timed = [e for e in state.frontier.values() if e.status == "waiting" and e.due]
+    if not timed or len(timed) < len(state.frontier):
+        return ""
+    entry = min(timed, key=lambda e: e.due)
+    return f"{entry.node}: {_waits_for(entry)}"
 
 
 def statuses(state: CrewState) -> dict[NodeName, str]:
@@ -174,9 +182,17 @@ def details(engine: Engine | Drafting, flights: Flights) -> str:
 
 def _step_line(entry: FrontierEntry, flights: Flights) -> str:
     what = ", ".join(_doing(entry, flights))
-    if not what and entry.requirement:
-        what = f"waits for {entry.requirement}"
+    if not what and (waits := _waits_for(entry)):
+        what = f"waits {'for ' if entry.requirement else ''}{waits}"
     return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}"
+
+
+def _waits_for(entry: FrontierEntry) -> str:
+    """`backend.ready`, `until 2026-12-01 08:00 UTC`, or a condition with how long at most."""
+    if entry.status != "waiting" or not entry.due:
+        return entry.requirement
+    until = f"until {moment_words(entry.due)}"
+    return f"{entry.requirement}, at most {until}" if entry.requirement else until
 
 
 def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:
