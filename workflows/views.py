@@ -8,8 +8,7 @@ from typing import Any
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.definition.times import moment_words
-    from crewlog.graph import approvals
+    from crewlog.graph import approvals, waits
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
@@ -43,7 +42,7 @@ def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
             step=entry.step,
             node=entry.node,
             status=entry.status,
-            waits_for=_waits_for(entry),
+            waits_for=waits.waits_for(entry),
             due=entry.due if entry.status == "waiting" else 0,
             doing=tuple(_doing(entry, flights)),
         )
@@ -81,11 +80,7 @@ def waiting_for(state: CrewState, flights: Flights) -> str:
     if state.interrupts:
         first = next(iter(state.interrupts.values()))
         return f"{first.id}: {first.question}"
-    timed = [e for e in state.frontier.values() if e.status == "waiting" and e.due]
-    if not timed or len(timed) < len(state.frontier):
-        return ""
-    entry = min(timed, key=lambda e: e.due)
-    return f"{entry.node}: {_waits_for(entry)}"
+    return waits.waiting_for(state)
 
 
 def statuses(state: CrewState) -> dict[NodeName, str]:
@@ -182,17 +177,9 @@ def details(engine: Engine | Drafting, flights: Flights) -> str:
 
 def _step_line(entry: FrontierEntry, flights: Flights) -> str:
     what = ", ".join(_doing(entry, flights))
-    if not what and (waits := _waits_for(entry)):
-        what = f"waits {'for ' if entry.requirement else ''}{waits}"
+    if not what and (text := waits.waits_for(entry)):
+        what = f"waits {'for ' if entry.requirement else ''}{text}"
     return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}"
-
-
-def _waits_for(entry: FrontierEntry) -> str:
-    """`backend.ready`, `until 2026-12-01 08:00 UTC`, or a condition with how long at most."""
-    if entry.status != "waiting" or not entry.due:
-        return entry.requirement
-    until = f"until {moment_words(entry.due)}"
-    return f"{entry.requirement}, at most {until}" if entry.requirement else until
 
 
 def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:

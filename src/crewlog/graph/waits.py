@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 
-from crewlog.definition.times import milliseconds
+from crewlog.definition.times import milliseconds, moment_words
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import PlanNode
 from crewlog.ids import StepId
 from crewlog.state import journal as j
-from crewlog.state.model import FrontierEntry
+from crewlog.state.model import CrewState, FrontierEntry
 
 Completed = Callable[..., Awaitable[None]]
 """Completes a step as `Engine` does."""
@@ -91,6 +91,26 @@ class Waits:
             return
         due = milliseconds(wait.until) if wait.until else self._run.at + _milliseconds(wait.seconds)
         self._run.record(j.TimerSet, step=entry.step, due=due)
+
+
+def waits_for(entry: FrontierEntry) -> str:
+    """What a step waits for, for people.
+
+    `backend.ready`, `until 2026-12-01 08:00 UTC`, or a condition with how long it is waited for.
+    """
+    if entry.status != "waiting" or not entry.due:
+        return entry.requirement
+    until = f"until {moment_words(entry.due)}"
+    return f"{entry.requirement}, at most {until}" if entry.requirement else until
+
+
+def waiting_for(state: CrewState) -> str:
+    """The timer that a run waits for, where it waits for nothing else: `wait_1: until …`."""
+    timed = [e for e in state.frontier.values() if e.status == "waiting" and e.due]
+    if not timed or len(timed) < len(state.frontier):
+        return ""
+    first = min(timed, key=lambda entry: entry.due)
+    return f"{first.node}: {waits_for(first)}"
 
 
 def _milliseconds(seconds: float) -> int:
