@@ -343,7 +343,20 @@ def _mapped(frontier: Frontier, step: StepId, **changes: Any) -> Frontier:
 
 @_on(j.ConditionMet)
 def _condition_met(state: CrewState, entry: j.ConditionMet, position: int) -> Changes:
-    return _entry(state, entry.step, status="ready", since=position, requirement="")
+    return _entry(state, entry.step, status="ready", since=position, requirement="", due=0)
+
+
+@_on(j.TimerSet)
+def _timer_set(state: CrewState, entry: j.TimerSet, position: int) -> Changes:
+    return _entry(state, entry.step, status="waiting", since=position, due=entry.due)
+
+
+@_on(j.TimerFired)
+def _timer_fired(state: CrewState, entry: j.TimerFired, position: int) -> Changes:
+    found = state.frontier.get(entry.step)
+    if found is None or found.requirement:  # a bound is over: what follows is decided at once
+        return {}
+    return _entry(state, entry.step, status="running", since=position)
 
 
 @_on(j.ModelReplied)
