@@ -52,10 +52,15 @@ class Engine(RunFacts):
     def __init__(self, plan: GraphPlan, ledger: Ledger) -> None:
         super().__init__(plan, ledger)
         self.turns = Turns(self, self._turn_ended, self.fail_step)
+        self.maps = Maps(self, self._complete, self._may_start)
+        self.follow(plan)
+
+    def follow(self, plan: GraphPlan) -> None:
+        """Goes on with a plan: the run's own, or the one that its state has from now on."""
+        self.plan = plan
         self._driver = compile_plan(plan)
         self._following = dependents(plan)
         self._loops = Loops(plan)
-        self.maps = Maps(self, self._complete, self._may_start)
 
     # -- beginning and restoring -------------------------------------------------------------
 

@@ -51,6 +51,12 @@ NEVER_BACK = frozenset(
 """Fields that a run has as they are now, wherever it goes back to. What was paid is paid, a command
 has its outcome, and the numbers of questions do not repeat."""
 
+_ANSWERS = (
+    ["InterruptAnswered"],
+    ["InterruptAnswered", "StepCompleted"],
+    ["InterruptAnswered", "FlagSet", "StepCompleted"],
+)
+"""What an answer that ends the run records before `StopRequested`."""
 _ENDINGS = ("StepCancelled", "StopRequested", "RunStopped", "RunFailed", "RunCompleted")
 
 
@@ -160,9 +166,7 @@ def _fresh_names(steps: Sequence[StepId], visits: dict[NodeName, int]) -> dict[S
 Names = Mapping[StepId, StepId]
 
 
-def _renamed(
-    frontier: Mapping[StepId, FrontierEntry], names: Names
-) -> dict[StepId, FrontierEntry]:
+def _renamed(frontier: Mapping[StepId, FrontierEntry], names: Names) -> dict[StepId, FrontierEntry]:
     found: dict[StepId, FrontierEntry] = {}
     for step, entry in frontier.items():
         turn = entry.turn and _renamed_turn(entry.turn, names)
@@ -288,14 +292,11 @@ def _before_stop(rows: Sequence[tuple[int, j.JournalEntry]]) -> int:
     """Before an answer that ended the run, or else before its steps were cancelled."""
     kinds = [entry.kind for _, entry in rows]
     asked = max((at for at, kind in enumerate(kinds) if kind == "StopRequested"), default=0)
-    for answer in (["InterruptAnswered"], ["InterruptAnswered", "StepCompleted"]):
-        begins = asked - len(answer)
-        if begins > 0 and kinds[begins:asked] == answer:
-            return rows[begins][0] - 1
-        flagged = [answer[0], "FlagSet", *answer[1:]]
-        begins = asked - len(flagged)
-        if begins > 0 and kinds[begins:asked] == flagged:
-            return rows[begins][0] - 1
+    if getattr(rows[asked][1], "command", None) is None:  # an answer's, not the `stop` signal's
+        for answer in _ANSWERS:
+            begins = asked - len(answer)
+            if begins > 0 and kinds[begins:asked] == answer:
+                return rows[begins][0] - 1
     at = len(rows) - 2
     while at >= 0 and kinds[at] == "StepCancelled":
         at -= 1
