@@ -44,6 +44,9 @@ signal came) it may record other facts at the same positions than those that wer
 CHECKING: dict[str, Any] = {**STORING, "summary": "checks the crew"}
 """Options of the activity that checks, lowers and stores what a prompt makes, or people changed."""
 
+LOADING: dict[str, Any] = {**STORING, "summary": "loads the checkpoint"}
+"""Options of the activity that loads the state that a run goes back to."""
+
 COMPILING: dict[str, Any] = {
     "start_to_close_timeout": timedelta(seconds=180),
     "heartbeat_timeout": timedelta(seconds=5),

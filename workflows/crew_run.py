@@ -28,9 +28,9 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.carry import DraftCarry, read_carry
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
-    from crewlog.wire import CLOSING, WORKFLOW_TYPE, Page, StartRun
+    from crewlog.wire import CLOSING, WORKFLOW_TYPE, Page, Rollback, StartRun
 
-from crewlog.workflows import views
+from crewlog.workflows import rewinding, views
 from crewlog.workflows.activity_options import CHECKING, LOCAL
 from crewlog.workflows.execution import CANCEL, Ended, Execution
 from crewlog.workflows.inbox import (
@@ -97,6 +97,14 @@ class CrewRun:
 
     async def _begin(self, data: Any) -> Execution:
         start = _parse_start(data)
+        if start.fork is not None or start.reopen is not None:
+            engine, loaded = await rewinding.begin(start, _started())
+            return Execution(
+                engine,
+                self._inbox,
+                queue=start.queue,
+                search_attributes=loaded.search_attributes,
+            )
         if start.prompt is not None:
             return self._draft(start, start.prompt)
         opened = await _open(start)
@@ -236,6 +244,15 @@ class CrewRun:
         """What a command needs of activities: made here, so that the loop need not wait."""
         if incoming.name == "respond":
             await self._check_edit(incoming)
+        if incoming.name == "rollback":
+            await self._load_checkpoint(incoming)
+
+    async def _load_checkpoint(self, incoming: Incoming) -> None:
+        """Has the state loaded that a rollback goes to."""
+        await workflow.wait_condition(lambda: self._execution is not None)
+        command = parse(incoming.name, incoming.data)
+        if self._execution is not None and isinstance(command, Rollback):
+            await rewinding.prepare(self._execution.engine, incoming, command)
 
     async def _check_edit(self, incoming: Incoming) -> None:
         """Checks the definition of an answer that edits: here, so that the loop need not wait.
