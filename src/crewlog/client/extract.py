@@ -199,6 +199,7 @@ def unanswered(events: Iterable[HistoryEvent]) -> set[str]:
 _TELLING = {
     (START, "input"),
     (calls.OPEN_RUN, "result"),
+    (calls.PREPARE_CHANGE, "result"),
     (calls.COMPILE_PROMPT, "input"),
     (calls.CALL_MODEL, "input"),
     (calls.CALL_MODEL, "result"),
@@ -267,6 +268,12 @@ _CALLS: dict[str, type[calls.CompilePrompt | calls.CallModel | calls.LoadState]]
 }
 
 
+_MAKERS: dict[str, type[calls.OpenRunResult | calls.PreparedChange]] = {
+    calls.OPEN_RUN: calls.OpenRunResult,
+    calls.PREPARE_CHANGE: calls.PreparedChange,
+}
+
+
 def _take(item: Told, out: Extracted) -> Iterable[Batch]:
     value: Json = item.value
     match item.place.name, item.place.way:
@@ -307,10 +314,11 @@ def _begin(item: Told, out: Extracted) -> None:
     """Takes what a run, or an execution, begins with."""
     value: Json = item.value
     match item.place.name, item.place.way:
-        case calls.OPEN_RUN, "result":
-            opened = calls.OpenRunResult.model_validate(value, extra="ignore")
-            out.definitions[hash_json(opened.definition)] = opened.definition
-            out.plans.append(GraphPlan.model_validate(opened.plan, extra="ignore"))
+        case (calls.OPEN_RUN | calls.PREPARE_CHANGE) as name, "result":
+            made = _MAKERS[name].model_validate(value, extra="ignore")
+            if made.definition:  # else a model that reads a prompt is asked once more
+                out.definitions[hash_json(made.definition)] = made.definition
+                out.plans.append(GraphPlan.model_validate(made.plan, extra="ignore"))
         case calls.LOAD_STATE, "result":
             loaded = calls.LoadedState.model_validate(value, extra="ignore")
             out.definitions[hash_json(loaded.definition)] = loaded.definition

@@ -59,7 +59,7 @@ def roll_back(
         engine.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn", by=by)
     back = rewound(engine.state, then)
     engine.record(j.RolledBack, to=to, state=_to_keep(back.state), by=by, **who)
-    engine.follow(plan)
+    engine.use(plan)
     _ask_anew(engine, back.questions)
 
 
