@@ -23,7 +23,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.approvals import ACTION, decided
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
     from crewlog.graph.engine import Engine
-    from crewlog.ids import ContentHash, item_log, item_of
+    from crewlog.ids import item_log, item_of
     from crewlog.state import journal as j
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
     from crewlog.state.model import Interrupt
@@ -82,8 +82,6 @@ class Incoming:
     """What its handler had made by an activity, for the loop to apply."""
     refusal: CrewlogError | None = None
     """What its handler found wrong with it."""
-    base: ContentHash | None = None
-    """The definition that what was prepared was made of."""
     rounds: list[PreparedChange] = field(default_factory=list[PreparedChange])
     """What models answered that read its prompt."""
     drain: float | None = None
