@@ -6,10 +6,10 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
@@ -17,11 +17,14 @@ from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.exceptions import CancelledError as TemporalCancelledError
 from temporalio.exceptions import TimeoutError as TemporalTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
+from typing_extensions import override
 
+from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
 from crewlog.client.journal import JournalReader
 from crewlog.client.rebuild import Rebuild, RebuildReport
+from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import (
     DisableAgent,
@@ -57,6 +60,7 @@ from crewlog.wire import (
     Respond,
     RunResult,
     RunView,
+    TagCommand,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +70,7 @@ M = TypeVar("M", bound=Model)
 C = TypeVar("C", bound=Command)
 
 
-class Run:
+class Run(ByHand):
     """One run, by its id; made by `Client.start` and `Client.run`.
 
     All methods raise `RunNotFound` where there is no such run and `TemporalUnavailable` where the
@@ -143,14 +147,25 @@ class Run:
 
     # -- following ---------------------------------------------------------------------------
 
-    async def events(self, after: int = 0) -> AsyncIterator[Event]:
+    @overload
+    def events(
+        self, after: int = 0, *, tokens: Literal[False] = False
+    ) -> AsyncGenerator[Event]: ...
+
+    @overload
+    def events(self, after: int = 0, *, tokens: bool) -> AsyncGenerator[Growth]: ...
+
+    async def events(self, after: int = 0, *, tokens: bool = False) -> AsyncGenerator[Growth]:
         """The journal as it grows: every entry once and in order, until the run's last one.
 
-        It survives restarts of workers and server and the run's continuing as new. To go on in
-        another process, give the last position that was handled.
+        It survives restarts of workers and server, the run's continuing as new, a change of its
+        graph and a rollback: positions only grow. To go on in another process, give the last
+        position that was handled.
 
         Args:
             after: The position after which to begin.
+            tokens: Whether the text that models write comes as well, as `TokenEvent`s between the
+                entries. Text is told as it is now: who was away gets what is written so far.
 
         Raises:
             RunNotFound: there is no such run.
@@ -158,8 +173,17 @@ class Run:
             RunFailed: it was ended from outside, and no worker can tell its last entries.
             WorkerMissing: the run has ended, but nobody can tell its last entries.
         """
-        async for event in follow(self._reader, self.id, after, _Server(self._client, self.id)):
-            yield event
+        journal = follow(self._reader, self.id, after, _Server(self._client, self.id))
+        async with aclosing(
+            with_tokens(journal, self._gateway, self.id) if tokens else journal
+        ) as (found):
+            async for event in found:
+                yield event
+
+    async def tokens(self) -> list[TokenEvent]:
+        """What models have written by now of replies that are not done: the end of each text."""
+        found = await written(self._gateway, self.id)
+        return TokenCursor(self.id).news(found)
 
     async def result(self, timeout: float | None = None) -> RunResult:
         """Waits for the run's end, over all its executions.
@@ -379,7 +403,15 @@ class Run:
         command = self._made(
             Respond, by, id, interrupt=interrupt, decisions=[answer], reason=reason, hash=about
         )
-        outcome = await self._gateway.update(self.id, "respond", _json(command))
+        return await self._update("respond", command)
+
+    @override
+    async def _tag(self, command: TagCommand) -> CommandId:
+        return await self._signal("tag", command)
+
+    @override
+    async def _update(self, name: str, command: Command) -> Accepted:
+        outcome = await self._gateway.update(self.id, name, _json(command))
         return Accepted.model_validate(outcome, extra="ignore")
 
     async def change(
@@ -523,6 +555,7 @@ class Run:
         await self._gateway.signal(self.id, name, _json(command))
         return command.id
 
+    @override
     def _made(self, kind: type[C], by: str | None, id: str | None, /, **fields: Json) -> C:
         """A command.
 

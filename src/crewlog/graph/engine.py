@@ -24,7 +24,7 @@ from crewlog.graph.maps import Maps
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode
 from crewlog.graph.routing import decide, dependents, late_arrivals, new_generation, unfilled
 from crewlog.graph.turns import Turns, calls_of
-from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of
+from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of, visit_of
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.ledger import Ledger
@@ -188,6 +188,13 @@ class Engine(RunFacts):
     ) -> None:
         """Ends a step that is no agent's turn, or one that people ended, and routes on."""
         await self._complete(step, outcome=outcome, because=because, skipped=skipped)
+
+    async def give_way(self, step: StepId, *, because: str) -> None:
+        """Ends a step at once, with those of its items; the run goes where people sent it."""
+        for item in [each for each in self.state.frontier if visit_of(each) == step != each]:
+            self.withdraw(item)
+            self.record(j.StepCancelled, step=item)
+        await self._complete(step, because=because, skipped=True)
 
     async def again(self, step: StepId) -> None:
         """Lets a decision whose visits are used up go where it goes, with its visits anew."""
@@ -400,6 +407,8 @@ class Engine(RunFacts):
         if item_of(step):
             await self.maps.item_done(step, because=because, skipped=skipped, handoff=handoff)
             return
+        if entry.redirect in self.plan.nodes:  # it may be gone with another graph
+            handoff = (NodeName(entry.redirect),)
         self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
         if not entry.leaving:
             await self._route(node, (outcome,) if not handoff else (), handoff=handoff)
