@@ -35,6 +35,8 @@ def has_begun(entry: FrontierEntry, state: CrewState) -> bool:
     """Whether a visit has done something; being asked whether it may begin is nothing."""
     if entry.turn is not None or entry.mapped is not None or entry.status == "running":
         return True
+    if entry.due and not entry.requirement:  # its timer is set
+        return True
     asked = state.interrupts.values() if entry.status == "asking" else ()
     return any(question.step == entry.step and question.kind == "ask" for question in asked)
 
@@ -205,6 +207,8 @@ class Rejoin:
             if source not in after.of:  # from now on it is counted only where it has a count
                 counts.setdefault(source, 0)
         for source in after.of:
+            if source in self._displaced:  # what it owes is not brought any more
+                counts[source] = max(0, counts.get(source, 0))
             if source in self.passed:
                 counts[source] = max(1, counts.get(source, 0))
             elif source not in counts and source not in before.of:
@@ -262,9 +266,8 @@ class Rejoin:
             number = self._visits.get(name, 0) - sum(node_of(s) == name for s in self.retracted)
             if last is None or last != f"{name}#{number}":
                 break
-            if self.frontier[last].status == "asking" or has_begun(
-                self.frontier[last], self._state
-            ):
+            visit = self.frontier[last]
+            if visit.status == "asking" or has_begun(visit, self._state):
                 break
             del self.frontier[last]
             self.retracted.append(last)

@@ -279,6 +279,8 @@ class _Swap:
         for step, entry in self._joins.frontier.items():
             if entry.turn is not None or entry.mapped is not None or item_of(step):
                 continue
+            if entry.due and not entry.requirement:
+                continue  # its timer is set, and it waits for nothing else
             left = self._old.left.get(step) if step in self._back else None
             before = left.node if left else self._old.nodes[entry.node]
             when = self._new.nodes[entry.node].when
