@@ -28,7 +28,7 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json
 from crewlog.state import calls
-from crewlog.state.carry import read_carry
+from crewlog.state.carry import Carry, read_carry
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.logs import links_of
@@ -300,17 +300,26 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
                 _snap(out, last(closing.batch), closing.state)
             return [closing.batch]
         case (calls.OPEN_RUN | calls.PREPARE_CHANGE) as name, "result":
-            made = _MAKERS[name].model_validate(value, extra="ignore")
-            if made.definition:  # else a model that reads a prompt is asked once more
-                out.definitions[hash_json(made.definition)] = made.definition
-                out.plans.append(GraphPlan.model_validate(made.plan, extra="ignore"))
+            _define(_MAKERS[name].model_validate(value, extra="ignore"), out)
         case _:
-            carry = read_carry(value[_CARRY])
-            out.carried = CrewState.model_validate(carry.state, extra="ignore")
-            plans = [carry.plan] if carry.plan else []  # a prompt has none until it is compiled
-            out.plans += [GraphPlan.model_validate(plan, extra="ignore") for plan in plans]
-            _snap(out, out.carried.position, carry.state)
+            return _begin(read_carry(value[_CARRY]), out)
     return ()
+
+
+def _define(made: calls.OpenRunResult | calls.PreparedChange, out: Extracted) -> None:
+    if made.definition:  # else a model that reads a prompt is asked once more
+        out.definitions[hash_json(made.definition)] = made.definition
+        out.plans.append(GraphPlan.model_validate(made.plan, extra="ignore"))
+
+
+def _begin(carry: Carry, out: Extracted) -> Iterable[Batch]:
+    """What an execution began with."""
+    out.carried = CrewState.model_validate(carry.state, extra="ignore")
+    if carry.plan:  # a prompt has none until it is compiled
+        out.plans.append(GraphPlan.model_validate(carry.plan, extra="ignore"))
+    if not carry.batch.entries:  # else it was not stored before it was carried
+        _snap(out, out.carried.position, carry.state)
+    return [carry.batch]
 
 
 def _keep(out: Extracted, item: Told, hash_: ContentHash, body: Json) -> None:
