@@ -9,6 +9,7 @@ from crewlog.activities.registries import registry_of
 from crewlog.content import hash_json
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.load import load_data, read_data
+from crewlog.definition.model import CrewDefinition
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.graph.lower import lower
 from crewlog.ids import CrewName
@@ -29,22 +30,39 @@ async def open_run(
     Raises:
         InvalidDefinition: with everything that is wrong, or for an unknown crew.
     """
-    given = await _data(task.crew, store)
+    given = await crew_data(task.crew, store)
     if task.edited:
         registry = await registry_of(store, task.registry, task.model)
         read_data(given, offered_form(registry))
+    definition, plan = await put_checked(given, store, definitions)
+    return OpenRunResult(
+        definition=definition.to_json(), plan=plan, search_attributes=await search_attributes()
+    )
+
+
+async def put_checked(
+    given: dict[str, Json], store: Store, definitions: Definitions
+) -> tuple[CrewDefinition, dict[str, Json]]:
+    """A definition, checked and stored, and its plan as data.
+
+    Raises:
+        InvalidDefinition: with everything that is wrong.
+    """
     name = hash_json(given)
     checked = definitions.checked.get(name)
     if checked is None:
         definition = load_data(given)
         checked = definitions.checked.put(name, (definition, lower(definition).to_json()))
-    definition, plan = checked
-    data = definition.to_json()
-    definitions.put(await store.put_definition(data), definition)
-    return OpenRunResult(definition=data, plan=plan, search_attributes=await search_attributes())
+    definitions.put(await store.put_definition(checked[0].to_json()), checked[0])
+    return checked
 
 
-async def _data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
+async def crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
+    """A crew as data: the newest of a registered name, else what is given.
+
+    Raises:
+        InvalidDefinition: where none is registered under the name.
+    """
     if not isinstance(crew, str):
         return crew
     row = await store.get_crew(CrewName(crew))
