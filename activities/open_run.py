@@ -9,7 +9,6 @@ from crewlog.activities.registries import registry_of
 from crewlog.content import hash_json
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.load import load_data, read_data
-from crewlog.definition.model import CrewDefinition
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.graph.lower import lower
 from crewlog.ids import CrewName
@@ -34,16 +33,16 @@ async def open_run(
     if task.edited:
         registry = await registry_of(store, task.registry, task.model)
         read_data(given, offered_form(registry))
-    definition, plan = await put_checked(given, store, definitions)
+    definition, plan = await lowered(given, store, definitions)
     return OpenRunResult(
-        definition=definition.to_json(), plan=plan, search_attributes=await search_attributes()
+        definition=definition, plan=plan, search_attributes=await search_attributes()
     )
 
 
-async def put_checked(
+async def lowered(
     given: dict[str, Json], store: Store, definitions: Definitions
-) -> tuple[CrewDefinition, dict[str, Json]]:
-    """A definition, checked and stored, and its plan as data.
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    """A definition, checked and stored, and its plan, both as JSON.
 
     Raises:
         InvalidDefinition: with everything that is wrong.
@@ -51,10 +50,12 @@ async def put_checked(
     name = hash_json(given)
     checked = definitions.checked.get(name)
     if checked is None:
-        definition = load_data(given)
-        checked = definitions.checked.put(name, (definition, lower(definition).to_json()))
-    definitions.put(await store.put_definition(checked[0].to_json()), checked[0])
-    return checked
+        made = load_data(given)
+        checked = definitions.checked.put(name, (made, lower(made).to_json()))
+    definition, plan = checked
+    data = definition.to_json()
+    definitions.put(await store.put_definition(data), definition)
+    return data, plan
 
 
 async def crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:

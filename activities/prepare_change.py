@@ -19,7 +19,7 @@ from crewlog.activities.compile_prompt import TRIES, remark_of
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import Effect
 from crewlog.activities.models import ModelFactory
-from crewlog.activities.open_run import crew_data, put_checked
+from crewlog.activities.open_run import crew_data, lowered
 from crewlog.activities.prices import usage_of
 from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
@@ -76,12 +76,12 @@ class ChangePreparer:
     async def _made(
         self, data: dict[str, Json], base: CrewDefinition, of: str = "", **more: Any
     ) -> PreparedChange:
-        definition, plan = await put_checked(data, self.store, self.definitions)
+        definition, plan = await lowered(data, self.store, self.definitions)
         return PreparedChange(
-            definition=definition.to_json(),
+            definition=definition,
             plan=plan,
             base=ContentHash(of),
-            what=summary(base, definition),
+            what=summary(base, CrewDefinition.from_json(definition)),
             **more,
         )
 

@@ -82,6 +82,12 @@ def test_a_condition_on_its_flag_stays_and_people_can_set_it() -> None:
     assert left.flags == {"ok": False, "models_ready": None}
 
 
+def test_waits_and_questions_keep_their_conditions_too() -> None:
+    flow = ["a", {"wait": "1h", "only_if": "a.late"}, {"ask": "Go?", "only_if": "a.late"}, "b"]
+    left = after(crew(flow, {"a": {"writes_flags": ["late"]}}), remove("a"))
+    assert [item.get("only_if") for item in flow_of(left)[:2]] == ["late", "late"]
+
+
 def test_a_condition_on_its_output_is_refused_with_a_remedy() -> None:
     by_output = after(FLUTTER, edit_phase("audio", when="backend.files == 'x'"))
     place, message, remedy = only(refused(by_output, remove("backend")))

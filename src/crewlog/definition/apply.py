@@ -23,6 +23,7 @@ from crewlog.definition.model import (
     BuilderPhase,
     CrewDefinition,
     DecisionPhase,
+    WaitPhase,
 )
 from crewlog.definition.phases import phases
 from crewlog.definition.shape import shaped
@@ -494,7 +495,7 @@ def _without_agent(part: Part, crew: CrewDefinition, name: str, faults: list[Fin
         return said
 
     update: dict[str, Any] = {}
-    if isinstance(item, AgentPhase | AskPhase) and item.only_if is not None:
+    if isinstance(item, AgentPhase | AskPhase | WaitPhase) and item.only_if is not None:
         update["only_if"] = _mapped(item.only_if, lambda said: fact(said, "only_if"))
     if isinstance(item, AgentPhase) and item.when is not None:
         update["when"] = _mapped(item.when, lambda said: fact(said, "when"))
