@@ -25,6 +25,8 @@ _FATES: Mapping[str, str] = {
     "retracted": "waits again",
     "starts": "starts",
 }
+_TOLD = ("kept", "leaves", "abandoned")
+"""Fates whose cause the line above says: the node goes, or stays."""
 _WIDEST = 24
 
 
@@ -76,8 +78,8 @@ def _said(fate: StepFate | None) -> str:
 
 def _doing(fate: StepFate) -> str:
     """`running: 1 call under way; its turn finishes first; nothing follows it`."""
-    parts = [fate.doing, _FATES[fate.fate], fate.because]
-    return plain("; ".join(part for part in parts if part))
+    because = "" if fate.fate in _TOLD else fate.because
+    return plain("; ".join(part for part in (fate.doing, _FATES[fate.fate], because) if part))
 
 
 def _steps(screen: Screen, report: SwapReport) -> None:
@@ -94,7 +96,7 @@ def _steps(screen: Screen, report: SwapReport) -> None:
 
 def _blocked(screen: Screen, report: SwapReport) -> None:
     for each in report.blocked:
-        why = f", {plain(each.because)}" if each.because else ""
+        why = f": {plain(each.because)}" if each.because else ""
         say = f"{plain(each.node)} waits for {plain(each.requirement)}{why}"
         screen.wrapped(["  ", ("! ", "bold yellow")], say, indent=4)
         screen.wrapped(["      → "], plain(each.then), indent=8)
