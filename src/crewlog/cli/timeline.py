@@ -349,7 +349,7 @@ class Timeline:
 
     def parts(self, row: Row, width: int) -> list[Part]:
         """A row as styled text: time, node in its column, glyph and text."""
-        column = min(max((len(plain(n)) for n in self.nodes), default=8), 22, max(width // 4, 8))
+        column = self.column(width)
         narrow = width < 50
         out: list[Part] = [(f"  {clock(row.at)}  ", "dim")]
         if row.node or not narrow:
@@ -361,6 +361,14 @@ class Timeline:
             out += [" " * pad, (node, self.color(node)), f"  {glyph} {text}"]
             used += pad + len(node) + 4 + len(text)
         return out
+
+    def column(self, width: int) -> int:
+        """Columns that a node's name takes."""
+        return min(max((len(plain(n)) for n in self.nodes), default=8), 22, max(width // 4, 8))
+
+    def fitted(self, node: str, width: int) -> list[Part]:
+        """A node in its column."""
+        return [(_fit(plain(node), self.column(width)), self.color(node))]
 
     def split(self, row: Row, width: int) -> list[Row]:
         """A row that is too long for its `more`, as several."""
