@@ -24,6 +24,7 @@ COMMANDS = (
     "talk",
     "editing",
     "differing",
+    "tracing",
     "surroundings",
 )
 """Modules that add commands, in the order of the help; what is slow they import when called."""

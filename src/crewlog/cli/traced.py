@@ -49,7 +49,7 @@ def show_trace(screen: Screen, found: Traced, *, full: bool) -> None:
 def _begun(each: StepTrace | Mark) -> tuple[int, int]:
     if isinstance(each, Mark):
         return (each.at, each.position)
-    return (each.started or each.reached, each.position)
+    return (each.started or each.reached, each.began or each.position)
 
 
 def _head(screen: Screen, found: Traced) -> None:
@@ -153,12 +153,13 @@ def _reads(step: StepTrace) -> str:
 def _inside(found: Traced, step: StepTrace) -> Iterator[list[Part]]:
     """What happened in a step: calls, questions, errors, what it set, where it went."""
     start = found.trace.started
+    lines: list[tuple[int, list[Part]]] = []
     for call in step.calls:
-        yield _call(call, start)
+        lines.append((call.start, _call(call, start)))
         for error in call.errors:
-            yield [("      ✗ ", "red"), (_first(error), "red")]
-    for asked in step.asked:
-        yield _question(asked, start, 2)
+            lines.append((call.start, [("      ✗ ", "red"), (_first(error), "red")]))
+    lines += [(asked.raised, _question(asked, start, 2)) for asked in step.asked]
+    yield from (line for _, line in sorted(lines, key=lambda pair: pair[0]))
     for error in step.errors:
         yield [("✗ ", "red"), (_first(error), "red")]
     for name, value in step.sets.items():

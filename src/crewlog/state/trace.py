@@ -99,6 +99,8 @@ class StepTrace:
     ended: int | None = None
     position: int = 0
     """Where it was reached, or an item's step began."""
+    began: int | None = None
+    """The position of its beginning."""
     checkpoint: int | None = None
     """The position of its end."""
     fate: Fate = "reached"
@@ -261,7 +263,7 @@ class _Tracer:
         for step, found in sorted(state.frontier.items(), key=lambda pair: item_of(pair[0])):
             again = self._add(step, position, at)
             if found.status == "running" or found.turn is not None:
-                again.fate, again.started = "running", at
+                again.fate, again.started, again.began = "running", at, position
             again.waited_for = found.requirement
             again.of = found.mapped.of if found.mapped else 0
             calls = found.turn.calls if found.turn else ()
@@ -286,7 +288,7 @@ class _Tracer:
             case j.StepCompleted() | j.StepCancelled():
                 self._ended(position, entry)
             case j.StepMapped() | j.StepFailed() | j.StepRetried():
-                self._changed(entry)
+                self._changed(position, entry)
             case j.InterruptRaised():
                 self._asked(entry)
             case j.InterruptAnswered():
@@ -298,16 +300,18 @@ class _Tracer:
     def _started(self, position: int, entry: j.StepStarted) -> None:
         found = self._open.get(entry.step) or self._add(entry.step, position, entry.at)
         found.fate, found.started, found.agent = "running", entry.at, entry.agent
+        found.began = position
         if entry.agent is not None:
             found.reads = self._readable(entry.step, entry.agent)
             found.calls.append(CallTrace(1, None, entry.at))
 
-    def _changed(self, entry: j.StepMapped | j.StepFailed | j.StepRetried) -> None:
+    def _changed(self, position: int, entry: j.StepMapped | j.StepFailed | j.StepRetried) -> None:
         found = self._open.get(entry.step)
         if found is None:
             return
         if isinstance(entry, j.StepMapped):
             found.fate, found.started, found.of = "running", entry.at, entry.of
+            found.began = position
             return
         calls = [call for call in found.calls if call.call == entry.call]
         if isinstance(entry, j.StepFailed):
