@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from crewlog.cli.screen import PALETTE, Part, clock, plain
 from crewlog.cli.told_by_hand import edits_in_words, permission_in_words, redirect_in_words
+from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import journal as j
@@ -73,6 +74,8 @@ class Timeline:
         """The open questions."""
         self.waiting: dict[str, str] = {}
         """Requirements of waiting nodes."""
+        self.timers: dict[str, str] = {}
+        """Until when nodes wait, for people."""
         self.steps = 0
         self._said: dict[StepId, str] = {}
         self._starts: Row | None = None
@@ -124,10 +127,11 @@ class Timeline:
                 | j.StepFailed()
                 | j.StepRetried()
                 | j.StepCancelled()
-                | j.ConditionMet()
                 | j.Routed()
             ):
                 return self._step(entry)
+            case j.ConditionMet() | j.TimerSet() | j.TimerFired():
+                return self._wait(entry)
             case j.ModelReplied() | j.ToolReturned() | j.PermissionDenied() | j.CallHeld():
                 return self._call(entry)
             case j.FlagSet():
@@ -169,6 +173,7 @@ class Timeline:
                 self.running.pop(entry.step, None)
                 said = self._said.pop(entry.step, "")
                 node = node_of(entry.step)
+                self.timers.pop(node, None)
                 if entry.skipped:
                     why = entry.because.removeprefix("skipped ").removeprefix("skipped")
                     joint = " " if why != entry.because else ": "
@@ -198,6 +203,24 @@ class Timeline:
                 return self._routed(entry)
             case _:
                 return []
+
+    def _wait(self, entry: j.ConditionMet | j.TimerSet | j.TimerFired) -> list[Row]:
+        node = node_of(entry.step)
+        bounded = node in self.waiting
+        if isinstance(entry, j.TimerSet):
+            self.running.pop(entry.step, None)
+            self.timers[node] = until = moment_words(entry.due)
+            what = "waits at most until" if bounded else "waits until"
+            return self._row(entry, node, "◔", f"{what} {until}", "yellow")
+        self.timers.pop(node, None)
+        if isinstance(entry, j.TimerFired):
+            what = "its condition did not come in time" if bounded else "its time has come"
+            return self._row(entry, node, "▸", what, "dim")
+        self.waiting.pop(node, None)
+        if self._waits.pop(node, None):
+            return []  # it held already
+        what = "goes on without its requirement" if entry.waived else "its condition holds"
+        return self._row(entry, node, "▸", what, "dim")
 
     def _routed(self, entry: j.Routed) -> list[Row]:
         rows: list[Row] = []
@@ -395,6 +418,10 @@ class Timeline:
         for name, requirement in self.waiting.items():
             text = f" waits for {plain(requirement)}"
             found += [" · " if found else "", (plain(name), self.color(name)), (text, "dim")]
+        for name, until in self.timers.items():
+            if name not in self.waiting:
+                found += [" · " if found else "", (plain(name), self.color(name))]
+                found.append((f" waits until {until}", "dim"))
         return found
 
 
@@ -418,7 +445,7 @@ def _fit(text: str, width: int) -> str:
 
 
 def _text_style(row: Row) -> str:
-    return row.style if row.glyph in {"✗", "?", "⏸", "⊘", "◌", "■", "∅", "▸", "=", "⚑"} else ""
+    return row.style if row.glyph in {"✗", "?", "⏸", "⊘", "◌", "■", "∅", "▸", "◔", "=", "⚑"} else ""
 
 
 def _brief(text: str) -> str:
