@@ -156,8 +156,9 @@ def _inside(found: Traced, step: StepTrace) -> Iterator[list[Part]]:
     lines: list[tuple[int, list[Part]]] = []
     for call in step.calls:
         lines.append((call.start, _call(call, start)))
-        for error in call.errors:
-            lines.append((call.start, [("      ✗ ", "red"), (_first(error), "red")]))
+        lines += [
+            (call.start, [("      ✗ ", "red"), (_first(error), "red")]) for error in call.errors
+        ]
     lines += [(asked.raised, _question(asked, start, 2)) for asked in step.asked]
     yield from (line for _, line in sorted(lines, key=lambda pair: pair[0]))
     for error in step.errors:

@@ -110,7 +110,7 @@ class Run(ByHand):
             StoreUnavailable: entries of it are in the store, and that is away.
             StoreIncomplete: the store lacks some of them.
         """
-        return await state_at(self._reader, self.id, position)
+        return await state_at(self._reader, self._client.store, self.id, position)
 
     async def graph(self) -> GraphView:
         """The plan and its picture, coloured by what its nodes do."""
