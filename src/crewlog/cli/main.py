@@ -16,6 +16,18 @@ from typing import NoReturn
 from crewlog.cli import exits
 
 COMMANDS = ("project", "prompts", "crews", "run", "look", "talk", "changing", "surroundings")
+COMMANDS = (
+    "project",
+    "prompts",
+    "crews",
+    "run",
+    "look",
+    "talk",
+    "editing",
+    "differing",
+    "tracing",
+    "surroundings",
+)
 """Modules that add commands, in the order of the help; what is slow they import when called."""
 
 

@@ -717,8 +717,20 @@ def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Change
 
 
 @_on(j.PermissionSet)
-def _permission_set(state: CrewState, entry: j.PermissionSet, _position: int) -> Changes:
-    return {"tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents)}
+def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> Changes:
+    named = "all that have it" if entry.agents is None else ", ".join(entry.agents) or "nobody"
+    mutation = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=f"permission to call {entry.tool}: {named}",
+        graph_version=state.graph_version,
+        definition=state.definition,
+    )
+    return {
+        "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
+        "mutations": (*state.mutations, mutation)[-MUTATIONS_KEPT:],
+    }
 
 
 @_on(j.CheckpointTagged)
