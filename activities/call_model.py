@@ -12,13 +12,16 @@ from temporalio import activity
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
+from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.items import Items
 from crewlog.activities.keep import keep, keep_all
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import usage_of
+from crewlog.activities.recent import Recent
 from crewlog.activities.render import prompt, with_item
 from crewlog.activities.replies import kept
+from crewlog.activities.streaming import CannotStream, Writing, streamed
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.definition.model import AgentDefinition, CrewDefinition
@@ -61,10 +64,12 @@ class ModelCalls:
         self._registry = registry
         self._built_in = built_in
         self._items = Items(store)
+        self._silent: Recent[str, bool] = Recent(256)
+        """Models that gave no reply in pieces."""
 
-    async def run(self, task: CallModel, effect: Effect) -> ModelResult:
-        """Makes the call and stores its reply."""
-        asking = asyncio.ensure_future(self._reply(task, effect))
+    async def run(self, task: CallModel, effect: Effect, pulse: Pulse) -> ModelResult:
+        """Makes the call, tells what the model writes, and stores its reply."""
+        asking = asyncio.ensure_future(self._reply(task, effect, pulse))
         try:
             # The history has the batch; it is stored for those who watch the store. A quick reply
             # is stored along with it, so that it takes one round trip and not two.
@@ -95,7 +100,7 @@ class ModelCalls:
             return False
         return True
 
-    async def _reply(self, task: CallModel, effect: Effect) -> tuple[str, AIMessage]:
+    async def _reply(self, task: CallModel, effect: Effect, pulse: Pulse) -> tuple[str, AIMessage]:
         """The model's name and its reply."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
@@ -114,7 +119,35 @@ class ModelCalls:
             transcript = with_item(transcript, item, task.step)
         effect.started = True
         said = prompt(task.agent, agent, task.tools, transcript, what)
-        return name, await _ask(model, said, name, agent, task)
+        return name, await self._ask(model, said, name, agent, task, pulse)
+
+    async def _ask(
+        self,
+        model: Any,
+        said: list[BaseMessage],
+        name: str,
+        agent: AgentDefinition,
+        task: CallModel,
+        pulse: Pulse,
+    ) -> Any:
+        config = _config(agent, task)
+        writing = Writing(pulse, task)
+        try:
+            if agent.model_settings.get("streaming") is not False and not self._silent.get(name):
+                try:
+                    # A client's own limit is for each piece; this one is for the reply.
+                    async with asyncio.timeout(_request_timeout(agent.timeout)):
+                        return await streamed(model, said, config, writing.add)
+                except CannotStream as exc:
+                    if exc.ever:
+                        self._silent.put(name, True)
+            return await model.ainvoke(said, config)
+        except (asyncio.CancelledError, ModelError):
+            raise
+        except Exception as exc:
+            raise model_error(exc, name) from exc
+        finally:
+            writing.close()
 
     async def _schemas(
         self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition
@@ -139,11 +172,9 @@ async def _ended(task: asyncio.Future[Any]) -> None:
     await asyncio.wait({task})
 
 
-async def _ask(
-    model: Any, said: list[BaseMessage], name: str, agent: AgentDefinition, task: CallModel
-) -> Any:
+def _config(agent: AgentDefinition, task: CallModel) -> RunnableConfig:
     # A scripted model needs to know who calls; traces are the better for it.
-    config: RunnableConfig = {
+    return {
         "metadata": {
             "agent": task.agent,
             "run": task.run,
@@ -154,12 +185,6 @@ async def _ask(
             "asked": task.attempt,
         }
     }
-    try:
-        return await model.ainvoke(said, config)
-    except (asyncio.CancelledError, ModelError):
-        raise
-    except Exception as exc:
-        raise model_error(exc, name) from exc
 
 
 def _model_name(crew: CrewDefinition, agent: AgentDefinition, task: CallModel) -> str:

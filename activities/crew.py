@@ -121,8 +121,8 @@ class CrewActivities:
         """Calls an agent's model on its view."""
         clock = Clock()
         with as_failures() as effect:
-            async with heartbeats():
-                result = await self._models.run(await self._batches.filled(task), effect)
+            async with heartbeats() as pulse:
+                result = await self._models.run(await self._batches.filled(task), effect, pulse)
                 self._batches.remember(result.hash, result.body)
                 return result.model_copy(update={"at": clock.now()})
 

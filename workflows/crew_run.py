@@ -28,9 +28,9 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.carry import DraftCarry, read_carry
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
-    from crewlog.wire import CLOSING, WORKFLOW_TYPE, Page, StartRun
+    from crewlog.wire import CLOSING, WORKFLOW_TYPE, Change, Page, StartRun
 
-from crewlog.workflows import views
+from crewlog.workflows import changes, views
 from crewlog.workflows.activity_options import CHECKING, LOCAL
 from crewlog.workflows.execution import CANCEL, Ended, Execution
 from crewlog.workflows.inbox import (
@@ -213,7 +213,7 @@ class CrewRun:
         self._check_update("set_permission", raw)
 
     def _check_update(self, name: str, raw: RawValue) -> None:
-        if self._execution is not None and self._execution.closing:
+        if self._closing():
             raise closing()
         try:
             parse(name, from_outside([raw]))
@@ -222,20 +222,40 @@ class CrewRun:
 
     async def _update(self, name: str, raw: RawValue) -> dict[str, Any]:
         """Has the command's activities made, hands it to the loop, and waits for its outcome."""
-        incoming = Incoming(name, from_outside([raw]), now())
-        await self._prepare(incoming)
-        if self._execution is not None and self._execution.closing:
-            raise closing()  # what was prepared may not fit any more; it is sent again
-        self._inbox.append(incoming)
-        await workflow.wait_condition(lambda: incoming.done)
+        while True:
+            incoming = Incoming(name, from_outside([raw]), now())
+            await self._prepare(incoming)
+            if self._closing():
+                raise closing()  # what was prepared may not fit any more; it is sent again
+            self._inbox.append(incoming)
+            await workflow.wait_condition(lambda: incoming.done)  # noqa: B023 - awaited here
+            if not incoming.late:
+                break
         if incoming.error is not None or incoming.result is None:
             raise failure(incoming.error or CrewlogError("the command was not applied"))
         return incoming.result.model_dump(mode="json")
+
+    def _may_change(self) -> bool:
+        return self._execution is not None and self._execution.engine.state.changing is None
+
+    def _closing(self) -> bool:
+        return self._execution is not None and self._execution.closing
 
     async def _prepare(self, incoming: Incoming) -> None:
         """What a command needs of activities: made here, so that the loop need not wait."""
         if incoming.name == "respond":
             await self._check_edit(incoming)
+        elif incoming.name == "change":
+            await self._prepare_change(incoming)
+
+    async def _prepare_change(self, incoming: Incoming) -> None:
+        # While it drains for another change, the graph that this one meets is not there yet.
+        await workflow.wait_condition(lambda: self._closing() or self._may_change())
+        execution, command = self._ready(), parse("change", incoming.data)
+        if isinstance(command, Change) and not execution.closing:
+            await changes.prepare(
+                incoming, command, execution.engine, execution.queue, self._closing
+            )
 
     async def _check_edit(self, incoming: Incoming) -> None:
         """Checks the definition of an answer that edits: here, so that the loop need not wait.

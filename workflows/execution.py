@@ -8,14 +8,21 @@ handler sees between two yields is consistent.
 Closing (to continue as new): from then on nothing starts, updates are refused with a typed error,
 what is in flight lands and is applied, handlers finish, the rest is stored, and only then does the
 execution end. Signals that still arrive are carried in the inbox.
+
+A change of the graph drains first: nothing starts, what is in flight lands and is applied, and
+updates are taken as ever, since that may last. What is in flight may be given a time, after which
+it is cancelled: those calls are made again in the next execution. Once nothing is in flight the
+execution closes as above. The graph is swapped in the task that leaves, when no handler is at work,
+so that what is carried has one plan, and the state that belongs to it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
@@ -29,11 +36,13 @@ from temporalio.exceptions import (
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.times import moment_words
-    from crewlog.errors import InternalError, StoreUnavailable
+    from crewlog.errors import CrewlogError, InternalError, StoreUnavailable
+    from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
     from crewlog.ids import CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
+    from crewlog.state.brief import brief
     from crewlog.state.calls import (
         CALL_MODEL,
         CALL_TOOL,
@@ -85,13 +94,17 @@ LAST_CALLS = 10
 """How often what arrives while the run ends is refused and stored before it ends anyway."""
 
 AGAIN = "Again"
-"""The error type of a call that has not begun because the store is away: it is made once more."""
+"""The error type of a call that has not begun because the store is away, or its worker lacks a
+tool: it is made once more."""
 
 MOVED = "Moved"
 """The error type of a local call that is made once more as an ordinary activity."""
 
 STORE_PAUSE = 5.0
-"""Seconds between such calls, on top of the waits of the call's own retry policy."""
+"""Seconds between calls that met no store, on top of the waits of the call's own retry policy."""
+
+LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""Seconds between calls that met a worker without their tool; the last one from then on."""
 
 LONGEST_TIMER = 30 * 86_400_000
 """Milliseconds of one Temporal timer; what is due later gets another one then."""
@@ -116,16 +129,29 @@ class Landed:
     result: Result | None = None
     error: str = ""
     error_type: str = ""
+    lacks: str = ""
+    """Which tool its worker lacked, for people."""
 
 
 Result = ModelResult | ToolResult | CompilePromptResult | OpenRunResult
 
 
-def _told_at(cause: BaseException | None) -> int:
-    """When a call failed, as its failure says; 0 where it does not."""
-    details = cause.details if isinstance(cause, ApplicationError) else ()
-    at = details[3] if len(details) > 3 else 0
-    return at if isinstance(at, int) else 0
+class Told(NamedTuple):
+    """What a failure of ours says besides its message; see `crewlog.activities.errors`."""
+
+    place: str = ""
+    remedy: str = ""
+    started: bool = True
+    at: int = 0
+    again: bool = False
+
+
+def _told(cause: BaseException | None) -> Told:
+    """What a failure says; a stranger's may have details of any kind, or none."""
+    if not isinstance(cause, ApplicationError):
+        return Told()
+    told = Told(*cause.details[:5])
+    return told._replace(at=told.at if isinstance(told.at, int) else 0, again=told.again is True)
 
 
 @dataclass(frozen=True)
@@ -156,11 +182,22 @@ class Execution:
         self._inbox = inbox
         self._kept: list[Incoming] = []
         """What is said to a crew that there is not yet: it is taken once there is."""
-        self._queue = queue
+        self.queue = queue
+        """The task queue of the run's activities; empty: the workflow's own."""
         self._search_attributes = search_attributes
         self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
         self._cancelled: set[tuple[StepId, int]] = set()
+        self._cut: set[tuple[StepId, int]] = set()
+        """Calls that were cancelled so that a change need not wait: they are made again."""
+        self._swap = False
+        """Whether the next execution has another graph."""
+        self._limit: asyncio.Task[None] | None = None
+        """The time that a change gives to what is in flight."""
         self._moved: set[tuple[StepId, int]] = set()
+        self._resting: dict[tuple[StepId, int], str] = {}
+        """Calls between two tries, with what they wait for."""
+        self._lacked: Counter[tuple[StepId, int]] = Counter()
+        """How often calls have met a worker without their tool."""
         self._bug: Exception | None = None
         self._landed: list[Landed] = []
         self._timer: tuple[int, asyncio.Task[None]] | None = None
@@ -173,9 +210,9 @@ class Execution:
         self._sealed = (0, 0)
 
     @property
-    def flights(self) -> set[tuple[StepId, int]]:
-        """The calls under way."""
-        return set(self._flights)
+    def flights(self) -> dict[tuple[StepId, int], str]:
+        """The calls under way, with what they wait for before they are made again."""
+        return {key: self._resting.get(key, "") for key in self._flights}
 
     async def drive(self) -> Ended:
         """Runs until the run ends or must continue as new."""
@@ -183,8 +220,9 @@ class Execution:
             await self._take_inbox()
             await self._apply_landed()
             self._take_rung()
+            self._heed_change()
             state = self.engine.state
-            if not (self.closing or state.closed):
+            if not (self.closing or state.closed or state.changing):
                 await self._begin_crew()
                 await self.engine.settle(self._flights)
                 await self._launch()
@@ -197,8 +235,11 @@ class Execution:
                 if self.engine.state.closed:
                     return await self._close()
                 if self.closing and self._may_leave():
-                    return await self._leave()
-                if not self._inbox:
+                    if self._swapped():
+                        return await self._leave()
+                    continue
+                # A change leaves at once, and stores everything then.
+                if not self._inbox and self.engine.state.changing is None:
                     await self._flush()
             self._show()
             self._seal()
@@ -240,6 +281,8 @@ class Execution:
                 self._kept.append(incoming)
                 continue
             await take(self.engine, incoming)
+            if incoming.drain is not None:
+                self._limit = asyncio.create_task(self._cut_after(incoming.drain))
 
     def _take_kept(self) -> list[Incoming]:
         kept, self._kept = self._kept, []
@@ -254,6 +297,8 @@ class Execution:
             self._commands += self._is_local(order)  # its marker
             del self._flights[key]
             self._cancelled.discard(key)
+            cut = key in self._cut
+            self._cut.discard(key)
             if result is not None and not isinstance(result, OpenRunResult) and result.journaled:
                 self.engine.ledger.stored(landed.stored)
             if self.engine.state.closed:
@@ -266,7 +311,7 @@ class Execution:
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
             elif landed.error_type == MOVED:
                 self._moved.add(key)
-            elif landed.error_type not in ("Cancelled", AGAIN):
+            elif landed.error_type not in ("Cancelled", AGAIN) and not cut:
                 await self.engine.call_failed(
                     order.step, order.call.call, landed.error, landed.error_type
                 )
@@ -343,16 +388,27 @@ class Execution:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
             landed = self._failed(order, position, cause or error)
-            landed = replace(landed, at=_told_at(cause) or now())
+            landed = replace(landed, at=_told(cause).at or now())
         except asyncio.CancelledError:
             landed = Landed(order, position, error_type="Cancelled")
         except Exception as bug:  # it must fail the workflow task, and not only this coroutine
             self._bug = bug
             raise
         if landed.error_type == AGAIN:
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(STORE_PAUSE)
+            await self._rest(landed)
         self._landed.append(landed)
+
+    async def _rest(self, landed: Landed) -> None:
+        """Waits before a call is made again that has not begun."""
+        key = (landed.order.step, landed.order.call.call)
+        pause = STORE_PAUSE
+        if landed.lacks:
+            pause = LACKING_PAUSES[min(self._lacked[key], len(LACKING_PAUSES) - 1)]
+            self._lacked[key] += 1
+        self._resting[key] = landed.lacks
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(pause)
+        del self._resting[key]
 
     def _call(self, order: Order) -> Any:
         if isinstance(self.engine, Drafting):
@@ -365,7 +421,7 @@ class Execution:
                 COMPILE_PROMPT,
                 draft.compile_call(),
                 result_type=CompilePromptResult,
-                task_queue=self._queue or None,
+                task_queue=self.queue or None,
                 **COMPILING,
             )
         return workflow.execute_activity(
@@ -380,12 +436,12 @@ class Execution:
         return workflow.execute_activity(
             CALL_MODEL,
             CallModel(
-                tools=engine.tools_of(order.agent),
+                tools=engine.tools_of(order.agent, order.step),
                 item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
                 **self._step_call(order),
             ),
             result_type=ModelResult,
-            **model_options(engine.plan, order, self._queue or None),
+            **model_options(engine.plan, order, self.queue or None),
         )
 
     def _tool_call(self, order: Order) -> Any:
@@ -405,14 +461,14 @@ class Execution:
             return workflow.execute_local_activity(
                 CALL_TOOL, task, result_type=ToolResult, **options
             )
-        options = tool_options(plan, order, self._queue or None)
+        options = tool_options(plan, order, self.queue or None)
         return workflow.execute_activity(CALL_TOOL, task, result_type=ToolResult, **options)
 
     def _is_local(self, order: Order) -> bool:
         tool = order.call.tool
         return (
             tool is not None
-            and tool_rules(self.engine.plan, tool).placed == "local"
+            and tool_rules(self.engine.plan, order).placed == "local"
             and (order.step, order.call.call) not in self._moved
         )
 
@@ -424,7 +480,7 @@ class Execution:
             "step": order.step,
             "call": order.call.call,
             "agent": "" if same else order.agent,
-            "definition": engine.plan.definition,
+            "definition": engine.plan.definition_at(order.step),
             "view": pack_view(engine.view(order.agent, order.step), batch),
             "batch": batch,
             "attempt": order.call.attempt,
@@ -440,17 +496,18 @@ class Execution:
             what = order.call.tool or f"the model of {order.agent!r}"
             which = cause.type.name.lower() if cause.type else str(cause)
             text = f"{what} did not answer in time ({which})"
-            began = (
-                order.call.tool and tool_rules(self.engine.plan, order.call.tool).repeat == "never"
-            )
+            began = order.call.tool and tool_rules(self.engine.plan, order).repeat == "never"
             return Landed(
                 order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
             )
         if isinstance(cause, ApplicationError):
-            place, remedy, started = (*cause.details, "", "", True)[:3]
-            if cause.type == StoreUnavailable.__name__ and not started:
+            told = _told(cause)
+            if cause.type == StoreUnavailable.__name__ and not told.started:
                 return Landed(order, position, error_type=AGAIN)
-            details = [str(part) for part in (place, remedy) if part]
+            if told.again and not told.started:
+                lacks = f"waits for a worker that has the {told.place}: {cause.message}"
+                return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, 300))
+            details = [str(part) for part in (told.place, told.remedy) if part]
             text = "\n".join([cause.message, *details])
             return Landed(order, position, error=text, error_type=cause.type or "ApplicationError")
         return Landed(order, position, error=str(cause), error_type="ActivityError")
@@ -460,9 +517,54 @@ class Execution:
         state = self.engine.state
         ending = state.status in ("stopping", "stopped", "failed")
         for key, task in self._flights.items():
-            if key not in self._cancelled and (ending or not self.engine.goes_on(key[0])):
+            # A call that rests has not begun: a change need not wait for its next try.
+            rests = key in self._resting and state.changing is not None
+            if key not in self._cancelled and (ending or rests or not self.engine.goes_on(key[0])):
                 self._cancelled.add(key)
                 task.cancel()
+
+    # -- changing ----------------------------------------------------------------------------
+
+    def _heed_change(self) -> None:
+        """Closes the execution once it has drained for a change; a run that ends has none."""
+        state = self.engine.state
+        if state.changing is None or state.closed:
+            return
+        if state.status == "stopping":
+            self._keep_graph("the run was stopped")
+        elif not self._flights:
+            self.closing = True
+
+    async def _cut_after(self, seconds: float) -> None:
+        """Cancels what is in flight after a time, for a change to go on."""
+        await asyncio.sleep(seconds)
+        for key, task in self._flights.items():
+            if key not in self._cancelled:
+                self._cancelled.add(key)
+                self._cut.add(key)
+                task.cancel()
+                self._commands += 1
+
+    def _keep_graph(self, error: str) -> None:
+        """Records that a change did not come about: the run goes on with the graph it has."""
+        if (meant := self.engine.state.changing) is not None:
+            self.engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+        self.closing = False
+
+    def _swapped(self) -> bool:
+        """Puts the new graph in the place of the old one, where there is one; else, why not."""
+        if self.engine.state.changing is None or not isinstance(self.engine, Engine):
+            return True
+        try:
+            self.engine = changing.swap(self.engine)
+        except CrewlogError as error:
+            self._keep_graph(str(error))
+            return False
+        self._swap = True
+        return True
 
     # -- storing and ending ------------------------------------------------------------------
 
@@ -562,7 +664,9 @@ class Execution:
     async def _leave(self) -> Ended:
         """Stores what is left and hands everything to the next execution."""
         info = workflow.info()
-        if info.is_continue_as_new_suggested():
+        if self._swap:
+            because = "its graph was changed"
+        elif info.is_continue_as_new_suggested():
             because = "the server suggested it"
         elif info.is_target_worker_deployment_version_changed():
             because = "another build of its workers is current"
@@ -586,7 +690,7 @@ class Execution:
                 unreadable=tuple(
                     (i.name, i.data.reason) for i in self._inbox if isinstance(i.data, Unreadable)
                 ),
-                queue=self._queue,
+                queue=self.queue,
                 search_attributes=self._search_attributes,
             )
         )
@@ -597,7 +701,7 @@ class Execution:
         """Updates what searches show, where it changed."""
         if not self._search_attributes:
             return
-        new = views.attributes(self.engine.plan, self.engine.state, self._flights)
+        new = views.attributes(self.engine.plan, self.engine.state, self.flights)
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
         recent = self.engine.at - self._shown_at < PHASE_INTERVAL_MS
         if not changed or (set(changed) == {"CrewlogPhase"} and recent):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio import workflow
@@ -18,12 +18,16 @@ from temporalio.common import RawValue
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.errors import CommandRejected, CrewlogError, UsageError
+    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError, UsageError
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.approvals import ACTION, decided
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
+    from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
-    from crewlog.ids import item_log, item_of
+    from crewlog.graph.permitting import set_permission
+    from crewlog.graph.redirecting import redirect
+    from crewlog.graph.tagging import tag
+    from crewlog.ids import ContentHash, item_log, item_of
     from crewlog.state import journal as j
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
     from crewlog.state.model import Interrupt
@@ -42,6 +46,8 @@ with workflow.unsafe.imports_passed_through():
         SetPermission,
         TagCommand,
     )
+
+from crewlog.workflows import changes
 
 RESERVED = "crewlog:"
 """How the ids of commands begin that the run gives itself."""
@@ -80,6 +86,17 @@ class Incoming:
     """What its handler had made by an activity, for the loop to apply."""
     refusal: CrewlogError | None = None
     """What its handler found wrong with it."""
+    base: ContentHash | None = None
+    """The definition that what was prepared was made of."""
+    rounds: list[PreparedChange] = field(default_factory=list[PreparedChange])
+    """What models answered that read its prompt."""
+    drain: float | None = None
+    """Of a change that was accepted: the seconds that it gives to what is in flight."""
+    dry: bool = False
+    """Whether nothing may come of it but an answer."""
+    late: bool = False
+    """Whether the run has moved on since it was prepared: it is neither applied nor refused, and
+    its handler prepares it anew."""
 
 
 @dataclass(frozen=True)
@@ -150,10 +167,13 @@ def parse(name: str, data: Any) -> Command:
 
 
 async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
-    """Applies one command; its outcome is recorded, whatever it is."""
+    """Applies one command; its outcome is recorded, whatever it is, but for a dry run's."""
     try:
         incoming.result = await _apply(engine, incoming)
     except CrewlogError as error:
+        incoming.error = error
+        if incoming.dry:
+            return
         raw_id = incoming.data.get("id") if isinstance(incoming.data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         # An unreadable id, or one that an applied command has, gets no outcome of its own.
         usable = (
@@ -166,23 +186,32 @@ async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
             name=incoming.name[:200],
             reason=str(error)[:2000],
             command=raw_id if usable else None,
+            error_type=ChangeConflict.__name__ if isinstance(error, ChangeConflict) else "",
         )
-        incoming.error = error
     finally:
         incoming.done = True
 
 
-async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted:
+async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | None:
     command = parse(incoming.name, incoming.data)
+    incoming.dry = isinstance(command, Change) and command.dry_run
     known = engine.state.commands.get(command.id)
     if known is not None:
         if not known.ok:
-            raise CommandRejected(known.detail)
+            conflict = known.error_type == ChangeConflict.__name__
+            raise (ChangeConflict if conflict else CommandRejected)(known.detail)
+        if isinstance(command, Change):
+            return changes.repeated(engine, command.id, known)
         return Accepted(id=command.id, position=known.position, detail="applied before")
     if engine.state.closed:
         raise UsageError(f"the run has ended: it is {engine.state.status}")
+    changes.spent(engine, incoming)
     if incoming.refusal is not None:
         raise incoming.refusal
+    if isinstance(command, Change):
+        changed = changes.apply(engine, incoming, command)
+        incoming.late = changed is None
+        return changed
     detail = await _effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
     return Accepted(id=command.id, position=outcome.position, detail=detail)
@@ -226,8 +255,38 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
                 return _respond_to_draft(engine, command, incoming.edited)
             return await _respond(engine, command)
         case _:
-            raise CommandRejected(f"{incoming.name!r} is not understood")
+            return await _by_hand(engine, incoming.name, command, who)
     return ""
+
+
+async def _by_hand(
+    engine: Engine | Drafting, name: str, command: Command, who: dict[str, Any]
+) -> str:
+    """What people do to a run besides changing its graph."""
+    match command:
+        case TagCommand():
+            return tag(engine, command.checkpoint, command.tag, by=command.by, command=command.id)
+        case EditState():
+            return edit_state(_crew(engine), command.set, command.delete, **who)
+        case Redirect():
+            return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
+        case SetPermission():
+            return set_permission(_crew(engine), command.tool, command.agents, **who)
+        case _:
+            raise CommandRejected(f"{name!r} is not understood")
+
+
+def _crew(engine: Engine | Drafting) -> Engine:
+    """The run's engine, for what needs a crew.
+
+    Raises:
+        CommandRejected: its prompt is not approved yet.
+    """
+    if isinstance(engine, Drafting):
+        raise CommandRejected(
+            "the run has no crew yet", remedy="Send it again once its crew is approved."
+        )
+    return engine
 
 
 def _check_log(engine: Engine | Drafting, log: str) -> None:

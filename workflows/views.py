@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from temporalio import workflow
@@ -27,7 +27,8 @@ with workflow.unsafe.imports_passed_through():
         StepView,
     )
 
-Flights = Collection[tuple[StepId, int]]
+Flights = Mapping[tuple[StepId, int], str]
+"""The calls under way, with what each waits for before it is made again; empty: nothing."""
 REASONS = {
     "paused": "paused{by}: send the signal resume",
     "stopping": "stopping{by}: what runs is being cancelled",
@@ -75,6 +76,8 @@ def waiting_for(state: CrewState, flights: Flights) -> str:
     if state.status in REASONS:
         by = f" by {state.resume_info.by}" if state.resume_info and state.resume_info.by else ""
         return REASONS[state.status].format(by=by)
+    if flights and all(flights.values()):
+        return next(iter(flights.values()))
     if flights:
         return ""
     if state.interrupts:
@@ -184,8 +187,9 @@ def _step_line(entry: FrontierEntry, flights: Flights) -> str:
 
 def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:
     for call in entry.turn.calls if entry.turn else ():
-        if (entry.step, call.call) in flights:
-            yield f"{call.tool} {call.brief}".strip() if call.tool else "model"
+        if (why := flights.get((entry.step, call.call))) is not None:
+            what = f"{call.tool} {call.brief}".strip() if call.tool else "model"
+            yield f"{what}: {why}" if why else what
 
 
 def _status(state: CrewState, waiting: str) -> str:

@@ -51,6 +51,9 @@ class CrewlogError(Exception):
     """What the command line exits with; `docs/cli.md` lists them."""
     retryable: ClassVar[bool] = False
     """Whether an activity that raises it should be tried again."""
+    again: ClassVar[bool] = False
+    """Whether the run itself makes the call again, for as long as it takes: a try that raised it
+    counts for none."""
 
     def __init__(self, message: str, *, remedy: str = "", place: str = "") -> None:
         super().__init__(message)
@@ -228,7 +231,12 @@ class ToolError(StepError):
 
 
 class ToolMissing(ToolError):
-    """This worker has no such tool: its module, its function, or its type is wrong."""
+    """This worker has no such tool: its module, its function, or its type is wrong.
+
+    Nothing has begun. The run makes the call again until a worker that has the tool takes it.
+    """
+
+    again = True
 
 
 class ToolFailed(ToolError):

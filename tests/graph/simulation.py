@@ -277,6 +277,7 @@ class Simulation:
     """The calls that landed, in order."""
     restored: list[CrewState] = field(default_factory=list[CrewState])
     """The states that new engines began from."""
+    _hands: random.Random = field(default_factory=lambda: dice("hands"))
     _before: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _commands: int = 0
     _drains: int = 0
@@ -288,7 +289,7 @@ class Simulation:
         """A new run; nothing is settled yet."""
         with mock.patch("crewlog.graph.engine.Ledger", Witness):
             engine = await Engine.begin(plan, RUN, input_text="Go.", by="eve", at=1)
-        return cls(engine, script, dice(seed), **more)
+        return cls(engine, script, dice(seed), _hands=dice(f"{seed}/hands"), **more)
 
     # -- looking ------------------------------------------------------------------------------
 
@@ -321,6 +322,8 @@ class Simulation:
         for _ in range(rounds):
             if self.people and self.rng.random() < 0.3:
                 await self._somebody()
+            if self.people and self._hands.random() < 0.08:
+                await self._by_hand()
             if self.people and self.rng.random() < 0.15:
                 await self.drain()
             await self.settle()
@@ -453,6 +456,30 @@ class Simulation:
             node = rng.choice(["*", "no_such_node", *self.engine.plan.nodes])
             content = {"message": {"text": "Well?"}, "interrupt": {"node": node}}
             await self.command(name, **content.get(name, {}))
+
+    async def _by_hand(self) -> None:
+        """Somebody changes the run, and not its graph."""
+        rng, plan = self._hands, self.engine.plan
+        nodes: list[str] = [*plan.nodes]
+        steps: list[str | None] = [None, *self.state.frontier]
+        agent = rng.choice([*plan.agents])
+        values: list[dict[str, Any]] = [
+            {"flags.ok": rng.choice([True, 1, None]), "shared.tone": "calm"},
+            {"flags.ready": ["x"], f"outputs.{agent}.text": rng.choice(["short", "long " * 80])},
+            {f"outputs.{agent}.list": ["a", "b" * 300], f"private.agent:{agent}.hint": 1},
+        ]
+        allowed: list[Any] = [None, [], [agent], [*plan.agents]]
+        name, content = rng.choice(
+            [
+                ("edit_state", {"set": rng.choice(values)}),
+                ("edit_state", {"delete": [*rng.choice(values)]}),
+                ("redirect", {"node": rng.choice(nodes), "step": rng.choice(steps)}),
+                ("redirect", {"node": rng.choice(nodes), "step": steps[-1], "cut": True}),
+                ("set_permission", {"tool": "read", "agents": rng.choice(allowed)}),
+                ("tag", {"checkpoint": rng.randint(1, self.state.position), "tag": "here"}),
+            ]
+        )
+        await self.command(name, **content)
 
 
 async def run(plan: GraphPlan, script: Script = final, **more: Any) -> Simulation:

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,8 @@ from crewlog.cli.ending import look, show_end, summary
 from crewlog.cli.questions import Prompt, answer_line, fits, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.timeline import Row, Timeline, sentences
-from crewlog.client import Event, Run
+from crewlog.cli.writing import Writing
+from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.client import no_worker
 from crewlog.errors import CommandRejected, InterruptNotOpen, RunFailed, WorkerMissing
 from crewlog.ids import CommandId
@@ -89,6 +90,8 @@ class Follower:
         """Whether nobody polled the run's task queue when it was last looked at."""
         self._live: Live | None = None
         self._spinner: Spinner | None = None
+        self._writing = Writing()
+        self._moved = time.monotonic()
         self._prompt: Prompt | None = None
         self._held: list[Row] = []
         self._told: set[str] = set()
@@ -116,7 +119,7 @@ class Follower:
             first = (await self.run.journal(0, 1)).entries
             self.timeline.started = int(first[0].entry.get("at", 0)) if first else 0
         await self._look_for_worker()
-        inbox: asyncio.Queue[Event | None] = asyncio.Queue()
+        inbox: asyncio.Queue[Event | TokenEvent | None] = asyncio.Queue()
         reading = asyncio.ensure_future(self._read(inbox, after))
         try:
             while True:
@@ -131,21 +134,26 @@ class Follower:
             with suppress(asyncio.CancelledError, Exception):
                 await reading
 
-    async def _read(self, inbox: asyncio.Queue[Event | None], after: int) -> None:
+    async def _read(self, inbox: asyncio.Queue[Event | TokenEvent | None], after: int) -> None:
+        tokens = not self._over and (self.screen.tty or self.screen.as_json)
         try:
-            async for event in self.run.events(after):
+            async for event in self.run.events(after, tokens=tokens):
                 inbox.put_nowait(event)
         finally:
             inbox.put_nowait(None)
 
     async def _step(
-        self, inbox: asyncio.Queue[Event | None], reading: asyncio.Future[None]
+        self, inbox: asyncio.Queue[Event | TokenEvent | None], reading: asyncio.Future[None]
     ) -> int | None:
         """Take an event, or a moment of silence; the exit code when it is over."""
         try:
             event = await asyncio.wait_for(inbox.get(), TICK)
         except TimeoutError:
             return await self._silence()
+        if isinstance(event, TokenEvent):
+            self._write(event)
+            # Text is no event of the run: as to that, it is silent.
+            return await self._silence() if time.monotonic() - self._moved > TICK else None
         if event is None:
             try:
                 reading.result()
@@ -171,6 +179,7 @@ class Follower:
                     "entry": entry_to_json(event.entry),
                 }
             )
+        self._writing.take(event)
         rows = self.timeline.feed(event.entry)
         told = isinstance(event.entry, j.CommandRejected) and event.entry.command in self._refused
         if not told:
@@ -182,6 +191,11 @@ class Follower:
             and entry.interrupt == prompt.question.id
         ):
             self._close_prompt()
+
+    def _write(self, event: TokenEvent) -> None:
+        self._writing.add(event)
+        if self.screen.as_json:
+            self.screen.record({"event": "tokens", **asdict(event)})
 
     # -- silence ------------------------------------------------------------------------------
 
@@ -197,6 +211,7 @@ class Follower:
             self.screen.note(("▸ ", "yellow"), no_worker(plain(self._queue)))
 
     async def _silence(self) -> int | None:
+        self._moved = time.monotonic()
         self._show(self.timeline.settle())
         if self._hand is not None:
             await self._hand.keep(self.run.id, self.screen)
@@ -314,15 +329,18 @@ class Follower:
         if not parts:
             self._still()
             return
+        from rich.console import Group  # noqa: PLC0415
         from rich.live import Live  # noqa: PLC0415
         from rich.spinner import Spinner  # noqa: PLC0415
 
         text = text_of(*parts)
         text.truncate(max(self.screen.width - 5, 10), overflow="ellipsis")
+        width = min(self.screen.width, 110)
+        written = [text_of(*line) for line in self._writing.lines(self.timeline, width)]
         if self._live is None or self._spinner is None:
             self._spinner = Spinner("dots", text, style="cyan")
             self._live = Live(
-                self._spinner,
+                Group(*written, self._spinner),
                 console=self.screen.out,
                 transient=True,
                 refresh_per_second=10,
@@ -332,6 +350,7 @@ class Follower:
             self._live.start()
         else:
             self._spinner.update(text=text)
+            self._live.update(Group(*written, self._spinner))
 
     def _status_parts(self) -> list[Part]:
         if self.alone or not self.timeline.started:

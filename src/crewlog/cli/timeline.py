@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crewlog.cli.screen import PALETTE, Part, clock, plain
+from crewlog.cli.told_by_hand import edits_in_words, permission_in_words, redirect_in_words
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
@@ -27,7 +28,12 @@ def _places(count: int) -> str:
     return f"{count} place{'s' * (count != 1)}"
 
 
-_UPDATES = {"respond": "an answer"}
+_UPDATES = {
+    "respond": "an answer",
+    "edit_state": "an edit",
+    "redirect": "a redirect",
+    "set_permission": "a permission",
+}
 """Commands whose names people never type, as they would call them."""
 
 
@@ -73,6 +79,7 @@ class Timeline:
         self.steps = 0
         self._said: dict[StepId, str] = {}
         self._starts: Row | None = None
+        self._stopping = False
         self._waits: dict[str, Row] = {}
         """Rows of nodes that wait, until it is clear that they do not go on at once."""
 
@@ -137,6 +144,8 @@ class Timeline:
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
                 return self._row(entry, entry.agent, "=", text, "dim")
+            case j.StateEdited() | j.Redirected() | j.PermissionSet() | j.CheckpointTagged():
+                return self._by_hand(entry)
             case j.PromptReceived() | j.PromptRead() | j.PromptCompiled() | j.DefinitionEdited():
                 return self._prompt(entry)
             case _:
@@ -181,7 +190,8 @@ class Timeline:
                 return self._row(entry, node_of(entry.step), "↻", f"tries again{by}", "cyan")
             case j.StepCancelled():
                 self.running.pop(entry.step, None)
-                return self._row(entry, node_of(entry.step), "■", "ended by the stop", "yellow")
+                what = "ended by the stop" if self._stopping else "ended"
+                return self._row(entry, node_of(entry.step), "■", what, "yellow")
             case j.Routed():
                 return self._routed(entry)
             case _:
@@ -311,6 +321,7 @@ class Timeline:
                     entry, "", "▶", f"goes on{_by(entry.by)}{_why(entry.reason)}", "green"
                 )
             case j.StopRequested():
+                self._stopping = True
                 text = f"stopping{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, "", "■", text, "bold yellow")
             case j.CommandRejected():
@@ -321,6 +332,24 @@ class Timeline:
                 return self._row(entry, "", "↷", f"execution {entry.execution}", "dim")
             case j.RunFailed():
                 return self._row(entry, "", "✗", f"failed: {_first(entry.error)}", "bold red")
+            case _:
+                return []
+
+    def _by_hand(self, entry: j.Fact) -> list[Row]:
+        match entry:
+            case j.StateEdited():
+                text = f"edited{_by(entry.by)}: {edits_in_words(entry)}{_why(entry.reason)}"
+                return self._row(entry, "", "✎", text, "yellow")
+            case j.Redirected():
+                node = node_of(entry.step)
+                text = f"{redirect_in_words(entry)}{_by(entry.by)}{_why(entry.reason)}"
+                return self._row(entry, node, "↪", text, "yellow")
+            case j.PermissionSet():
+                text = f"{permission_in_words(entry)}{_by(entry.by)}{_why(entry.reason)}"
+                return self._row(entry, "", "⚿", text, "yellow")
+            case j.CheckpointTagged():
+                text = f"checkpoint {entry.checkpoint} is '{entry.tag}'{_by(entry.by)}"
+                return self._row(entry, "", "⚐", text, "dim")
             case _:
                 return []
 
@@ -336,7 +365,7 @@ class Timeline:
 
     def parts(self, row: Row, width: int) -> list[Part]:
         """A row as styled text: time, node in its column, glyph and text."""
-        column = min(max((len(plain(n)) for n in self.nodes), default=8), 22, max(width // 4, 8))
+        column = self.column(width)
         narrow = width < 50
         out: list[Part] = [(f"  {clock(row.at)}  ", "dim")]
         if row.node or not narrow:
@@ -348,6 +377,14 @@ class Timeline:
             out += [" " * pad, (node, self.color(node)), f"  {glyph} {text}"]
             used += pad + len(node) + 4 + len(text)
         return out
+
+    def column(self, width: int) -> int:
+        """Columns that a node's name takes."""
+        return min(max((len(plain(n)) for n in self.nodes), default=8), 22, max(width // 4, 8))
+
+    def fitted(self, node: str, width: int) -> list[Part]:
+        """A node in its column."""
+        return [(_fit(plain(node), self.column(width)), self.color(node))]
 
     def split(self, row: Row, width: int) -> list[Row]:
         """A row that is too long for its `more`, as several."""

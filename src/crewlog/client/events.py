@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,7 +114,7 @@ OUTSIDE = frozenset({"terminated", "timed_out", "canceled", FORGOTTEN})
 
 async def follow(
     reader: JournalReader, run: RunId, after: int, server: Server
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     """The events after a position, until the run's last one; see the module's docstring."""
     position = after
     waits = pauses(FAST, SLOW)

@@ -196,6 +196,7 @@ def unanswered(events: Iterable[HistoryEvent]) -> set[str]:
 _TELLING = {
     (START, "input"),
     (calls.OPEN_RUN, "result"),
+    (calls.PREPARE_CHANGE, "result"),
     (calls.COMPILE_PROMPT, "input"),
     (calls.CALL_MODEL, "input"),
     (calls.CALL_MODEL, "result"),
@@ -261,6 +262,12 @@ _CALLS: dict[str, type[calls.CompilePrompt | calls.CallModel]] = {
 }
 
 
+_MAKERS: dict[str, type[calls.OpenRunResult | calls.PreparedChange]] = {
+    calls.OPEN_RUN: calls.OpenRunResult,
+    calls.PREPARE_CHANGE: calls.PreparedChange,
+}
+
+
 def _take(item: Told, out: Extracted) -> Iterable[Batch]:
     value: Json = item.value
     match item.place.name, item.place.way:
@@ -292,10 +299,11 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             if closing.batch.entries:
                 _snap(out, last(closing.batch), closing.state)
             return [closing.batch]
-        case calls.OPEN_RUN, "result":
-            opened = calls.OpenRunResult.model_validate(value, extra="ignore")
-            out.definitions[hash_json(opened.definition)] = opened.definition
-            out.plans.append(GraphPlan.model_validate(opened.plan, extra="ignore"))
+        case (calls.OPEN_RUN | calls.PREPARE_CHANGE) as name, "result":
+            made = _MAKERS[name].model_validate(value, extra="ignore")
+            if made.definition:  # else a model that reads a prompt is asked once more
+                out.definitions[hash_json(made.definition)] = made.definition
+                out.plans.append(GraphPlan.model_validate(made.plan, extra="ignore"))
         case _:
             carry = read_carry(value[_CARRY])
             out.carried = CrewState.model_validate(carry.state, extra="ignore")

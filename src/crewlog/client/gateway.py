@@ -40,6 +40,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from crewlog import wire
 from crewlog.errors import (
     ApprovalMismatch,
+    ChangeConflict,
     CommandRejected,
     CrewlogError,
     InterruptNotOpen,
@@ -70,6 +71,10 @@ _ACCEPTED_AND_CUT_OFF = "AcceptedUpdateCompletedWorkflow"
 _SEAM = (wire.CLOSING, _ACCEPTED_AND_CUT_OFF)
 _NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 _PASSING = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
+_REFUSALS: dict[str, type[CrewlogError]] = {
+    each.__name__: each for each in (InterruptNotOpen, ApprovalMismatch, ChangeConflict)
+}
+"""The kinds of refusal that clients tell apart."""
 _NO_ENTRY = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 STATUS_NAMES = {
@@ -165,8 +170,16 @@ class Gateway:
                 return
             await asyncio.sleep(pause)
 
-    async def update(self, run: RunId, name: str, command: dict[str, Json]) -> Json:
+    async def update(
+        self, run: RunId, name: str, command: dict[str, Json], limit: float = COMMAND_LIMIT
+    ) -> Json:
         """Sends an update until it has an outcome; its id is the command's.
+
+        Args:
+            run: The run.
+            name: The update's name.
+            command: The command as JSON.
+            limit: Seconds for which it is sent again.
 
         Raises:
             RunNotFound: there is no such run.
@@ -175,7 +188,7 @@ class Gateway:
             WorkerMissing: nobody answers; the command may or may not have been applied.
             TemporalUnavailable: the server is away; likewise.
         """
-        deadline = time.monotonic() + COMMAND_LIMIT
+        deadline = time.monotonic() + limit
         for pause in pauses(0.005, 0.25):
             late = time.monotonic() > deadline
             try:
@@ -413,11 +426,15 @@ class Gateway:
         if outcome is None:
             raise ended from error
         if not outcome.get("ok", True):
-            raise CommandRejected(str(outcome.get("detail", ""))) from error
+            kind = _REFUSALS.get(outcome.get("error_type", ""), CommandRejected)
+            raise kind(str(outcome.get("detail", ""))) from error
+        version = outcome.get("graph_version", 0)
+        told = {"graph_version": version, "swap": version > 0} if name == "change" else {}
         return {
             "id": command,
             "position": outcome.get("position", 0),
             "detail": outcome.get("detail", ""),
+            **told,
         }
 
 
@@ -446,8 +463,5 @@ def _refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> Crewlog
     kind = cause.type if isinstance(cause, ApplicationError) else ""
     details = cause.details if isinstance(cause, ApplicationError) else ()
     remedy = next((str(detail) for detail in details if detail), "")
-    known: dict[str, type[CrewlogError]] = {
-        each.__name__: each for each in (InterruptNotOpen, ApprovalMismatch)
-    }
-    error_type = known.get(kind or "", CommandRejected)
+    error_type = _REFUSALS.get(kind or "", CommandRejected)
     return error_type(message or f"the run {run!r} refused {name!r}", remedy=remedy)

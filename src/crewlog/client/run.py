@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
@@ -16,13 +17,23 @@ from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.exceptions import CancelledError as TemporalCancelledError
 from temporalio.exceptions import TimeoutError as TemporalTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
+from typing_extensions import override
 
+from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
 from crewlog.client.journal import JournalReader
 from crewlog.client.rebuild import Rebuild, RebuildReport
+from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import (
+    DisableAgent,
+    EnableAgent,
+    Operation,
+    RemoveAgent,
+)
 from crewlog.errors import (
+    CommandRejected,
     CrewlogError,
     InvalidPrompt,
     RunFailed,
@@ -33,9 +44,12 @@ from crewlog.errors import (
 )
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
+from crewlog.state.journal import GraphSwapped, SwapFailed
 from crewlog.state.model import CLOSED, CrewState
 from crewlog.wire import (
     Accepted,
+    Change,
+    Changed,
     CheckpointPage,
     Command,
     GraphView,
@@ -46,6 +60,7 @@ from crewlog.wire import (
     Respond,
     RunResult,
     RunView,
+    TagCommand,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +70,7 @@ M = TypeVar("M", bound=Model)
 C = TypeVar("C", bound=Command)
 
 
-class Run:
+class Run(ByHand):
     """One run, by its id; made by `Client.start` and `Client.run`.
 
     All methods raise `RunNotFound` where there is no such run and `TemporalUnavailable` where the
@@ -132,14 +147,25 @@ class Run:
 
     # -- following ---------------------------------------------------------------------------
 
-    async def events(self, after: int = 0) -> AsyncIterator[Event]:
+    @overload
+    def events(
+        self, after: int = 0, *, tokens: Literal[False] = False
+    ) -> AsyncGenerator[Event]: ...
+
+    @overload
+    def events(self, after: int = 0, *, tokens: bool) -> AsyncGenerator[Growth]: ...
+
+    async def events(self, after: int = 0, *, tokens: bool = False) -> AsyncGenerator[Growth]:
         """The journal as it grows: every entry once and in order, until the run's last one.
 
-        It survives restarts of workers and server and the run's continuing as new. To go on in
-        another process, give the last position that was handled.
+        It survives restarts of workers and server, the run's continuing as new, a change of its
+        graph and a rollback: positions only grow. To go on in another process, give the last
+        position that was handled.
 
         Args:
             after: The position after which to begin.
+            tokens: Whether the text that models write comes as well, as `TokenEvent`s between the
+                entries. Text is told as it is now: who was away gets what is written so far.
 
         Raises:
             RunNotFound: there is no such run.
@@ -147,8 +173,17 @@ class Run:
             RunFailed: it was ended from outside, and no worker can tell its last entries.
             WorkerMissing: the run has ended, but nobody can tell its last entries.
         """
-        async for event in follow(self._reader, self.id, after, _Server(self._client, self.id)):
-            yield event
+        journal = follow(self._reader, self.id, after, _Server(self._client, self.id))
+        async with aclosing(
+            with_tokens(journal, self._gateway, self.id) if tokens else journal
+        ) as (found):
+            async for event in found:
+                yield event
+
+    async def tokens(self) -> list[TokenEvent]:
+        """What models have written by now of replies that are not done: the end of each text."""
+        found = await written(self._gateway, self.id)
+        return TokenCursor(self.id).news(found)
 
     async def result(self, timeout: float | None = None) -> RunResult:
         """Waits for the run's end, over all its executions.
@@ -368,8 +403,131 @@ class Run:
         command = self._made(
             Respond, by, id, interrupt=interrupt, decisions=[answer], reason=reason, hash=about
         )
-        outcome = await self._gateway.update(self.id, "respond", _json(command))
+        return await self._update("respond", command)
+
+    @override
+    async def _tag(self, command: TagCommand) -> CommandId:
+        return await self._signal("tag", command)
+
+    @override
+    async def _update(self, name: str, command: Command) -> Accepted:
+        outcome = await self._gateway.update(self.id, name, _json(command))
         return Accepted.model_validate(outcome, extra="ignore")
+
+    async def change(
+        self,
+        *,
+        prompt: str = "",
+        definition: str | Mapping[str, Json] | CrewDefinition | None = None,
+        operations: Sequence[Operation] = (),
+        remove: Sequence[str] = (),
+        disable: Sequence[str] = (),
+        enable: Sequence[str] = (),
+        registry: str = "",
+        reader: str = "auto",
+        model: str = "",
+        graph_version: int | None = None,
+        expect: str = "",
+        dry_run: bool = False,
+        running: Literal["finish", "abandon"] = "finish",
+        drain_timeout: float | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+        by: str | None = None,
+        id: str | None = None,
+        reason: str = "",
+    ) -> Changed:
+        """Changes the run's crew while it runs: by a prompt, a definition, or operations.
+
+        Args:
+            prompt: A prompt that says all that the crew is to be.
+            definition: A registered crew's name, or a definition, as data or as a model.
+            operations: Changes to the definition that the run has; `remove`, `disable` and
+                `enable` add to them.
+            remove: Agents to remove.
+            disable: Agents to switch off.
+            enable: Agents to let take part again.
+            registry: Of a prompt: the registry; by default that of the run's own prompt.
+            reader: Of a prompt: who reads it: `auto`, `grammar` or `llm`.
+            model: Of a prompt: the model, where the registry names none.
+            graph_version: The version that the change was made against: the run refuses where it
+                has another one. None: any.
+            expect: The hash of the definition that must come out, as a dry run told it.
+            dry_run: Whether it is only told what the change would do: nothing is recorded.
+            running: Whether the turns of agents that go are finished or abandoned.
+            drain_timeout: Seconds for the calls under way; then they are cancelled, and made again
+                with the new graph. None: they are waited for.
+            wait: Whether to wait until the run has the new graph.
+            timeout: Seconds for all of it; without it, as long as it takes.
+            by: Who changes; by default the system's user.
+            id: The command's id, to repeat a command whose outcome is not known.
+            reason: Why, for the journal.
+
+        Raises:
+            ChangeConflict: the run has another graph than `graph_version`, or another definition
+                than `expect` comes out.
+            CommandRejected: the change has faults, all of which are named; the run has no crew yet
+                or has ended; or the graph could not be swapped: it goes on with the one it had.
+            TimeoutError: it did not come about in time; an accepted change still may.
+        """
+        data = definition.to_json() if isinstance(definition, CrewDefinition) else definition
+        asked = (
+            *operations,
+            *(RemoveAgent(name=name) for name in remove),
+            *(DisableAgent(name=name) for name in disable),
+            *(EnableAgent(name=name) for name in enable),
+        )
+        command = self._made(
+            Change,
+            by,
+            id,
+            reason=reason,
+            prompt=prompt,
+            registry=registry,
+            reader=reader,
+            model=model,
+            definition=data if data is None or isinstance(data, str) else {**data},
+            operations=[operation_json(each) for each in asked],
+            graph_version=graph_version,
+            expect=expect,
+            dry_run=dry_run,
+            running=running,
+            drain_timeout=drain_timeout,
+        )
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._change(command, wait=wait)
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"the run {self.id!r} did not come to another graph within {timeout:g} s; it goes "
+                f"on, and the change {command.id!r} may still come about"
+            ) from error
+
+    async def _change(self, command: Change, *, wait: bool) -> Changed:
+        # A model may read a prompt for minutes, and a change waits for another one to drain.
+        outcome = await self._gateway.update(
+            self.id, "change", _change_json(command), limit=math.inf
+        )
+        changed = Changed.model_validate(outcome, extra="ignore")
+        if wait and changed.swap and not command.dry_run:
+            await self._swapped(changed)
+        return changed
+
+    async def _swapped(self, changed: Changed) -> None:
+        """Waits until the run has the graph that an accepted change leads to."""
+        version = changed.graph_version
+        async for event in self.events(changed.position):
+            if isinstance(event.entry, GraphSwapped) and event.entry.graph_version == version:
+                return
+            if isinstance(event.entry, SwapFailed) and event.entry.graph_version == version:
+                raise CommandRejected(
+                    f"the change to graph v{version} did not come about: {event.entry.error}",
+                    remedy="The run goes on with the graph that it had, unless it was stopped.",
+                )
+        raise CommandRejected(
+            f"the run {self.id!r} ended before it had graph v{version}",
+            remedy=f"`crewlog show {self.id}` shows how.",
+        )
 
     async def cancel(self) -> None:
         """Asks Temporal to cancel the run, which it takes as a graceful stop."""
@@ -397,7 +555,8 @@ class Run:
         await self._gateway.signal(self.id, name, _json(command))
         return command.id
 
-    def _made(self, model: type[C], by: str | None, id: str | None, **fields: Json) -> C:
+    @override
+    def _made(self, kind: type[C], by: str | None, id: str | None, /, **fields: Json) -> C:
         """A command.
 
         Raises:
@@ -408,9 +567,11 @@ class Run:
             "by": self._client.user if by is None else by,
         }
         try:
-            return model.model_validate({**head, **fields})
+            return kind.model_validate({**head, **fields})
         except ValidationError as error:
-            faults = "; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())
+            faults = "; ".join(
+                f"{'.'.join(map(str, e['loc'])) or 'command'}: {e['msg']}" for e in error.errors()
+            )
             raise UsageError(
                 f"the run {self.id!r} cannot be told that: {faults}",
                 remedy="docs/wire.md has the fields.",
@@ -455,6 +616,16 @@ SLOW_LOOK = 0.2
 
 def _json(command: Command) -> dict[str, Json]:
     return {"id": command.id, **command.to_json()}
+
+
+def operation_json(operation: Operation) -> dict[str, Json]:
+    """An operation as the wire has it: with its name, which is its default."""
+    return {"op": operation.op, **operation.to_json()}
+
+
+def _change_json(command: Change) -> dict[str, Json]:
+    operations = [operation_json(each) for each in command.operations]
+    return {**_json(command), **({"operations": operations} if operations else {})}
 
 
 def _limit(limit: int) -> int:

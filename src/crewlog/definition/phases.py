@@ -180,6 +180,15 @@ def _after(after: After | None, previous: _Sources) -> _Sources:
             return _Sources(after.of, after.quorum, entry=False, explicit=True)
 
 
+def after_of(of: tuple[str, ...], need: int, *, entry: bool) -> After:
+    """`after` that says what a phase waits for."""
+    if not of:
+        return () if entry else SENT_ONLY
+    if need == len(of):
+        return of
+    return JoinAny(any=of) if need == 1 else JoinQuorum(quorum=max(1, need), of=of)
+
+
 assert SENT_ONLY == "go"  # noqa: S101  (a literal above: `match` takes no names)
 
 

@@ -152,7 +152,11 @@ def _guarded(node: PlanNode, plan: GraphPlan) -> list[str]:
     """The tools whose calls in a node wait for a person's yes."""
     if node.agent is None:
         return []
-    tools = plan.agents[node.agent].tools
+    tools = [
+        tool
+        for tool in plan.agents[node.agent].tools
+        if (named := plan.permissions.get(tool)) is None or node.agent in named
+    ]
     return [tool for tool in tools if needs_approval(node.agent, tool, plan.approvals)]
 
 

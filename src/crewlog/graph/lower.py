@@ -77,7 +77,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         definition=address,
         nodes=nodes,
         agents={
-            AgentName(name): _agent_rules(name, agent, definition)
+            AgentName(name): _agent_rules(agent, definition)
             for name, agent in definition.agents.items()
         },
         tools={ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
@@ -141,14 +141,10 @@ def _node(phase: Phase) -> PlanNode:
             raise InternalError(f"the builder {item.use!r} was not put in its place")
 
 
-def _agent_rules(name: str, agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:
+def _agent_rules(agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:
     # Inherited tools are sorted: the order of keys is lost in stores that keep JSON.
     listed_tools = sorted(definition.tools) if agent.tools is None else agent.tools
-    tools: list[str] = []
-    for tool in dict.fromkeys(listed_tools):
-        allowed = definition.permissions.get(tool)
-        if allowed is None or name in allowed:
-            tools.append(tool)
+    tools = list(dict.fromkeys(listed_tools))
     if agent.writes_flags:
         tools.append("set_flag")
     if agent.outputs:

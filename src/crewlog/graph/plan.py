@@ -22,6 +22,8 @@ from crewlog.ids import (
     NodeName,
     StepId,
     ToolName,
+    node_of,
+    visit_of,
 )
 from crewlog.model import Json, Model
 
@@ -118,7 +120,7 @@ class AgentRules(Model):
     """What the workflow must know of an agent; its prompt stays in the definition."""
 
     tools: tuple[ToolName, ...] = ()
-    """Tools it may call, permissions of the definition applied."""
+    """Tools that it has; the permissions in force say at each call which of them it may call."""
     reads: tuple[LogName, ...] = (LogName("public"),)
     """Logs it reads besides its own."""
     writes: tuple[LogName, ...] = (LogName("public"),)
@@ -157,7 +159,7 @@ class ToolRules(Model):
 
 
 class LeftStep(Model):
-    """A step in mid-turn whose node a change took away: what its turn still needs."""
+    """A visit whose node a change took away: what the rest of its turn needs, or its return."""
 
     node: PlanNode
     rules: AgentRules
@@ -195,7 +197,28 @@ class GraphPlan(Model):
     """The coordination rules as text, one per join, condition and decision."""
     limits: Limits = Limits()
     left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])
-    """Steps that go on though their nodes are gone."""
+    """Visits that outlive their nodes: those that end their turns, and those kept aside."""
+
+    def node_at(self, step: StepId) -> PlanNode:
+        """The node of a step, also where a change took it away."""
+        left = self.left.get(visit_of(step)) if self.left else None
+        return left.node if left is not None else self.nodes[node_of(step)]
+
+    def rules_at(self, step: StepId, agent: AgentName) -> AgentRules:
+        """The rules of the agent that takes a step."""
+        left = self.left.get(visit_of(step)) if self.left else None
+        return left.rules if left is not None else self.agents[agent]
+
+    def tool_at(self, step: StepId, tool: str) -> ToolRules | None:
+        """The rules of a tool that a step calls; none for one that the crew does not have."""
+        left = self.left.get(visit_of(step)) if self.left else None
+        tools = self.tools if left is None else {**self.tools, **left.tools}
+        return tools.get(ToolName(tool))
+
+    def definition_at(self, step: StepId) -> ContentHash:
+        """The definition that has the prompt of a step's agent."""
+        left = self.left.get(visit_of(step)) if self.left else None
+        return left.definition if left is not None else self.definition
 
 
 BUILT_IN_TOOLS: tuple[ToolName, ...] = (ToolName("set_flag"), ToolName("set_output"))

@@ -45,7 +45,10 @@ def unfilled(plan: GraphPlan, name: NodeName, routing: Routing) -> tuple[NodeNam
     counts = {source: arrivals.get(source, 0) for source in join.of if source not in base}
     # A node that was sent to ran without its join, which then waits for nothing.
     ran = level(join, arrivals, base) + routing.sent.get(name, 0)
-    if max(counts.values(), default=0) <= ran:
+    came = counts.values()
+    if ran == 0 and routing.done.get(name, 0) == 0:
+        came = arrivals.values()  # also from sources that it had before a change of the graph
+    if max(came, default=0) <= ran:
         return ()
     return tuple(source for source, count in counts.items() if count <= ran)
 

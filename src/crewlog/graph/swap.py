@@ -8,13 +8,32 @@ the frontier, what is blocked and why; its `remap` is all that `reduce` needs to
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from crewlog.graph.plan import GraphPlan
-from crewlog.ids import NodeName, StepId
+from crewlog.definition.conditions import render_condition
+from crewlog.graph.blocked import Blocked, blocked
+from crewlog.graph.loops import forward_ways
+from crewlog.graph.plan import AgentRules, GraphPlan, LeftStep, PlanNode
+from crewlog.graph.rejoin import Rejoin
+from crewlog.graph.routing import unfilled
+from crewlog.graph.waits import waits_for
+from crewlog.ids import (
+    AgentName,
+    InterruptId,
+    NodeName,
+    StepId,
+    ToolName,
+    item_of,
+    node_of,
+    step_id,
+    visit_of,
+)
 from crewlog.model import Model
-from crewlog.state.journal import Remap
-from crewlog.state.model import CrewState
+from crewlog.state.journal import Reached, Remap
+from crewlog.state.model import CrewState, FrontierEntry, Interrupt, Routing
+
+Frontier = Mapping[StepId, FrontierEntry]
 
 Fate = Literal["kept", "leaves", "abandoned", "parked", "returns", "retracted", "starts"]
 """What becomes of a step: `kept` goes on as it is; `leaves` ends its turn, and nothing follows;
@@ -34,19 +53,6 @@ class StepFate(Model):
     """Why, for people."""
 
 
-class Blocked(Model):
-    """Something that cannot come any more."""
-
-    node: NodeName
-    """Who waits for it."""
-    requirement: str
-    """What: a condition, or sources of a join."""
-    because: str
-    """Why it cannot come: `only backend sets models_ready`."""
-    then: str
-    """What the run will do: ask people, skip, or take the declared alternative."""
-
-
 class SwapReport(Model):
     """What another graph does to a run."""
 
@@ -63,6 +69,8 @@ class SwapReport(Model):
     steps: tuple[StepFate, ...] = ()
     """Every step of the frontier, of those kept aside, and those that start."""
     blocked: tuple[Blocked, ...] = ()
+    withdrawn: tuple[InterruptId, ...] = ()
+    """Open questions that nobody waits for any more, or that are asked anew in other words."""
     notes: tuple[str, ...] = ()
     """What else there is to know: agents switched on or off, tools, permissions; new nodes that
     the run has passed already."""
@@ -80,4 +88,303 @@ def plan_swap(
         state: Where it is.
         abandon: Whether steps in mid-turn whose nodes are gone are cut off.
     """
-    raise NotImplementedError
+    if [*old.nodes.items()] == [*new.nodes.items()]:
+        return SwapReport(
+            graph_version=state.graph_version,
+            swap=False,
+            kept=tuple(new.nodes),
+            steps=tuple(_fate(e, "kept") for e in state.frontier.values()),
+            blocked=blocked(old, new, state, {**state.frontier}, forward_ways(new), state.routing),
+            notes=tuple(rule_notes(old, new)),
+        )
+    return _Swap(old, new, state, abandon=abandon).report()
+
+
+def is_same(old: PlanNode | None, new: PlanNode | None) -> bool:
+    """Whether two nodes of one name are the same thing: what runs there is the same."""
+    return old is not None and new is not None and (old.kind, old.agent) == (new.kind, new.agent)
+
+
+def with_left(
+    old: GraphPlan, new: GraphPlan, frontier: Frontier, parked: Frontier, gone: Iterable[StepId]
+) -> GraphPlan:
+    """A new plan that knows what the visits need which outlive their nodes.
+
+    Args:
+        old: The plan that the run had.
+        new: The plan that it has from now on.
+        frontier: Its steps.
+        parked: Its steps that are kept aside.
+        gone: The visits among them whose nodes go with the old plan.
+    """
+    left: dict[StepId, LeftStep] = {}
+    leaving = {step for step, entry in frontier.items() if entry.leaving} | {*parked} | {*gone}
+    for step in leaving:
+        visit = visit_of(step)
+        found = old.left.get(visit) or _left(old, node_of(visit))
+        if found is not None:
+            left[visit] = found
+    return new.model_copy(update={"left": dict(sorted(left.items()))})
+
+
+def _left(plan: GraphPlan, name: NodeName) -> LeftStep | None:
+    node = plan.nodes.get(name)
+    if node is None:
+        return None
+    rules = plan.agents[node.agent] if node.agent else AgentRules()
+    tools = {tool: plan.tools[tool] for tool in rules.tools if tool in plan.tools}
+    return LeftStep(node=node, rules=rules, tools=tools, definition=plan.definition)
+
+
+def permissions_after(
+    old: GraphPlan, new: GraphPlan, state: CrewState, leaving: Iterable[StepId] = ()
+) -> dict[str, tuple[AgentName, ...] | None]:
+    """Who may call a tool with the new plan.
+
+    What people have set while the run lived stays, for tools that the two plans say the same of.
+    And agents that end a turn, though their nodes are gone, keep what they had until then.
+    """
+    going = {agent for step in leaving if (agent := old.node_at(step).agent) is not None}
+    known = {*old.agents, *going}
+    found: dict[str, tuple[AgentName, ...] | None] = {}
+    for tool in dict.fromkeys((*new.permissions, *state.tool_permissions)):
+        row, now = new.permissions.get(ToolName(tool)), state.tool_permissions.get(tool)
+        if row == old.permissions.get(ToolName(tool)) and tool in state.tool_permissions:
+            found[tool] = now if now is None else tuple(a for a in now if a in known)
+        elif row is not None:
+            could = [a for a in sorted(going - {*new.agents}) if now is None or a in now]
+            found[tool] = (*row, *(a for a in could if a not in row))
+        elif tool in new.permissions:
+            found[tool] = None
+    return found
+
+
+class _Swap:
+    """The making of a report."""
+
+    def __init__(self, old: GraphPlan, new: GraphPlan, state: CrewState, *, abandon: bool) -> None:
+        self._old = old
+        self._new = new
+        self._state = state
+        self._abandon = abandon
+        self._kept = frozenset(n for n in new.nodes if is_same(old.nodes.get(n), new.nodes[n]))
+        self._fates: dict[StepId, StepFate] = {}
+        self._leave: list[StepId] = []
+        self._park: list[StepId] = []
+        self._back: list[StepId] = []
+        self._place()
+        stays = {s: e for s, e in state.frontier.items() if self._fates[s].fate == "kept"}
+        stays |= {s: (state.frontier.get(s) or state.parked[s]) for s in self._back}
+        displaced = {state.frontier[s].node for s in (*self._leave, *self._park)}
+        self._joins = Rejoin(
+            old, new, state, kept=self._kept, frontier=stays, displaced=frozenset(displaced)
+        )
+        for step in self._joins.retracted:
+            because = "what its node waits for now has not come"
+            self._fates[step] = _fate(stays[step], "retracted", because)
+
+    def report(self) -> SwapReport:
+        """All of it."""
+        state, joins = self._state, self._joins
+        remap = Remap(
+            leave=tuple(self._leave),
+            park=tuple(self._park),
+            back=tuple(self._back),
+            retract=tuple(joins.retracted),
+            reach=tuple(self._reached()),
+            requirements=self._requirements(),
+            arrivals=joins.arrivals,
+            base=joins.base,
+        )
+        routing = state.routing.model_copy(
+            update={
+                "arrivals": {**state.routing.arrivals, **remap.arrivals},
+                "base": {**state.routing.base, **remap.base},
+            }
+        )
+        under_way = {
+            **joins.frontier,
+            **{s: e for s, e in state.frontier.items() if self._fates[s].fate == "leaves"},
+            **{f.step: FrontierEntry(step=f.step, node=f.node) for f in self._starts()},
+        }
+        return SwapReport(
+            graph_version=state.graph_version + 1,
+            swap=True,
+            added=tuple(n for n in self._new.nodes if n not in self._kept),
+            removed=tuple(n for n in self._old.nodes if n not in self._kept),
+            kept=tuple(n for n in self._new.nodes if n in self._kept),
+            changed=tuple(
+                n
+                for n in self._new.nodes
+                if n in self._kept and self._old.nodes[n] != self._new.nodes[n]
+            ),
+            steps=(*self._fates.values(), *self._starts()),
+            blocked=blocked(self._old, self._new, state, under_way, joins.ahead, routing),
+            withdrawn=tuple(self._withdrawn(remap, routing)),
+            notes=(*self._notes(), *rule_notes(self._old, self._new)),
+            remap=remap,
+        )
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def _place(self) -> None:
+        """What becomes of every step, as far as it follows from its node alone."""
+        items = {visit_of(s) for s in self._state.frontier if item_of(s)}
+        for step, entry in self._state.frontier.items():
+            visit = visit_of(step)
+            comes_back = entry.leaving and self._returns(visit, entry)
+            mid_turn = entry.turn is not None or visit in items
+            if entry.leaving and comes_back:
+                self._back.append(step)
+                self._fates[step] = _fate(entry, "returns", f"{entry.node} is there again")
+            elif not entry.leaving and entry.node in self._kept:
+                self._fates[step] = _fate(entry, "kept")
+            elif not mid_turn:
+                self._park.append(step)
+                self._fates[step] = _fate(entry, "parked", f"{entry.node} is gone")
+            elif self._abandon:
+                self._park.append(step)
+                because = f"{entry.node} is gone, and its turn is abandoned"
+                self._fates[step] = _fate(entry, "abandoned", because)
+            else:
+                if not entry.leaving:
+                    self._leave.append(step)
+                because = f"{entry.node} is gone: the turn goes on to its end"
+                self._fates[step] = _fate(entry, "leaves", because)
+        for step, entry in self._state.parked.items():
+            if self._returns(visit_of(step), entry):
+                self._back.append(step)
+                self._fates[step] = _fate(entry, "returns", f"{entry.node} is there again")
+            else:
+                self._fates[step] = _fate(entry, "parked", f"{entry.node} is gone")
+
+    def _returns(self, visit: StepId, entry: FrontierEntry) -> bool:
+        left = self._old.left.get(visit)
+        return left is not None and is_same(left.node, self._new.nodes.get(entry.node))
+
+    def _reached(self) -> Iterator[Reached]:
+        for name in self._joins.reached:
+            when = self._new.nodes[name].when
+            yield Reached(node=name, requirement=render_condition(when) if when else "")
+
+    def _starts(self) -> Iterator[StepFate]:
+        for name in self._joins.reached:
+            begun = self._state.visits.get(name, 0)
+            begun -= sum(node_of(step) == name for step in self._joins.retracted)
+            what = "it is new" if name not in self._kept else "what it waits for has come"
+            yield StepFate(step=step_id(name, begun + 1), node=name, fate="starts", because=what)
+
+    def _requirements(self) -> dict[StepId, str]:
+        """What visits wait for that have not begun, where their nodes wait for other things now."""
+        found: dict[StepId, str] = {}
+        for step, entry in self._joins.frontier.items():
+            if entry.turn is not None or entry.mapped is not None or item_of(step):
+                continue
+            left = self._old.left.get(step) if step in self._back else None
+            before = left.node if left else self._old.nodes[entry.node]
+            when = self._new.nodes[entry.node].when
+            requirement = render_condition(when) if when else ""
+            if before.when != when and requirement != entry.requirement:
+                found[step] = requirement
+        return found
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def _withdrawn(self, remap: Remap, routing: Routing) -> Iterator[InterruptId]:
+        """The questions that nobody waits for any more, or that are others now."""
+        for asked in self._state.interrupts.values():
+            if asked.step is None:
+                gone = asked.kind == "requirement" and not self._still_unfilled(asked, routing)
+            elif asked.step in remap.park:
+                gone = True
+            else:
+                gone = asked.step in self._joins.frontier and self._is_other(asked, remap)
+            if gone:
+                yield asked.id
+
+    def _still_unfilled(self, asked: Interrupt, routing: Routing) -> bool:
+        name = NodeName(asked.detail)
+        if name not in self._kept or name in self._joins.reached:
+            return False
+        return bool(unfilled(self._new, name, routing))
+
+    def _is_other(self, asked: Interrupt, remap: Remap) -> bool:
+        if asked.step is None or asked.call is not None:
+            return False
+        old, new = self._old.node_at(asked.step), self._new.nodes[node_of(asked.step)]
+        if asked.kind == "ask":
+            return (old.ask, old.decide) != (new.ask, new.decide)
+        if asked.kind != "requirement":
+            return False
+        return asked.step in remap.requirements or (
+            asked.detail == old.for_each and old.for_each != new.for_each
+        )
+
+    def _notes(self) -> Iterator[str]:
+        for name in self._joins.passed:
+            yield f"{name} does not run: the run is beyond it"
+        for name in self._joins.repeated:
+            yield f"{name} does not run again: it has run already"
+
+
+def _fate(entry: FrontierEntry, fate: Fate, because: str = "") -> StepFate:
+    return StepFate(
+        step=entry.step, node=entry.node, fate=fate, doing=doing(entry), because=because
+    )
+
+
+def doing(entry: FrontierEntry) -> str:
+    """What a step does, for people."""
+    if entry.status in ("waiting", "asking") and (what := waits_for(entry)):
+        return f"waits {'for ' if entry.requirement else ''}{what}"
+    if entry.mapped is not None:
+        return f"running: {entry.mapped.done} of {entry.mapped.of} items are done"
+    if entry.turn is not None:
+        asking = sum(call.status == "asking" for call in entry.turn.calls)
+        if asking:
+            return "asks people"
+        tools = [call.tool for call in entry.turn.calls if call.tool]
+        return f"running: {', '.join(tools)}" if tools else "running: its model answers"
+    said = {"asking": "asks people", "queued": "waits for an earlier visit", "ready": "is ready"}
+    return said.get(entry.status, entry.status)
+
+
+def rule_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
+    """What changes besides the graph, for people."""
+    for name, rules in new.agents.items():
+        before = old.agents.get(name)
+        if before is None:
+            continue
+        if before.enabled != rules.enabled:
+            yield f"{name} is switched {'on' if rules.enabled else 'off'}"
+        fields = [f for f in AgentRules.model_fields if f != "enabled"]
+        others = [f for f in fields if getattr(before, f) != getattr(rules, f)]
+        if others:
+            yield f"{name} changes: {', '.join(others)}"
+    for what, before, after in (("tool", old.tools, new.tools), ("flag", old.flags, new.flags)):
+        for name in after:
+            if name not in before:
+                yield f"the {what} {name} is new"
+        for name in before:
+            if name not in after:
+                yield f"the {what} {name} is gone"
+    yield from _row_notes("may call", old.permissions, new.permissions, "every agent that has it")
+    yield from _row_notes("needs a yes to call", old.approvals, new.approvals, "every agent")
+    if old.limits != new.limits:
+        yield "the limits change"
+    if old.merge != new.merge:
+        yield "how values are combined changes"
+
+
+def _row_notes(
+    what: str,
+    old: Mapping[ToolName, tuple[AgentName, ...] | None],
+    new: Mapping[ToolName, tuple[AgentName, ...] | None],
+    everybody: str,
+) -> Iterator[str]:
+    for tool in sorted({*old, *new}):
+        if tool in old and tool in new and old[tool] == new[tool]:
+            continue
+        named = new.get(tool) if what == "may call" or tool in new else ()
+        who = everybody if named is None else ", ".join(named) or "nobody"
+        yield f"{who} {what} {tool}"

@@ -292,6 +292,21 @@ class CloseRunResult(Model):
     outputs: dict[ContentHash, Json] = Field(default_factory=dict[ContentHash, Json])
 
 
+class Written(Model):
+    """What a model has written of a reply that is not done: details of its call's heartbeats."""
+
+    step: StepId
+    call: int
+    """The call's number in the step."""
+    agent: AgentName
+    attempt: int = 1
+    """The activity's attempt: another one begins anew."""
+    offset: int = 0
+    """Where in the reply `text` begins, in characters: what came before was told before."""
+    text: str = ""
+    """The end of what is written."""
+
+
 class PrepareChange(Model):
     """Make the definition and the plan that a change leads to; nothing is changed yet."""
 
@@ -319,6 +334,8 @@ class PreparedChange(Model):
     """The definition as canonical JSON: the history must have it, to rebuild the store from."""
     plan: dict[str, Json] = Field(default_factory=dict[str, Json])
     """The `GraphPlan` as JSON."""
+    base: ContentHash = ContentHash("")
+    """The definition that it is a change of; empty where it stands for itself."""
     what: str = ""
     """What changes, in a line, for people."""
     remarks: tuple[PromptRemark, ...] = ()

@@ -435,6 +435,8 @@ class CommandRejected(Fact):
     reason: str
     by: str = ""
     command: CommandId | None = None
+    error_type: str = ""
+    """The kind of refusal, where it is one of its own: `ChangeConflict`."""
 
 
 class ContinuedAsNew(Fact):
@@ -471,7 +473,7 @@ class Remap(Model):
     park: tuple[StepId, ...] = ()
     """Steps whose nodes are gone: they are kept aside."""
     back: tuple[StepId, ...] = ()
-    """Steps that were kept aside, and whose nodes are there again."""
+    """Steps that were leaving or kept aside, and whose nodes are there again."""
     retract: tuple[StepId, ...] = ()
     """Visits that had not begun and whose joins are not met in the new graph; their numbers are
     free again."""
@@ -564,6 +566,10 @@ class Edit(Model):
     """The body that holds a large output."""
     inline: Json = None
     """That body."""
+    items: int | None = None
+    """How many items a large list has, where a node has a step for each of them."""
+    append: bool = False
+    """Whether it is a list that steps add to: `value` has its values, whatever their size."""
     delete: bool = False
     """Whether it is taken away instead."""
 

@@ -206,6 +206,10 @@ class FrontierEntry(Model):
     """When a timer that it waits for is over, in milliseconds since the epoch; 0: none."""
     leaving: bool = False
     """Whether a change took its node away: its turn goes on to its end, and nothing follows."""
+    definition: ContentHash = ContentHash("")
+    """The definition whose node it visits, where a change took that away; else the run's own."""
+    redirect: NodeName | None = None
+    """Where people sent the run, once this is done, instead of what follows it."""
 
 
 class PromptRemark(Model):
@@ -382,6 +386,10 @@ class CommandOutcome(Model):
     """The journal position of its fact."""
     detail: str = ""
     """Why not, where it was not."""
+    error_type: str = ""
+    """The kind of refusal, where it is one of its own: `ChangeConflict`."""
+    graph_version: int = 0
+    """Of a change that another graph comes of: the version of that; else 0."""
 
 
 class CrewState(Model):

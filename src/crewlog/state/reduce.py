@@ -23,15 +23,18 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
+from crewlog.state.edited import edited
 from crewlog.state.hashing import chain, hash_json, log_root
 from crewlog.state.merging import place_of, with_part, with_value
 from crewlog.state.model import (
     Call,
+    Changing,
     CommandOutcome,
     CrewState,
     FrontierEntry,
     LogHead,
     Mapped,
+    Mutation,
     Output,
     Part,
     PromptState,
@@ -43,6 +46,9 @@ from crewlog.state.model import (
 
 COMMANDS_KEPT = 1000
 """Outcomes of recent commands that the state keeps; older ones are in the store."""
+
+MUTATIONS_KEPT = 100
+"""Changes that the state tells of; the journal has them all."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -89,6 +95,7 @@ def fold(run: RunId, entries: Iterable[j.JournalEntry]) -> CrewState:
 
 
 Changes = dict[str, Any]
+Frontier = dict[StepId, FrontierEntry]
 _HANDLERS: dict[type, Callable[[CrewState, Any, int], Changes]] = {}
 E = TypeVar("E")
 
@@ -123,9 +130,13 @@ def _extend(state: CrewState, ref: j.MessageRef, position: int) -> dict[Any, Log
 def _remember(
     state: CrewState, command: str, entry: j.JournalEntry, position: int
 ) -> dict[str, CommandOutcome]:
-    refusal = entry.reason if isinstance(entry, j.CommandRejected) else ""
+    refused = entry if isinstance(entry, j.CommandRejected) else None
     outcome = CommandOutcome(
-        ok=not isinstance(entry, j.CommandRejected), position=position, detail=refusal
+        ok=refused is None,
+        position=position,
+        detail=refused.reason if refused else "",
+        error_type=refused.error_type if refused else "",
+        graph_version=entry.graph_version if isinstance(entry, j.ChangeAccepted) else 0,
     )
     kept = _with(state.commands, command, outcome)
     while len(kept) > COMMANDS_KEPT:
@@ -160,6 +171,7 @@ def _run_started(_state: CrewState, entry: j.RunStarted, _position: int) -> Chan
     return {
         "crew": entry.crew,
         "definition": entry.definition,
+        "recipe": entry.definition,
         "flags": dict(entry.flags),
         "tool_permissions": dict(entry.permissions),
         "coordination_rules": entry.rules,
@@ -214,7 +226,6 @@ def _definition_approved(state: CrewState, entry: j.DefinitionApproved, _positio
 def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
     visits = dict(state.visits)
     frontier = dict(state.frontier)
-    active = {found.node for found in frontier.values()}
     routing = route_facts(
         state.routing,
         entry.source,
@@ -228,6 +239,20 @@ def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
     for reached in entry.to:
         if reached.node not in entry.arrived:
             sent[reached.node] = sent.get(reached.node, 0) + 1
+    _reach(frontier, visits, entry.to, position)
+    return {
+        "visits": visits,
+        "frontier": frontier,
+        "routing": routing.model_copy(update={"sent": sent}),
+    }
+
+
+def _reach(
+    frontier: Frontier, visits: dict[NodeName, int], to: Iterable[j.Reached], position: int
+) -> None:
+    """Adds visits of the nodes reached, each queued behind those of its node that are there."""
+    active = {found.node for found in frontier.values()}
+    for reached in to:
         visits[reached.node] = visits.get(reached.node, 0) + 1
         step = step_id(reached.node, visits[reached.node])
         queued = reached.node in active
@@ -240,11 +265,6 @@ def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
             requirement=reached.requirement,
         )
         active.add(reached.node)
-    return {
-        "visits": visits,
-        "frontier": frontier,
-        "routing": routing.model_copy(update={"sent": sent}),
-    }
 
 
 def route_facts(
@@ -310,9 +330,6 @@ def _step_mapped(state: CrewState, entry: j.StepMapped, position: int) -> Change
         parts=found.parts if found else (),
     )
     return _entry(state, entry.step, status="running", since=position, mapped=mapped)
-
-
-Frontier = dict[StepId, FrontierEntry]
 
 
 def _mapped(frontier: Frontier, step: StepId, **changes: Any) -> Frontier:
@@ -435,21 +452,45 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
     """The frontier without a step; the next visit queued behind it moves up."""
     if step not in state.frontier:
         return {}
-    node = state.frontier[step].node
+    left = state.frontier[step]
+    node = left.node
     frontier = _without(state.frontier, step)
+    if left.status == "queued":  # the visit that it was queued behind is there still
+        return {"frontier": frontier}
     if item_of(step):  # the visit goes on; what was said while working is in the store
         return {"frontier": frontier, "messages": _without(state.messages, item_log(step))}
-    for key, found in frontier.items():
-        if found.node == node and found.status == "queued":
-            status = "waiting" if found.requirement else "ready"
-            frontier[key] = found.model_copy(update={"status": status, "since": position})
-            break
-    return {"frontier": frontier}
+    return {"frontier": _queued(frontier, position, only=node)}
+
+
+def _queued(frontier: Frontier, position: int, *, only: NodeName | None = None) -> Frontier:
+    """The frontier with one visit of each node under way, and the others queued behind it.
+
+    Only a change of the graph can make two of one: a visit that comes back may find another.
+    """
+    after = dict(frontier)
+    visits = [e for e in frontier.values() if not item_of(e.step) and only in (None, e.node)]
+    active = {e.node for e in visits if e.status in ("running", "asking")}
+    for entry in sorted(visits, key=lambda e: e.status == "queued"):
+        if entry.status not in ("ready", "waiting", "queued"):
+            continue
+        status = "waiting" if entry.requirement else "ready"
+        if entry.node in active:
+            status = "queued"
+        active.add(entry.node)
+        if status != entry.status:
+            changes = {"status": status, "since": position}
+            after[entry.step] = entry.model_copy(update=changes)
+    return after
 
 
 @_on(j.StepCompleted)
 def _step_completed(state: CrewState, entry: j.StepCompleted, position: int) -> Changes:
     changes = _leave(state, entry.step, position)
+    left = state.frontier.get(entry.step)
+    if left is not None and left.leaving and not item_of(entry.step):
+        # Nothing follows, but where its node comes back it is known to have run.
+        times = _with(state.routing.done, left.node, state.routing.done.get(left.node, 0) + 1)
+        changes["routing"] = state.routing.model_copy(update={"done": times})
     visit = state.frontier.get(visit_of(entry.step))
     if changes and item_of(entry.step) and visit is not None and visit.mapped is not None:
         goto = tuple(dict.fromkeys((*visit.mapped.goto, *entry.goto)))
@@ -523,6 +564,8 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     if found.status != "asking":
         return changes
     running = found.turn is not None or found.mapped is not None
+    if question.kind == "ask" and entry.decision == "withdrawn":
+        running = True  # it has begun, and asks again where it goes on
     status = "waiting" if found.requirement else "running" if running else "ready"
     moved = found.model_copy(update={"status": status, "since": position})
     return {**changes, "frontier": _with(state.frontier, found.step, moved)}
@@ -555,6 +598,123 @@ def _stop_requested(_state: CrewState, entry: j.StopRequested, position: int) ->
 @_on(j.ContinuedAsNew)
 def _continued(_state: CrewState, entry: j.ContinuedAsNew, _position: int) -> Changes:
     return {"execution": entry.execution}
+
+
+@_on(j.ChangeAccepted)
+def _change_accepted(_state: CrewState, entry: j.ChangeAccepted, position: int) -> Changes:
+    changing = Changing(
+        command=entry.command or "",
+        graph_version=entry.graph_version,
+        definition=entry.definition,
+        what=entry.what,
+        by=entry.by,
+        position=position,
+        abandon=entry.abandon,
+    )
+    return {"changing": changing}
+
+
+@_on(j.SwapFailed)
+def _swap_failed(_state: CrewState, _entry: j.SwapFailed, _position: int) -> Changes:
+    return {"changing": None}
+
+
+def _ruled(
+    state: CrewState, entry: j.GraphSwapped | j.RulesChanged, version: int, position: int
+) -> Changes:
+    """What a new definition changes besides the graph."""
+    mutation = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=entry.what,
+        graph_version=version,
+        definition=entry.definition,
+    )
+    return {
+        "crew": entry.crew,
+        "definition": entry.definition,
+        "tool_permissions": dict(entry.permissions),
+        "flags": {**entry.flags, **state.flags},
+        "coordination_rules": entry.rules,
+        "mutations": (*state.mutations, mutation)[-MUTATIONS_KEPT:],
+    }
+
+
+@_on(j.RulesChanged)
+def _rules_changed(state: CrewState, entry: j.RulesChanged, position: int) -> Changes:
+    return _ruled(state, entry, state.graph_version, position)
+
+
+@_on(j.GraphSwapped)
+def _graph_swapped(state: CrewState, entry: j.GraphSwapped, position: int) -> Changes:
+    remap = entry.remap
+    frontier, parked = _moved(state, remap)
+    visits, sent = dict(state.visits), dict(state.routing.sent)
+    for step in remap.retract:
+        node = frontier.pop(step).node
+        visits[node] -= 1
+        if node in sent:
+            sent[node] = max(0, sent[node] - 1)
+    for step, requirement in remap.requirements.items():
+        found = frontier[step]
+        status = found.status
+        if status in ("ready", "waiting"):
+            status = "waiting" if requirement else "ready"
+        changes = {"requirement": requirement, "status": status, "since": position}
+        frontier[step] = found.model_copy(update=changes)
+    _reach(frontier, visits, remap.reach, position)
+    routing = state.routing.model_copy(
+        update={
+            "arrivals": {**state.routing.arrivals, **remap.arrivals},
+            "base": {**state.routing.base, **remap.base},
+            "sent": sent,
+        }
+    )
+    return {
+        **_ruled(state, entry, entry.graph_version, position),
+        "graph_version": entry.graph_version,
+        "changing": None,
+        "frontier": _queued(frontier, position),
+        "parked": parked,
+        "visits": {node: count for node, count in visits.items() if count},
+        "routing": routing,
+    }
+
+
+def _moved(state: CrewState, remap: j.Remap) -> tuple[Frontier, Frontier]:
+    """The frontier and what is kept aside, with the steps moved whose nodes go or come back."""
+    frontier, parked = dict(state.frontier), dict(state.parked)
+    for step in remap.leave:
+        changes = {"leaving": True, "definition": state.definition}
+        frontier[step] = frontier[step].model_copy(update=changes)
+    for step in remap.park:
+        found = frontier.pop(step)
+        changes = {"leaving": False, "definition": found.definition or state.definition}
+        parked[step] = found.model_copy(update=changes)
+    for step in remap.back:
+        found = parked.pop(step) if step in parked else frontier[step]
+        changes = {"leaving": False, "definition": ContentHash("")}
+        frontier[step] = found.model_copy(update=changes)
+    return frontier, parked
+
+
+_on(j.StateEdited)(edited)
+
+
+@_on(j.Redirected)
+def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Changes:
+    return _entry(state, entry.step, redirect=entry.node)
+
+
+@_on(j.PermissionSet)
+def _permission_set(state: CrewState, entry: j.PermissionSet, _position: int) -> Changes:
+    return {"tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents)}
+
+
+@_on(j.CheckpointTagged)
+def _tagged(state: CrewState, entry: j.CheckpointTagged, _position: int) -> Changes:
+    return {"tags": _with(state.tags, entry.tag, entry.checkpoint)}
 
 
 @_on(j.RunCompleted)

@@ -35,6 +35,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.edited import inline_bodies
 from crewlog.state.hashing import hash_json, log_root
 from crewlog.state.logs import entries_of, links_of
 from crewlog.state.model import CLOSED, RunStatus
@@ -196,6 +197,8 @@ class _Collector:
             self.bodies[ref.body] = ref.inline
         if isinstance(entry, j.OutputSet) and entry.body is not None and entry.inline is not None:
             self.bodies[entry.body] = entry.inline
+        if isinstance(entry, j.StateEdited):
+            self.bodies.update(inline_bodies(entry))
         if isinstance(entry, j.PromptReceived):
             self.bodies[entry.prompt] = entry.inline
         status = _status_after(entry)

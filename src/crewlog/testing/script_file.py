@@ -88,6 +88,8 @@ class Script(Model):
     """The entries of each agent; those of `*` for all others."""
     delay: float = Field(default=0.0, ge=0)
     """Seconds that every call takes."""
+    pace: float = Field(default=0.0, ge=0)
+    """Characters a second at which replies are written, word by word; 0: all at once."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def _diagnostic(error: dict[str, Any], document: Document | None) -> Diagnostic:
     remedy = (
         f"An entry has: {', '.join(Entry.model_fields)}."
         if len(path) > len(("agents", "name"))
-        else "A script has `agents`, each with a list of entries, and `delay`."
+        else "A script has `agents`, each with a list of entries, `delay` and `pace`."
     )
     if document is None:
         return Diagnostic(message, path=path, remedy=remedy)

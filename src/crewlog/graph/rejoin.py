@@ -1,0 +1,280 @@
+"""What becomes of the joins of a run that goes on with another graph.
+
+The run has come to some place in the old graph: arrivals have been counted at its joins, some of
+which have fired. In the new graph a join may wait for other sources, or for more or fewer of them.
+Three things are told apart:
+
+- `arrivals` stay the truth, however often the graph changes: what has come since the generation
+  began. A source that leaves a join is still counted there (the engine does so for every source
+  that a join has a count for), so that a graph that comes back finds what has come meanwhile. A
+  source that nobody has counted has come once if it is done and will not come again.
+- What has fired has fired. Where the new join asks for more than has come, and its node has begun,
+  sources are put into `base`: what they bring later belongs to the generation that has run.
+- A visit that has not begun is taken back where the new join is not met: it waits again.
+
+Nodes are looked at in the order of the ways forward, since what one of them does (it starts, it
+waits again, the run has passed it) decides what its followers wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from crewlog.definition.phases import reachable
+from crewlog.graph.loops import forward_ways
+from crewlog.graph.plan import GraphPlan, Join
+from crewlog.graph.routing import dependents, level
+from crewlog.ids import NodeName, StepId, node_of
+from crewlog.state.model import CrewState, FrontierEntry
+
+Counts = dict[NodeName, int]
+NO_JOIN = Join(of=(), need=1)
+
+
+def has_begun(entry: FrontierEntry) -> bool:
+    """Whether a visit has done something, or asks people on its own behalf."""
+    return (
+        entry.status not in ("ready", "waiting", "queued")
+        or entry.turn is not None
+        or entry.mapped is not None
+    )
+
+
+class Rejoin:
+    """The joins of a new graph, for a run that comes from another one.
+
+    Args:
+        old: The plan that the run has.
+        new: The plan that it is to have.
+        state: Where it is.
+        kept: The nodes that are the same in both.
+        frontier: The visits that the new graph has, before any of them is taken back.
+        displaced: Nodes whose visits under way belong to another node of the same name.
+    """
+
+    def __init__(
+        self,
+        old: GraphPlan,
+        new: GraphPlan,
+        state: CrewState,
+        *,
+        kept: frozenset[NodeName],
+        frontier: Mapping[StepId, FrontierEntry],
+        displaced: frozenset[NodeName],
+    ) -> None:
+        self._old = old
+        self._new = new
+        self._visits = state.visits
+        self._routing = state.routing
+        self._kept = kept
+        self._displaced = displaced
+        self._followed = {name for name, targets in dependents(old).items() if targets}
+        self.ahead = forward_ways(new)
+        self.frontier = dict(frontier)
+        self.retracted: list[StepId] = []
+        self.reached: list[NodeName] = []
+        self.passed: list[NodeName] = []
+        """New nodes that would start if the run were not beyond them: they count as done."""
+        self.repeated: list[NodeName] = []
+        """New nodes that would start if they, or others of their names, had not run already."""
+        self.arrivals: dict[NodeName, Counts] = {}
+        """The arrivals at joins, where they are others than before."""
+        self.base: dict[NodeName, tuple[NodeName, ...]] = {}
+        """The sources that count as done, where they are others than before."""
+        self._coming: set[str] | None = None
+        for name in _in_order(new.nodes, self.ahead):
+            if name in kept:
+                self._keep(name)
+            else:
+                self._add(name)
+        for name, node in old.nodes.items():
+            if name not in new.nodes and node.join is not None:
+                self._note(name, self._counted(name, node.join, NO_JOIN))
+
+    def coming(self, name: str) -> bool:
+        """Whether a node is under way, or a node is that it comes after."""
+        if self._coming is None:
+            self._coming = set()
+            for node in {entry.node for entry in self.frontier.values()} | {*self.reached}:
+                if node not in self._coming:
+                    self._coming |= reachable(node, self.ahead)
+        return name in self._coming
+
+    # -- nodes -------------------------------------------------------------------------------
+
+    def _keep(self, name: NodeName) -> None:
+        before, after = self._old.nodes[name].join, self._new.nodes[name].join
+        changed = before != after or self._old.nodes[name].entry != self._new.nodes[name].entry
+        if not changed and not (after and {*after.of} & {*self.passed}):
+            return
+        visited = self._visits.get(name, 0) > 0
+        if after is None:
+            self._note(name, self._counted(name, before or NO_JOIN, NO_JOIN))
+            if self._new.nodes[name].entry and not visited:
+                self._begin(name)
+            return
+        counts = self._counted(name, before or NO_JOIN, after)
+        base = tuple(s for s in self._routing.base.get(name, ()) if s in after.of)
+        now = level(after, counts, base)
+        fired = self._fired(name, before)
+        # A node that was sent to ran without its join, which then makes it run no more.
+        sent = self._routing.sent.get(name, 0) if before is not None else 0
+        if now > fired + sent and not (before is None and visited):
+            self._reach(name)
+        elif now < fired:
+            fired = self._take_back(name, after, counts, base, fired, by_join=not sent)
+            base = self._filled(after, counts, base, fired)
+        self._note(name, counts, base)
+
+    def _add(self, name: NodeName) -> None:
+        node = self._new.nodes[name]
+        replaced = self._old.nodes.get(name)
+        join = node.join or NO_JOIN
+        before = (replaced.join if replaced else None) or NO_JOIN
+        counts = self._counted(name, before, join)
+        base = tuple(s for s in self._routing.base.get(name, ()) if s in join.of)
+        self._note(name, counts, base)
+        if any(entry.node == name for entry in self.frontier.values()):
+            return  # it comes back with what it had
+        if name in self._displaced:
+            self._reach(name)
+        elif level(join, counts, base) > 0 if node.join else node.entry:
+            self._begin(name)
+
+    def _begin(self, name: NodeName) -> None:
+        """Starts a node that the run has not had, unless it is beyond it."""
+        if self._routing.done.get(name, 0) > 0:
+            self.repeated.append(name)
+        elif self._is_beyond(name):
+            self.passed.append(name)
+        else:
+            self._reach(name)
+
+    def _reach(self, name: NodeName) -> None:
+        self.reached.append(name)
+        self._coming = None
+
+    def _is_beyond(self, name: NodeName) -> bool:
+        """Whether something that comes after a node has begun."""
+        waiting = {e.node for e in self.frontier.values() if not has_begun(e)} | {*self.reached}
+        begun = {e.node for e in self.frontier.values() if has_begun(e)}
+        begun |= {node for node, count in self._routing.done.items() if count > 0}
+        seen: set[str] = {name}
+        stack = [*self.ahead.get(name, ())]
+        while stack:
+            node = stack.pop()
+            if node in seen or node in waiting:  # what waits has what is behind it still to come
+                continue
+            if node in begun:
+                return True
+            seen.add(node)
+            stack += self.ahead.get(node, ())
+        return False
+
+    # -- joins -------------------------------------------------------------------------------
+
+    def _counted(self, name: NodeName, before: Join, after: Join) -> Counts:
+        """The arrivals at a join, with those of sources that have not been counted there yet."""
+        counts = dict(self._routing.arrivals.get(name, {}))
+        for source in before.of:
+            if source not in after.of:  # from now on it is counted only where it has a count
+                counts.setdefault(source, 0)
+        for source in after.of:
+            if source in self.passed:
+                counts[source] = max(1, counts.get(source, 0))
+            elif source not in counts and source not in before.of:
+                counts[source] = 1 if self._has_come(source) else 0
+        return counts
+
+    def _has_come(self, source: NodeName) -> bool:
+        """Whether a source has gone on to what follows it, and will not again."""
+        done = self._routing.done.get(source, 0)
+        if done == 0 or self.coming(source):
+            return False
+        if source in self._followed:
+            # Decisions, answers and hand-offs may have gone elsewhere.
+            arrivals, base = self._routing.arrivals, self._routing.base
+            return any(counts.get(source, 0) > 0 for counts in arrivals.values()) or any(
+                source in named for named in base.values()
+            )
+        return done > self._routing.loops.get(source, 0)
+
+    def _fired(self, name: NodeName, before: Join | None) -> int:
+        if before is None:
+            return 1 if self._visits.get(name, 0) > 0 else 0
+        arrivals = self._routing.arrivals.get(name, {})
+        return level(before, arrivals, self._routing.base.get(name, ()))
+
+    def _take_back(
+        self,
+        name: NodeName,
+        join: Join,
+        counts: Counts,
+        base: tuple[NodeName, ...],
+        fired: int,
+        *,
+        by_join: bool,
+    ) -> int:
+        """Takes visits back that have not begun, as far as the join is not met; how often it was.
+
+        Not where the rest of the join could not come, and nobody would be asked about it.
+        """
+        now = level(join, counts, base)
+        if not by_join or not self._is_missed(name, join, counts, base):
+            return fired
+        while fired > now:
+            visits = [s for s, e in self.frontier.items() if e.node == name]
+            last = visits[-1] if visits else None
+            number = self._visits.get(name, 0) - sum(node_of(s) == name for s in self.retracted)
+            if last is None or last != f"{name}#{number}" or has_begun(self.frontier[last]):
+                break
+            del self.frontier[last]
+            self.retracted.append(last)
+            self._coming = None
+            fired -= 1
+        return fired
+
+    def _is_missed(
+        self, name: NodeName, join: Join, counts: Counts, base: tuple[NodeName, ...]
+    ) -> bool:
+        """Whether a node that is not met fires later, or else people are asked about it."""
+        now = level(join, counts, base)
+        some = [s for s in join.of if s not in base and counts.get(s, 0) > now]
+        others = [s for s in join.of if s not in base and s not in some and self.coming(s)]
+        can_fill = len(some) + len(others) >= max(1, join.need - len(base))
+        return can_fill or bool(some) or self._routing.done.get(name, 0) == 0
+
+    def _filled(
+        self, join: Join, counts: Counts, base: tuple[NodeName, ...], fired: int
+    ) -> tuple[NodeName, ...]:
+        """The base with which a join that has fired is as high as it was."""
+        late = [s for s in join.of if s not in base and counts.get(s, 0) < fired]
+        late.sort(key=self.coming)
+        while late and level(join, counts, base) < fired:
+            base = (*base, late.pop(0))
+        return base
+
+    def _note(
+        self, name: NodeName, counts: Counts, base: tuple[NodeName, ...] | None = None
+    ) -> None:
+        if counts != self._routing.arrivals.get(name, {}):
+            self.arrivals[name] = counts
+        if base is not None and base != self._routing.base.get(name, ()):
+            self.base[name] = base
+
+
+def _in_order(names: Iterable[NodeName], ahead: Mapping[str, Iterable[str]]) -> list[NodeName]:
+    """Nodes, each after those that it comes after, as far as there is no cycle."""
+    seen: set[str] = set()
+    found: list[NodeName] = []
+    for start in reversed([*names]):
+        stack: list[tuple[NodeName, bool]] = [(start, False)]
+        while stack:
+            name, left = stack.pop()
+            if left:
+                found.append(name)
+            elif name not in seen:
+                seen.add(name)
+                stack.append((name, True))
+                stack += [(NodeName(t), False) for t in ahead.get(name, ()) if t not in seen]
+    return found[::-1]

@@ -1,0 +1,301 @@
+"""`change` on the real server: the graph of a live run is replaced, and nothing is lost or doubled.
+
+The runs stand at a gate that their tool waits at, or at a question, when they are changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from crewlog.client import Run
+from crewlog.definition.operations import AddAgent, EditAgent, RemoveAgent
+from crewlog.errors import ChangeConflict, CommandRejected
+
+from .harness import LIMIT, Site, calls, tool, until
+
+
+def gated(site: Site, repeat: str | None = None) -> dict[str, Any]:
+    """`a` waits at the gate `g` in mid-turn, then `b` speaks, then `c`."""
+    return site.crew(
+        {
+            "a": [calls(("gate", {"name": "g"})), {"text": "A"}],
+            "b": [{"text": "B"}],
+            "c": [{"text": "C"}],
+        },
+        tools={"gate": tool("gate", repeat)},
+        flow=["a", "b", "c"],
+    ) | {"crew": "gated"}
+
+
+def cut(crew: dict[str, Any], *flow: Any) -> dict[str, Any]:
+    """The crew with another flow, and with the agents and tools that it needs."""
+    named = {
+        name
+        for item in flow
+        for name in (item if isinstance(item, list) else [item])
+        if isinstance(name, str)
+    }
+    agents = {name: agent for name, agent in crew["agents"].items() if name in named}
+    return {
+        **crew,
+        "agents": agents,
+        "tools": crew["tools"] if "a" in named else {},
+        "flow": list(flow),
+    }
+
+
+async def at_gate(site: Site, crew: Any, **options: Any) -> Run:
+    run = await site.start(crew, **options)
+    await until(lambda: site.ledger(run, "start"), "the tool")
+    return run
+
+
+async def outputs(run: Run) -> dict[str, Any]:
+    result = await run.result(LIMIT)
+    return {agent: found["text"] for agent, found in result.outputs.items()}
+
+
+async def test_an_agent_is_added_while_a_step_is_in_flight(crews: Site) -> None:
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    changed = await run.change(
+        operations=[AddAgent(name="c", agent=crew["agents"]["c"], phase={"after": ["b"]})],
+        wait=False,
+    )
+    assert (changed.swap, changed.graph_version) == (True, 2)
+    assert (await run.status()).graph_version == 1  # it drains: the tool is under way
+    crews.open_gate(run, "g")
+    await run.wait_until(lambda view: view.graph_version == 2, LIMIT)
+    assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
+    assert len(crews.ledger(run, "start")) == 1
+    entries = await crews.entries(run)
+    kinds = Counter(entry.kind for entry in entries)
+    assert (kinds["ChangeAccepted"], kinds["GraphSwapped"], kinds["ContinuedAsNew"]) == (1, 1, 1)
+    order = [e.kind for e in entries if e.kind in ("ChangeAccepted", "ToolReturned")]
+    assert order == ["ChangeAccepted", "ToolReturned"]
+
+
+async def test_an_agent_is_removed_before_its_turn(crews: Site) -> None:
+    run = await at_gate(crews, gated(crews))
+    asyncio.get_running_loop().call_later(0.3, crews.open_gate, run, "g")
+    changed = await run.change(operations=[RemoveAgent(name="b")])
+    assert changed.report is not None
+    assert await outputs(run) == {"a": "A", "c": "C"}
+
+
+async def test_an_edited_prompt_is_what_the_next_turn_is_told(crews: Site) -> None:
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    crews.open_gate(run, "g")
+    await run.change(operations=[EditAgent(name="b", set={"prompt": "You are terse."})])
+    assert await outputs(run) == {"a": "A", "b": "B"}
+    told = next(p for p in crews.prompted(run) if p["agent"] == "b")
+    assert "You are terse." in str(told["messages"])
+
+
+async def test_another_definition(crews: Site) -> None:
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    changed = await run.change(definition=cut(crew, "a", ["b", "c"]), wait=False)
+    crews.open_gate(run, "g")
+    assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
+    assert (await run.state()).definition == changed.definition
+    assert (await run.graph()).plan["definition"] == changed.definition
+
+
+async def test_a_dry_run_tells_and_records_nothing(crews: Site) -> None:
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    before = (await run.status()).position
+    new = crew
+    told = await run.change(definition=new, dry_run=True)
+    assert (told.graph_version, told.swap) == (2, True)
+    assert "c" in told.plan["nodes"]
+    assert told.report is not None
+    with pytest.raises(ChangeConflict):
+        await run.change(definition=new, dry_run=True, graph_version=7)
+    assert (await run.status()).position == before
+    assert not (await run.state()).commands
+    changed = await run.change(definition=new, expect=told.definition, wait=False)
+    assert changed.definition == told.definition
+    crews.open_gate(run, "g")
+    await run.result(LIMIT)
+
+
+async def test_what_is_wrong_is_refused_and_changes_nothing(crews: Site) -> None:
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    with pytest.raises(CommandRejected, match="nobody") as refused:
+        await run.change(definition={**crew, "flow": ["a", "nobody"]}, id="bad")
+    with pytest.raises(CommandRejected) as again:
+        await run.change(definition={**crew, "flow": ["a", "nobody"]}, id="bad")
+    assert refused.value.message.split()[:5] == again.value.message.split()[:5]
+    with pytest.raises(ChangeConflict, match="graph v3"):
+        await run.change(definition=crew, graph_version=3, id="stale")
+    with pytest.raises(ChangeConflict):
+        await run.change(definition=crew, graph_version=3, id="stale")
+    with pytest.raises(ChangeConflict, match="is expected"):
+        await run.change(definition=crew, expect="0000")
+    crews.open_gate(run, "g")
+    assert await outputs(run) == {"a": "A", "b": "B"}
+    refusals = await crews.entries(run, "CommandRejected")
+    assert [e.command for e in refusals[:2]] == ["bad", "stale"]
+    assert not await crews.entries(run, "ChangeAccepted", "GraphSwapped")
+
+
+async def test_of_two_changes_at_once_one_wins(crews: Site) -> None:
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    flows = [["a", "b", "c"], ["a", "c"]]
+    asyncio.get_running_loop().call_later(0.5, crews.open_gate, run, "g")
+    outcomes = await asyncio.gather(
+        *(run.change(definition=cut(crew, *flow), graph_version=1) for flow in flows),
+        return_exceptions=True,
+    )
+    lost = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert [type(error) for error in lost] == [ChangeConflict]
+    await run.result(LIMIT)
+    swapped = await crews.entries(run, "GraphSwapped")
+    assert [e.graph_version for e in swapped] == [2]
+    rejected = await crews.entries(run, "CommandRejected")
+    assert [e.error_type for e in rejected] == ["ChangeConflict"]
+
+
+async def test_a_repeated_change_has_one_outcome(crews: Site) -> None:
+    crew = gated(crews)
+    new = crew
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    first = await run.change(definition=new, id="once", wait=False)
+    crews.open_gate(run, "g")
+    await run.wait_until(lambda view: view.graph_version == 2, LIMIT)
+    again = await run.change(definition=new, id="once")
+    assert (again.position, again.graph_version, again.swap) == (first.position, 2, True)
+    await run.result(LIMIT)
+    assert len(await crews.entries(run, "ChangeAccepted")) == 1
+
+
+async def test_a_run_without_a_crew_is_not_changed(crews: Site) -> None:
+    model = crews.script({"writer": [{"text": "W"}]})
+    run = await crews.start("The writer writes.", model=model)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    with pytest.raises(CommandRejected, match="no crew yet"):
+        await run.change(operations=[RemoveAgent(name="writer")])
+    await run.respond("i1", "reject")
+    await run.result(LIMIT)
+
+
+async def test_an_open_question_keeps_its_id_over_the_swap(crews: Site) -> None:
+    crew = gated(crews)
+    run = await crews.start(cut(crew, {"ask": "Begin?"}, "b"))
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    await run.change(definition=cut(crew, {"ask": "Begin?"}, "b", "c"))
+    view = await run.status()
+    assert (view.interrupts, view.graph_version, view.execution) == (("i1",), 2, 2)
+    await run.respond("i1", "approve")
+    assert await outputs(run) == {"b": "B", "c": "C"}
+
+
+async def test_a_paused_run_swaps_and_stays_paused(crews: Site) -> None:
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    await run.pause("lunch", by="ana")
+    crews.open_gate(run, "g")
+    await run.change(definition=crew)
+    view = await run.status()
+    assert (view.status, view.graph_version) == ("paused", 2)
+    assert "paused by ana" in view.waiting_for
+    await run.resume()
+    assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
+
+
+async def test_people_are_heard_while_it_drains(crews: Site) -> None:
+    """A drain may last; only changes wait for it."""
+    crew = gated(crews)
+    fine = {"ask": "Fine?", "phase": "fine"}
+    run = await at_gate(crews, cut(crew, ["a", fine], "b"))
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    await run.change(definition=cut(crew, ["a", fine], "b", "c"), wait=False)
+    await asyncio.wait_for(run.respond("i1", "approve"), 10)
+    assert (await run.status()).graph_version == 1
+    crews.open_gate(run, "g")
+    assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
+
+
+async def test_a_run_that_is_stopped_does_not_swap(crews: Site) -> None:
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    changing = asyncio.create_task(run.change(definition=cut(crew, "a", "c")))
+    await run.wait_until(lambda view: view.position > 5, LIMIT)
+    await until_accepted(run)
+    await run.stop("enough")
+    with pytest.raises(CommandRejected, match="was stopped"):
+        await changing
+    assert (await run.result(LIMIT)).status == "stopped"
+    (failed,) = await crews.entries(run, "SwapFailed")
+    assert failed.graph_version == 2
+    assert crews.ledger(run, "cancelled")
+
+
+async def until_accepted(run: Run) -> None:
+    async with asyncio.timeout(LIMIT):
+        while (await run.state()).changing is None:  # noqa: ASYNC110 - the run tells by a query
+            await asyncio.sleep(0.02)
+
+
+async def test_past_its_time_a_call_is_cancelled_and_made_again(crews: Site) -> None:
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    await run.change(definition=crew, drain_timeout=0.2)
+    assert (await run.status()).graph_version == 2
+    await until(lambda: len(crews.ledger(run, "start")) == 2, "the call again")
+    crews.open_gate(run, "g")
+    assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
+    starts = crews.ledger(run, "start")
+    assert len({e["key"] for e in starts}) == 1
+    assert len(await crews.entries(run, "ToolReturned")) == 1
+
+
+async def test_a_cancelled_call_that_must_not_be_repeated_asks_people(crews: Site) -> None:
+    crew = gated(crews, "never")
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    await run.change(definition=crew, drain_timeout=0.2)
+    view = await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    (question,) = await run.interrupts()
+    assert (question.kind, view.graph_version) == ("outcome_unknown", 2)
+    await run.respond(question.id, "done")
+    assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
+    assert len(crews.ledger(run, "start")) == 1
+
+
+async def test_signals_that_stream_in_over_the_swap_are_kept_in_order(crews: Site) -> None:
+    crew = gated(crews)
+    run = await crews.start(cut(crew, {"ask": "Begin?"}, "b"))
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    swaps = 5
+
+    async def talk(sender: int) -> int:
+        number = 0
+        while not done.is_set():
+            await run.message(f"{sender}:{number}", id=f"m-{sender}-{number}")
+            number += 1
+        return number
+
+    done = asyncio.Event()
+    talks = [asyncio.create_task(talk(sender)) for sender in range(4)]
+    for number in range(swaps):
+        more = ["c"] if number % 2 == 0 else []
+        await run.change(definition=cut(crew, {"ask": "Begin?"}, "b", *more))
+    done.set()
+    said = await asyncio.gather(*talks)
+    await run.respond("i1", "approve")
+    assert await outputs(run) == {"b": "B", "c": "C"}
+    added = [e.command for e in await crews.entries(run, "MessageAdded") if e.command]
+    assert len(added) == len(set(added)) == sum(said)
+    for sender, count in enumerate(said):
+        own = [int(c.rpartition("-")[2]) for c in added if c.startswith(f"m-{sender}-")]
+        assert own == list(range(count))
+    assert len(await crews.entries(run, "GraphSwapped")) == swaps
