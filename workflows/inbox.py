@@ -25,12 +25,14 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
     from crewlog.graph.permitting import set_permission
+    from crewlog.graph.plan import GraphPlan
     from crewlog.graph.redirecting import redirect
+    from crewlog.graph.rewinding import roll_back
     from crewlog.graph.tagging import tag
-    from crewlog.ids import ContentHash, item_log, item_of
+    from crewlog.ids import item_log, item_of
     from crewlog.state import journal as j
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
-    from crewlog.state.model import Interrupt
+    from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import (
         SIGNALS,
         Accepted,
@@ -88,8 +90,6 @@ class Incoming:
     """What its handler had made by an activity, for the loop to apply."""
     refusal: CrewlogError | None = None
     """What its handler found wrong with it."""
-    base: ContentHash | None = None
-    """The definition that what was prepared was made of."""
     rounds: list[PreparedChange] = field(default_factory=list[PreparedChange])
     """What models answered that read its prompt."""
     drain: float | None = None
@@ -252,6 +252,8 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
                 message_id=command.id,
                 command=command.id,
             )
+        case "rollback", Rollback():
+            _roll_back(engine, incoming, command)
         case "respond", Respond():
             if isinstance(engine, Drafting):
                 return _respond_to_draft(engine, command, incoming.edited)
@@ -289,6 +291,21 @@ def _crew(engine: Engine | Drafting) -> Engine:
             "the run has no crew yet", remedy="Send it again once its crew is approved."
         )
     return engine
+
+
+def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
+    loaded = incoming.prepared
+    if not isinstance(loaded, LoadedState):
+        raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
+    roll_back(
+        engine,
+        command.position,
+        CrewState.from_json(loaded.state),
+        GraphPlan.from_json(loaded.plan),
+        by=command.by,
+        reason=command.reason,
+        command=command.id,
+    )
 
 
 def _check_log(engine: Engine | Drafting, log: str) -> None:

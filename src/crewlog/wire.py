@@ -102,6 +102,15 @@ class StartRun(Inlet):
     command: str = Field(default="", max_length=200)
     """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
 
+    @model_validator(mode="after")
+    def _one_beginning(self) -> Self:
+        given = [bool(self.crew), self.fork is not None, self.reopen is not None]
+        if sum(given) != 1:
+            raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
+        if not self.crew and self.input != "":
+            raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
+        return self
+
     @property
     def prompt(self) -> str | None:
         """The prompt, where it is one."""

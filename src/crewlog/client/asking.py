@@ -70,13 +70,7 @@ async def ask(
     asked = False
     for pause in pauses(0.005, 0.25):
         try:
-            answer = await temporal.execute_update_with_start_workflow(
-                "ask",
-                command.to_json(),
-                start_workflow_operation=start(),
-                id=command.id,
-                rpc_timeout=POLL,
-            )
+            answer = await _once(temporal, command, start())
         except WorkflowAlreadyStartedError:
             if asked:
                 raise Ended from None
@@ -87,21 +81,35 @@ async def ask(
                 raise refusal(error, run, "ask") from error
             if kind not in SEAM:
                 raise Ended from error
-        except WorkflowUpdateRPCTimeoutOrCancelledError:
-            # The SDK turns the cancellation of our own task into this error, too.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise asyncio.CancelledError from None
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND and asked:
                 raise Ended from error
             if error.status not in PASSING:
                 raise await gateway.failed(error, run) from error
         else:
-            return RunResult.model_validate(answer, extra="ignore")
+            if answer is not None:
+                return RunResult.model_validate(answer, extra="ignore")
         asked = True
         await asyncio.sleep(pause)
     raise AssertionError
+
+
+async def _once(temporal: Client, command: AskRun, start: Start) -> Any:
+    """One round trip: the answer, or none where it did not come in time."""
+    try:
+        return await temporal.execute_update_with_start_workflow(
+            "ask",
+            command.to_json(),
+            start_workflow_operation=start,
+            id=command.id,
+            rpc_timeout=POLL,
+        )
+    except WorkflowUpdateRPCTimeoutOrCancelledError:
+        # The SDK turns the cancellation of our own task into this error, too.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from None
+        return None
 
 
 def said_by_signal(command: AskRun) -> dict[str, Any]:

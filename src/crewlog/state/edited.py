@@ -89,7 +89,7 @@ def _body_of(value: Json) -> ContentHash | None:
     return None if is_small(value) else hash_json(value)
 
 
-def inline_bodies(entry: StateEdited) -> Iterator[tuple[ContentHash, Json]]:
+def edited_bodies(entry: StateEdited) -> Iterator[tuple[ContentHash, Json]]:
     """The bodies that an edit brings along, by their hashes."""
     for edit in entry.edits:
         if edit.body is not None:

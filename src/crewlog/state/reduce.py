@@ -32,6 +32,7 @@ from crewlog.state.model import (
     CommandOutcome,
     CrewState,
     FrontierEntry,
+    Lineage,
     LogHead,
     Mapped,
     Mutation,
@@ -43,6 +44,7 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
+from crewlog.state.rewinding import NEVER_BACK
 
 COMMANDS_KEPT = 1000
 """Outcomes of recent commands that the state keeps; older ones are in the store."""
@@ -86,9 +88,15 @@ def reduce(
     return state.model_copy(update=changes)
 
 
-def fold(run: RunId, entries: Iterable[j.JournalEntry]) -> CrewState:
-    """The state that a journal stands for, from the beginning."""
-    state = CrewState(run=run)
+def fold(run: RunId, entries: Iterable[j.JournalEntry], *, base: int = 0) -> CrewState:
+    """The state that a journal stands for, from the beginning.
+
+    Args:
+        run: The run.
+        entries: The journal.
+        base: The position after which it begins: not 0 for a run that was forked.
+    """
+    state = CrewState(run=run, position=base)
     for entry in entries:
         state = reduce(state, entry)
     return state
@@ -735,3 +743,44 @@ def _failed(_state: CrewState, entry: j.RunFailed, _position: int) -> Changes:
         "error_type": entry.error_type,
         "interrupts": {},
     }
+
+
+# -- going back, forking and taking up again -------------------------------------------------
+
+
+def _put_back(state: CrewState, data: dict[str, Any]) -> Changes:
+    """A state that an entry holds, but for what never goes back."""
+    then = CrewState.from_json({**data, "run": state.run})
+    names = CrewState.model_fields.keys() - NEVER_BACK
+    return {name: getattr(then, name) for name in names}
+
+
+@_on(j.RolledBack)
+def _rolled_back(state: CrewState, entry: j.RolledBack, position: int) -> Changes:
+    changes = _put_back(state, entry.state)
+    mutation = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=f"rolled back to {entry.to}",
+        graph_version=changes["graph_version"],
+        definition=changes["definition"],
+    )
+    return {**changes, "mutations": (*state.mutations, mutation)[-MUTATIONS_KEPT:]}
+
+
+@_on(j.Forked)
+def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
+    then = CrewState.from_json({**entry.state, "run": entry.run})
+    return {
+        **_put_back(state, entry.state),
+        "asked": then.asked,
+        "recipe": then.definition,
+        "started": entry.at,
+        "source": Lineage(run=entry.source, position=entry.to),
+    }
+
+
+@_on(j.Reopened)
+def _reopened(state: CrewState, entry: j.Reopened, _position: int) -> Changes:
+    return {**_put_back(state, entry.state), "execution": state.execution + 1}
