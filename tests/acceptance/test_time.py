@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from crewlog.client import Run
-from crewlog.errors import CommandRejected, RunAlreadyExists, RunFailed
+from crewlog.errors import CommandRejected, RunAlreadyExists, RunFailed, RunNotFound, UsageError
 from crewlog.wire import RunResult
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool
@@ -34,6 +35,19 @@ async def waits(run: Run) -> Any:
                 return step
         assert time.monotonic() < deadline, view
         await asyncio.sleep(0.02)
+
+
+async def started(run: Run) -> None:
+    """Waits until somebody has started the run."""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        try:
+            await run.status()
+        except RunNotFound:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.02)
+        else:
+            return
 
 
 async def until_over(due: int) -> None:
@@ -169,7 +183,7 @@ class Calls:
 
     def __init__(self, temporal: TemporalClient, patch: pytest.MonkeyPatch) -> None:
         self.made: list[str] = []
-        service: Any = temporal.workflow_service
+        service: Any = temporal.service_client
         whole = service._rpc_call
 
         async def counted(rpc: str, *args: Any, **options: Any) -> Any:
@@ -223,6 +237,7 @@ async def test_asking_survives_the_worker(site: Site) -> None:
     asked = asyncio.create_task(
         site.client(queue).ask(crew, "Well?", id=run.id, execution_timeout=RUN_LIMIT, timeout=80)
     )
+    await started(run)
     await waits(run)
     worker.kill()
     await site.start_worker(queue)
@@ -256,3 +271,83 @@ async def test_who_asks_an_audience_that_nobody_is_in_is_told(crews: Site) -> No
     await waits(run)
     with pytest.raises(CommandRejected, match="nobody reads 'group:none'"):
         await ask(crews, crew, "Hello?", "ask-nobody", to="group:none")
+
+
+# -- schedules -------------------------------------------------------------------------------------
+
+
+async def ended(site: Site, name: str, count: int) -> list[Run]:
+    """The runs that a schedule has started, once so many have ended."""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        view = await site.client().schedules.show(name)
+        runs = [site.client().run(run) for run in view.recent]
+        if len(runs) >= count and not view.running:
+            return runs
+        assert time.monotonic() < deadline, view
+        await asyncio.sleep(0.05)
+
+
+async def test_a_schedule_starts_runs_with_ids_of_their_own(crews: Site) -> None:
+    schedules = crews.client().schedules
+    name = f"often-{secrets.token_hex(4)}"
+    await schedules.create(
+        name, echoing(crews), every=timedelta(seconds=1), input="Now?", overlap="allow", by="test"
+    )
+    try:
+        runs = await ended(crews, name, 3)
+        await schedules.pause(name, "enough")
+        view = await schedules.show(name)
+        assert (view.paused, view.note, view.when) == (True, "enough", "every 1s")
+        assert (view.crew, view.overlap, view.by) == ("acceptance", "allow", "test")
+        assert name in [each.name for each in await schedules.list()]
+    finally:
+        await schedules.delete(name)
+    crews.runs += runs
+    assert len({run.id for run in runs}) == len(runs) >= 3
+    for run in runs[:3]:
+        assert run.id.startswith(f"{name}-20")
+        result = await run.result(LIMIT)
+        assert (result.run, result.status) == (run.id, "completed")
+        (said,) = await crews.entries(run, "MessageAdded")
+        assert said.ref.inline["content"] == "Now?"
+    with pytest.raises(UsageError, match="there is no schedule"):
+        await schedules.show(name)
+
+
+async def test_a_paused_schedule_starts_what_is_triggered(crews: Site) -> None:
+    schedules = crews.client().schedules
+    name = f"seldom-{secrets.token_hex(4)}"
+    made = {"cron": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "paused": True}
+    await schedules.create(name, echoing(crews), by="test", **made)
+    try:
+        with pytest.raises(UsageError, match="already"):
+            await schedules.create(name, echoing(crews), by="test", **made)
+        view = await schedules.show(name)
+        assert view.when == "0 9 * * MON-FRI Europe/Berlin"
+        assert view.next
+        await schedules.trigger(name)
+        (run,) = await ended(crews, name, 1)
+        crews.runs.append(run)
+        assert (await run.result(LIMIT)).status == "completed"
+        await schedules.resume(name)
+        assert not (await schedules.show(name)).paused
+    finally:
+        await schedules.delete(name)
+
+
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [
+        ({}, "either 'every' so often or by a 'cron' line"),
+        ({"every": timedelta(hours=1), "cron": "0 9 * * *"}, "either 'every'"),
+        ({"every": timedelta(milliseconds=5)}, "at most once a second"),
+        ({"cron": "at nine"}, "'at nine UTC' is no time"),
+        ({"cron": "0 9 * * *", "timezone": "Mars/Olympus"}, "is no time"),
+    ],
+)
+async def test_what_makes_no_schedule_is_refused(
+    crews: Site, when: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        await crews.client().schedules.create("no-schedule", echoing(crews), by="test", **when)

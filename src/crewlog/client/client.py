@@ -19,7 +19,11 @@ from typing import Any, Literal, Self
 from urllib.parse import quote
 
 from temporalio.client import Client as TemporalClient
-from temporalio.client import WithStartWorkflowOperation, WorkflowExecution
+from temporalio.client import (
+    ScheduleActionStartWorkflow,
+    WithStartWorkflowOperation,
+    WorkflowExecution,
+)
 from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
@@ -30,6 +34,7 @@ from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
 from crewlog.client.run import Run
+from crewlog.client.schedules import Schedules, scheduled_start
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
 from crewlog.ids import CommandId, CrewName, LogName, RunId
@@ -99,6 +104,8 @@ class Client:
         self._store = store
         self.catalog = Catalog(store.get)
         """What is registered: crews, registries and their parts."""
+        self.schedules = Schedules(self)
+        """Runs that the server starts by itself."""
         self.mentions = True
         """Whether a missing worker is logged, once; the command line tells it itself."""
         self._look_again: dict[str, float] = {}
@@ -202,7 +209,7 @@ class Client:
             crew=content, input=input, by=who, registry=registry, reader=reader, model=model
         )
         if id is not None:
-            return await self._start(_checked(id), name, payload, execution_timeout)
+            return await self._start(checked(id), name, payload, execution_timeout)
         for _ in range(8):
             try:
                 return await self._start(
@@ -290,7 +297,7 @@ class Client:
             InvalidDefinition, UsageError, TemporalUnavailable: as for `start`.
         """
         name, content = await self._resolve(crew)
-        run = _checked(id) if id is not None else RunId(f"{name}-{_suffix(8)}")
+        run = checked(id) if id is not None else RunId(f"{name}-{_suffix(8)}")
         command = AskRun(
             id=CommandId(f"ask-{_suffix(16)}"),
             by=self.user if by is None else by,
@@ -314,6 +321,15 @@ class Client:
             raise TimeoutError(
                 f"the run {run!r} did not end within {timeout:g} s; it goes on"
             ) from error
+
+    async def scheduled(
+        self, id: RunId, crew: Crew, input: Json, *, by: str | None
+    ) -> tuple[str, StartRun, ScheduleActionStartWorkflow]:
+        """What a schedule does whose runs' ids begin so: the crew's name, the start, the action."""
+        crew_name, content = await self._resolve(crew)
+        start = StartRun(crew=content, input=input, by=self.user if by is None else by)
+        options = self._options(id, crew_name, start, None)
+        return crew_name, start, scheduled_start(options, start)
 
     async def _ask(
         self,
@@ -509,7 +525,12 @@ def _suffix(length: int) -> str:
     return "".join(secrets.choice(_BASE32) for _ in range(length))
 
 
-def _checked(run: str) -> RunId:
+def checked(run: str) -> RunId:
+    """The id that a run may have.
+
+    Raises:
+        UsageError: it may not.
+    """
     if _RUN_ID.fullmatch(run) is None:
         raise UsageError(
             f"{run!r} cannot be a run's id",
