@@ -41,7 +41,7 @@ TASK_QUEUE = "crewlog"
 """The default task queue."""
 
 SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
-UPDATES = ("respond", "change", "edit_state", "redirect", "rollback", "set_permission")
+UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "set_permission")
 QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints")
 
 SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWaiting")
@@ -49,6 +49,9 @@ SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWai
 
 CLOSING = "Closing"
 """The type of the error that refuses an update while the run continues as new: send it again."""
+
+BUSY = "Busy"
+"""The type of the error that refuses an `ask` where enough others wait by it."""
 
 
 class Inlet(Model):
@@ -96,6 +99,8 @@ class StartRun(Inlet):
     model: str = ""
     """Of a prompt: the model that reads it and that its crew uses, where the registry names
     none."""
+    command: str = Field(default="", max_length=200)
+    """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
 
     @model_validator(mode="after")
     def _one_beginning(self) -> Self:
@@ -181,6 +186,16 @@ class Respond(Command):
     hash: str = Field(default="", max_length=200)
     """Of an `approval`: the definition that the answer is about; another than the question's is
     refused."""
+
+
+class AskRun(Command):
+    """Say something to a run, where there is anything to say, and wait for its result."""
+
+    text: str = ""
+    """What is said; with the id that the run was started with (`StartRun.command`), it is the
+    input and not said again. Empty: nothing."""
+    to: LogName = LogName("public")
+    """The audience."""
 
 
 class TagCommand(Command):
