@@ -24,6 +24,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
 
@@ -96,11 +97,6 @@ class InterruptRow(Model):
     """The answer; none while it is open, and where it was never answered."""
     by: str = ""
     """Who answered."""
-
-
-CheckpointKind = Literal["step", "start", "fork", "rollback", "reopen", "tag"]
-"""What a checkpoint is: the end of a step, the beginning of the run, where it began as a fork,
-where it was rolled back or reopened, or nothing but a position that people gave a name."""
 
 
 class CheckpointRow(Model):
