@@ -34,6 +34,7 @@ from crewlog.definition.operations import Operation
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
 from crewlog.model import Json, Model
+from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.model import RunStatus, Usage
 
 WORKFLOW_TYPE = "CrewRun"
@@ -404,16 +405,24 @@ class JournalPage(Model):
     """The first position that this execution has: earlier ones are in the store."""
     position: int = 0
     """The last position there is."""
+    base: int = 0
+    """Of a fork: the position after which its journal begins; there is nothing before it."""
 
 
 class CheckpointView(Model):
     """A place to look at, go back to, or fork from."""
 
     position: int
+    kind: CheckpointKind = "step"
     step: StepId
+    """The step that ended; empty where none did, as `node`."""
     node: NodeName
+    """The phase."""
     agent: AgentName | None = None
     at: int = 0
+    """Milliseconds since the epoch."""
+    tags: tuple[str, ...] = ()
+    """The names that people gave it."""
 
 
 class CheckpointPage(Model):
@@ -421,6 +430,7 @@ class CheckpointPage(Model):
 
     checkpoints: tuple[CheckpointView, ...] = ()
     first: int = 1
+    """The first position that this execution has: earlier ones are in the store."""
     position: int = 0
 
 
