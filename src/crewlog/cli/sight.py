@@ -263,6 +263,8 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "node": entry.node,
                 "status": entry.status,
                 "waits_for": entry.requirement,
+                "due": entry.due,
+                "leaving": entry.leaving,
                 "doing": list((sight.doing or {}).get(entry.step, ())),
             }
             for entry in state.frontier.values()

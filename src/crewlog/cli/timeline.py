@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crewlog.cli.screen import PALETTE, Part, clock, plain
+from crewlog.cli.told_changes import STATEFUL, requirements_after, state_of, told
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import journal as j
@@ -68,6 +69,10 @@ class Timeline:
         self.waiting: dict[str, str] = {}
         """Requirements of waiting nodes."""
         self.steps = 0
+        self.version = 1
+        """The graph's version."""
+        self.done: set[str] = set()
+        """Nodes that are done."""
         self._said: dict[StepId, str] = {}
         self._starts: Row | None = None
         self._waits: dict[str, Row] = {}
@@ -133,6 +138,18 @@ class Timeline:
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
                 return self._row(entry, entry.agent, "=", text, "dim")
+            case (
+                j.ChangeAccepted()
+                | j.GraphSwapped()
+                | j.SwapFailed()
+                | j.RulesChanged()
+                | j.TimerSet()
+                | j.TimerFired()
+                | j.RolledBack()
+                | j.Forked()
+                | j.Reopened()
+            ):
+                return self._changed(entry)
             case j.PromptReceived() | j.PromptRead() | j.PromptCompiled() | j.DefinitionEdited():
                 return self._prompt(entry)
             case _:
@@ -157,16 +174,7 @@ class Timeline:
                 text = f"has a step for each of {entry.of} items of {entry.agent}.{entry.key}"
                 return self._row(entry, node_of(entry.step), "⋔", text, "cyan")
             case j.StepCompleted():
-                self.running.pop(entry.step, None)
-                said = self._said.pop(entry.step, "")
-                node = node_of(entry.step)
-                if entry.skipped:
-                    why = entry.because.removeprefix("skipped ").removeprefix("skipped")
-                    joint = " " if why != entry.because else ": "
-                    text = f"skipped{joint}{why}" if why else "skipped"
-                    return self._row(entry, node, "∅", text, "dim")
-                # Decisions say what they decided where they route.
-                return self._row(entry, node, "✓", said or "done", "green") if said else []
+                return self._completed(entry)
             case j.StepFailed():
                 self.running.pop(entry.step, None)
                 return self._row(entry, node_of(entry.step), "✗", _first(entry.error), "red")
@@ -188,6 +196,20 @@ class Timeline:
                 return self._routed(entry)
             case _:
                 return []
+
+    def _completed(self, entry: j.StepCompleted) -> list[Row]:
+        self.running.pop(entry.step, None)
+        said = self._said.pop(entry.step, "")
+        node = node_of(entry.step)
+        if not item_of(entry.step):
+            self.done.add(node)
+        if entry.skipped:
+            why = entry.because.removeprefix("skipped ").removeprefix("skipped")
+            joint = " " if why != entry.because else ": "
+            text = f"skipped{joint}{why}" if why else "skipped"
+            return self._row(entry, node, "∅", text, "dim")
+        # Decisions say what they decided where they route.
+        return self._row(entry, node, "✓", said or "done", "green") if said else []
 
     def _routed(self, entry: j.Routed) -> list[Row]:
         rows: list[Row] = []
@@ -245,6 +267,57 @@ class Timeline:
             running.doing.pop(call, None)
             if not running.doing:
                 running.doing, running.since = {0: "thinking"}, at
+
+    # -- changes ------------------------------------------------------------------------------
+
+    def _changed(self, entry: j.Fact) -> list[Row]:
+        rows = [
+            row
+            for each in told(entry, self.version)
+            for row in self._row(entry, each.node, each.glyph, each.text, each.style)
+        ]
+        match entry:
+            case j.GraphSwapped():
+                self.version = entry.graph_version
+                self.waiting = requirements_after(entry, self.waiting)
+                for step in entry.remap.park:
+                    self.running.pop(step, None)
+            case j.TimerSet():
+                self.waiting[node_of(entry.step)] = rows[0].text.removeprefix("waits ")
+            case j.TimerFired():
+                self.waiting.pop(node_of(entry.step), None)
+            case j.RolledBack() | j.Forked() | j.Reopened():
+                self._begin_from(entry)
+            case _:
+                pass
+        return rows
+
+    def _begin_from(self, entry: STATEFUL) -> None:
+        """Remembers what a state says instead of what was told before it."""
+        state = state_of(entry)
+        self.version = state.graph_version
+        self.done = {node for node, count in state.routing.done.items() if count}
+        self.running = {
+            each.step: Running(entry.at, {0: "thinking"})
+            for each in state.frontier.values()
+            if each.turn is not None and each.status == "running"
+        }
+        self.waiting = {
+            each.node: each.requirement
+            for each in state.frontier.values()
+            if each.status == "waiting" and each.requirement
+        }
+        self.interrupts = {
+            id_: j.InterruptRaised(interrupt=asked) for id_, asked in state.interrupts.items()
+        }
+        self._said, self._waits = {}, {}
+
+    @property
+    def statuses(self) -> dict[NodeName, str]:
+        """What each node is, as `crewlog.graph.draw` takes it; nodes not reached are left out."""
+        found = dict.fromkeys((NodeName(node) for node in self.done), "done")
+        found |= dict.fromkeys((NodeName(node) for node in self.waiting), "waiting")
+        return found | dict.fromkeys((node_of(step) for step in self.running), "running")
 
     # -- the run ------------------------------------------------------------------------------
 
