@@ -22,6 +22,7 @@ from crewlog.activities.compile_prompt import PromptCompiler
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import as_failures
 from crewlog.activities.heartbeat import heartbeats
+from crewlog.activities.load_state import load_state
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.tools import ToolRegistry
@@ -33,6 +34,7 @@ from crewlog.state.calls import (
     CLOSE_RUN,
     COMPILE_PROMPT,
     FLUSH,
+    LOAD_STATE,
     OPEN_RUN,
     CallModel,
     CallTool,
@@ -41,6 +43,8 @@ from crewlog.state.calls import (
     CompilePrompt,
     CompilePromptResult,
     Flush,
+    LoadedState,
+    LoadState,
     ModelResult,
     OpenRun,
     OpenRunResult,
@@ -91,6 +95,7 @@ class CrewActivities:
         """The activities, for a worker."""
         return [
             self.open_run,
+            self.load_state,
             self.compile_prompt,
             self.call_model,
             self.call_tool,
@@ -104,6 +109,20 @@ class CrewActivities:
         with as_failures():
             async with heartbeats():
                 return await open_run(task, self._store, self._definitions, self._search_attributes)
+
+    @activity.defn(name=LOAD_STATE)
+    async def load_state(self, task: LoadState) -> LoadedState:
+        """Loads the state of a run at a checkpoint, with its plan."""
+        with as_failures():
+            async with heartbeats():
+                return await load_state(
+                    task,
+                    RunId(activity.info().workflow_id or ""),
+                    await self._batches.whole(task.batch),
+                    self._store,
+                    self._definitions,
+                    self._search_attributes,
+                )
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:

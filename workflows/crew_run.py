@@ -28,9 +28,9 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.carry import DraftCarry, read_carry
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
-    from crewlog.wire import CLOSING, WORKFLOW_TYPE, Change, Page, StartRun
+    from crewlog.wire import CLOSING, WORKFLOW_TYPE, Change, Page, Rollback, StartRun
 
-from crewlog.workflows import changes, views
+from crewlog.workflows import changes, rewinding, views
 from crewlog.workflows.activity_options import CHECKING, LOCAL
 from crewlog.workflows.execution import CANCEL, Ended, Execution
 from crewlog.workflows.inbox import (
@@ -97,6 +97,14 @@ class CrewRun:
 
     async def _begin(self, data: Any) -> Execution:
         start = _parse_start(data)
+        if start.fork is not None or start.reopen is not None:
+            engine, loaded = await rewinding.begin(start, _started())
+            return Execution(
+                engine,
+                self._inbox,
+                queue=start.queue,
+                search_attributes=loaded.search_attributes,
+            )
         if start.prompt is not None:
             return self._draft(start, start.prompt)
         opened = await _open(start)
@@ -247,6 +255,15 @@ class CrewRun:
             await self._check_edit(incoming)
         elif incoming.name == "change":
             await self._prepare_change(incoming)
+        elif incoming.name == "rollback":
+            await self._load_checkpoint(incoming)
+
+    async def _load_checkpoint(self, incoming: Incoming) -> None:
+        """Has the state loaded that a rollback goes to."""
+        await workflow.wait_condition(lambda: self._closing() or self._may_change())
+        execution, command = self._ready(), parse("rollback", incoming.data)
+        if isinstance(command, Rollback) and not execution.closing:
+            await rewinding.prepare(execution.engine, incoming, command)
 
     async def _prepare_change(self, incoming: Incoming) -> None:
         # While it drains for another change, the graph that this one meets is not there yet.

@@ -97,6 +97,15 @@ class StartRun(Inlet):
     """Of a prompt: the model that reads it and that its crew uses, where the registry names
     none."""
 
+    @model_validator(mode="after")
+    def _one_beginning(self) -> Self:
+        given = [bool(self.crew), self.fork is not None, self.reopen is not None]
+        if sum(given) != 1:
+            raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
+        if not self.crew and self.input != "":
+            raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
+        return self
+
     @property
     def prompt(self) -> str | None:
         """The prompt, where it is one."""
@@ -307,7 +316,9 @@ class StepView(Model):
     status: str
     """`ready`, `running`, `waiting`, `asking` or `queued`."""
     waits_for: str = ""
-    """The requirement of a waiting step."""
+    """The requirement of a waiting step, or until when it waits."""
+    due: int = 0
+    """When a timer that it waits for is over, in milliseconds since the epoch; 0: none."""
     doing: tuple[str, ...] = ()
     """Its calls in flight: `model`, or a tool with the start of its arguments."""
 

@@ -111,15 +111,6 @@ def test_what_a_swap_does_to_each_step_is_told_beside_its_node() -> None:
     assert line.waiting == {"late": "ui.done", "held": "ui.done"}
 
 
-def test_a_timer_is_waited_for_and_fires() -> None:
-    line = Timeline(("nap",))
-    (row,) = shown(line, {"kind": "TimerSet", "step": "nap#1", "due": 1_795_000_000_000})
-    assert row.startswith("nap ◔ waits until 20")
-    assert line.waiting["nap"].startswith("until 20")
-    assert shown(line, {"kind": "TimerFired", "step": "nap#1"}) == ["nap ◔ its time has come"]
-    assert line.waiting == {}
-
-
 def test_after_a_rollback_the_memory_is_the_checkpoints() -> None:
     line = Timeline(("ui", "backend"))
     asked = {"id": "i1", "kind": "ask", "question": "Buy?"}

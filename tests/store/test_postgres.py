@@ -85,7 +85,11 @@ async def test_plans_do_not_read_whole_tables(dsn: str) -> None:
         "get_run": ["r"],
         "get_bodies": [["h"]],
         "get_snapshot": ["r", 1],
-        "list_checkpoints": ["r", 0, 10],
+        "list_checkpoints": ["r", 0, 10, False],
+        "list_snapshots": ["r"],
+        "put_folded_snapshot": ["r", 1, "{}", "d"],
+        "prune_checkpoints": ["r", [1]],
+        "prune_snapshots": ["r", [1]],
         "list_open_interrupts": ["r"],
         "put_bodies": [["h"], ["b"]],
     }
@@ -98,8 +102,8 @@ async def test_plans_do_not_read_whole_tables(dsn: str) -> None:
     append = await store._pool.fetch(
         f"EXPLAIN {queries()['append']}",
         "r",
-        *[[] for _ in range(22)],
-        *[None] * 9,
+        *[[] for _ in range(29)],
+        *[None] * 14,
     )
     plan = "\n".join(row[0] for row in append)
     assert "Seq Scan" not in plan

@@ -11,12 +11,12 @@ from crewlog.cli.layers import recipe_of, show_layers
 from crewlog.cli.questions import answer_line, show_question
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, plain, plain_lines, short_path
 from crewlog.cli.sight import Sight
-from crewlog.cli.told_changes import moment
 from crewlog.client import Client
 from crewlog.errors import CrewlogError
 from crewlog.graph.draw import picture
+from crewlog.graph.waits import waits_for
 from crewlog.model import Json
-from crewlog.state.model import FrontierEntry, Output
+from crewlog.state.model import Output
 from crewlog.state.model import Part as OutputPart
 from crewlog.wire import JournalItem
 
@@ -101,7 +101,7 @@ def _frontier(screen: Screen, sight: Sight) -> None:
         if entry.step in asked:
             continue  # the question says it
         doing = (sight.doing or {}).get(entry.step, ())
-        what = ", ".join(plain(each) for each in doing) or _waits_for(entry)
+        what = ", ".join(plain(each) for each in doing) or plain(waits_for(entry))
         if entry.leaving:
             what = f"{what}{', ' if what else ''}its node is gone: its turn ends, nothing follows"
         rows.append([plain(entry.step), (entry.status, "cyan"), (what, "dim")])
@@ -112,13 +112,6 @@ def _frontier(screen: Screen, sight: Sight) -> None:
     if rows:
         screen.line("")
         screen.rows(("", "", ""), rows)
-
-
-def _waits_for(entry: FrontierEntry) -> str:
-    """What a step waits for: a condition, a time, or both."""
-    until = f"until {moment(entry.due)}" if entry.due and entry.status == "waiting" else ""
-    both = f"{plain(entry.requirement)}, at most " if entry.requirement and until else ""
-    return f"{both}{until}" if until else plain(entry.requirement)
 
 
 async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:

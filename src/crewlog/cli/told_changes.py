@@ -1,4 +1,4 @@
-"""What a change, a rollback or a timer does to a run, in words and in the timeline's memory.
+"""What a change or a rollback does to a run, in words and in the timeline's memory.
 
 Forked          from music-7f3a@12 by ana
 ChangeAccepted  changes to graph v2 by ana: backend is removed; what is under way ends first
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from crewlog.cli.screen import plain
@@ -47,10 +46,6 @@ def told(entry: j.Fact, version: int) -> list[Told]:
     match entry:
         case j.ChangeAccepted() | j.GraphSwapped() | j.SwapFailed() | j.RulesChanged():
             return list(_change(entry, version))
-        case j.TimerSet():
-            return [Told("◔", f"waits until {moment(entry.due)}", "yellow", node_of(entry.step))]
-        case j.TimerFired():
-            return [Told("◔", "its time has come", "dim", node_of(entry.step))]
         case j.RolledBack() | j.Forked() | j.Reopened():
             return list(_return(entry, version))
         case _:
@@ -133,11 +128,6 @@ def requirements_after(entry: j.GraphSwapped, before: Mapping[str, str]) -> dict
         else:
             waiting.pop(node, None)
     return waiting
-
-
-def moment(at: int) -> str:
-    """A time of this machine's zone: `2026-12-01 08:00:00`."""
-    return datetime.fromtimestamp(at / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _by(who: str) -> str:

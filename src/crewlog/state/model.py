@@ -208,6 +208,8 @@ class FrontierEntry(Model):
     """Whether a change took its node away: its turn goes on to its end, and nothing follows."""
     definition: ContentHash = ContentHash("")
     """The definition whose node it visits, where a change took that away; else the run's own."""
+    redirect: NodeName | None = None
+    """Where people sent the run, once this is done, instead of what follows it."""
 
 
 class PromptRemark(Model):

@@ -8,11 +8,11 @@ anything, so that within one event loop every call is atomic, as a transaction i
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from crewlog.errors import HistoryConflict
-from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId, StepId
+from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
@@ -25,6 +25,7 @@ from crewlog.store.projection import (
     LinkFacts,
     Rows,
     RunFacts,
+    TagFacts,
     chain_of,
     interrupt_row,
     project,
@@ -59,11 +60,25 @@ class _Run:
     )
     agents: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
     checkpoints: dict[int, CheckpointFacts] = field(default_factory=dict[int, CheckpointFacts])
+    pruned: set[int] = field(default_factory=set[int])
+    """Checkpoints that are not listed."""
+    tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
     snapshots: dict[int, str] = field(default_factory=dict[int, str])
 
     @property
     def asking(self) -> bool:
-        return any(facts.open for facts in self.interrupts.values())
+        return any(self.open(facts) for facts in self.interrupts.values())
+
+    def open(self, facts: InterruptFacts) -> bool:
+        return facts.open(self.facts.reset if self.facts else 0)
+
+    @property
+    def names(self) -> dict[int, tuple[str, ...]]:
+        """The tags by checkpoint."""
+        found: dict[int, tuple[str, ...]] = {}
+        for tag, facts in sorted(self.tags.items()):
+            found[facts.checkpoint] = (*found.get(facts.checkpoint, ()), tag)
+        return found
 
     @property
     def closed(self) -> bool:
@@ -85,6 +100,9 @@ class _Run:
             self.agents.setdefault(step, agent)
         for checkpoint in rows.checkpoints:
             self.checkpoints.setdefault(checkpoint.position, checkpoint)
+        for tag in rows.tags:
+            stored_tag = self.tags.get(tag.tag)
+            self.tags[tag.tag] = tag if stored_tag is None else stored_tag.merge(tag)
 
 
 class InMemoryStore:
@@ -219,8 +237,8 @@ class InMemoryStore:
         journal = self._runs[run].journal if run in self._runs else {}
         positions = sorted(position for position in journal if position > after)[:limit]
         rows = [
-            JournalRow(position=position, entry=load_json(journal[position][1]))
-            for position in positions
+            JournalRow(position=at, digest=journal[at][0], entry=load_json(journal[at][1]))
+            for at in positions
         ]
         return without_holes(rows, after)
 
@@ -235,15 +253,16 @@ class InMemoryStore:
         self, *, statuses: Sequence[RunStatus] = (), limit: int = 100
     ) -> list[RunRow]:
         """See `Store`."""
-        rows = [
-            run_row(run, rows.facts, asking=rows.asking)
+        found = [
+            (rows.facts.started is None, run_row(run, rows.facts, asking=rows.asking))
             for run, rows in self._runs.items()
             if rows.facts is not None
         ]
         if statuses:
-            rows = [row for row in rows if row.status in statuses]
+            found = [each for each in found if each[1].status in statuses]
         # A run whose start is not stored yet comes last, as Postgres's NULLS LAST.
-        return sorted(rows, key=lambda row: (row.crew == "", -row.started, row.run))[:limit]
+        found.sort(key=lambda each: (each[0], -each[1].started, each[1].run))
+        return [row for _, row in found[:limit]]
 
     async def list_interrupts(
         self, run: RunId | None = None, *, open_only: bool = True
@@ -254,32 +273,61 @@ class InMemoryStore:
             for name, rows in self._runs.items()
             if run in {None, name}
             for facts in rows.interrupts.values()
-            if facts.interrupt is not None and (not open_only or (facts.open and not rows.closed))
+            if facts.interrupt is not None
+            and (not open_only or (rows.open(facts) and not rows.closed))
         ]
         return sorted(found, key=lambda row: (row.at, row.run, row.position))
 
     async def list_checkpoints(
-        self, run: RunId, after: int = 0, limit: int = 1000
+        self, run: RunId, after: int = 0, limit: int = 1000, *, pruned: bool = False
     ) -> list[CheckpointRow]:
         """See `Store`."""
         rows = self._runs.get(run, _Run())
+        names = rows.names
+        found = dict(rows.checkpoints)
+        for tag in rows.tags.values():  # a position that is nothing but tagged
+            bare = CheckpointFacts(tag.checkpoint, StepId(""), NodeName(""), tag.at, "tag")
+            known = found.setdefault(tag.checkpoint, bare)
+            if known.kind == "tag":
+                found[tag.checkpoint] = replace(known, at=min(known.at, tag.at))
         return [
             CheckpointRow(
                 run=run,
                 position=position,
+                kind=facts.kind,
                 step=facts.step,
                 node=facts.node,
                 agent=rows.agents.get(facts.step),
                 at=facts.at,
+                tags=names.get(position, ()),
+                pruned=position in rows.pruned and position not in names,
             )
-            for position, facts in sorted(rows.checkpoints.items())
-            if position > after
+            for position, facts in sorted(found.items())
+            if position > after and (pruned or position not in rows.pruned or position in names)
         ][:limit]
 
-    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
+    async def prune(
+        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int]
+    ) -> None:
         """See `Store`."""
-        snapshots = self._runs.setdefault(run, _Run()).snapshots
-        snapshots.setdefault(snapshot.position, dump_json(snapshot.state))
+        if rows := self._runs.get(run):
+            rows.pruned |= rows.checkpoints.keys() & set(checkpoints)
+            for position in snapshots:
+                rows.snapshots.pop(position, None)
+
+    async def put_snapshot(
+        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
+    ) -> None:
+        """See `Store`."""
+        rows = self._runs.get(run, _Run())
+        if digest is not None and rows.journal.get(snapshot.position, ("",))[0] != digest:
+            return
+        rows.snapshots.setdefault(snapshot.position, dump_json(snapshot.state))
+        self._runs[run] = rows
+
+    async def list_snapshots(self, run: RunId) -> list[int]:
+        """See `Store`."""
+        return sorted(self._runs[run].snapshots) if run in self._runs else []
 
     async def get_snapshot(self, run: RunId, position: int) -> Snapshot | None:
         """See `Store`."""
@@ -295,7 +343,8 @@ class InMemoryStore:
         kept = {at: row for at, row in sorted(old.journal.items()) if at <= after}
         snapshots = {at: text for at, text in old.snapshots.items() if at <= after}
         if kept or snapshots:
-            new = self._runs[run] = _Run(journal=kept, snapshots=snapshots)
+            pruned = {at for at in old.pruned if at <= after}
+            new = self._runs[run] = _Run(journal=kept, snapshots=snapshots, pruned=pruned)
             new.add(project_again(run, ((at, load_json(text)) for at, (_, text) in kept.items())))
 
     async def close(self) -> None:

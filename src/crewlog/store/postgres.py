@@ -203,7 +203,10 @@ class PostgresStore:
         """See `Store`."""
         rows = await self._fetch("read_journal", pack(run), after, limit)
         entries = [
-            JournalRow(position=row["position"], entry=load_json(row["entry"])) for row in rows
+            JournalRow(
+                position=row["position"], digest=row["digest"], entry=load_json(row["entry"])
+            )
+            for row in rows
         ]
         return without_holes(entries, after)
 
@@ -228,25 +231,46 @@ class PostgresStore:
         return [_interrupt(row) for row in await self._fetch(name, pack_optional(run))]
 
     async def list_checkpoints(
-        self, run: RunId, after: int = 0, limit: int = 1000
+        self, run: RunId, after: int = 0, limit: int = 1000, *, pruned: bool = False
     ) -> list[CheckpointRow]:
         """See `Store`."""
         return [
             CheckpointRow(
                 run=run,
                 position=row["position"],
+                kind=row["kind"] or "step",
                 step=StepId(unpack(row["step"])),
                 node=NodeName(unpack(row["node"])),
                 agent=None if row["agent"] is None else AgentName(unpack(row["agent"])),
                 at=row["at"],
+                tags=tuple(unpack(tag) for tag in row["tags"] or ()),
+                pruned=row["pruned"],
             )
-            for row in await self._fetch("list_checkpoints", pack(run), after, limit)
+            for row in await self._fetch("list_checkpoints", pack(run), after, limit, pruned)
         ]
 
-    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
+    async def prune(
+        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int]
+    ) -> None:
         """See `Store`."""
-        text = dump_json(snapshot.state)
-        await self._fetch("put_snapshot", pack(run), snapshot.position, text)
+        if checkpoints:
+            await self._fetch("prune_checkpoints", pack(run), list(checkpoints))
+        if snapshots:
+            await self._fetch("prune_snapshots", pack(run), list(snapshots))
+
+    async def put_snapshot(
+        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
+    ) -> None:
+        """See `Store`."""
+        values = [pack(run), snapshot.position, dump_json(snapshot.state)]
+        if digest is None:
+            await self._fetch("put_snapshot", *values)
+        else:
+            await self._fetch("put_folded_snapshot", *values, digest)
+
+    async def list_snapshots(self, run: RunId) -> list[int]:
+        """See `Store`."""
+        return [row["position"] for row in await self._fetch("list_snapshots", pack(run))]
 
     async def get_snapshot(self, run: RunId, position: int) -> Snapshot | None:
         """See `Store`."""
@@ -259,6 +283,7 @@ class PostgresStore:
         """See `Store`."""
         async with self._pool.acquire() as connection, connection.transaction():
             kept = await connection.fetch(self._sql["forget"], pack(run), after)
+            await connection.execute(self._sql["forget_snapshots"], pack(run), after)
             if kept:
                 entries = ((row["position"], load_json(row["entry"])) for row in kept)
                 rows = project_again(run, entries)
@@ -292,24 +317,36 @@ def _append_args(rows: Rows, bodies: Mapping[ContentHash, Json]) -> list[object]
         [pack(row.step) for row in rows.checkpoints],
         [pack(row.node) for row in rows.checkpoints],
         [row.at for row in rows.checkpoints],
+        [None if row.kind == "step" else row.kind for row in rows.checkpoints],
+        [pack(facts.tag) for facts in rows.tags],
+        [facts.checkpoint for facts in rows.tags],
+        [facts.position for facts in rows.tags],
+        [facts.at for facts in rows.tags],
         [pack(facts.id) for facts in asked],
         [facts.position for facts in asked],
         [facts.at for facts in asked],
         [None if facts.interrupt is None else dump_json(facts.interrupt) for facts in asked],
+        [facts.asked for facts in asked],
         [pack_optional(facts.decision) for facts in asked],
         [pack_optional(facts.by) for facts in asked],
+        [facts.answered for facts in asked],
         *_run_args(state),
     ]
 
 
 def _run_args(state: RunFacts | None) -> list[object]:
     if state is None:
-        return [None] * 9
+        return [None] * 14
     return [
         pack_optional(state.crew),
         state.definition,
+        state.ruled,
+        state.recipe,
         state.started,
         pack_optional(state.by),
+        state.base,
+        pack_optional(state.source),
+        state.reset,
         state.status,
         state.since,
         state.ended,
@@ -341,8 +378,12 @@ def _run(row: asyncpg.Record) -> RunRow:
     facts = RunFacts(
         crew=None if row["crew"] is None else CrewName(unpack(row["crew"])),
         definition=row["definition"],
+        recipe=row["recipe"],
         started=row["started"],
         by=None if row["started_by"] is None else unpack(row["started_by"]),
+        base=row["base"],
+        source=None if row["source"] is None else RunId(unpack(row["source"])),
+        reset=row["reset"],
         status=row["status"],
         since=row["since"],
         ended=row["ended"],
@@ -358,7 +399,9 @@ def _interrupt(row: asyncpg.Record) -> InterruptRow:
         position=row["position"],
         at=row["at"],
         interrupt=load_json(row["interrupt"]),
+        asked=row["asked"],
         decision=None if row["decision"] is None else unpack(row["decision"]),
         by=None if row["answered_by"] is None else unpack(row["answered_by"]),
+        answered=row["answered"],
     )
     return interrupt_row(RunId(unpack(row["run"])), facts)

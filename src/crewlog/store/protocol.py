@@ -45,9 +45,11 @@ class JournalRow(Model):
     """A journal entry at its place."""
 
     position: int
-    """From 1, without gaps."""
+    """From 1, in a fork from the one after its base, without gaps."""
     entry: dict[str, Json]
     """The entry as `entry_to_json` makes it."""
+    digest: ContentHash
+    """The entry's hash, as it was stored with: folding need not hash it again."""
 
 
 class RunRow(Model):
@@ -58,7 +60,9 @@ class RunRow(Model):
     crew: CrewName
     """The crew's name."""
     definition: ContentHash
-    """The definition's hash."""
+    """The hash of the definition that it has: the live one."""
+    recipe: ContentHash = ContentHash("")
+    """The hash of the definition that it was started with."""
     status: RunStatus = "running"
     """As of `position`."""
     position: int = 0
@@ -71,6 +75,10 @@ class RunRow(Model):
     """Who started it."""
     error: str = ""
     """Why it failed."""
+    base: int = 0
+    """Of a fork: the position after which its own journal begins."""
+    source: RunId | None = None
+    """Of a fork: the run whose journal it shares up to `base`."""
 
 
 class InterruptRow(Model):
@@ -85,9 +93,14 @@ class InterruptRow(Model):
     interrupt: dict[str, Json]
     """The `Interrupt` as JSON."""
     decision: str | None = None
-    """The answer; none while it is open."""
+    """The answer; none while it is open, and where it was never answered."""
     by: str = ""
     """Who answered."""
+
+
+CheckpointKind = Literal["step", "start", "fork", "rollback", "reopen", "tag"]
+"""What a checkpoint is: the end of a step, the beginning of the run, where it began as a fork,
+where it was rolled back or reopened, or nothing but a position that people gave a name."""
 
 
 class CheckpointRow(Model):
@@ -95,13 +108,19 @@ class CheckpointRow(Model):
 
     run: RunId
     position: int
-    """The journal position of the step's end."""
+    """The journal position; of a step, that of its end."""
+    kind: CheckpointKind = "step"
     step: StepId
+    """The step that ended; empty where none did, as `node`."""
     node: NodeName
     agent: AgentName | None = None
     """The agent, for an agent's step."""
     at: int = 0
     """Milliseconds since the epoch."""
+    tags: tuple[str, ...] = ()
+    """The names that people gave it."""
+    pruned: bool = False
+    """Whether the crew's policy took it from the list; its state can still be loaded."""
 
 
 class CrewRow(Model):
@@ -232,7 +251,8 @@ class Store(Protocol):
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """Entries at positions above `after`, in order, up to the first gap.
 
-        There may be a gap for a moment: parallel activities store batches in any order.
+        A fork's journal begins with `Forked`, above its base: that is no gap. There may be a gap
+        for a moment: parallel activities store batches in any order.
         """
         ...
 
@@ -253,13 +273,36 @@ class Store(Protocol):
         ...
 
     async def list_checkpoints(
-        self, run: RunId, after: int = 0, limit: int = 1000
+        self, run: RunId, after: int = 0, limit: int = 1000, *, pruned: bool = False
     ) -> list[CheckpointRow]:
-        """Checkpoints of a run by position."""
+        """Checkpoints of a run by position; `pruned` lists those that its policy took away, too."""
         ...
 
-    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
-        """Keeps a state; the first one at a position stays."""
+    async def prune(
+        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int]
+    ) -> None:
+        """Takes checkpoints from the list, and removes snapshots; each by its position.
+
+        Nothing else goes: every state can still be folded from the journal. A checkpoint that has
+        a tag stays in the list.
+        """
+        ...
+
+    async def put_snapshot(
+        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
+    ) -> None:
+        """Keeps a state; the first one at a position stays.
+
+        Args:
+            run: The run.
+            snapshot: The state.
+            digest: The hash of the entry at its position, where it was folded from stored ones:
+                nothing is kept where the store has another entry there by now, or none.
+        """
+        ...
+
+    async def list_snapshots(self, run: RunId) -> list[int]:
+        """The positions of a run's snapshots, in order."""
         ...
 
     async def get_snapshot(self, run: RunId, position: int) -> Snapshot | None:
