@@ -34,6 +34,7 @@ from crewlog.state.calls import (
     CLOSE_RUN,
     COMPILE_PROMPT,
     FLUSH,
+    FORGET_RUN,
     LOAD_STATE,
     OPEN_RUN,
     CallModel,
@@ -43,6 +44,7 @@ from crewlog.state.calls import (
     CompilePrompt,
     CompilePromptResult,
     Flush,
+    ForgetRun,
     LoadedState,
     LoadState,
     ModelResult,
@@ -96,6 +98,7 @@ class CrewActivities:
         return [
             self.open_run,
             self.load_state,
+            self.forget_run,
             self.compile_prompt,
             self.call_model,
             self.call_tool,
@@ -123,6 +126,12 @@ class CrewActivities:
                     self._definitions,
                     self._search_attributes,
                 )
+
+    @activity.defn(name=FORGET_RUN)
+    async def forget_run(self, task: ForgetRun) -> None:
+        """Removes the rows of an ended run whose id another one has now."""
+        with as_failures():
+            await self._store.forget(task.run)
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:

@@ -34,6 +34,7 @@ FLUSH = "flush"
 CLOSE_RUN = "close_run"
 PREPARE_CHANGE = "prepare_change"
 LOAD_STATE = "load_state"
+FORGET_RUN = "forget_run"
 
 
 class View(Model):
@@ -357,8 +358,6 @@ class LoadState(Model):
     reopen: bool = False
     """Whether the run has ended and goes on: then its state is wanted right before what ended
     it."""
-    recipe: bool = False
-    """Whether the definition and the plan are those that the run was started with."""
     batch: Batch = Batch.EMPTY
     """What no finished activity has stored yet, of the run that asks."""
 
@@ -380,3 +379,9 @@ class LoadedState(Model):
     """Of a run that goes on after its end: the `CrewState` at the end of its journal."""
     decision: str = ""
     """Of such a run: the step of the decision that ended it."""
+
+
+class ForgetRun(Model):
+    """Remove the rows of an ended run whose id another one has, which has recorded nothing yet."""
+
+    run: RunId
