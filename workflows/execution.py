@@ -35,6 +35,7 @@ from temporalio.exceptions import (
 )
 
 with workflow.unsafe.imports_passed_through():
+    from crewlog.definition.times import moment_words
     from crewlog.errors import CrewlogError, InternalError, StoreUnavailable
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
@@ -104,6 +105,13 @@ STORE_PAUSE = 5.0
 
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between calls that met a worker without their tool; the last one from then on."""
+
+LONGEST_TIMER = 30 * 86_400_000
+"""Milliseconds of one Temporal timer; what is due later gets another one then."""
+
+PUNCTUAL = 2000
+"""Milliseconds by which a timer may be late and is still told as on time: so that a journal comes
+out the same that is made again, see `now`. What is later was late because the server was away."""
 
 PHASE_INTERVAL_MS = 5000
 """The search attribute of the phase is at most this old: an upsert is an event."""
@@ -192,6 +200,10 @@ class Execution:
         """How often calls have met a worker without their tool."""
         self._bug: Exception | None = None
         self._landed: list[Landed] = []
+        self._timer: tuple[int, asyncio.Task[None]] | None = None
+        """When the one timer is over that runs, and what waits for it."""
+        self._rang: list[tuple[int, int]] = []
+        """When timers were due that are over, and when they were over."""
         self._shown: dict[str, Any] = {}
         self._shown_at = 0
         self._commands = 0
@@ -208,12 +220,14 @@ class Execution:
             await self._take_inbox()
             await self._apply_landed()
             self._heed_change()
+            self._take_rung()
             state = self.engine.state
             if not (self.closing or state.closed or state.changing):
                 await self._begin_crew()
                 await self.engine.settle(self._flights)
                 await self._launch()
                 self.closing = self._must_continue() and not self.engine.state.closed
+            self._set_timer()
             self._cancel_flights()
             if not self._flights and not self._landed:
                 if self.engine.state.status == "stopping":
@@ -234,7 +248,7 @@ class Execution:
                 raise self._bug
 
     def _stirred(self) -> bool:
-        if self._inbox or self._landed or self._bug:
+        if self._inbox or self._landed or self._bug or self._rang:
             return True
         return self.closing and not self._flights and workflow.all_handlers_finished()
 
@@ -312,6 +326,42 @@ class Execution:
     def _tick(self, at: int) -> None:
         """Moves the engine's clock: it tells when what is applied came in, see `now`."""
         self.engine.at = max(self.engine.at, at)
+
+    # -- timers ------------------------------------------------------------------------------
+
+    def _set_timer(self) -> None:
+        """Has a timer run for the step that is due first; a paused run's run out, too."""
+        state = self.engine.state
+        idle = self.closing or state.closed or state.status == "stopping"
+        due = self.engine.waits.earliest() if isinstance(self.engine, Engine) else None
+        if idle or due == (self._timer[0] if self._timer else None):
+            return
+        if self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None
+            self._commands += 1
+        if due is not None:
+            self._timer = (due, asyncio.create_task(self._ring(due)))
+            self._commands += 1
+
+    async def _ring(self, due: int) -> None:
+        left = min(max(due - now(), 1), LONGEST_TIMER)
+        try:
+            await workflow.sleep(left / 1000, summary=f"until {moment_words(due)}")
+        except asyncio.CancelledError:
+            return
+        self._timer = None
+        if left < LONGEST_TIMER:
+            self._rang.append((due, due if now() - due < PUNCTUAL else now()))
+        else:
+            self._rang.append((0, 0))
+
+    def _take_rung(self) -> None:
+        while self._rang:
+            due, at = self._rang.pop(0)
+            self._tick(at)
+            if isinstance(self.engine, Engine):
+                self.engine.waits.rung(due)
 
     # -- calls -------------------------------------------------------------------------------
 

@@ -22,9 +22,13 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.approvals import ACTION, decided
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
+    from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
+    from crewlog.graph.permitting import set_permission
     from crewlog.graph.plan import GraphPlan
+    from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
+    from crewlog.graph.tagging import tag
     from crewlog.ids import ContentHash, item_log, item_of
     from crewlog.state import journal as j
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
@@ -255,8 +259,38 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
                 return _respond_to_draft(engine, command, incoming.edited)
             return await _respond(engine, command)
         case _:
-            raise CommandRejected(f"{incoming.name!r} is not understood")
+            return await _by_hand(engine, incoming.name, command, who)
     return ""
+
+
+async def _by_hand(
+    engine: Engine | Drafting, name: str, command: Command, who: dict[str, Any]
+) -> str:
+    """What people do to a run besides changing its graph."""
+    match command:
+        case TagCommand():
+            return tag(engine, command.checkpoint, command.tag, by=command.by, command=command.id)
+        case EditState():
+            return edit_state(_crew(engine), command.set, command.delete, **who)
+        case Redirect():
+            return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
+        case SetPermission():
+            return set_permission(_crew(engine), command.tool, command.agents, **who)
+        case _:
+            raise CommandRejected(f"{name!r} is not understood")
+
+
+def _crew(engine: Engine | Drafting) -> Engine:
+    """The run's engine, for what needs a crew.
+
+    Raises:
+        CommandRejected: its prompt is not approved yet.
+    """
+    if isinstance(engine, Drafting):
+        raise CommandRejected(
+            "the run has no crew yet", remedy="Send it again once its crew is approved."
+        )
+    return engine
 
 
 def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.graph import approvals
+    from crewlog.graph import approvals, waits
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
@@ -43,7 +43,8 @@ def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
             step=entry.step,
             node=entry.node,
             status=entry.status,
-            waits_for=entry.requirement,
+            waits_for=waits.waits_for(entry),
+            due=entry.due if entry.status == "waiting" else 0,
             doing=tuple(_doing(entry, flights)),
         )
         for entry in state.frontier.values()
@@ -77,10 +78,12 @@ def waiting_for(state: CrewState, flights: Flights) -> str:
         return REASONS[state.status].format(by=by)
     if flights and all(flights.values()):
         return next(iter(flights.values()))
-    if flights or not state.interrupts:
+    if flights:
         return ""
-    first = next(iter(state.interrupts.values()))
-    return f"{first.id}: {first.question}"
+    if state.interrupts:
+        first = next(iter(state.interrupts.values()))
+        return f"{first.id}: {first.question}"
+    return waits.waiting_for(state)
 
 
 def statuses(state: CrewState) -> dict[NodeName, str]:
@@ -177,8 +180,8 @@ def details(engine: Engine | Drafting, flights: Flights) -> str:
 
 def _step_line(entry: FrontierEntry, flights: Flights) -> str:
     what = ", ".join(_doing(entry, flights))
-    if not what and entry.requirement:
-        what = f"waits for {entry.requirement}"
+    if not what and (text := waits.waits_for(entry)):
+        what = f"waits {'for ' if entry.requirement else ''}{text}"
     return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}"
 
 

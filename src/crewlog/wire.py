@@ -316,7 +316,9 @@ class StepView(Model):
     status: str
     """`ready`, `running`, `waiting`, `asking` or `queued`."""
     waits_for: str = ""
-    """The requirement of a waiting step."""
+    """The requirement of a waiting step, or until when it waits."""
+    due: int = 0
+    """When a timer that it waits for is over, in milliseconds since the epoch; 0: none."""
     doing: tuple[str, ...] = ()
     """Its calls in flight: `model`, or a tool with the start of its arguments."""
 

@@ -30,6 +30,8 @@ from crewlog.workflows.inbox import Incoming, take
 from graph.crews import agents_in, plan_of
 
 RUN = RunId("sim")
+EPOCH = "1970-01-01T00:00:00.090Z"
+"""A time that is over in some runs, and to come in others."""
 APPENDED = {"ready": "append", "p0_0.list": "append", "p0_0.text": "append"}
 
 
@@ -152,7 +154,9 @@ def _attempt(rng: random.Random) -> GraphPlan:
     for i in range(rng.randint(2, 7)):
         here = [f"p{i}_{k}" for k in range(rng.randint(2, 4))]
         earlier = rng.sample(names, min(len(names), rng.randint(1, 3)))
-        kind = rng.choice(["agent", "lanes", "lanes", "after", "loop", "loop", "ask", "end"])
+        kind = rng.choice(
+            ["agent", "lanes", "lanes", "after", "loop", "loop", "ask", "end", "wait"]
+        )
         if kind == "lanes":
             join = rng.choice(["all", "any", rng.randint(1, len(here))])
             flow.append({"parallel": [_phase(rng, n, names) for n in here], "join": join})
@@ -181,6 +185,10 @@ def _attempt(rng: random.Random) -> GraphPlan:
                 asks
                 | ({"sets": "ready", "words": rng.random() < 0.5} if rng.random() < 0.6 else {})
             )
+        elif kind == "wait":
+            here = [f"w{i}"]
+            time = rng.choice([{"wait": rng.choice(["3ms", "1h"])}, {"wait_until": EPOCH}])
+            flow.append(time | {"phase": here[0]})
         elif kind == "end" and names:
             here = [f"d{i}"]
             flow.append({"if": "ok", "go": "end", "phase": here[0]})
@@ -212,6 +220,7 @@ def _phase(rng: random.Random, name: str, earlier: list[str]) -> dict[str, Any]:
     if rng.random() < 0.15:
         phase["when"] = rng.choice(["ready", "ok or ready"])
         phase["else"] = rng.choice(["skip", "ask_human", *earlier[:1]])
+        phase |= rng.choice([{}, {"within": "2ms"}])
     if rng.random() < 0.1:
         phase["only_if"] = "not ok"
     agents = [name for name in earlier if name.startswith("p")]
@@ -257,6 +266,8 @@ class Simulation:
     people: bool = False
     """Whether people command and answer at random; else the run is left when it asks."""
     parallel: int = 64
+    timers: bool = True
+    """Whether time passes where nothing else goes on; else the test rings."""
     restore_at: Callable[[int], bool] = lambda _drain: False
     """Whether to begin a new engine from the state at a drain, by the drain's number."""
     flights: dict[tuple[str, int], Order] = field(default_factory=dict[Any, Order])
@@ -266,6 +277,7 @@ class Simulation:
     """The calls that landed, in order."""
     restored: list[CrewState] = field(default_factory=list[CrewState])
     """The states that new engines began from."""
+    _hands: random.Random = field(default_factory=lambda: dice("hands"))
     _before: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _commands: int = 0
     _drains: int = 0
@@ -277,7 +289,7 @@ class Simulation:
         """A new run; nothing is settled yet."""
         with mock.patch("crewlog.graph.engine.Ledger", Witness):
             engine = await Engine.begin(plan, RUN, input_text="Go.", by="eve", at=1)
-        return cls(engine, script, dice(seed), **more)
+        return cls(engine, script, dice(seed), _hands=dice(f"{seed}/hands"), **more)
 
     # -- looking ------------------------------------------------------------------------------
 
@@ -310,6 +322,8 @@ class Simulation:
         for _ in range(rounds):
             if self.people and self.rng.random() < 0.3:
                 await self._somebody()
+            if self.people and self._hands.random() < 0.08:
+                await self._by_hand()
             if self.people and self.rng.random() < 0.15:
                 await self.drain()
             await self.settle()
@@ -318,10 +332,15 @@ class Simulation:
                 await self.land(self.rng.choice(list(self.flights)))
             elif self.state.closed:
                 return self
+            elif self._time_passes():
+                self.ring()
+                await self.settle()
             elif self.state.interrupts or self.state.status == "paused":
                 if not self.people:
                     return self
                 await self._somebody(must=True)
+            elif self.engine.waits.earliest() is not None:
+                return self
             else:
                 raise AssertionError(f"nothing moves and nobody is asked: {self.state.frontier}")
         if self.state.closed or not self.people:
@@ -370,6 +389,17 @@ class Simulation:
             await self.land(next(key for key in self.flights if key[0] == step))
         await self.settle()
         self.launch()
+
+    def _time_passes(self) -> bool:
+        running = self.timers and self.state.status == "running"
+        return running and self.engine.waits.earliest() is not None
+
+    def ring(self) -> None:
+        """Lets time pass until the next timer is over."""
+        due = self.engine.waits.earliest()
+        assert due is not None, "no timer runs"
+        self.engine.at = max(self.engine.at, due)
+        self.engine.waits.rung(due)
 
     async def drain(self) -> None:
         """Lets everything land that is in flight, and perhaps goes on in a new engine."""
@@ -426,6 +456,30 @@ class Simulation:
             node = rng.choice(["*", "no_such_node", *self.engine.plan.nodes])
             content = {"message": {"text": "Well?"}, "interrupt": {"node": node}}
             await self.command(name, **content.get(name, {}))
+
+    async def _by_hand(self) -> None:
+        """Somebody changes the run, and not its graph."""
+        rng, plan = self._hands, self.engine.plan
+        nodes: list[str] = [*plan.nodes]
+        steps: list[str | None] = [None, *self.state.frontier]
+        agent = rng.choice([*plan.agents])
+        values: list[dict[str, Any]] = [
+            {"flags.ok": rng.choice([True, 1, None]), "shared.tone": "calm"},
+            {"flags.ready": ["x"], f"outputs.{agent}.text": rng.choice(["short", "long " * 80])},
+            {f"outputs.{agent}.list": ["a", "b" * 300], f"private.agent:{agent}.hint": 1},
+        ]
+        allowed: list[Any] = [None, [], [agent], [*plan.agents]]
+        name, content = rng.choice(
+            [
+                ("edit_state", {"set": rng.choice(values)}),
+                ("edit_state", {"delete": [*rng.choice(values)]}),
+                ("redirect", {"node": rng.choice(nodes), "step": rng.choice(steps)}),
+                ("redirect", {"node": rng.choice(nodes), "step": steps[-1], "cut": True}),
+                ("set_permission", {"tool": "read", "agents": rng.choice(allowed)}),
+                ("tag", {"checkpoint": rng.randint(1, self.state.position), "tag": "here"}),
+            ]
+        )
+        await self.command(name, **content)
 
 
 async def run(plan: GraphPlan, script: Script = final, **more: Any) -> Simulation:

@@ -13,6 +13,7 @@ from crewlog.cli.sight import Sight
 from crewlog.client import Client
 from crewlog.errors import CrewlogError
 from crewlog.graph.draw import picture
+from crewlog.graph.waits import waits_for
 from crewlog.model import Json
 from crewlog.state.model import Output
 from crewlog.state.model import Part as OutputPart
@@ -95,7 +96,7 @@ def _frontier(screen: Screen, sight: Sight) -> None:
         if entry.step in asked:
             continue  # the question says it
         doing = (sight.doing or {}).get(entry.step, ())
-        what = ", ".join(plain(each) for each in doing) or plain(entry.requirement)
+        what = ", ".join(plain(each) for each in doing) or plain(waits_for(entry))
         rows.append([plain(entry.step), (entry.status, "cyan"), (what, "dim")])
     if rows:
         screen.line("")

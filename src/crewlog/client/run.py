@@ -17,8 +17,10 @@ from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.exceptions import CancelledError as TemporalCancelledError
 from temporalio.exceptions import TimeoutError as TemporalTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
+from typing_extensions import override
 
 from crewlog.client import beginnings
+from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
 from crewlog.client.journal import JournalReader
@@ -60,6 +62,7 @@ from crewlog.wire import (
     Rollback,
     RunResult,
     RunView,
+    TagCommand,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +72,7 @@ M = TypeVar("M", bound=Model)
 C = TypeVar("C", bound=Command)
 
 
-class Run:
+class Run(ByHand):
     """One run, by its id; made by `Client.start` and `Client.run`.
 
     All methods raise `RunNotFound` where there is no such run and `TemporalUnavailable` where the
@@ -489,7 +492,15 @@ class Run:
         command = self._made(
             Respond, by, id, interrupt=interrupt, decisions=[answer], reason=reason, hash=about
         )
-        outcome = await self._gateway.update(self.id, "respond", _json(command))
+        return await self._update("respond", command)
+
+    @override
+    async def _tag(self, command: TagCommand) -> CommandId:
+        return await self._signal("tag", command)
+
+    @override
+    async def _update(self, name: str, command: Command) -> Accepted:
+        outcome = await self._gateway.update(self.id, name, _json(command))
         return Accepted.model_validate(outcome, extra="ignore")
 
     async def change(
@@ -633,6 +644,7 @@ class Run:
         await self._gateway.signal(self.id, name, _json(command))
         return command.id
 
+    @override
     def _made(self, kind: type[C], by: str | None, id: str | None, /, **fields: Json) -> C:
         """A command.
 

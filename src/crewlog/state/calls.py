@@ -43,6 +43,9 @@ class View(Model):
     heads: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
     """The logs that have messages, by name. In activities' inputs, a head that follows from the
     batch is left empty."""
+    was: tuple[StepId, ...] = ()
+    """Of an item's step: the names that its visit had before, where the run went back to it. What
+    was said under them is its own."""
 
 
 class OpenRun(Model):

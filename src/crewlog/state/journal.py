@@ -566,6 +566,10 @@ class Edit(Model):
     """The body that holds a large output."""
     inline: Json = None
     """That body."""
+    items: int | None = None
+    """How many items a large list has, where a node has a step for each of them."""
+    append: bool = False
+    """Whether it is a list that steps add to: `value` has its values, whatever their size."""
     delete: bool = False
     """Whether it is taken away instead."""
 

@@ -107,6 +107,8 @@ class Mapped(Model):
     """The items by themselves, where several steps made the list."""
     goto: tuple[NodeName, ...] = ()
     """Where its steps' tools handed off to: the run goes there once all are done."""
+    was: tuple[StepId, ...] = ()
+    """The names that the visit had before, where the run went back to it."""
 
     def item(self, number: int) -> Item:
         """The item of that number."""
@@ -208,6 +210,8 @@ class FrontierEntry(Model):
     """Whether a change took its node away: its turn goes on to its end, and nothing follows."""
     definition: ContentHash = ContentHash("")
     """The definition whose node it visits, where a change took that away; else the run's own."""
+    redirect: NodeName | None = None
+    """Where people sent the run, once this is done, instead of what follows it."""
 
 
 class PromptRemark(Model):

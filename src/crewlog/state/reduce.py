@@ -23,6 +23,7 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
+from crewlog.state.edited import edited
 from crewlog.state.hashing import chain, hash_json, log_root
 from crewlog.state.merging import place_of, with_part, with_value
 from crewlog.state.model import (
@@ -350,7 +351,20 @@ def _mapped(frontier: Frontier, step: StepId, **changes: Any) -> Frontier:
 
 @_on(j.ConditionMet)
 def _condition_met(state: CrewState, entry: j.ConditionMet, position: int) -> Changes:
-    return _entry(state, entry.step, status="ready", since=position, requirement="")
+    return _entry(state, entry.step, status="ready", since=position, requirement="", due=0)
+
+
+@_on(j.TimerSet)
+def _timer_set(state: CrewState, entry: j.TimerSet, position: int) -> Changes:
+    return _entry(state, entry.step, status="waiting", since=position, due=entry.due)
+
+
+@_on(j.TimerFired)
+def _timer_fired(state: CrewState, entry: j.TimerFired, position: int) -> Changes:
+    found = state.frontier.get(entry.step)
+    if found is None or found.requirement:  # a bound is over: what follows is decided at once
+        return {}
+    return _entry(state, entry.step, status="running", since=position)
 
 
 @_on(j.ModelReplied)
@@ -446,8 +460,11 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
     """The frontier without a step; the next visit queued behind it moves up."""
     if step not in state.frontier:
         return {}
-    node = state.frontier[step].node
+    left = state.frontier[step]
+    node = left.node
     frontier = _without(state.frontier, step)
+    if left.status == "queued":  # the visit that it was queued behind is there still
+        return {"frontier": frontier}
     if item_of(step):  # the visit goes on; what was said while working is in the store
         return {"frontier": frontier, "messages": _without(state.messages, item_log(step))}
     return {"frontier": _queued(frontier, position, only=node)}
@@ -688,6 +705,24 @@ def _moved(state: CrewState, remap: j.Remap) -> tuple[Frontier, Frontier]:
         changes = {"leaving": False, "definition": ContentHash("")}
         frontier[step] = found.model_copy(update=changes)
     return frontier, parked
+
+
+_on(j.StateEdited)(edited)
+
+
+@_on(j.Redirected)
+def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Changes:
+    return _entry(state, entry.step, redirect=entry.node)
+
+
+@_on(j.PermissionSet)
+def _permission_set(state: CrewState, entry: j.PermissionSet, _position: int) -> Changes:
+    return {"tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents)}
+
+
+@_on(j.CheckpointTagged)
+def _tagged(state: CrewState, entry: j.CheckpointTagged, _position: int) -> Changes:
+    return {"tags": _with(state.tags, entry.tag, entry.checkpoint)}
 
 
 @_on(j.RunCompleted)
