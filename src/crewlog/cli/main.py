@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from crewlog.cli import exits
 
-COMMANDS = ("project", "prompts", "crews", "run", "look", "talk", "surroundings")
+COMMANDS = ("project", "prompts", "crews", "run", "look", "talk", "rewinding", "surroundings")
 """Modules that add commands, in the order of the help; what is slow they import when called."""
 
 
