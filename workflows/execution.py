@@ -36,7 +36,7 @@ from temporalio.exceptions import (
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.times import moment_words
-    from crewlog.errors import CrewlogError, InternalError, StoreUnavailable
+    from crewlog.errors import InternalError, StoreUnavailable
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
@@ -546,7 +546,7 @@ class Execution:
                 self._commands += 1
 
     def _keep_graph(self, error: str) -> None:
-        """Records that a change did not come about: the run goes on with the graph it has."""
+        """Goes on with the graph that there is, since a change did not come about."""
         if (meant := self.engine.state.changing) is not None:
             self.engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
         if self._limit is not None:
@@ -556,12 +556,12 @@ class Execution:
 
     def _swapped(self) -> bool:
         """Puts the new graph in the place of the old one, where there is one; else, why not."""
-        if self.engine.state.changing is None or not isinstance(self.engine, Engine):
+        before = self.engine
+        if before.state.changing is None or not isinstance(before, Engine):
             return True
-        try:
-            self.engine = changing.swap(self.engine)
-        except CrewlogError as error:
-            self._keep_graph(str(error))
+        self.engine = changing.swap(before)
+        if self.engine is before:
+            self._keep_graph("")
             return False
         self._swap = True
         return True

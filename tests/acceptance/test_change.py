@@ -138,7 +138,7 @@ async def test_what_is_wrong_is_refused_and_changes_nothing(crews: Site) -> None
         await run.change(definition=crew, graph_version=3, id="stale")
     with pytest.raises(ChangeConflict):
         await run.change(definition=crew, graph_version=3, id="stale")
-    with pytest.raises(ChangeConflict, match="is expected"):
+    with pytest.raises(ChangeConflict, match="and not to 0000"):
         await run.change(definition=crew, expect="0000")
     crews.open_gate(run, "g")
     assert await outputs(run) == {"a": "A", "b": "B"}
