@@ -29,6 +29,7 @@ from __future__ import annotations
 from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import override
 
 from crewlog.definition.operations import Operation
 from crewlog.graph.swap import SwapReport
@@ -96,6 +97,15 @@ class StartRun(Inlet):
     model: str = ""
     """Of a prompt: the model that reads it and that its crew uses, where the registry names
     none."""
+
+    @override
+    def to_json(self) -> dict[str, Json]:
+        """As JSON, in which every operation says what it is, though that is a default."""
+        data = super().to_json()
+        if self.fork is not None and self.fork.operations:
+            told = [{"op": each.op, **each.to_json()} for each in self.fork.operations]
+            data["fork"]["operations"] = told
+        return data
 
     @model_validator(mode="after")
     def _one_beginning(self) -> Self:

@@ -8,7 +8,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
