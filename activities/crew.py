@@ -25,6 +25,7 @@ from crewlog.activities.heartbeat import heartbeats
 from crewlog.activities.load_state import load_state
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
+from crewlog.activities.prepare_change import ChangePreparer
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.ids import RunId
@@ -37,6 +38,7 @@ from crewlog.state.calls import (
     FORGET_RUN,
     LOAD_STATE,
     OPEN_RUN,
+    PREPARE_CHANGE,
     CallModel,
     CallTool,
     CloseRun,
@@ -50,6 +52,8 @@ from crewlog.state.calls import (
     ModelResult,
     OpenRun,
     OpenRunResult,
+    PrepareChange,
+    PreparedChange,
     ToolResult,
 )
 from crewlog.store.protocol import Snapshot, Store
@@ -90,6 +94,7 @@ class CrewActivities:
         hydrator = Hydrator(store, max_entries)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
+        self._preparer = ChangePreparer(store, self._definitions, models)
         self._models = ModelCalls(store, self._definitions, hydrator, models, registry, built_in)
         self._tools = ToolCalls(store, self._definitions, hydrator, registry, built_in, workspace)
 
@@ -100,6 +105,7 @@ class CrewActivities:
             self.load_state,
             self.forget_run,
             self.compile_prompt,
+            self.prepare_change,
             self.call_model,
             self.call_tool,
             self.flush,
@@ -143,6 +149,13 @@ class CrewActivities:
                 run = RunId(activity.info().workflow_id or "")
                 result = await self._compiler.run(run, task, batch, effect)
                 return result.model_copy(update={"at": clock.now()})
+
+    @activity.defn(name=PREPARE_CHANGE)
+    async def prepare_change(self, task: PrepareChange) -> PreparedChange:
+        """Makes what a change leads to, or asks a model once that reads its prompt."""
+        with as_failures() as effect:
+            async with heartbeats():
+                return await self._preparer.run(task, effect)
 
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> ModelResult:

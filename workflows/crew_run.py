@@ -135,7 +135,7 @@ class CrewRun:
 
     def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
-        ledger = Ledger(CrewState.from_json(carry.state))
+        ledger = Ledger.carried(CrewState.from_json(carry.state), carry.batch)
         engine: Engine | Drafting
         if carry.draft is not None:
             engine = Drafting(
