@@ -12,7 +12,7 @@ from crewlog.cli.options import AsJson, By, CommandIdOption, Debug
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from crewlog.client import Client, Run
     from crewlog.definition.operations import Operation
@@ -318,24 +318,35 @@ async def _beginning(run: Run) -> int:
     )
 
 
-async def reopened(
-    run_id: str, from_: Literal["recipe", "live"], *, by: str | None, detach: bool, as_json: bool
+async def resumed(
+    run_id: str,
+    signal: Callable[[], Awaitable[int]],
+    *,
+    from_: Literal["recipe", "live"] | None,
+    by: str | None,
+    as_json: bool,
 ) -> int:
-    """Lets a run go on that has ended: `crewlog resume RUN --from …`."""
+    """Lets a run go on: one that has ended begins again, else `signal` is sent."""
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.client.gateway import STATUS_NAMES  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen) as client:
         run = client.run(run_id)
-        await _take_its_queue(client, run)
-        position = (await run.journal(0, 1)).position
-        await run.reopen(from_, by=by)
+        found = await client.gateway.describe(run.id)
+        ended = found.status is not None and STATUS_NAMES.get(found.status) != "running"
+        if ended:
+            client.task_queue = found.task_queue
+            await run.reopen(from_ or "live", by=by)
+    if not ended:
+        return await signal()
     if as_json:
-        screen.record({"event": "reopened", "run": run_id, "from": from_})
+        screen.document({"run": run_id, "command": "reopen", "from": from_ or "live"})
     else:
-        screen.line("  ", (plain(run_id), "bold"), " goes on")
-    return exits.OK if detach else await _watched(run_id, position, as_json=as_json)
+        screen.line("  ", (plain(run_id), "bold"), " had ended, and goes on")
+        screen.line(("  Follow   ", "dim"), f"crewlog watch {run_id}")
+    return exits.OK
 
 
 async def _watched(run_id: str, after: int, *, as_json: bool) -> int:

@@ -304,10 +304,37 @@ class Run(ByHand):
         return await self._signal("pause", self._made(Command, by, id, reason=reason))
 
     async def resume(
-        self, reason: str = "", *, by: str | None = None, id: str | None = None
+        self,
+        reason: str = "",
+        *,
+        from_: Literal["recipe", "live"] | None = None,
+        by: str | None = None,
+        id: str | None = None,
     ) -> CommandId:
-        """Lets a paused run go on; see `pause`. One that has ended: `reopen`."""
-        return await self._signal("resume", self._made(Command, by, id, reason=reason))
+        """Lets a paused run go on, see `pause`, or one that has ended, see `reopen`.
+
+        Args:
+            reason: Why, for the journal.
+            from_: The definition that it goes on with: the one that it was started with, or the one
+                that it has now, which is the default.
+            by: Who commands; by default the system's user.
+            id: The command's id.
+        """
+        command = self._made(Command, by, id, reason=reason)
+        if await self._is_closed():
+            await self.reopen(from_ or "live", by=by)
+            return command.id
+        if from_ == "recipe":
+            await self._back_to_recipe(by, reason)
+        return await self._signal("resume", command)
+
+    async def _back_to_recipe(self, by: str | None, reason: str) -> None:
+        """Changes the crew back to what the run was started with."""
+        state = await self.state()
+        if state.recipe not in ("", state.definition):
+            recipe = await (await self._client.store()).get_definition(state.recipe)
+            # A paused run swaps its graph all the same: there is nothing to wait for.
+            await self.change(definition=recipe, by=by, reason=reason or "back to the recipe")
 
     async def reopen(
         self,
