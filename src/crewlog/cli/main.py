@@ -25,6 +25,7 @@ COMMANDS = (
     "talk",
     "changing",
     "editing",
+    "rewinding",
     "differing",
     "tracing",
     "scheduling",
