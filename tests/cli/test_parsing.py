@@ -37,7 +37,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
         *("compile", "explain", "crews"),
         *("ps", "show", "watch", "log"),
-        *("answer", "pause", "resume", "stop", "interrupt", "message"),
+        *("answer", "pause", "resume", "stop", "interrupt", "message", "change"),
         *("dev", "worker", "doctor", "rebuild"),
     }
     for section in ("Crews:", "Look:", "Talk:", "Surroundings:"):
