@@ -39,6 +39,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("ps", "show", "watch", "log"),
         *("answer", "pause", "resume", "stop", "interrupt", "message"),
         *("rollback", "fork", "replay"),
+        *("answer", "pause", "resume", "stop", "interrupt", "message", "change"),
         *("dev", "worker", "doctor", "rebuild"),
     }
     for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Surroundings:"):
