@@ -20,11 +20,15 @@ COMMANDS = (
     "prompts",
     "crews",
     "run",
+    "asking",
     "look",
     "talk",
+    "changing",
     "editing",
+    "rewinding",
     "differing",
     "tracing",
+    "scheduling",
     "surroundings",
 )
 """Modules that add commands, in the order of the help; what is slow they import when called."""

@@ -306,6 +306,7 @@ def route_facts(
             arrivals[target] = {source: -count for source, count in owed.items()}
         changes["base"] = {**routing.base, **reset}
         changes["sent"] = {n: count for n, count in routing.sent.items() if n not in reset}
+        changes["fired"] = {n: count for n, count in routing.fired.items() if n not in reset}
     return routing.model_copy(update=changes)
 
 
@@ -669,13 +670,13 @@ def _graph_swapped(state: CrewState, entry: j.GraphSwapped, position: int) -> Ch
         status = found.status
         if status in ("ready", "waiting"):
             status = "waiting" if requirement else "ready"
-        changes = {"requirement": requirement, "status": status, "since": position}
+        changes = {"requirement": requirement, "status": status, "since": position, "due": 0}
         frontier[step] = found.model_copy(update=changes)
     _reach(frontier, visits, remap.reach, position)
     routing = state.routing.model_copy(
         update={
             "arrivals": {**state.routing.arrivals, **remap.arrivals},
-            "base": {**state.routing.base, **remap.base},
+            "fired": {**state.routing.fired, **remap.fired},
             "sent": sent,
         }
     )
