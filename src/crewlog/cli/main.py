@@ -26,6 +26,7 @@ COMMANDS = (
     "changing",
     "editing",
     "rewinding",
+    "checkpoints",
     "differing",
     "tracing",
     "scheduling",
