@@ -115,6 +115,8 @@ class CrewRun:
 
     async def _begin(self, data: Any) -> Execution:
         start = _parse_start(data)
+        if start.replace:
+            await rewinding.forget(RunId(workflow.info().workflow_id))
         if start.fork is not None or start.reopen is not None:
             engine, loaded = await rewinding.begin(start, _started())
             return Execution(
@@ -156,7 +158,7 @@ class CrewRun:
 
     def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
-        ledger = Ledger(CrewState.from_json(carry.state))
+        ledger = Ledger.carried(CrewState.from_json(carry.state), carry.batch)
         engine: Engine | Drafting
         if carry.draft is not None:
             engine = Drafting(

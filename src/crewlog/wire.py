@@ -29,11 +29,13 @@ from __future__ import annotations
 from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import override
 
 from crewlog.definition.operations import Operation
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
 from crewlog.model import Json, Model
+from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.model import RunStatus, Usage
 
 WORKFLOW_TYPE = "CrewRun"
@@ -101,6 +103,15 @@ class StartRun(Inlet):
     none."""
     command: str = Field(default="", max_length=200)
     """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
+
+    @override
+    def to_json(self) -> dict[str, Json]:
+        """As JSON, in which every operation says what it is, though that is a default."""
+        data = super().to_json()
+        if self.fork is not None and self.fork.operations:
+            told = [{"op": each.op, **each.to_json()} for each in self.fork.operations]
+            data["fork"]["operations"] = told
+        return data
 
     @model_validator(mode="after")
     def _one_beginning(self) -> Self:
@@ -404,16 +415,24 @@ class JournalPage(Model):
     """The first position that this execution has: earlier ones are in the store."""
     position: int = 0
     """The last position there is."""
+    base: int = 0
+    """Of a fork: the position after which its journal begins; there is nothing before it."""
 
 
 class CheckpointView(Model):
     """A place to look at, go back to, or fork from."""
 
     position: int
+    kind: CheckpointKind = "step"
     step: StepId
+    """The step that ended; empty where none did, as `node`."""
     node: NodeName
+    """The phase."""
     agent: AgentName | None = None
     at: int = 0
+    """Milliseconds since the epoch."""
+    tags: tuple[str, ...] = ()
+    """The names that people gave it."""
 
 
 class CheckpointPage(Model):
@@ -421,6 +440,7 @@ class CheckpointPage(Model):
 
     checkpoints: tuple[CheckpointView, ...] = ()
     first: int = 1
+    """The first position that this execution has: earlier ones are in the store."""
     position: int = 0
 
 

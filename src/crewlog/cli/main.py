@@ -23,6 +23,11 @@ COMMANDS = (
     "asking",
     "look",
     "talk",
+    "changing",
+    "editing",
+    "rewinding",
+    "differing",
+    "tracing",
     "scheduling",
     "surroundings",
 )

@@ -450,7 +450,11 @@ class Engine(RunFacts):
         arrived = self._arrives(node) if NEXT in outcome else ()
         anew = self._begins_anew(node, (*outcome, *handoff))
         reset = new_generation(anew, self.state.routing)
-        active = [entry.node for step, entry in self.state.frontier.items() if not item_of(step)]
+        active = [
+            entry.node
+            for step, entry in self.state.frontier.items()
+            if not item_of(step) and not entry.leaving
+        ]
         late = late_arrivals(self.plan, anew, active)
         routing = route_facts(
             self.state.routing, node, arrived, loop=loop, reset=reset, late=late, rearmed=rearmed
