@@ -22,8 +22,10 @@ from crewlog.activities.compile_prompt import PromptCompiler
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import as_failures
 from crewlog.activities.heartbeat import heartbeats
+from crewlog.activities.load_state import load_state
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
+from crewlog.activities.prepare_change import ChangePreparer
 from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
@@ -35,7 +37,9 @@ from crewlog.state.calls import (
     CLOSE_RUN,
     COMPILE_PROMPT,
     FLUSH,
+    LOAD_STATE,
     OPEN_RUN,
+    PREPARE_CHANGE,
     CallModel,
     CallTool,
     CloseRun,
@@ -43,9 +47,13 @@ from crewlog.state.calls import (
     CompilePrompt,
     CompilePromptResult,
     Flush,
+    LoadedState,
+    LoadState,
     ModelResult,
     OpenRun,
     OpenRunResult,
+    PrepareChange,
+    PreparedChange,
     ToolResult,
 )
 from crewlog.store.protocol import Snapshot, Store
@@ -88,6 +96,7 @@ class CrewActivities:
         hydrator = Hydrator(store, max_entries)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
+        self._preparer = ChangePreparer(store, self._definitions, models)
         self._models = ModelCalls(store, self._definitions, hydrator, models, registry, built_in)
         self._tools = ToolCalls(store, self._definitions, hydrator, registry, built_in, workspace)
 
@@ -95,7 +104,9 @@ class CrewActivities:
         """The activities, for a worker."""
         return [
             self.open_run,
+            self.load_state,
             self.compile_prompt,
+            self.prepare_change,
             self.call_model,
             self.call_tool,
             self.flush,
@@ -109,6 +120,20 @@ class CrewActivities:
             async with heartbeats():
                 return await open_run(task, self._store, self._definitions, self._search_attributes)
 
+    @activity.defn(name=LOAD_STATE)
+    async def load_state(self, task: LoadState) -> LoadedState:
+        """Loads the state of a run at a checkpoint, with its plan."""
+        with as_failures():
+            async with heartbeats():
+                return await load_state(
+                    task,
+                    RunId(activity.info().workflow_id or ""),
+                    await self._batches.whole(task.batch),
+                    self._store,
+                    self._definitions,
+                    self._search_attributes,
+                )
+
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
         """Reads a run's prompt, with the grammar or by asking a model once."""
@@ -119,6 +144,13 @@ class CrewActivities:
                 run = RunId(activity.info().workflow_id or "")
                 result = await self._compiler.run(run, task, batch, effect)
                 return result.model_copy(update={"at": clock.now()})
+
+    @activity.defn(name=PREPARE_CHANGE)
+    async def prepare_change(self, task: PrepareChange) -> PreparedChange:
+        """Makes what a change leads to, or asks a model once that reads its prompt."""
+        with as_failures() as effect:
+            async with heartbeats():
+                return await self._preparer.run(task, effect)
 
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> ModelResult:

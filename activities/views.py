@@ -29,7 +29,7 @@ from crewlog.model import Json
 from crewlog.state.calls import View
 from crewlog.state.hashing import log_root
 from crewlog.state.journal import Batch
-from crewlog.state.logs import links_of, message_of
+from crewlog.state.logs import heads_before, links_of, message_of
 from crewlog.state.messages import message_from_json
 from crewlog.store.missing import rows_missing
 from crewlog.store.protocol import Store
@@ -98,6 +98,10 @@ class _Run:
         root = log_root(self.run, log)
         self.heads.setdefault(root, _At([], 0))
         return root
+
+    def begins(self, root: ContentHash) -> None:
+        """Remembers where a log begins that is not this run's own, or had another name."""
+        self.heads.setdefault(root, _At([], 0))
 
     def learn(
         self, head: ContentHash, previous: ContentHash, position: int, body: ContentHash
@@ -244,7 +248,9 @@ class Hydrator:
 
     async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, _At]:
         # The batch is being stored at the same time: only what was before it can be relied on.
-        before = {log: batch.heads.get(log, head) for log, head in view.heads.items()}
+        before = {
+            log: heads_before(known.run, batch, log) or head for log, head in view.heads.items()
+        }
         unknown = {log: before[log] for log, head in view.heads.items() if head not in known.heads}
         if unknown:
             await asyncio.gather(*(self._read(known, log, h) for log, h in unknown.items()))
@@ -258,7 +264,10 @@ class Hydrator:
             return
         # The newest head is enough to stop at: a log that forked is read to its root, once.
         tip = known.tips.get(log, root)
-        for link in await self._store.read_log(head, {tip, root}):
+        links = await self._store.read_log(head, {tip, root})
+        if links and links[0].previous not in known.heads:
+            known.begins(links[0].previous)  # a log that began in the run this one was forked from
+        for link in links:
             known.learn(link.head, link.previous, link.position, link.body)
         if head not in known.heads:
             raise rows_missing(known.run, f"the log {log!r} has a gap")

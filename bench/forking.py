@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import asyncpg
+from crewlog.store.loading import load_state
 
 from bench.cases import Bench
 from bench.crews import Crew, ring
@@ -21,7 +22,6 @@ from bench.pairs import Figure, figure, rounds
 from bench.site import Site
 from crewlog.client import Run
 from crewlog.store import PostgresStore
-from crewlog.store.loading import load_state
 
 MESSAGES = 1000
 LOADS = 100
@@ -121,7 +121,7 @@ async def _row_bytes(site: Site) -> int:
         return sum(
             [
                 await connection.fetchval(
-                    f'SELECT coalesce(sum(pg_column_size(t.*)), 0) FROM crewlog."{name}" AS t'
+                    f'SELECT coalesce(sum(pg_column_size(t.*)), 0) FROM crewlog."{name}" AS t'  # noqa: S608
                 )
                 for (name,) in tables
             ]
@@ -133,7 +133,7 @@ async def _row_bytes(site: Site) -> int:
 async def slowest_load(site: Site, source: Run, places: Sequence[int], seed: int) -> float:
     """The slowest load of some checkpoints, taken at random, in milliseconds."""
     slowest = 0.0
-    for position in Random(seed).sample(list(places), min(LOADS, len(places))):
+    for position in Random(seed).sample(list(places), min(LOADS, len(places))):  # noqa: S311
         began = time.perf_counter()
         await load_state(site.store, source.id, position)
         slowest = max(slowest, (time.perf_counter() - began) * 1000)

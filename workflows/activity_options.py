@@ -43,6 +43,9 @@ signal came) it may record other facts at the same positions than those that wer
 CHECKING: dict[str, Any] = {**STORING, "summary": "checks the crew"}
 """Options of the activity that checks, lowers and stores what a prompt makes, or people changed."""
 
+LOADING: dict[str, Any] = {**STORING, "summary": "loads the checkpoint"}
+"""Options of the activity that loads the state that a run goes back to."""
+
 PREPARING: dict[str, Any] = {**STORING, "summary": "prepares the change"}
 """Options of the activity that makes what a change leads to, where no model is asked."""
 

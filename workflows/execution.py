@@ -35,7 +35,8 @@ from temporalio.exceptions import (
 )
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import CrewlogError, InternalError, StoreUnavailable
+    from crewlog.definition.times import moment_words
+    from crewlog.errors import InternalError, StoreUnavailable
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
@@ -61,6 +62,7 @@ with workflow.unsafe.imports_passed_through():
         ToolResult,
     )
     from crewlog.state.carry import Carry
+    from crewlog.state.journal import Batch
     from crewlog.state.model import Output, Part
     from crewlog.state.packing import pack_view
     from crewlog.wire import RunResult
@@ -79,6 +81,10 @@ from crewlog.workflows.inbox import RESERVED, Incoming, Unreadable, now, take
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
+
+CARRIED_BYTES = 8 * 1024
+"""Up to this, what is not stored is carried over a swap, instead of stored before: an activity
+would double the time of it."""
 
 POSITION_MEMO = "position"
 """The memo field that tells the journal position, where nothing else left an event."""
@@ -104,6 +110,13 @@ STORE_PAUSE = 5.0
 
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between calls that met a worker without their tool; the last one from then on."""
+
+LONGEST_TIMER = 30 * 86_400_000
+"""Milliseconds of one Temporal timer; what is due later gets another one then."""
+
+PUNCTUAL = 2000
+"""Milliseconds by which a timer may be late and is still told as on time: so that a journal comes
+out the same that is made again, see `now`. What is later was late because the server was away."""
 
 PHASE_INTERVAL_MS = 5000
 """The search attribute of the phase is at most this old: an upsert is an event."""
@@ -181,6 +194,8 @@ class Execution:
         self._cancelled: set[tuple[StepId, int]] = set()
         self._cut: set[tuple[StepId, int]] = set()
         """Calls that were cancelled so that a change need not wait: they are made again."""
+        # An execution that leaves without storing leaves the snapshot to the next one, too.
+        self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
         self._swap = False
         """Whether the next execution has another graph."""
         self._limit: asyncio.Task[None] | None = None
@@ -191,7 +206,13 @@ class Execution:
         self._lacked: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a worker without their tool."""
         self._bug: Exception | None = None
+        self.ended: Ended | None = None
+        """How the run ended, for those who ask while the last is stored."""
         self._landed: list[Landed] = []
+        self._timer: tuple[int, asyncio.Task[None]] | None = None
+        """When the one timer is over that runs, and what waits for it."""
+        self._rang: list[tuple[int, int]] = []
+        """When timers were due that are over, and when they were over."""
         self._shown: dict[str, Any] = {}
         self._shown_at = 0
         self._commands = 0
@@ -208,12 +229,14 @@ class Execution:
             await self._take_inbox()
             await self._apply_landed()
             self._heed_change()
+            self._take_rung()
             state = self.engine.state
             if not (self.closing or state.closed or state.changing):
                 await self._begin_crew()
                 await self.engine.settle(self._flights)
                 await self._launch()
                 self.closing = self._must_continue() and not self.engine.state.closed
+            self._set_timer()
             self._cancel_flights()
             if not self._flights and not self._landed:
                 if self.engine.state.status == "stopping":
@@ -234,7 +257,7 @@ class Execution:
                 raise self._bug
 
     def _stirred(self) -> bool:
-        if self._inbox or self._landed or self._bug:
+        if self._inbox or self._landed or self._bug or self._rang:
             return True
         return self.closing and not self._flights and workflow.all_handlers_finished()
 
@@ -312,6 +335,42 @@ class Execution:
     def _tick(self, at: int) -> None:
         """Moves the engine's clock: it tells when what is applied came in, see `now`."""
         self.engine.at = max(self.engine.at, at)
+
+    # -- timers ------------------------------------------------------------------------------
+
+    def _set_timer(self) -> None:
+        """Has a timer run for the step that is due first; a paused run's run out, too."""
+        state = self.engine.state
+        idle = self.closing or state.closed or state.status == "stopping"
+        due = self.engine.waits.earliest() if isinstance(self.engine, Engine) else None
+        if idle or due == (self._timer[0] if self._timer else None):
+            return
+        if self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None
+            self._commands += 1
+        if due is not None:
+            self._timer = (due, asyncio.create_task(self._ring(due)))
+            self._commands += 1
+
+    async def _ring(self, due: int) -> None:
+        left = min(max(due - now(), 1), LONGEST_TIMER)
+        try:
+            await workflow.sleep(left / 1000, summary=f"until {moment_words(due)}")
+        except asyncio.CancelledError:
+            return
+        self._timer = None
+        if left < LONGEST_TIMER:
+            self._rang.append((due, due if now() - due < PUNCTUAL else now()))
+        else:
+            self._rang.append((0, 0))
+
+    def _take_rung(self) -> None:
+        while self._rang:
+            due, at = self._rang.pop(0)
+            self._tick(at)
+            if isinstance(self.engine, Engine):
+                self.engine.waits.rung(due)
 
     # -- calls -------------------------------------------------------------------------------
 
@@ -496,7 +555,7 @@ class Execution:
                 self._commands += 1
 
     def _keep_graph(self, error: str) -> None:
-        """Records that a change did not come about: the run goes on with the graph it has."""
+        """Goes on with the graph that there is, since a change did not come about."""
         if (meant := self.engine.state.changing) is not None:
             self.engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
         if self._limit is not None:
@@ -506,12 +565,12 @@ class Execution:
 
     def _swapped(self) -> bool:
         """Puts the new graph in the place of the old one, where there is one; else, why not."""
-        if self.engine.state.changing is None or not isinstance(self.engine, Engine):
+        before = self.engine
+        if before.state.changing is None or not isinstance(before, Engine):
             return True
-        try:
-            self.engine = changing.swap(self.engine)
-        except CrewlogError as error:
-            self._keep_graph(str(error))
+        self.engine = changing.swap(before)
+        if self.engine is before:
+            self._keep_graph("")
             return False
         self._swap = True
         return True
@@ -530,11 +589,12 @@ class Execution:
                 run=state.run,
                 batch=batch,
                 definition=self.engine.plan.definition,
-                state=state.to_json() if snapshot else None,
+                state=state.to_json() if snapshot or self._owes_snapshot else None,
             ),
             summary="stores the journal",
             **STORING,
         )
+        self._owes_snapshot = False
         self.engine.ledger.stored(state.position)
 
     def _stop(self) -> None:
@@ -549,6 +609,7 @@ class Execution:
         self._inbox += self._take_kept()
         await self._take_inbox()
         fetched = await self._store_the_end()
+        self.ended = self._ending(fetched)
         for _ in range(LAST_CALLS):
             # Handlers wait for what they brought to be taken, so that comes first.
             await workflow.wait_condition(
@@ -558,6 +619,9 @@ class Execution:
                 break
             await self._take_inbox()
             fetched = await self._store_the_end()
+        return self._ending(fetched)
+
+    def _ending(self, fetched: CloseRunResult) -> Ended:
         state = self.engine.state
         if state.status == "failed":
             return Ended(error=state.error, error_type=state.error_type)
@@ -612,7 +676,7 @@ class Execution:
         return fetched
 
     async def _leave(self) -> Ended:
-        """Stores what is left and hands everything to the next execution."""
+        """Hands everything to the next execution; what is left is stored, or little is carried."""
         info = workflow.info()
         if self._swap:
             because = "its graph was changed"
@@ -625,7 +689,10 @@ class Execution:
         self.engine.record(
             j.ContinuedAsNew, execution=self.engine.state.execution + 1, because=because
         )
-        await self._flush(snapshot=True)
+        batch = self.engine.ledger.whole()
+        if not (self._swap and self.engine.ledger.unstored_bytes <= CARRIED_BYTES):
+            await self._flush(snapshot=True)
+            batch = Batch.EMPTY
         self._inbox[:0] = self._take_kept()
         draft = self.engine.draft if isinstance(self.engine, Drafting) else None
         planned = bool(self.engine.plan.nodes)
@@ -634,6 +701,7 @@ class Execution:
                 plan=self.engine.plan.to_json() if planned else {},
                 draft=draft,
                 state=self.engine.state.to_json(),
+                batch=batch,
                 inbox=tuple(
                     (i.name, i.data) for i in self._inbox if not isinstance(i.data, Unreadable)
                 ),

@@ -22,14 +22,21 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.approvals import ACTION, decided
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
+    from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
-    from crewlog.ids import ContentHash, item_log, item_of
+    from crewlog.graph.permitting import set_permission
+    from crewlog.graph.plan import GraphPlan
+    from crewlog.graph.redirecting import redirect
+    from crewlog.graph.rewinding import roll_back
+    from crewlog.graph.tagging import tag
+    from crewlog.ids import item_log, item_of
     from crewlog.state import journal as j
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
-    from crewlog.state.model import Interrupt
+    from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import (
         SIGNALS,
         Accepted,
+        AskRun,
         Change,
         Command,
         Decision,
@@ -56,6 +63,7 @@ COMMAND_MODELS: dict[str, type[Command]] = {
     "message": MessageCommand,
     "tag": TagCommand,
     "respond": Respond,
+    "ask": AskRun,
     "change": Change,
     "edit_state": EditState,
     "redirect": Redirect,
@@ -82,8 +90,6 @@ class Incoming:
     """What its handler had made by an activity, for the loop to apply."""
     refusal: CrewlogError | None = None
     """What its handler found wrong with it."""
-    base: ContentHash | None = None
-    """The definition that what was prepared was made of."""
     rounds: list[PreparedChange] = field(default_factory=list[PreparedChange])
     """What models answered that read its prompt."""
     drain: float | None = None
@@ -246,13 +252,60 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
                 message_id=command.id,
                 command=command.id,
             )
+        case "rollback", Rollback():
+            _roll_back(engine, incoming, command)
         case "respond", Respond():
             if isinstance(engine, Drafting):
                 return _respond_to_draft(engine, command, incoming.edited)
             return await _respond(engine, command)
         case _:
-            raise CommandRejected(f"{incoming.name!r} is not understood")
+            return await _by_hand(engine, incoming.name, command, who)
     return ""
+
+
+async def _by_hand(
+    engine: Engine | Drafting, name: str, command: Command, who: dict[str, Any]
+) -> str:
+    """What people do to a run besides changing its graph."""
+    match command:
+        case TagCommand():
+            return tag(engine, command.checkpoint, command.tag, by=command.by, command=command.id)
+        case EditState():
+            return edit_state(_crew(engine), command.set, command.delete, **who)
+        case Redirect():
+            return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
+        case SetPermission():
+            return set_permission(_crew(engine), command.tool, command.agents, **who)
+        case _:
+            raise CommandRejected(f"{name!r} is not understood")
+
+
+def _crew(engine: Engine | Drafting) -> Engine:
+    """The run's engine, for what needs a crew.
+
+    Raises:
+        CommandRejected: its prompt is not approved yet.
+    """
+    if isinstance(engine, Drafting):
+        raise CommandRejected(
+            "the run has no crew yet", remedy="Send it again once its crew is approved."
+        )
+    return engine
+
+
+def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
+    loaded = incoming.prepared
+    if not isinstance(loaded, LoadedState):
+        raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
+    roll_back(
+        engine,
+        command.position,
+        CrewState.from_json(loaded.state),
+        GraphPlan.from_json(loaded.plan),
+        by=command.by,
+        reason=command.reason,
+        command=command.id,
+    )
 
 
 def _check_log(engine: Engine | Drafting, log: str) -> None:

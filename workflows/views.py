@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.graph import approvals
+    from crewlog.graph import approvals, waits
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
@@ -30,6 +30,8 @@ with workflow.unsafe.imports_passed_through():
 
 Flights = Mapping[tuple[StepId, int], str]
 """The calls under way, with what each waits for before it is made again; empty: nothing."""
+CHANGES_SHOWN = 5
+"""Changes of a run that the web UI shows."""
 REASONS = {
     "paused": "paused{by}: send the signal resume",
     "stopping": "stopping{by}: what runs is being cancelled",
@@ -44,7 +46,8 @@ def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
             step=entry.step,
             node=entry.node,
             status=entry.status,
-            waits_for=entry.requirement,
+            waits_for=waits.waits_for(entry),
+            due=entry.due if entry.status == "waiting" else 0,
             doing=tuple(_doing(entry, flights)),
         )
         for entry in state.frontier.values()
@@ -78,23 +81,30 @@ def waiting_for(state: CrewState, flights: Flights) -> str:
         return REASONS[state.status].format(by=by)
     if flights and all(flights.values()):
         return next(iter(flights.values()))
-    if flights or not state.interrupts:
+    if flights:
         return ""
-    first = next(iter(state.interrupts.values()))
-    return f"{first.id}: {first.question}"
+    if state.interrupts:
+        first = next(iter(state.interrupts.values()))
+        return f"{first.id}: {first.question}"
+    return waits.waiting_for(state)
 
 
-def statuses(state: CrewState) -> dict[NodeName, str]:
-    """What to colour each node as; nodes that were never reached are left out."""
+def statuses(state: CrewState, nodes: Collection[NodeName]) -> dict[NodeName, str]:
+    """What to colour each node as; nodes that were never reached are left out.
+
+    Args:
+        state: The run's state.
+        nodes: The nodes of its graph: a step may go on, or be done, whose node a change took away.
+    """
     found = {node: "done" for node, count in state.routing.done.items() if count}
     for entry in state.frontier.values():
         found[entry.node] = entry.status
-    return found
+    return {node: status for node, status in found.items() if node in nodes}
 
 
 def graph_view(engine: Engine | Drafting) -> GraphView:
     """The graph with the state of its nodes."""
-    colours = statuses(engine.state)
+    colours = statuses(engine.state, engine.plan.nodes)
     return GraphView(
         version=engine.state.graph_version,
         plan=engine.plan.to_json(),
@@ -178,19 +188,41 @@ def details(engine: Engine | Drafting, flights: Flights) -> str:
         f"**{crew}** · {_status(state, waiting)} · {version}",
         "",
         *(_step_line(entry, flights) for entry in state.frontier.values()),
+        *(f"- `{step}` kept aside: its node is gone" for step in state.parked),
     ]
+    if state.changing is not None:
+        change = state.changing
+        lines += ["", f"Changing to graph v{change.graph_version}{_by(change.by)}: {change.what}"]
     if waiting:
         lines += ["", f"Waiting: {waiting}"]
-    return "\n".join(
-        [*lines, "", "```mermaid", Flowchart(engine.plan).text(statuses(state)), "```"]
-    )
+    picture = Flowchart(engine.plan).text(statuses(state, engine.plan.nodes))
+    return "\n".join([*lines, "", "```mermaid", picture, "```", *_story(state)])
+
+
+def _story(state: CrewState) -> Iterator[str]:
+    """What the run came from, and what was changed while it lived: the last changes first."""
+    if state.source is not None:
+        yield ""
+        yield f"Forked from `{state.source.run}@{state.source.position}`"
+    for number, change in enumerate(reversed(state.mutations[-CHANGES_SHOWN:])):
+        if number == 0:
+            yield ""
+            yield "Changed at run time:"
+            yield ""
+        version = f"graph v{change.graph_version}"
+        yield f"- `@{change.position}` {version}{_by(change.by)}: {change.what}"
+
+
+def _by(who: str) -> str:
+    return f" by {who}" if who else ""
 
 
 def _step_line(entry: FrontierEntry, flights: Flights) -> str:
     what = ", ".join(_doing(entry, flights))
-    if not what and entry.requirement:
-        what = f"waits for {entry.requirement}"
-    return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}"
+    if not what and (text := waits.waits_for(entry)):
+        what = f"waits {'for ' if entry.requirement else ''}{text}"
+    leaves = " (its node is gone: its turn ends, nothing follows)" if entry.leaving else ""
+    return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}{leaves}"
 
 
 def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:

@@ -42,7 +42,7 @@ TASK_QUEUE = "crewlog"
 """The default task queue."""
 
 SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
-UPDATES = ("respond", "change", "edit_state", "redirect", "rollback", "set_permission")
+UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "set_permission")
 QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints")
 
 SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWaiting")
@@ -50,6 +50,9 @@ SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWai
 
 CLOSING = "Closing"
 """The type of the error that refuses an update while the run continues as new: send it again."""
+
+BUSY = "Busy"
+"""The type of the error that refuses an `ask` where enough others wait by it."""
 
 
 class Inlet(Model):
@@ -97,6 +100,17 @@ class StartRun(Inlet):
     model: str = ""
     """Of a prompt: the model that reads it and that its crew uses, where the registry names
     none."""
+    command: str = Field(default="", max_length=200)
+    """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
+
+    @model_validator(mode="after")
+    def _one_beginning(self) -> Self:
+        given = [bool(self.crew), self.fork is not None, self.reopen is not None]
+        if sum(given) != 1:
+            raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
+        if not self.crew and self.input != "":
+            raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
+        return self
 
     @property
     def prompt(self) -> str | None:
@@ -173,6 +187,16 @@ class Respond(Command):
     hash: str = Field(default="", max_length=200)
     """Of an `approval`: the definition that the answer is about; another than the question's is
     refused."""
+
+
+class AskRun(Command):
+    """Say something to a run, where there is anything to say, and wait for its result."""
+
+    text: str = ""
+    """What is said; with the id that the run was started with (`StartRun.command`), it is the
+    input and not said again. Empty: nothing."""
+    to: LogName = LogName("public")
+    """The audience."""
 
 
 class TagCommand(Command):
@@ -308,7 +332,9 @@ class StepView(Model):
     status: str
     """`ready`, `running`, `waiting`, `asking` or `queued`."""
     waits_for: str = ""
-    """The requirement of a waiting step."""
+    """The requirement of a waiting step, or until when it waits."""
+    due: int = 0
+    """When a timer that it waits for is over, in milliseconds since the epoch; 0: none."""
     doing: tuple[str, ...] = ()
     """Its calls in flight: `model`, or a tool with the start of its arguments."""
 

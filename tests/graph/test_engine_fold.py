@@ -86,11 +86,14 @@ async def test_a_node_has_one_visit_under_way_at_a_time() -> None:
 async def test_a_mapped_visit_has_a_step_for_each_item_and_ends_with_the_last() -> None:
     seen: Counter[int] = Counter()
     for sim in await crews():
-        maps = {entry["step"]: entry["of"] for entry in sim.facts("StepMapped")}
+        cut = {entry["step"] for entry in sim.facts("Redirected")}
+        maps = {e["step"]: e["of"] for e in sim.facts("StepMapped") if e["step"] not in cut}
         started: dict[str, list[int]] = {visit: [] for visit in maps}
         left: dict[str, int] = dict(maps)
         for entry in sim.journal:
             step = entry.get("step") or ""
+            if visit_of(StepId(step or "#")) in cut:
+                continue  # people ended it before its items
             if entry["kind"] == "StepStarted" and item_of(step):
                 started[visit_of(step)].append(item_of(step))
             elif entry["kind"] == "StepCompleted" and item_of(step):

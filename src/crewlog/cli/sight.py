@@ -20,6 +20,7 @@ from crewlog.graph import approvals
 from crewlog.graph.draw import mermaid
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.waits import waiting_for, waits_for
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
@@ -188,6 +189,8 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         if state.interrupts:
             shown, first = "waiting", next(iter(state.interrupts.values()))
             waiting = f"{first.id}: {first.question}"
+        elif until := waiting_for(state):
+            shown, waiting = "waiting", until
     return Sight(
         run=run.id,
         state=state,
@@ -262,7 +265,9 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "step": entry.step,
                 "node": entry.node,
                 "status": entry.status,
-                "waits_for": entry.requirement,
+                "waits_for": waits_for(entry),
+                "due": entry.due if entry.status == "waiting" else 0,
+                "leaving": entry.leaving,
                 "doing": list((sight.doing or {}).get(entry.step, ())),
             }
             for entry in state.frontier.values()

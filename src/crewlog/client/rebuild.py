@@ -33,7 +33,7 @@ from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
 from crewlog.state.calls import claim_key, owner_of
 from crewlog.state.journal import Batch, OutputSet, PromptReceived
-from crewlog.state.logs import entries_of, links_of
+from crewlog.state.logs import entries_of, heads_through
 from crewlog.state.model import CrewState
 from crewlog.store.loading import keep_snapshots
 from crewlog.store.protocol import Store
@@ -206,7 +206,8 @@ class Rebuild:
             batches = join(b for e in chain.executions for b in e.extracted.batches)
             position = max(execution.extracted.end for execution in chain.executions)
             found = _Found(chain, batches, position, "stored")
-            if batches and batches[-1].entries[-1].get("kind") in _LAST:
+            newest = chain.executions[-1].extracted  # it may have taken the run up again
+            if newest.batches and batches[-1].entries[-1].get("kind") in _LAST:
                 return found
             if self._silent:
                 return _Found(chain, batches, position, "unknown")
@@ -298,7 +299,8 @@ class Rebuild:
             snapshots=len(snapshots),
             definitions=len(definitions),
             missing=tuple(
-                Missing(first=first, last=end) for first, end in gaps(found.batches, found.position)
+                Missing(first=first, last=end)
+                for first, end in gaps(found.batches, found.position, chain.base)
             ),
             lacking=tuple(lacking),
             executions=tuple(execution.id for execution in chain.executions),
@@ -333,7 +335,7 @@ def heads_after(
         if batch.first > at + 1:
             return None
         rest = Batch(first=at + 1, heads=heads, entries=batch.entries[at + 1 - batch.first :])
-        heads = heads | {link.log: link.head for link in links_of(run, rest)}
+        heads = heads_through(run, heads, rest)
         at = last(batch)
     return heads
 

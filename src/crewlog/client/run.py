@@ -17,10 +17,13 @@ from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.exceptions import CancelledError as TemporalCancelledError
 from temporalio.exceptions import TimeoutError as TemporalTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
+from typing_extensions import override
 
+from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
 from crewlog.client.journal import JournalReader
+from crewlog.client.past import state_at
 from crewlog.client.rebuild import Rebuild, RebuildReport
 from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
@@ -58,6 +61,7 @@ from crewlog.wire import (
     Respond,
     RunResult,
     RunView,
+    TagCommand,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +71,7 @@ M = TypeVar("M", bound=Model)
 C = TypeVar("C", bound=Command)
 
 
-class Run:
+class Run(ByHand):
     """One run, by its id; made by `Client.start` and `Client.run`.
 
     All methods raise `RunNotFound` where there is no such run and `TemporalUnavailable` where the
@@ -97,6 +101,16 @@ class Run:
     async def state(self) -> CrewState:
         """The whole state, transcripts as heads."""
         return await self._view("state", CrewState)
+
+    async def state_at(self, position: int) -> CrewState:
+        """The whole state as it was at a journal position.
+
+        Raises:
+            UsageError: the journal has no such position yet.
+            StoreUnavailable: entries of it are in the store, and that is away.
+            StoreIncomplete: the store lacks some of them.
+        """
+        return await state_at(self._reader, self._client.store, self.id, position)
 
     async def graph(self) -> GraphView:
         """The plan and its picture, coloured by what its nodes do."""
@@ -400,7 +414,15 @@ class Run:
         command = self._made(
             Respond, by, id, interrupt=interrupt, decisions=[answer], reason=reason, hash=about
         )
-        outcome = await self._gateway.update(self.id, "respond", _json(command))
+        return await self._update("respond", command)
+
+    @override
+    async def _tag(self, command: TagCommand) -> CommandId:
+        return await self._signal("tag", command)
+
+    @override
+    async def _update(self, name: str, command: Command) -> Accepted:
+        outcome = await self._gateway.update(self.id, name, _json(command))
         return Accepted.model_validate(outcome, extra="ignore")
 
     async def change(
@@ -544,6 +566,7 @@ class Run:
         await self._gateway.signal(self.id, name, _json(command))
         return command.id
 
+    @override
     def _made(self, kind: type[C], by: str | None, id: str | None, /, **fields: Json) -> C:
         """A command.
 

@@ -30,6 +30,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     FlowItem,
+    WaitPhase,
 )
 from crewlog.definition.phases import (
     END,
@@ -351,10 +352,11 @@ def _kept(part: Phase, outer: AgentPhase, inner: Sequence[Phase]) -> Phase:
             update["for_each"] = outer.for_each
         if part.entry and outer.when is not None:
             update["when"] = _both(outer.when, item.when)
+            update["within"] = outer.within
             update["otherwise"] = outer.otherwise
     elif isinstance(item, DecisionPhase) and outer.only_if is not None:
         update["if_"] = _both(outer.only_if, item.if_)
-    elif isinstance(item, AskPhase) and outer.only_if is not None:
+    elif isinstance(item, AskPhase | WaitPhase) and outer.only_if is not None:
         update["only_if"] = _both(outer.only_if, item.only_if)
     return replace(part, item=item.model_copy(update=update)) if update else part
 
@@ -374,7 +376,7 @@ def _targets(item: PhaseItem) -> Iterator[str]:
             yield from item.options
         case AgentPhase():
             yield item.otherwise or ""
-        case BuilderPhase():
+        case WaitPhase() | BuilderPhase():
             return
 
 

@@ -2,7 +2,7 @@
 
 `Form` says what kind of file it is: a crew, or a registry (`crewlog.prompt.registry_file`).
 
-pydantic validates, but an item of a flow is one of six things, and pydantic would report every
+pydantic validates, but an item of a flow is one of seven things, and pydantic would report every
 branch. So each part is given to the one model that its keys ask for, and what pydantic says is
 put in words. What is written is read strictly: `"3"` is not a number, and `true` is not one.
 """
@@ -28,6 +28,7 @@ from crewlog.definition.model import (
     JoinAny,
     JoinQuorum,
     ParallelPhase,
+    WaitPhase,
 )
 from crewlog.model import Json, Model
 
@@ -37,16 +38,18 @@ _PHASES: dict[str, type[BaseModel]] = {
     "agent": AgentPhase,
     "if": DecisionPhase,
     "ask": AskPhase,
+    "wait": WaitPhase,
+    "wait_until": WaitPhase,
     "parallel": ParallelPhase,
     "use": BuilderPhase,
 }
-_IN_PARALLEL = ("agent", "ask")
+_IN_PARALLEL = ("agent", "ask", "wait", "wait_until")
 _JOINS: dict[str, type[BaseModel]] = {"all": JoinAll, "any": JoinAny, "quorum": JoinQuorum}
 _CONDITIONS = ("if", "when", "only_if")
 _AFTER = "Write a phase, a list of phases, {any: [...]}, or {quorum: 2, of: [...]}."
 _ITEM = (
-    "Write an agent's name, a list of them, or {agent: …}, {if: …}, {ask: …}, {parallel: …}, "
-    "{use: …}."
+    "Write an agent's name, a list of them, or {agent: …}, {if: …}, {ask: …}, {wait: …}, "
+    "{parallel: …}, {use: …}."
 )
 
 
@@ -122,7 +125,7 @@ def _of_item(item: Json, path: Path, inner: bool = False) -> Iterator[Finding]:
     elif inner and kinds[0] not in _IN_PARALLEL:
         yield Finding(
             (*path, kinds[0]),
-            f"{_where(path)} runs in parallel, where only agents and questions can be",
+            f"{_where(path)} runs in parallel, where only agents, questions and waits can be",
             f"Put the '{kinds[0]}' into the flow itself.",
             at="key",
         )

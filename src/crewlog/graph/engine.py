@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from crewlog.definition.conditions import render_condition
+from crewlog.definition.times import duration_words
 from crewlog.graph.compile import compile_plan
 from crewlog.graph.driver import Target
 from crewlog.graph.facts import RunFacts
@@ -24,7 +25,8 @@ from crewlog.graph.maps import Maps
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode
 from crewlog.graph.routing import decide, dependents, late_arrivals, new_generation, unfilled
 from crewlog.graph.turns import Turns, calls_of
-from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of
+from crewlog.graph.waits import Waits
+from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of, visit_of
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.ledger import Ledger
@@ -53,6 +55,7 @@ class Engine(RunFacts):
         super().__init__(plan, ledger)
         self.turns = Turns(self, self._turn_ended, self.fail_step)
         self.maps = Maps(self, self._complete, self._may_start)
+        self.waits = Waits(self, self._complete, self._unmet)
         self.pending: GraphPlan | None = None
         """The plan that the run drains for, where a change of the graph was accepted."""
         self.use(plan)
@@ -75,11 +78,13 @@ class Engine(RunFacts):
         input_text: str,
         by: str,
         at: int,
+        command: str | None = None,
         ledger: Ledger | None = None,
     ) -> Engine:
         """A new run: its input is the first public message, and its entry nodes are ready.
 
-        With a ledger it is a run that had a prompt and has got its crew.
+        With a ledger it is a run that had a prompt and has got its crew; with a command it was
+        asked, and the input is what was said.
         """
         engine = cls(plan, ledger or Ledger(CrewState(run=run)))
         engine.at = at
@@ -95,7 +100,7 @@ class Engine(RunFacts):
             began=engine.state.started,
         )
         if input_text:
-            engine.say(input_text, by=by, to=LogName("public"), message_id="input")
+            engine.say(input_text, by=by, to=LogName("public"), message_id="input", command=command)
         targets = await engine._driver.apply(
             "__start__", {"routing": engine.state.routing, "outcome": (NEXT,)}
         )
@@ -189,6 +194,13 @@ class Engine(RunFacts):
         """Ends a step that is no agent's turn, or one that people ended, and routes on."""
         await self._complete(step, outcome=outcome, because=because, skipped=skipped)
 
+    async def give_way(self, step: StepId, *, because: str) -> None:
+        """Ends a step at once, with those of its items; the run goes where people sent it."""
+        for item in [each for each in self.state.frontier if visit_of(each) == step != each]:
+            self.withdraw(item)
+            self.record(j.StepCancelled, step=item)
+        await self._complete(step, because=because, skipped=True)
+
     async def again(self, step: StepId) -> None:
         """Lets a decision whose visits are used up go where it goes, with its visits anew."""
         node = self.state.frontier[step].node
@@ -207,8 +219,12 @@ class Engine(RunFacts):
         node = self.plan.nodes[entry.node]
         if entry.status in ("waiting", "ready") and (off := self._switched_off(node)):
             await self._complete(entry.step, because=off, skipped=True)
+        elif node.wait is not None and entry.status in ("waiting", "running"):
+            await self.waits.go_on(entry, node)
         elif entry.status == "waiting" and (node.when is None or self.holds(node.when)):
             self.record(j.ConditionMet, step=entry.step)
+        elif entry.status == "waiting":
+            await self.waits.bound(entry, node)
         elif entry.status == "asking" and entry.requirement and node.when is not None:
             if self.holds(node.when):  # it came true while people were asked about it
                 self.withdraw(entry.step, "requirement")
@@ -236,6 +252,8 @@ class Engine(RunFacts):
             await self.maps.begin(step, node)
         elif self._at_limit(step):
             pass
+        elif node.wait is not None:
+            self.waits.begin(entry, node)
         elif node.ask is not None:
             self.record(j.StepStarted, step=step)
             self._ask_people(step, node.ask)
@@ -349,6 +367,8 @@ class Engine(RunFacts):
         if state.interrupts:
             return
         waiting = [e for e in state.frontier.values() if e.status == "waiting"]
+        if any(self.plan.nodes[e.node].wait is not None for e in waiting):
+            return
         # An alternative is taken alone: what follows from it may be what the others wait for.
         ways = [e for e in waiting if self.plan.nodes[e.node].otherwise != ASK_HUMAN]
         for entry in ways[:1] or waiting:
@@ -368,19 +388,21 @@ class Engine(RunFacts):
                 return
         self.record(j.RunCompleted)
 
-    async def _unmet(self, entry: FrontierEntry) -> None:
+    async def _unmet(self, entry: FrontierEntry, *, late: bool = False) -> None:
         node = self.plan.nodes[entry.node]
+        in_time = f"did not come true within {duration_words(node.within or 0)}"
         if node.otherwise == ASK_HUMAN:
+            which = in_time if late else "nothing is left to set"
             self.ask(
                 "requirement",
-                f"{entry.node} waits for {entry.requirement}, which nothing is left to set.",
+                f"{entry.node} waits for {entry.requirement}, which {which}.",
                 step=entry.step,
                 options=("set", "skip", "stop"),
                 detail=entry.requirement,
             )
             return
         outcome = NEXT if node.otherwise == SKIP else node.otherwise
-        because = f"{entry.requirement} cannot come true any more"
+        because = f"{entry.requirement} {in_time if late else 'cannot come true any more'}"
         await self._complete(entry.step, outcome=outcome, because=because, skipped=True)
 
     async def _complete(
@@ -400,6 +422,8 @@ class Engine(RunFacts):
         if item_of(step):
             await self.maps.item_done(step, because=because, skipped=skipped, handoff=handoff)
             return
+        if entry.redirect in self.plan.nodes:  # it may be gone with another graph
+            handoff = (NodeName(entry.redirect),)
         self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
         if not entry.leaving:
             await self._route(node, (outcome,) if not handoff else (), handoff=handoff)
@@ -426,7 +450,11 @@ class Engine(RunFacts):
         arrived = self._arrives(node) if NEXT in outcome else ()
         anew = self._begins_anew(node, (*outcome, *handoff))
         reset = new_generation(anew, self.state.routing)
-        active = [entry.node for step, entry in self.state.frontier.items() if not item_of(step)]
+        active = [
+            entry.node
+            for step, entry in self.state.frontier.items()
+            if not item_of(step) and not entry.leaving
+        ]
         late = late_arrivals(self.plan, anew, active)
         routing = route_facts(
             self.state.routing, node, arrived, loop=loop, reset=reset, late=late, rearmed=rearmed

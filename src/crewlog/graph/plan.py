@@ -80,10 +80,19 @@ class Ask(Model):
     """Whether other words are an answer too."""
 
 
-class PlanNode(Model):
-    """A node: an agent's turn, a decision, or a question."""
+class Wait(Model):
+    """A wait: for so long from when the node starts, or until a time."""
 
-    kind: Literal["agent", "decide", "ask"]
+    seconds: float = 0
+    """How long; 0 where `until` says it."""
+    until: str = ""
+    """A time with its zone, in ISO 8601."""
+
+
+class PlanNode(Model):
+    """A node: an agent's turn, a decision, a question, or a wait."""
+
+    kind: Literal["agent", "decide", "ask", "wait"]
     agent: AgentName | None = None
     """The agent, for an agent's turn."""
     join: Join | None = None
@@ -94,6 +103,8 @@ class PlanNode(Model):
     """A requirement: once reached, it waits until this holds."""
     only_if: ConditionText | None = None
     """Skipped where this does not hold when it is reached."""
+    within: float | None = None
+    """Seconds for which `when` is waited for; then it is as where it can no longer come true."""
     otherwise: str = ASK_HUMAN
     """Where `when` can no longer come true: a node, `skip`, or `ask_human`."""
     needs: tuple[ToolName, ...] = ()
@@ -102,6 +113,7 @@ class PlanNode(Model):
     """`agent.output`: it has a step for each item of that list."""
     decide: Decide | None = None
     ask: Ask | None = None
+    wait: Wait | None = None
 
 
 class AgentRules(Model):

@@ -19,6 +19,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     ParallelPhase,
+    WaitPhase,
 )
 from crewlog.definition.validate import all_findings
 from crewlog.graph.lower import lower_checked, requirements, rules_of
@@ -511,7 +512,7 @@ def _with_bare_flags(definition: CrewDefinition) -> CrewDefinition:
             return item.model_copy(update={"parallel": mended(item.parallel)})
         if isinstance(item, DecisionPhase):
             return item.model_copy(update={"if_": _bare(item.if_, sole)})
-        if isinstance(item, AgentPhase | AskPhase) and item.only_if is not None:
+        if isinstance(item, AgentPhase | AskPhase | WaitPhase) and item.only_if is not None:
             return item.model_copy(update={"only_if": _bare(item.only_if, sole)})
         return item
 

@@ -22,6 +22,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     ParallelPhase,
+    WaitPhase,
 )
 from crewlog.definition.phases import Phase, phases
 
@@ -146,6 +147,8 @@ def _who(phase: Phase) -> str:
             return "?"
         case AskPhase():
             return "ask"
+        case WaitPhase():
+            return "wait"
 
 
 def _likeness(new: _Flow, mine: Phase, old: _Flow, theirs: Phase) -> int:
@@ -175,6 +178,9 @@ def _likeness(new: _Flow, mine: Phase, old: _Flow, theirs: Phase) -> int:
             same = _flat(a.ask) == _flat(b.ask)
             if not same and score < 4:
                 return 0
+            return score + 6 * same + (a.only_if == b.only_if)
+        case WaitPhase() as a, WaitPhase() as b:
+            same = (a.wait, a.wait_until) == (b.wait, b.wait_until)
             return score + 6 * same + (a.only_if == b.only_if)
         case BuilderPhase() as a, BuilderPhase() as b:
             return score + 1 if a.use == b.use else 0
@@ -264,7 +270,7 @@ def _conditions(item: Any, change: Callable[[c.Condition | None], c.Condition | 
     update: dict[str, Any] = {}
     if isinstance(item, AgentPhase):
         update = {"when": change(item.when), "only_if": change(item.only_if)}
-    elif isinstance(item, AskPhase):
+    elif isinstance(item, AskPhase | WaitPhase):
         update = {"only_if": change(item.only_if)}
     elif isinstance(item, DecisionPhase):
         update = {"if_": change(item.if_)}

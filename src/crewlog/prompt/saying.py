@@ -14,7 +14,7 @@ from typing import Any
 
 from crewlog.definition import conditions as c
 from crewlog.definition.findings import listed
-from crewlog.definition.model import AgentPhase, AskPhase, BuilderPhase, CrewDefinition
+from crewlog.definition.model import AgentPhase, AskPhase, BuilderPhase, CrewDefinition, WaitPhase
 from crewlog.definition.model import DecisionPhase as Decision
 from crewlog.definition.phases import END, Phase, phases
 from crewlog.prompt import ast
@@ -147,6 +147,8 @@ class Teller:
                 self._decision(group[0], first)
             elif isinstance(first, AskPhase):
                 self._question(group[0], first)
+            elif isinstance(first, WaitPhase):
+                self._wait(group[0], first)
             else:
                 self._builder(group[0], first)
             self.done += group
@@ -350,6 +352,11 @@ class Teller:
             self.unsaid(f"that the answer to {phase.name!r} sets {item.sets!r}")
         self.said.unsaid_words.append(f"the question {phase.name!r}: {item.ask}")
         return ast.Ask(question=item.ask, reject_to=reject, **more)
+
+    def _wait(self, phase: Phase, item: WaitPhase) -> None:
+        self._joined(phase)
+        self.tail = Awaited.all([phase.name])
+        self.unsaid(f"the wait {phase.name!r}")
 
     def _builder(self, phase: Phase, item: BuilderPhase) -> None:
         self._joined(phase)

@@ -352,8 +352,13 @@ class LoadState(Model):
 
     run: RunId
     """Whose: for a fork another run than the one that asks."""
-    position: int
-    """The checkpoint; 0: the last position that the store has."""
+    position: int = 0
+    """The checkpoint."""
+    reopen: bool = False
+    """Whether the run has ended and goes on: then its state is wanted right before what ended
+    it."""
+    recipe: bool = False
+    """Whether the definition and the plan are those that the run was started with."""
     batch: Batch = Batch.EMPTY
     """What no finished activity has stored yet, of the run that asks."""
 
@@ -371,3 +376,7 @@ class LoadedState(Model):
     """The `GraphPlan` that it had there."""
     search_attributes: bool = False
     """Whether the server knows Crewlog's search attributes."""
+    last: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """Of a run that goes on after its end: the `CrewState` at the end of its journal."""
+    decision: str = ""
+    """Of such a run: the step of the decision that ended it."""

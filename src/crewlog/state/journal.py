@@ -485,10 +485,8 @@ class Remap(Model):
         default_factory=dict[NodeName, dict[NodeName, int]]
     )
     """The arrivals at joins, where they are others than before."""
-    base: dict[NodeName, tuple[NodeName, ...]] = Field(
-        default_factory=dict[NodeName, tuple[NodeName, ...]]
-    )
-    """The sources that count as done, where they are others than before."""
+    fired: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often joins have fired that are others now, or are gone."""
 
 
 class GraphSwapped(Fact):
@@ -566,6 +564,10 @@ class Edit(Model):
     """The body that holds a large output."""
     inline: Json = None
     """That body."""
+    items: int | None = None
+    """How many items a large list has, where a node has a step for each of them."""
+    append: bool = False
+    """Whether it is a list that steps add to: `value` has its values, whatever their size."""
     delete: bool = False
     """Whether it is taken away instead."""
 

@@ -17,7 +17,7 @@ from crewlog.ids import ContentHash, RunId, StepId, node_of
 from crewlog.model import Json
 from crewlog.state.calls import View
 from crewlog.state.journal import Batch, JournalEntry
-from crewlog.state.logs import links_of, message_of
+from crewlog.state.logs import extended, links_of
 from crewlog.state.model import Call
 
 Entry = dict[str, Json]
@@ -72,7 +72,7 @@ def needed(batch: Batch) -> Iterator[ContentHash]:
 
 def pack_view(view: View, batch: Batch) -> View:
     """The view without the heads that follow from the batch."""
-    logs = {log for entry in batch.entries for log in message_of(entry).get("logs", ())}
+    logs = extended(batch)
     return View(heads={log: _AFTER if log in logs else h for log, h in view.heads.items()})
 
 

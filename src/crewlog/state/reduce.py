@@ -23,6 +23,7 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
+from crewlog.state.edited import edited
 from crewlog.state.hashing import chain, hash_json, log_root
 from crewlog.state.merging import place_of, with_part, with_value
 from crewlog.state.model import (
@@ -31,6 +32,7 @@ from crewlog.state.model import (
     CommandOutcome,
     CrewState,
     FrontierEntry,
+    Lineage,
     LogHead,
     Mapped,
     Mutation,
@@ -42,6 +44,7 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
+from crewlog.state.rewinding import NEVER_BACK
 
 COMMANDS_KEPT = 1000
 """Outcomes of recent commands that the state keeps; older ones are in the store."""
@@ -85,9 +88,15 @@ def reduce(
     return state.model_copy(update=changes)
 
 
-def fold(run: RunId, entries: Iterable[j.JournalEntry]) -> CrewState:
-    """The state that a journal stands for, from the beginning."""
-    state = CrewState(run=run)
+def fold(run: RunId, entries: Iterable[j.JournalEntry], *, base: int = 0) -> CrewState:
+    """The state that a journal stands for, from the beginning.
+
+    Args:
+        run: The run.
+        entries: The journal.
+        base: The position after which it begins: not 0 for a run that was forked.
+    """
+    state = CrewState(run=run, position=base)
     for entry in entries:
         state = reduce(state, entry)
     return state
@@ -297,6 +306,7 @@ def route_facts(
             arrivals[target] = {source: -count for source, count in owed.items()}
         changes["base"] = {**routing.base, **reset}
         changes["sent"] = {n: count for n, count in routing.sent.items() if n not in reset}
+        changes["fired"] = {n: count for n, count in routing.fired.items() if n not in reset}
     return routing.model_copy(update=changes)
 
 
@@ -342,7 +352,20 @@ def _mapped(frontier: Frontier, step: StepId, **changes: Any) -> Frontier:
 
 @_on(j.ConditionMet)
 def _condition_met(state: CrewState, entry: j.ConditionMet, position: int) -> Changes:
-    return _entry(state, entry.step, status="ready", since=position, requirement="")
+    return _entry(state, entry.step, status="ready", since=position, requirement="", due=0)
+
+
+@_on(j.TimerSet)
+def _timer_set(state: CrewState, entry: j.TimerSet, position: int) -> Changes:
+    return _entry(state, entry.step, status="waiting", since=position, due=entry.due)
+
+
+@_on(j.TimerFired)
+def _timer_fired(state: CrewState, entry: j.TimerFired, position: int) -> Changes:
+    found = state.frontier.get(entry.step)
+    if found is None or found.requirement:  # a bound is over: what follows is decided at once
+        return {}
+    return _entry(state, entry.step, status="running", since=position)
 
 
 @_on(j.ModelReplied)
@@ -438,8 +461,11 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
     """The frontier without a step; the next visit queued behind it moves up."""
     if step not in state.frontier:
         return {}
-    node = state.frontier[step].node
+    left = state.frontier[step]
+    node = left.node
     frontier = _without(state.frontier, step)
+    if left.status == "queued":  # the visit that it was queued behind is there still
+        return {"frontier": frontier}
     if item_of(step):  # the visit goes on; what was said while working is in the store
         return {"frontier": frontier, "messages": _without(state.messages, item_log(step))}
     return {"frontier": _queued(frontier, position, only=node)}
@@ -644,13 +670,13 @@ def _graph_swapped(state: CrewState, entry: j.GraphSwapped, position: int) -> Ch
         status = found.status
         if status in ("ready", "waiting"):
             status = "waiting" if requirement else "ready"
-        changes = {"requirement": requirement, "status": status, "since": position}
+        changes = {"requirement": requirement, "status": status, "since": position, "due": 0}
         frontier[step] = found.model_copy(update=changes)
     _reach(frontier, visits, remap.reach, position)
     routing = state.routing.model_copy(
         update={
             "arrivals": {**state.routing.arrivals, **remap.arrivals},
-            "base": {**state.routing.base, **remap.base},
+            "fired": {**state.routing.fired, **remap.fired},
             "sent": sent,
         }
     )
@@ -682,6 +708,36 @@ def _moved(state: CrewState, remap: j.Remap) -> tuple[Frontier, Frontier]:
     return frontier, parked
 
 
+_on(j.StateEdited)(edited)
+
+
+@_on(j.Redirected)
+def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Changes:
+    return _entry(state, entry.step, redirect=entry.node)
+
+
+@_on(j.PermissionSet)
+def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> Changes:
+    named = "all that have it" if entry.agents is None else ", ".join(entry.agents) or "nobody"
+    mutation = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=f"permission to call {entry.tool}: {named}",
+        graph_version=state.graph_version,
+        definition=state.definition,
+    )
+    return {
+        "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
+        "mutations": (*state.mutations, mutation)[-MUTATIONS_KEPT:],
+    }
+
+
+@_on(j.CheckpointTagged)
+def _tagged(state: CrewState, entry: j.CheckpointTagged, _position: int) -> Changes:
+    return {"tags": _with(state.tags, entry.tag, entry.checkpoint)}
+
+
 @_on(j.RunCompleted)
 def _completed(_state: CrewState, _entry: j.RunCompleted, _position: int) -> Changes:
     return {"status": "completed", "resume_info": None}
@@ -700,3 +756,44 @@ def _failed(_state: CrewState, entry: j.RunFailed, _position: int) -> Changes:
         "error_type": entry.error_type,
         "interrupts": {},
     }
+
+
+# -- going back, forking and taking up again -------------------------------------------------
+
+
+def _put_back(state: CrewState, data: dict[str, Any]) -> Changes:
+    """A state that an entry holds, but for what never goes back."""
+    then = CrewState.from_json({**data, "run": state.run})
+    names = CrewState.model_fields.keys() - NEVER_BACK
+    return {name: getattr(then, name) for name in names}
+
+
+@_on(j.RolledBack)
+def _rolled_back(state: CrewState, entry: j.RolledBack, position: int) -> Changes:
+    changes = _put_back(state, entry.state)
+    mutation = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=f"rolled back to {entry.to}",
+        graph_version=changes["graph_version"],
+        definition=changes["definition"],
+    )
+    return {**changes, "mutations": (*state.mutations, mutation)[-MUTATIONS_KEPT:]}
+
+
+@_on(j.Forked)
+def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
+    then = CrewState.from_json({**entry.state, "run": entry.run})
+    return {
+        **_put_back(state, entry.state),
+        "asked": then.asked,
+        "recipe": then.definition,
+        "started": entry.at,
+        "source": Lineage(run=entry.source, position=entry.to),
+    }
+
+
+@_on(j.Reopened)
+def _reopened(state: CrewState, entry: j.Reopened, _position: int) -> Changes:
+    return {**_put_back(state, entry.state), "execution": state.execution + 1}

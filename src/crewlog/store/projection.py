@@ -39,6 +39,7 @@ from crewlog.ids import (
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind
+from crewlog.state.edited import edited_bodies
 from crewlog.state.hashing import hash_json, log_root
 from crewlog.state.logs import entries_of, links_of
 from crewlog.state.model import CLOSED, Interrupt, RunStatus
@@ -283,7 +284,7 @@ def inline_bodies(entry: j.JournalEntry) -> dict[ContentHash, Json]:
         case j.PromptReceived():
             return {entry.prompt: entry.inline}
         case j.StateEdited():
-            return {e.body: e.inline for e in entry.edits if e.body and e.inline is not None}
+            return dict(edited_bodies(entry))
         case _:
             return {}
 

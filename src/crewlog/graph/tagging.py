@@ -1,0 +1,33 @@
+"""Names that people give to checkpoints."""
+
+from __future__ import annotations
+
+from crewlog.errors import CommandRejected
+from crewlog.graph.facts import RunFacts
+from crewlog.state import journal as j
+
+MOST_TAGS = 200
+"""Names that a run's checkpoints may have: every execution carries them."""
+
+
+def tag(
+    run: RunFacts, checkpoint: int, name: str, *, by: str = "", command: str | None = None
+) -> str:
+    """Gives a checkpoint a name; one that another checkpoint has moves.
+
+    Raises:
+        CommandRejected: the journal has no such position yet, or there are too many names.
+    """
+    position = run.state.position
+    if checkpoint > position:
+        raise CommandRejected(
+            f"there is no checkpoint {checkpoint} yet",
+            remedy=f"The journal is at position {position}.",
+        )
+    if name not in run.state.tags and len(run.state.tags) >= MOST_TAGS:
+        raise CommandRejected(
+            f"the checkpoints of a run have at most {MOST_TAGS} names",
+            remedy="Move one: give a name that there is.",
+        )
+    run.record(j.CheckpointTagged, checkpoint=checkpoint, tag=name, by=by, command=command)
+    return f"{name} is {checkpoint}"
