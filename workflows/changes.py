@@ -25,7 +25,6 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import changing
     from crewlog.graph.drafting import COMPILER, Drafting
     from crewlog.graph.engine import Engine
-    from crewlog.graph.plan import GraphPlan
     from crewlog.ids import CommandId
     from crewlog.state import journal as j
     from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
@@ -65,7 +64,6 @@ async def prepare(
             with suppress(asyncio.CancelledError, ActivityError):
                 await made
             return
-        incoming.base = checked.plan.definition
         incoming.prepared = made.result()
     except CrewlogError as error:
         incoming.refusal = error
@@ -157,16 +155,16 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
     checked = check(engine, command)
     if checked.state.changing is not None or not isinstance(prepared, PreparedChange):
         return None  # another change was first: this one meets the graph that comes of it
-    if incoming.base != checked.plan.definition:
+    if prepared.base not in ("", checked.state.definition):
         return None  # what it was made of is not the run's definition any more
+    abandon = command.running == "abandon"
     report, plan = changing.consider(
-        checked, GraphPlan.from_json(prepared.plan), abandon=command.running == "abandon"
+        checked,
+        prepared,
+        graph_version=command.graph_version,
+        expect=command.expect,
+        abandon=abandon,
     )
-    if command.expect not in ("", plan.definition):
-        raise ChangeConflict(
-            f"the definition {plan.definition} comes out, and {command.expect} is expected",
-            remedy="Look at what it does now, by a dry run, and send it with a new id.",
-        )
     told: dict[str, Any] = {
         "id": command.id,
         "detail": prepared.what,
@@ -186,7 +184,7 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
         by=command.by,
         reason=command.reason,
         command=command.id,
-        abandon=command.running == "abandon",
+        abandon=abandon,
     )
     if checked.state.changing is not None:
         incoming.drain = command.drain_timeout

@@ -29,13 +29,14 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
     from crewlog.graph.tagging import tag
-    from crewlog.ids import ContentHash, item_log, item_of
+    from crewlog.ids import item_log, item_of
     from crewlog.state import journal as j
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
     from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import (
         SIGNALS,
         Accepted,
+        AskRun,
         Change,
         Command,
         Decision,
@@ -62,6 +63,7 @@ COMMAND_MODELS: dict[str, type[Command]] = {
     "message": MessageCommand,
     "tag": TagCommand,
     "respond": Respond,
+    "ask": AskRun,
     "change": Change,
     "edit_state": EditState,
     "redirect": Redirect,
@@ -88,8 +90,6 @@ class Incoming:
     """What its handler had made by an activity, for the loop to apply."""
     refusal: CrewlogError | None = None
     """What its handler found wrong with it."""
-    base: ContentHash | None = None
-    """The definition that what was prepared was made of."""
     rounds: list[PreparedChange] = field(default_factory=list[PreparedChange])
     """What models answered that read its prompt."""
     drain: float | None = None

@@ -14,6 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import NodeName, StepId, node_of
+    from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt
     from crewlog.wire import (
         CheckpointPage,
@@ -142,24 +143,34 @@ def journal_page(engine: Engine | Drafting, page: Page) -> JournalPage:
         ),
         first=ledger.first,
         position=engine.state.position,
+        base=engine.state.source.position if engine.state.source else 0,
     )
 
 
 def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
-    """Checkpoints of this execution: the places after each step."""
+    """Checkpoints of this execution: its start, and the places after each step."""
     ledger = engine.ledger
+    tags: dict[int, list[str]] = {}
+    for tag, position in engine.state.tags.items():
+        tags.setdefault(position, []).append(tag)
     found: list[CheckpointView] = []
     for position, data in ledger.page(page.after, len(ledger.entries)):
-        if data["kind"] == "StepCompleted" and len(found) < page.limit:
-            node = node_of(data["step"])
+        kind = checkpoint_kind(data["kind"], data.get("source"))
+        if kind is None and position in tags:
+            kind = "tag"
+        if kind is not None and len(found) < page.limit:
+            step = StepId(data["step"] if kind == "step" else "")
+            node = node_of(step) if step else NodeName("")
             agent = engine.plan.nodes[node].agent if node in engine.plan.nodes else None
             found.append(
                 CheckpointView(
                     position=position,
-                    step=data["step"],
+                    kind=kind,
+                    step=step,
                     node=node,
                     agent=agent,
                     at=data.get("at", 0),
+                    tags=tuple(sorted(tags.get(position, ()))),
                 )
             )
     return CheckpointPage(

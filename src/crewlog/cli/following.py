@@ -76,10 +76,10 @@ async def start_and_follow(
     """Start a run, follow it to its end, and say how to come back if somebody leaves."""
     assignment = assign_for(start)
     async with (
-        _ready(screen, assignment, tell=tell) as client,
+        ready(screen, assignment, tell=tell) as client,
         hand(assignment) as lent,
     ):
-        definition = await _definition(client, start.crew)
+        definition = await definition_of_start(client, start.crew)
         note = start.note or (scripted_note(definition) if definition else "")
         if note:
             screen.line(note)
@@ -92,7 +92,7 @@ async def start_and_follow(
 
 
 @asynccontextmanager
-async def _ready(
+async def ready(
     screen: Screen, assignment: Assignment, *, tell: bool = False
 ) -> AsyncGenerator[Client]:
     """A client, and a store that answers where we bring the worker: without it, no run begins."""
@@ -102,7 +102,7 @@ async def _ready(
         yield client
 
 
-async def _definition(client: Client, crew: CrewDefinition | str) -> CrewDefinition | None:
+async def definition_of_start(client: Client, crew: CrewDefinition | str) -> CrewDefinition | None:
     """The definition that is started; of a registered name, what the store has."""
     if isinstance(crew, CrewDefinition):
         return crew
@@ -135,7 +135,7 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
     from crewlog.cli.background import background_worker  # noqa: PLC0415
 
     assignment = assign_for(start)
-    async with _ready(screen, assignment) as client:
+    async with ready(screen, assignment) as client:
         if assignment.own:
             worker = await background_worker(assignment)
             screen.line(

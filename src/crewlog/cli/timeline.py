@@ -197,13 +197,6 @@ class Timeline:
                 self.running.pop(entry.step, None)
                 what = "ended by the stop" if self._stopping else "ended"
                 return self._row(entry, node_of(entry.step), "■", what, "yellow")
-            case j.ConditionMet():
-                node = node_of(entry.step)
-                self.waiting.pop(node, None)
-                if self._waits.pop(node, None):
-                    return []  # it held already
-                what = "goes on without its requirement" if entry.waived else "its condition holds"
-                return self._row(entry, node, "▸", what, "dim")
             case j.Routed():
                 return self._routed(entry)
             case _:
