@@ -206,6 +206,8 @@ class Execution:
         self._lacked: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a worker without their tool."""
         self._bug: Exception | None = None
+        self.ended: Ended | None = None
+        """How the run ended, for those who ask while the last is stored."""
         self._landed: list[Landed] = []
         self._timer: tuple[int, asyncio.Task[None]] | None = None
         """When the one timer is over that runs, and what waits for it."""
@@ -607,6 +609,7 @@ class Execution:
         self._inbox += self._take_kept()
         await self._take_inbox()
         fetched = await self._store_the_end()
+        self.ended = self._ending(fetched)
         for _ in range(LAST_CALLS):
             # Handlers wait for what they brought to be taken, so that comes first.
             await workflow.wait_condition(
@@ -616,6 +619,9 @@ class Execution:
                 break
             await self._take_inbox()
             fetched = await self._store_the_end()
+        return self._ending(fetched)
+
+    def _ending(self, fetched: CloseRunResult) -> Ended:
         state = self.engine.state
         if state.status == "failed":
             return Ended(error=state.error, error_type=state.error_type)

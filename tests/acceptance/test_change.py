@@ -43,7 +43,7 @@ def cut(crew: dict[str, Any], *flow: Any) -> dict[str, Any]:
     return {
         **crew,
         "agents": agents,
-        "tools": crew["tools"] if "a" in named else {},
+        "tools": crew["tools"] if named & {"a", "collector"} else {},
         "flow": list(flow),
     }
 
@@ -358,27 +358,29 @@ async def test_a_tool_that_is_added_is_usable_at_once(crews: Site) -> None:
 
 
 async def test_a_prompt_changes_a_run_by_the_grammar(crews: Site) -> None:
-    crew = gated(crews)
-    run = await at_gate(crews, cut(crew, "a", "b"))
+    crew = crews.crew(
+        {
+            "collector": [calls(("gate", {"name": "g"})), {"text": "C"}],
+            "writer": [{"text": "W"}],
+            "checker": [{"text": "fine"}],
+        },
+        tools={"gate": tool("gate")},
+    )
+    run = await at_gate(crews, cut(crew, "collector", "writer"))
     with pytest.raises(CommandRejected, match="makes no crew"):
         await run.change(prompt="Colourless green ideas sleep furiously.", reader="grammar")
-    told = await run.change(
-        prompt="First a works, then b works, then c reviews it all.",
-        reader="grammar",
-        model=crew["model"],
-        dry_run=True,
+    prompt = (
+        "The collector gathers the changes, then the writer drafts the notes, "
+        "then the checker reviews them."
     )
-    assert {"a", "b", "c"} <= set(told.plan["nodes"])
-    changed = await run.change(
-        prompt="First a works, then b works, then c reviews it all.",
-        reader="grammar",
-        model=crew["model"],
-        expect=told.definition,
-        wait=False,
-    )
+    told = await run.change(prompt=prompt, reader="grammar", dry_run=True)
+    assert set(told.plan["nodes"]) == {"collector", "writer", "checker"}
+    assert told.report is not None
+    assert told.report.added == ("checker",)
+    changed = await run.change(prompt=prompt, reader="grammar", expect=told.definition, wait=False)
     assert changed.definition == told.definition
     crews.open_gate(run, "g")
-    assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
+    assert await outputs(run) == {"collector": "C", "writer": "W", "checker": "fine"}
 
 
 async def test_a_prompt_that_a_model_reads_costs_the_compiler(crews: Site) -> None:

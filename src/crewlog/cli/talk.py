@@ -1,4 +1,4 @@
-"""`answer`, `pause`, `resume`, `stop`, `interrupt`, `message`: talking to a run."""
+"""`answer`, `pause`, `resume`, `stop`, `interrupt`, `inject`, `message`: talking to a run."""
 
 from __future__ import annotations
 
@@ -213,14 +213,17 @@ def interrupt(
     )
 
 
+Said = Annotated[str, typer.Argument(metavar="TEXT", help="What is said.", show_default=False)]
+To = Annotated[
+    str, typer.Option("--to", metavar="LOG", help="public, group:G, channel:C, or private:AGENT.")
+]
+
+
 @app.command(rich_help_panel=TALK)
-def message(
+def inject(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is said.", show_default=False)],
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="LOG", help="public, group:G, channel:C, or private:AGENT."),
-    ] = "public",
+    text: Said,
+    to: To = "public",
     by: By = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
@@ -230,6 +233,20 @@ def message(
     return _signal(
         run, "message", lambda r: r.message(text, to, by=by, id=command_id), as_json, debug
     )
+
+
+@app.command(rich_help_panel=TALK)
+def message(
+    run: RunArgument,
+    text: Said,
+    to: To = "public",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Say something to the crew: the same as `inject`."""
+    return inject(run, text, to, by, command_id, as_json, debug)
 
 
 def _signal(

@@ -24,6 +24,7 @@ from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
 from crewlog.client.journal import JournalReader
+from crewlog.client.past import state_at
 from crewlog.client.rebuild import Rebuild, RebuildReport
 from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
@@ -102,6 +103,16 @@ class Run(ByHand):
     async def state(self) -> CrewState:
         """The whole state, transcripts as heads."""
         return await self._view("state", CrewState)
+
+    async def state_at(self, position: int) -> CrewState:
+        """The whole state as it was at a journal position.
+
+        Raises:
+            UsageError: the journal has no such position yet.
+            StoreUnavailable: entries of it are in the store, and that is away.
+            StoreIncomplete: the store lacks some of them.
+        """
+        return await state_at(self._reader, self._client.store, self.id, position)
 
     async def graph(self) -> GraphView:
         """The plan and its picture, coloured by what its nodes do."""

@@ -54,15 +54,19 @@ def applied(definition: CrewDefinition, operations: Sequence[o.Operation]) -> Cr
     states = [definition]
     faults: list[Finding] = []
     failed: list[str] = []
+    more = False
     for i, operation in enumerate(operations):
         try:
             states.append(_APPLY[operation.op](states[-1], operation))
         except _Refused as refused:
             own = [each for each in refused.found if not _names(each, failed)]
+            more = more or len(own) < len(refused.found)
             faults += [replace(each, path=("operations", i, *each.path)) for each in own]
             failed.append(str(getattr(operation, "name", "")))
             states.append(states[-1])
-    left = [each for each in findings(states[-1]) if not _names(each, failed)]
+    wrong = findings(states[-1])
+    left = [each for each in wrong if not _names(each, failed)]
+    more = more or len(left) < len(wrong)
     faults += _blamed(left, states, operations)
     if faults:
         faults.sort(key=lambda each: [p for p in each.path if isinstance(p, int)][:1])

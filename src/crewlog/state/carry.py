@@ -32,6 +32,8 @@ class DraftCarry(Model):
     """Who started the run."""
     reader: Literal["auto", "grammar", "llm"] = "auto"
     model: str = ""
+    command: str = ""
+    """The command whose text the input is."""
     replies: tuple[str, ...] = ()
     """What a model answered so far."""
     attempt: int = 1

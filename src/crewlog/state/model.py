@@ -320,6 +320,9 @@ class Routing(Model):
     """Sources that count as done at a join since a decision went back behind it."""
     loops: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often a decision went where it goes, since it was last reset."""
+    fired: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often a join had fired when a change of the graph made it another one: what arrives
+    makes it fire only beyond that."""
     sent: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often a node was reached without its join, since the join's generation began."""
 
