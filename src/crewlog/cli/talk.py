@@ -252,6 +252,7 @@ def message(
 def signalled(
     run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], as_json: bool, debug: bool
 ) -> int:
+    """Send a command, and say that it was sent."""
     return go(_sent(run_id, name, send, as_json=as_json), debug=debug)
 
 
