@@ -116,13 +116,14 @@ def _result(found: CompiledPrompt, **more: Any) -> CompilePromptResult:
     return CompilePromptResult(
         reader=found.reader,
         definition=definition,
-        remarks=tuple(map(_remark, found.remarks)),
+        remarks=tuple(map(remark_of, found.remarks)),
         requirements=found.requirements,
         **more,
     )
 
 
-def _remark(remark: Remark) -> PromptRemark:
+def remark_of(remark: Remark) -> PromptRemark:
+    """A remark as a run keeps it."""
     told = remark.diagnostic
     return PromptRemark(
         code=remark.code,

@@ -25,17 +25,22 @@ from crewlog.activities.heartbeat import heartbeats
 from crewlog.activities.load_state import load_state
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
+from crewlog.activities.prepare_change import ChangePreparer
+from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.ids import RunId
+from crewlog.model import Json
 from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,
     CLOSE_RUN,
     COMPILE_PROMPT,
     FLUSH,
+    FORGET_RUN,
     LOAD_STATE,
     OPEN_RUN,
+    PREPARE_CHANGE,
     CallModel,
     CallTool,
     CloseRun,
@@ -43,14 +48,18 @@ from crewlog.state.calls import (
     CompilePrompt,
     CompilePromptResult,
     Flush,
+    ForgetRun,
     LoadedState,
     LoadState,
     ModelResult,
     OpenRun,
     OpenRunResult,
+    PrepareChange,
+    PreparedChange,
     ToolResult,
 )
 from crewlog.store.protocol import Snapshot, Store
+from crewlog.store.pruning import prune
 
 
 async def _no_search_attributes() -> bool:
@@ -83,11 +92,13 @@ class CrewActivities:
         self._search_attributes = search_attributes
         self._definitions = Definitions(store)
         self._batches = Batches(store)
+        self._snapshots = Snapshots(store)
         registry = tools or ToolRegistry()
         built_in = BuiltIn()
         hydrator = Hydrator(store, max_entries)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
+        self._preparer = ChangePreparer(store, self._definitions, models)
         self._models = ModelCalls(store, self._definitions, hydrator, models, registry, built_in)
         self._tools = ToolCalls(store, self._definitions, hydrator, registry, built_in, workspace)
 
@@ -96,7 +107,9 @@ class CrewActivities:
         return [
             self.open_run,
             self.load_state,
+            self.forget_run,
             self.compile_prompt,
+            self.prepare_change,
             self.call_model,
             self.call_tool,
             self.flush,
@@ -124,6 +137,12 @@ class CrewActivities:
                     self._search_attributes,
                 )
 
+    @activity.defn(name=FORGET_RUN)
+    async def forget_run(self, task: ForgetRun) -> None:
+        """Removes the rows of an ended run whose id another one has now."""
+        with as_failures():
+            await self._store.forget(task.run)
+
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
         """Reads a run's prompt, with the grammar or by asking a model once."""
@@ -135,13 +154,23 @@ class CrewActivities:
                 result = await self._compiler.run(run, task, batch, effect)
                 return result.model_copy(update={"at": clock.now()})
 
+    @activity.defn(name=PREPARE_CHANGE)
+    async def prepare_change(self, task: PrepareChange) -> PreparedChange:
+        """Makes what a change leads to, or asks a model once that reads its prompt."""
+        with as_failures() as effect:
+            async with heartbeats():
+                return await self._preparer.run(task, effect)
+
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> ModelResult:
         """Calls an agent's model on its view."""
         clock = Clock()
         with as_failures() as effect:
             async with heartbeats() as pulse:
-                result = await self._models.run(await self._batches.filled(task), effect, pulse)
+                filled = await self._batches.filled(task)
+                result = await self._models.run(filled, effect, pulse)
+                if result.journaled:
+                    self._snapshots.stored(filled.run, filled.batch)
                 self._batches.remember(result.hash, result.body)
                 return result.model_copy(update={"at": clock.now()})
 
@@ -151,7 +180,10 @@ class CrewActivities:
         clock = Clock()
         with as_failures() as effect:
             async with heartbeats() as pulse:
-                result = await self._tools.run(await self._batches.filled(task), pulse, effect)
+                filled = await self._batches.filled(task)
+                result = await self._tools.run(filled, pulse, effect)
+                if result.journaled:
+                    self._snapshots.stored(filled.run, filled.batch)
                 self._batches.remember(result.hash, result.body)
                 return result.model_copy(update={"at": clock.now()})
 
@@ -163,15 +195,28 @@ class CrewActivities:
                 batch = await self._batches.whole(task.batch)
                 if batch.entries:
                     await self._store.append(task.run, batch)
+                    self._snapshots.stored(task.run, batch)
                 if task.state is not None:
-                    position = batch.first + len(batch.entries) - 1
+                    position = batch.last
                     await self._store.put_snapshot(
                         task.run, Snapshot(position=position, state=task.state)
                     )
+                    await self._prune(task.run, task.state, position)
 
     @activity.defn(name=CLOSE_RUN)
     async def close_run(self, input: CloseRun) -> CloseRunResult:
         """Stores the last of a run and fetches what its result shows."""
         with as_failures(final=False):
             async with heartbeats():
-                return await close_run(input, await self._batches.whole(input.batch), self._store)
+                batch = await self._batches.whole(input.batch)
+                result = await close_run(input, batch, self._store)
+                self._snapshots.stored(input.run, batch)
+                if batch.entries:
+                    await self._prune(input.run, input.state, batch.last)
+                return result
+
+    async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
+        """Applies the crew's policy to the run's checkpoints."""
+        if definition := state.get("definition"):
+            crew = await self._definitions.get(definition)
+            await prune(self._store, run, crew.checkpoints, position)

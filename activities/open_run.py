@@ -29,7 +29,7 @@ async def open_run(
     Raises:
         InvalidDefinition: with everything that is wrong, or for an unknown crew.
     """
-    given = await _data(task.crew, store)
+    given = await crew_data(task.crew, store)
     if task.edited:
         registry = await registry_of(store, task.registry, task.model)
         read_data(given, offered_form(registry))
@@ -58,7 +58,12 @@ async def lowered(
     return data, plan
 
 
-async def _data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
+async def crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
+    """A crew as data: the newest of a registered name, else what is given.
+
+    Raises:
+        InvalidDefinition: where none is registered under the name.
+    """
     if not isinstance(crew, str):
         return crew
     row = await store.get_crew(CrewName(crew))

@@ -17,14 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crewlog.cli import exits
+from crewlog.cli.differing import state_rows
 from crewlog.cli.ending import look, show_end, summary
 from crewlog.cli.questions import Prompt, answer_line, fits, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
+from crewlog.cli.stating import Stated, States
 from crewlog.cli.timeline import Row, Timeline, sentences
+from crewlog.cli.topology import Plans, graph_after
 from crewlog.cli.writing import Writing
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.client import no_worker
+from crewlog.client.events import event_of
 from crewlog.errors import CommandRejected, InterruptNotOpen, RunFailed, WorkerMissing
+from crewlog.graph.draw import mermaid, picture
 from crewlog.ids import CommandId
 from crewlog.state import journal as j
 from crewlog.state.journal import entry_to_json
@@ -54,6 +59,8 @@ class Manner:
     """Whether to leave (exit code 3) when the run waits for people and nobody is here to answer."""
     answers: tuple[str, ...] = ()
     """Answers given in advance: each question takes the first that fits it."""
+    state: bool = False
+    """Whether it is told what each checkpoint changed in the state."""
 
 
 class Follower:
@@ -71,6 +78,8 @@ class Follower:
         directory: Path | None = None,
         polled: Callable[[], Awaitable[bool]] | None = None,
         queue: str = "",
+        plans: Plans | None = None,
+        version: int = 1,
     ) -> None:
         self.screen = screen
         self.run = run
@@ -84,6 +93,8 @@ class Follower:
         self._directory = directory
         self._polled = polled
         self._queue = queue
+        self._plans = plans
+        self.timeline.version = version
         self._asked_polled = float("-inf")
         self._mentioned = False
         self.alone = False
@@ -91,6 +102,7 @@ class Follower:
         self._live: Live | None = None
         self._spinner: Spinner | None = None
         self._writing = Writing()
+        self._states = States() if manner.state else None
         self._moved = time.monotonic()
         self._prompt: Prompt | None = None
         self._held: list[Row] = []
@@ -118,6 +130,7 @@ class Follower:
             # Times are told since the run's start, which is not among the entries to come.
             first = (await self.run.journal(0, 1)).entries
             self.timeline.started = int(first[0].entry.get("at", 0)) if first else 0
+            await self._fold(after)
         await self._look_for_worker()
         inbox: asyncio.Queue[Event | TokenEvent | None] = asyncio.Queue()
         reading = asyncio.ensure_future(self._read(inbox, after))
@@ -162,7 +175,11 @@ class Follower:
                 if self.screen.as_json and not isinstance(self._last, j.RunFailed):
                     self._failed_record(error.message)
                 raise
+        if self._states is not None:
+            self._tell_state(self._states.take(event))
+        version = self.timeline.version
         self._take(event)
+        await self._redraw(event, version)
         return None
 
     def _take(self, event: Event) -> None:
@@ -192,6 +209,59 @@ class Follower:
         ):
             self._close_prompt()
 
+    async def _fold(self, after: int) -> None:
+        """The state at a position, of what came before it."""
+        position = 0
+        while self._states is not None and position < after:
+            page = await self.run.journal(position, min(after - position, 1000))
+            for item in page.entries:
+                self._states.take(event_of(self.run.id, item))
+            if not page.entries:
+                return
+            position = page.entries[-1].position
+
+    def _tell_state(self, stated: Stated | None) -> None:
+        if stated is None:
+            return
+        if self.screen.as_json:
+            changes = stated.changes.model_dump(mode="json")["changes"]
+            record = {"event": "state", "run": self.run.id, "position": stated.position}
+            self.screen.record({**record, "changes": changes})
+        elif self._prompt is None and (rows := state_rows(stated.changes)):
+            self.screen.line(("        state ", "dim"), (f"@{stated.position}", "bold"))
+            self.screen.rows(("", "", "", ""), [["     ", *row] for row in rows])
+
+    async def _redraw(self, event: Event, version: int) -> None:
+        """The picture anew, where the run goes on with another graph."""
+        found = graph_after(event.entry, version) if self._plans else None
+        if found is None or self._plans is None:
+            return
+        definition, number = found
+        plan = await self._plans(definition)
+        if plan is None:
+            return
+        self.timeline.nodes += [node for node in plan.nodes if node not in self.timeline.nodes]
+        if self.screen.as_json:
+            self.screen.record(
+                {
+                    "event": "graph",
+                    "run": event.run,
+                    "position": event.position,
+                    "graph_version": number,
+                    "definition": definition,
+                    "plan": plan.to_json(),
+                    "mermaid": mermaid(plan, self.timeline.statuses),
+                }
+            )
+        elif self._prompt is None:
+            self._still()
+            width = min(self.screen.width, 120) - 4
+            drawn = picture(plan, self.timeline.statuses, width, self.screen.colored)
+            self.screen.line("")
+            self.screen.line(("  graph ", "dim"), (f"v{number}", "bold"))
+            self.screen.block(drawn)
+            self.screen.line("")
+
     def _write(self, event: TokenEvent) -> None:
         self._writing.add(event)
         if self.screen.as_json:
@@ -213,6 +283,8 @@ class Follower:
     async def _silence(self) -> int | None:
         self._moved = time.monotonic()
         self._show(self.timeline.settle())
+        if self._states is not None:
+            self._tell_state(self._states.settle())
         if self._hand is not None:
             await self._hand.keep(self.run.id, self.screen)
         else:
@@ -380,6 +452,8 @@ class Follower:
     async def _end(self) -> int:
         self._still()
         self._show(self.timeline.settle())
+        if self._states is not None:
+            self._tell_state(self._states.settle())
         if isinstance(self._last, j.RunFailed):
             error = self._last.error
             if self.screen.as_json:

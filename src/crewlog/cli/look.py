@@ -110,6 +110,7 @@ def show(run: RunArgument, as_json: AsJson = False, debug: Debug = False) -> int
 
 
 async def _show(run_id: str, *, as_json: bool) -> int:
+    from crewlog.cli.layers import layers_json, recipe_of  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.shown import show_run  # noqa: PLC0415
@@ -120,7 +121,9 @@ async def _show(run_id: str, *, as_json: bool) -> int:
     async with connected(screen, both=True) as client:
         sight = await see(client, run_id)
         if as_json:
-            screen.document(sight_json(sight, client.url(run_id)))
+            recipe = await recipe_of(client, sight.state)
+            data = sight_json(sight, client.url(run_id))
+            screen.document({**data, **layers_json(recipe, sight.state)})
         else:
             await show_run(screen, client, sight)
     return exits.OK
@@ -132,17 +135,20 @@ def watch(
     after: Annotated[
         int, typer.Option("--after", min=0, metavar="POSITION", help="Begin after this position.")
     ] = 0,
+    state: Annotated[
+        bool, typer.Option("--state", help="Also what each checkpoint changed in the state.")
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Follow a run to its end.
+    """Follow a run to its end, with what its models write.
 
     Where the run's own worker has gone (Ctrl-C in `crewlog run`), this brings it one again. With
     --json it prints an event a line; the last line is the result.
     """
     from crewlog.cli.following import watch_run  # noqa: PLC0415
 
-    return go(watch_run(run, after=after, as_json=as_json), debug=debug)
+    return go(watch_run(run, after=after, as_json=as_json, state=state), debug=debug)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -204,14 +210,24 @@ def graph(
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Mermaid text instead of a picture.")
     ] = False,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            "--version",
+            metavar="N",
+            min=1,
+            help="Of a run: an earlier graph, as it was when the run got another one.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
     """Draw a crew's graph, or a run's with the state of its nodes."""
-    return go(_graph(target, mermaid=mermaid, as_json=as_json), debug=debug)
+    return go(_graph(target, mermaid=mermaid, version=version, as_json=as_json), debug=debug)
 
 
-async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
+async def _graph(target: str, *, mermaid: bool, version: int | None, as_json: bool) -> int:
     from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
@@ -219,9 +235,9 @@ async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
     from crewlog.graph.plan import GraphPlan  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    version, url, statuses = 1, None, {}
+    number, url, statuses = 1, None, {}
     plan: GraphPlan | None
-    if is_file(target):
+    if is_file(target) and version is None:
         from crewlog.graph.lower import lower  # noqa: PLC0415
 
         plan = lower(load_crew(target))
@@ -230,9 +246,16 @@ async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
         from crewlog.cli.sight import see  # noqa: PLC0415
 
         async with connected(screen, both=True) as client:
-            sight: Sight = await see(client, target)
-            plan, version, statuses = sight.plan, sight.state.graph_version, sight.statuses
             url = client.url(target)
+            if version is None:
+                sight: Sight = await see(client, target)
+                plan, number, statuses = sight.plan, sight.state.graph_version, sight.statuses
+            else:
+                from crewlog.cli.sight import statuses_of  # noqa: PLC0415
+                from crewlog.cli.versions import version_of  # noqa: PLC0415
+
+                found = await version_of(client, target, version)
+                plan, number, statuses = found.plan, version, statuses_of(found.state)
     if plan is None:
         raise UsageError(
             f"the run {target!r} has no graph yet: its prompt is not compiled",
@@ -243,7 +266,7 @@ async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
         screen.document(
             {
                 "crew": plan.crew,
-                "version": version,
+                "version": number,
                 "plan": plan.to_json(),
                 "statuses": statuses,
                 "mermaid": text,

@@ -73,7 +73,8 @@ class Wait:
 
     def after(self) -> After:
         """As `after` says it."""
-        return after_of(self.of, self.need, entry=self.entry)
+        alone = self.whole and len(self.of) == 1
+        return self.of[0] if alone else after_of(self.of, self.need, entry=self.entry)
 
     def renamed(self, names: Mapping[str, str]) -> Wait:
         """With other names."""

@@ -17,6 +17,7 @@ from crewlog.graph.loops import forward_ways
 from crewlog.graph.plan import AgentRules, GraphPlan, LeftStep, PlanNode
 from crewlog.graph.rejoin import Rejoin, has_begun
 from crewlog.graph.routing import unfilled
+from crewlog.graph.waits import waits_for
 from crewlog.ids import (
     AgentName,
     InterruptId,
@@ -336,8 +337,8 @@ def _fate(entry: FrontierEntry, fate: Fate, because: str = "") -> StepFate:
 
 def doing(entry: FrontierEntry) -> str:
     """What a step does, for people."""
-    if entry.requirement and entry.status in ("waiting", "asking"):
-        return f"waits for {entry.requirement}"
+    if entry.status in ("waiting", "asking") and (what := waits_for(entry)):
+        return f"waits {'for ' if entry.requirement else ''}{what}"
     if entry.mapped is not None:
         return f"running: {entry.mapped.done} of {entry.mapped.of} items are done"
     if entry.turn is not None:

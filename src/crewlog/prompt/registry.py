@@ -11,7 +11,14 @@ from typing import Literal
 from pydantic import Field
 
 from crewlog.definition.capabilities import Offer
-from crewlog.definition.model import AgentDefinition, Limits, Name, ToolDefinition
+from crewlog.definition.model import (
+    AgentDefinition,
+    CrewDefinition,
+    Limits,
+    Name,
+    ToolDefinition,
+)
+from crewlog.definition.unused import callers
 from crewlog.model import Model
 
 
@@ -70,6 +77,37 @@ class Registry(Model):
     """Bounds of every crew; a prompt can only lower them."""
     approval: Literal["required", "understood", "none"] = "understood"
     """Whether `--yes` may approve what a prompt was compiled to; see `CrewDefinition.approval`."""
+
+
+def registry_of_crew(crew: CrewDefinition) -> Registry:
+    """What a prompt may use that changes a crew for which no registry stands: what the crew has.
+
+    Its agents keep what they may call, and its tools go to nobody else.
+    """
+    may = {tool: callers(crew, tool) for tool in crew.tools}
+    agents = {
+        name: {
+            **agent.model_dump(exclude_unset=True, by_alias=True),
+            "tools": tuple(tool for tool in crew.tools if name in may[tool]),
+        }
+        for name, agent in crew.agents.items()
+    }
+    tools = {
+        name: {**tool.model_dump(exclude_unset=True), "grant": tuple(may[name])}
+        for name, tool in crew.tools.items()
+    }
+    return Registry.model_validate(
+        {
+            "registry": crew.crew,
+            "model": crew.model,
+            "models": tuple(dict.fromkeys(a.model for a in crew.agents.values() if a.model)),
+            "agents": agents,
+            "tools": tools,
+            "approvals": crew.approvals,
+            "limits": crew.limits,
+            "approval": crew.approval,
+        }
+    )
 
 
 def offer_of_registry(registry: Registry, version: int | None = None) -> Offer:

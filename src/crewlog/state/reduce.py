@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 from crewlog.ids import (
+    RESERVED,
     AgentName,
     ContentHash,
     NodeName,
@@ -717,8 +718,20 @@ def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Change
 
 
 @_on(j.PermissionSet)
-def _permission_set(state: CrewState, entry: j.PermissionSet, _position: int) -> Changes:
-    return {"tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents)}
+def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> Changes:
+    named = "all that have it" if entry.agents is None else ", ".join(entry.agents) or "nobody"
+    mutation = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=f"permission to call {entry.tool}: {named}",
+        graph_version=state.graph_version,
+        definition=state.definition,
+    )
+    return {
+        "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
+        "mutations": (*state.mutations, mutation)[-MUTATIONS_KEPT:],
+    }
 
 
 @_on(j.CheckpointTagged)
@@ -784,4 +797,7 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
 
 @_on(j.Reopened)
 def _reopened(state: CrewState, entry: j.Reopened, _position: int) -> Changes:
-    return {**_put_back(state, entry.state), "execution": state.execution + 1}
+    # What Temporal's cancel did once, it may do again.
+    commands = {k: v for k, v in state.commands.items() if not k.startswith(RESERVED)}
+    again = {"execution": state.execution + 1, "commands": commands}
+    return {**_put_back(state, entry.state), **again}
