@@ -26,6 +26,7 @@ from crewlog.activities.load_state import load_state
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
+from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.ids import RunId
@@ -35,6 +36,7 @@ from crewlog.state.calls import (
     CLOSE_RUN,
     COMPILE_PROMPT,
     FLUSH,
+    FORGET_RUN,
     LOAD_STATE,
     OPEN_RUN,
     PREPARE_CHANGE,
@@ -45,6 +47,7 @@ from crewlog.state.calls import (
     CompilePrompt,
     CompilePromptResult,
     Flush,
+    ForgetRun,
     LoadedState,
     LoadState,
     ModelResult,
@@ -87,6 +90,7 @@ class CrewActivities:
         self._search_attributes = search_attributes
         self._definitions = Definitions(store)
         self._batches = Batches(store)
+        self._snapshots = Snapshots(store)
         registry = tools or ToolRegistry()
         built_in = BuiltIn()
         hydrator = Hydrator(store, max_entries)
@@ -101,6 +105,7 @@ class CrewActivities:
         return [
             self.open_run,
             self.load_state,
+            self.forget_run,
             self.compile_prompt,
             self.prepare_change,
             self.call_model,
@@ -130,6 +135,12 @@ class CrewActivities:
                     self._search_attributes,
                 )
 
+    @activity.defn(name=FORGET_RUN)
+    async def forget_run(self, task: ForgetRun) -> None:
+        """Removes the rows of an ended run whose id another one has now."""
+        with as_failures():
+            await self._store.forget(task.run)
+
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
         """Reads a run's prompt, with the grammar or by asking a model once."""
@@ -154,7 +165,10 @@ class CrewActivities:
         clock = Clock()
         with as_failures() as effect:
             async with heartbeats() as pulse:
-                result = await self._models.run(await self._batches.filled(task), effect, pulse)
+                filled = await self._batches.filled(task)
+                result = await self._models.run(filled, effect, pulse)
+                if result.journaled:
+                    self._snapshots.stored(filled.run, filled.batch)
                 self._batches.remember(result.hash, result.body)
                 return result.model_copy(update={"at": clock.now()})
 
@@ -164,7 +178,10 @@ class CrewActivities:
         clock = Clock()
         with as_failures() as effect:
             async with heartbeats() as pulse:
-                result = await self._tools.run(await self._batches.filled(task), pulse, effect)
+                filled = await self._batches.filled(task)
+                result = await self._tools.run(filled, pulse, effect)
+                if result.journaled:
+                    self._snapshots.stored(filled.run, filled.batch)
                 self._batches.remember(result.hash, result.body)
                 return result.model_copy(update={"at": clock.now()})
 
@@ -176,6 +193,7 @@ class CrewActivities:
                 batch = await self._batches.whole(task.batch)
                 if batch.entries:
                     await self._store.append(task.run, batch)
+                    self._snapshots.stored(task.run, batch)
                 if task.state is not None:
                     position = batch.first + len(batch.entries) - 1
                     await self._store.put_snapshot(
@@ -187,4 +205,7 @@ class CrewActivities:
         """Stores the last of a run and fetches what its result shows."""
         with as_failures(final=False):
             async with heartbeats():
-                return await close_run(input, await self._batches.whole(input.batch), self._store)
+                batch = await self._batches.whole(input.batch)
+                result = await close_run(input, batch, self._store)
+                self._snapshots.stored(input.run, batch)
+                return result

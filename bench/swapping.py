@@ -73,14 +73,24 @@ def crew_of(count: int, size: int = 0) -> Crew:
     model = f"bench:large-{size}" if size else "bench:say"
     return {
         "crew": f"asking-{count}-{size}",
-        "agents": {name: agent(model) for name in [*names, "extra"]},
+        "agents": {name: agent(model) for name in names},
         "flow": [*names, {"ask": "Go on?"}],
     }
 
 
 def longer(crew: Crew) -> Crew:
-    """The crew with one more phase, which is not reached."""
-    return {**crew, "flow": [*crew["flow"], "extra"]}
+    """The crew with one more agent, whose phase is not reached."""
+    return {
+        **crew,
+        "agents": {**crew["agents"], "extra": agent()},
+        "flow": [*crew["flow"], "extra"],
+    }
+
+
+def shorter(crew: Crew) -> Crew:
+    """The crew without that agent."""
+    agents = {name: rules for name, rules in crew["agents"].items() if name != "extra"}
+    return {**crew, "agents": agents, "flow": [p for p in crew["flow"] if p != "extra"]}
 
 
 async def engine(site: Site, crew: Crew, swaps: int) -> float:
@@ -109,7 +119,7 @@ async def again(site: Site, run: Run, swaps: int, crew: Crew | None = None) -> f
     """The mean time of further swaps of a run, in milliseconds."""
     base = crew or (await definition_of(site, run))
     version = (await run.status()).graph_version
-    short = {**base, "flow": [item for item in base["flow"] if item != "extra"]}
+    short = shorter(base)
     for number in range(swaps):
         wanted = longer(short) if (version + number) % 2 else short
         changed = await run.change(definition=wanted, by="bench")
@@ -128,27 +138,27 @@ async def floor(site: Site, swaps: int) -> float:
     handle = await site.start(
         await site.peer("bare"), bare.TYPE, bare.Order(steps=2, continues=swaps)
     )
-    for number in range(1, swaps + 1):
-        await told(handle, number)
+    while await told(handle):  # one execution may take two of them
+        pass
     await handle.signal("over")
     await handle.result()
     current = site.temporal.get_workflow_handle(handle.id)
     return fmean(seams(await executions_of(site, current)))
 
 
-async def told(handle: WorkflowHandle[Any, Any], number: int) -> None:
-    """Tells a bare workflow to continue as new, once."""
+async def told(handle: WorkflowHandle[Any, Any]) -> int:
+    """Tells a bare workflow to continue as new; how often it had to."""
     current = handle._client.get_workflow_handle(handle.id)  # noqa: SLF001 - of no execution
     deadline = time.monotonic() + 30
     while True:
         try:
-            await current.execute_update("again", number)
+            left: int = await current.execute_update("again")
         except (RPCError, WorkflowUpdateFailedError):
             if time.monotonic() > deadline:
                 raise
             await asyncio.sleep(0.005)
         else:
-            return
+            return left
 
 
 def seams(executions: Sequence[Sequence[HistoryEvent]]) -> list[float]:

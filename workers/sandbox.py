@@ -44,6 +44,7 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.state": "pure core",
     "crewlog.wire": "models of the wire contract: no I/O",
     "crewlog.workflows.activity_options": "pure; no state of its own",
+    "crewlog.workflows.changes": "pure functions, and one that waits; no module state",
     "crewlog.workflows.crew_run": "classes without module state; imported anew it costs 2 ms",
     "crewlog.workflows.details": "classes without module state; loaded by the worker",
     "crewlog.workflows.execution": "classes without module state; imported anew they cost 5 ms",

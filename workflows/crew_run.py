@@ -28,7 +28,16 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.carry import DraftCarry, read_carry
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
-    from crewlog.wire import CLOSING, WORKFLOW_TYPE, Change, Page, Rollback, StartRun
+    from crewlog.wire import (
+        BUSY,
+        CLOSING,
+        WORKFLOW_TYPE,
+        AskRun,
+        Change,
+        Page,
+        Rollback,
+        StartRun,
+    )
 
 from crewlog.workflows import changes, rewinding, views
 from crewlog.workflows.activity_options import CHECKING, LOCAL
@@ -47,6 +56,13 @@ WHOLE = RawValue(Payload())
 """What a query gets that is sent without an argument. A default, since an optional parameter would
 not be handed over raw."""
 
+ASKERS = 5
+"""Clients that may wait by `ask` at a time: a server lets ten updates be under way in an execution,
+and those who wait for a run's end must not keep out those who steer it."""
+
+FAILED = "RunFailed"
+"""The error type of a run that failed, where it has no other."""
+
 CARRY = "carry"
 """The key of a continued execution's start input; clients send `StartRun` instead."""
 
@@ -58,6 +74,8 @@ class CrewRun:
     def __init__(self) -> None:
         self._inbox: list[Incoming] = []
         self._execution: Execution | None = None
+        self._askers = 0
+        """Clients that wait for the result by `ask`."""
 
     @workflow.run
     async def run(self, raw: RawValue) -> dict[str, Any]:
@@ -80,7 +98,7 @@ class CrewRun:
                 initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE,
             )
         if ended.result is None:
-            kind = ended.error_type or "RunFailed"
+            kind = ended.error_type or FAILED
             raise ApplicationError(ended.error, type=kind, non_retryable=True)
         if ended.cancelled:
             raise asyncio.CancelledError
@@ -97,6 +115,8 @@ class CrewRun:
 
     async def _begin(self, data: Any) -> Execution:
         start = _parse_start(data)
+        if start.replace:
+            await rewinding.forget(RunId(workflow.info().workflow_id))
         if start.fork is not None or start.reopen is not None:
             engine, loaded = await rewinding.begin(start, _started())
             return Execution(
@@ -114,6 +134,7 @@ class CrewRun:
             input_text=_as_text(start.input),
             by=start.by,
             at=_started(),
+            command=start.command or None,
         )
         return Execution(
             engine,
@@ -124,7 +145,11 @@ class CrewRun:
 
     def _draft(self, start: StartRun, text: str) -> Execution:
         draft = DraftCarry(
-            input=_as_text(start.input), by=start.by, reader=start.reader, model=start.model
+            input=_as_text(start.input),
+            by=start.by,
+            reader=start.reader,
+            model=start.model,
+            command=start.command,
         )
         run = RunId(workflow.info().workflow_id)
         engine = Drafting.begin(run, text, draft, registry=start.registry, at=_started())
@@ -133,7 +158,7 @@ class CrewRun:
 
     def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
-        ledger = Ledger(CrewState.from_json(carry.state))
+        ledger = Ledger.carried(CrewState.from_json(carry.state), carry.batch)
         engine: Engine | Drafting
         if carry.draft is not None:
             engine = Drafting(
@@ -159,6 +184,30 @@ class CrewRun:
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """Takes every signal, known or not: what it says, or why it was refused, is journaled."""
         self._inbox.append(Incoming(name, from_outside(args), now()))
+
+    @workflow.update(name="ask", unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
+    async def ask(self, raw: RawValue) -> dict[str, Any]:
+        """Says something to the run, and answers with its result; see `AskRun` and `RunResult`.
+
+        A run whose start fails ends without it: the client then looks at how it ended.
+        """
+        self._askers += 1
+        try:
+            return await self._ask(raw)
+        finally:
+            self._askers -= 1
+
+    @ask.validator
+    def check_ask(self, raw: RawValue) -> None:
+        """Refuses what is not an `AskRun`, and too many that wait; see `check_respond`."""
+        if self._askers >= ASKERS:
+            raise ApplicationError(
+                f"{ASKERS} clients wait for the run's result by 'ask'",
+                "Send the signal 'message', and wait for the workflow's own result.",
+                type=BUSY,
+                non_retryable=True,
+            )
+        self._check_update("ask", raw)
 
     @workflow.update(name="respond")
     async def respond(self, raw: RawValue) -> dict[str, Any]:
@@ -242,6 +291,29 @@ class CrewRun:
         if incoming.error is not None or incoming.result is None:
             raise failure(incoming.error or CrewlogError("the command was not applied"))
         return incoming.result.model_dump(mode="json")
+
+    async def _ask(self, raw: RawValue) -> dict[str, Any]:
+        data = from_outside([raw])
+        command = parse("ask", data)
+        if isinstance(command, AskRun) and command.text:
+            said = Incoming("message", data, now())
+            self._inbox.append(said)
+            await workflow.wait_condition(lambda: said.done or self._over())
+            if said.error is not None:
+                raise failure(said.error)
+        await workflow.wait_condition(self._over)
+        ended = self._execution.ended if self._execution is not None else None
+        if ended is None:
+            raise closing()
+        if ended.result is None:
+            raise ApplicationError(ended.error, type=ended.error_type or FAILED, non_retryable=True)
+        return ended.result.model_dump(mode="json")
+
+    def _over(self) -> bool:
+        """Whether nobody can wait for the run's end here any more: it has come, or comes later."""
+        return self._closing() or (
+            self._execution is not None and self._execution.ended is not None
+        )
 
     def _may_change(self) -> bool:
         return self._execution is not None and self._execution.engine.state.changing is None

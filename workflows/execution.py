@@ -62,6 +62,7 @@ with workflow.unsafe.imports_passed_through():
         ToolResult,
     )
     from crewlog.state.carry import Carry
+    from crewlog.state.journal import Batch
     from crewlog.state.model import Output, Part
     from crewlog.state.packing import pack_view
     from crewlog.wire import RunResult
@@ -80,6 +81,10 @@ from crewlog.workflows.inbox import RESERVED, Incoming, Unreadable, now, take
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
+
+CARRIED_BYTES = 8 * 1024
+"""Up to this, what is not stored is carried over a swap, instead of stored before: an activity
+would double the time of it."""
 
 POSITION_MEMO = "position"
 """The memo field that tells the journal position, where nothing else left an event."""
@@ -189,6 +194,8 @@ class Execution:
         self._cancelled: set[tuple[StepId, int]] = set()
         self._cut: set[tuple[StepId, int]] = set()
         """Calls that were cancelled so that a change need not wait: they are made again."""
+        # An execution that leaves without storing leaves the snapshot to the next one, too.
+        self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
         self._swap = False
         """Whether the next execution has another graph."""
         self._limit: asyncio.Task[None] | None = None
@@ -199,6 +206,8 @@ class Execution:
         self._lacked: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a worker without their tool."""
         self._bug: Exception | None = None
+        self.ended: Ended | None = None
+        """How the run ended, for those who ask while the last is stored."""
         self._landed: list[Landed] = []
         self._timer: tuple[int, asyncio.Task[None]] | None = None
         """When the one timer is over that runs, and what waits for it."""
@@ -580,11 +589,12 @@ class Execution:
                 run=state.run,
                 batch=batch,
                 definition=self.engine.plan.definition,
-                state=state.to_json() if snapshot else None,
+                state=state.to_json() if snapshot or self._owes_snapshot else None,
             ),
             summary="stores the journal",
             **STORING,
         )
+        self._owes_snapshot = False
         self.engine.ledger.stored(state.position)
 
     def _stop(self) -> None:
@@ -599,6 +609,7 @@ class Execution:
         self._inbox += self._take_kept()
         await self._take_inbox()
         fetched = await self._store_the_end()
+        self.ended = self._ending(fetched)
         for _ in range(LAST_CALLS):
             # Handlers wait for what they brought to be taken, so that comes first.
             await workflow.wait_condition(
@@ -608,6 +619,9 @@ class Execution:
                 break
             await self._take_inbox()
             fetched = await self._store_the_end()
+        return self._ending(fetched)
+
+    def _ending(self, fetched: CloseRunResult) -> Ended:
         state = self.engine.state
         if state.status == "failed":
             return Ended(error=state.error, error_type=state.error_type)
@@ -662,7 +676,7 @@ class Execution:
         return fetched
 
     async def _leave(self) -> Ended:
-        """Stores what is left and hands everything to the next execution."""
+        """Hands everything to the next execution; what is left is stored, or little is carried."""
         info = workflow.info()
         if self._swap:
             because = "its graph was changed"
@@ -675,7 +689,10 @@ class Execution:
         self.engine.record(
             j.ContinuedAsNew, execution=self.engine.state.execution + 1, because=because
         )
-        await self._flush(snapshot=True)
+        batch = self.engine.ledger.whole()
+        if not (self._swap and self.engine.ledger.unstored_bytes <= CARRIED_BYTES):
+            await self._flush(snapshot=True)
+            batch = Batch.EMPTY
         self._inbox[:0] = self._take_kept()
         draft = self.engine.draft if isinstance(self.engine, Drafting) else None
         planned = bool(self.engine.plan.nodes)
@@ -684,6 +701,7 @@ class Execution:
                 plan=self.engine.plan.to_json() if planned else {},
                 draft=draft,
                 state=self.engine.state.to_json(),
+                batch=batch,
                 inbox=tuple(
                     (i.name, i.data) for i in self._inbox if not isinstance(i.data, Unreadable)
                 ),

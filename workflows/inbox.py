@@ -36,6 +36,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import (
         SIGNALS,
         Accepted,
+        AskRun,
         Change,
         Command,
         Decision,
@@ -62,6 +63,7 @@ COMMAND_MODELS: dict[str, type[Command]] = {
     "message": MessageCommand,
     "tag": TagCommand,
     "respond": Respond,
+    "ask": AskRun,
     "change": Change,
     "edit_state": EditState,
     "redirect": Redirect,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from temporalio import workflow
@@ -14,6 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import NodeName, StepId, node_of
+    from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt
     from crewlog.wire import (
         CheckpointPage,
@@ -29,6 +30,8 @@ with workflow.unsafe.imports_passed_through():
 
 Flights = Mapping[tuple[StepId, int], str]
 """The calls under way, with what each waits for before it is made again; empty: nothing."""
+CHANGES_SHOWN = 5
+"""Changes of a run that the web UI shows."""
 REASONS = {
     "paused": "paused{by}: send the signal resume",
     "stopping": "stopping{by}: what runs is being cancelled",
@@ -86,17 +89,22 @@ def waiting_for(state: CrewState, flights: Flights) -> str:
     return waits.waiting_for(state)
 
 
-def statuses(state: CrewState) -> dict[NodeName, str]:
-    """What to colour each node as; nodes that were never reached are left out."""
+def statuses(state: CrewState, nodes: Collection[NodeName]) -> dict[NodeName, str]:
+    """What to colour each node as; nodes that were never reached are left out.
+
+    Args:
+        state: The run's state.
+        nodes: The nodes of its graph: a step may go on, or be done, whose node a change took away.
+    """
     found = {node: "done" for node, count in state.routing.done.items() if count}
     for entry in state.frontier.values():
         found[entry.node] = entry.status
-    return found
+    return {node: status for node, status in found.items() if node in nodes}
 
 
 def graph_view(engine: Engine | Drafting) -> GraphView:
     """The graph with the state of its nodes."""
-    colours = statuses(engine.state)
+    colours = statuses(engine.state, engine.plan.nodes)
     return GraphView(
         version=engine.state.graph_version,
         plan=engine.plan.to_json(),
@@ -135,24 +143,34 @@ def journal_page(engine: Engine | Drafting, page: Page) -> JournalPage:
         ),
         first=ledger.first,
         position=engine.state.position,
+        base=engine.state.source.position if engine.state.source else 0,
     )
 
 
 def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
-    """Checkpoints of this execution: the places after each step."""
+    """Checkpoints of this execution: its start, and the places after each step."""
     ledger = engine.ledger
+    tags: dict[int, list[str]] = {}
+    for tag, position in engine.state.tags.items():
+        tags.setdefault(position, []).append(tag)
     found: list[CheckpointView] = []
     for position, data in ledger.page(page.after, len(ledger.entries)):
-        if data["kind"] == "StepCompleted" and len(found) < page.limit:
-            node = node_of(data["step"])
+        kind = checkpoint_kind(data["kind"], data.get("source"))
+        if kind is None and position in tags:
+            kind = "tag"
+        if kind is not None and len(found) < page.limit:
+            step = StepId(data["step"] if kind == "step" else "")
+            node = node_of(step) if step else NodeName("")
             agent = engine.plan.nodes[node].agent if node in engine.plan.nodes else None
             found.append(
                 CheckpointView(
                     position=position,
-                    step=data["step"],
+                    kind=kind,
+                    step=step,
                     node=node,
                     agent=agent,
                     at=data.get("at", 0),
+                    tags=tuple(sorted(tags.get(position, ()))),
                 )
             )
     return CheckpointPage(
@@ -170,19 +188,41 @@ def details(engine: Engine | Drafting, flights: Flights) -> str:
         f"**{crew}** · {_status(state, waiting)} · {version}",
         "",
         *(_step_line(entry, flights) for entry in state.frontier.values()),
+        *(f"- `{step}` kept aside: its node is gone" for step in state.parked),
     ]
+    if state.changing is not None:
+        change = state.changing
+        lines += ["", f"Changing to graph v{change.graph_version}{_by(change.by)}: {change.what}"]
     if waiting:
         lines += ["", f"Waiting: {waiting}"]
-    return "\n".join(
-        [*lines, "", "```mermaid", Flowchart(engine.plan).text(statuses(state)), "```"]
-    )
+    picture = Flowchart(engine.plan).text(statuses(state, engine.plan.nodes))
+    return "\n".join([*lines, "", "```mermaid", picture, "```", *_story(state)])
+
+
+def _story(state: CrewState) -> Iterator[str]:
+    """What the run came from, and what was changed while it lived: the last changes first."""
+    if state.source is not None:
+        yield ""
+        yield f"Forked from `{state.source.run}@{state.source.position}`"
+    for number, change in enumerate(reversed(state.mutations[-CHANGES_SHOWN:])):
+        if number == 0:
+            yield ""
+            yield "Changed at run time:"
+            yield ""
+        version = f"graph v{change.graph_version}"
+        yield f"- `@{change.position}` {version}{_by(change.by)}: {change.what}"
+
+
+def _by(who: str) -> str:
+    return f" by {who}" if who else ""
 
 
 def _step_line(entry: FrontierEntry, flights: Flights) -> str:
     what = ", ".join(_doing(entry, flights))
     if not what and (text := waits.waits_for(entry)):
         what = f"waits {'for ' if entry.requirement else ''}{text}"
-    return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}"
+    leaves = " (its node is gone: its turn ends, nothing follows)" if entry.leaving else ""
+    return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}{leaves}"
 
 
 def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:

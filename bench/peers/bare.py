@@ -54,7 +54,9 @@ class BareRun:
 
     def __init__(self) -> None:
         self._over = False
-        self._again = 0
+        self._left = 0
+        self._ready = False
+        self._again = False
 
     @workflow.run
     async def run(self, order: Order) -> int:
@@ -64,8 +66,9 @@ class BareRun:
         if order.beside:
             await asyncio.gather(*(self._say(number) for number in range(order.beside)))
             await self._say(order.beside)
+        self._left, self._ready = order.continues, True
         if order.continues:
-            await workflow.wait_condition(lambda: self._again > 0)
+            await workflow.wait_condition(lambda: self._again)
             await workflow.wait_condition(workflow.all_handlers_finished)
             workflow.continue_as_new(Order(continues=order.continues - 1, waits=True))
         if order.waits:
@@ -78,10 +81,11 @@ class BareRun:
         self._over = True
 
     @workflow.update
-    async def again(self, number: int) -> int:
-        """Makes it continue as new."""
-        self._again = number
-        return number
+    async def again(self) -> int:
+        """Makes it continue as new, where it has to; how often it has to before that."""
+        await workflow.wait_condition(lambda: self._ready)
+        self._again = True
+        return self._left
 
     async def _say(self, number: int) -> dict[str, Any]:
         task = Say(

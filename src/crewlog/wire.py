@@ -29,11 +29,13 @@ from __future__ import annotations
 from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import override
 
 from crewlog.definition.operations import Operation
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
 from crewlog.model import Json, Model
+from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.model import RunStatus, Usage
 
 WORKFLOW_TYPE = "CrewRun"
@@ -41,7 +43,7 @@ TASK_QUEUE = "crewlog"
 """The default task queue."""
 
 SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
-UPDATES = ("respond", "change", "edit_state", "redirect", "rollback", "set_permission")
+UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "set_permission")
 QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints")
 
 SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWaiting")
@@ -49,6 +51,9 @@ SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWai
 
 CLOSING = "Closing"
 """The type of the error that refuses an update while the run continues as new: send it again."""
+
+BUSY = "Busy"
+"""The type of the error that refuses an `ask` where enough others wait by it."""
 
 
 class Inlet(Model):
@@ -96,6 +101,17 @@ class StartRun(Inlet):
     model: str = ""
     """Of a prompt: the model that reads it and that its crew uses, where the registry names
     none."""
+    command: str = Field(default="", max_length=200)
+    """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
+
+    @override
+    def to_json(self) -> dict[str, Json]:
+        """As JSON, in which every operation says what it is, though that is a default."""
+        data = super().to_json()
+        if self.fork is not None and self.fork.operations:
+            told = [{"op": each.op, **each.to_json()} for each in self.fork.operations]
+            data["fork"]["operations"] = told
+        return data
 
     @model_validator(mode="after")
     def _one_beginning(self) -> Self:
@@ -181,6 +197,16 @@ class Respond(Command):
     hash: str = Field(default="", max_length=200)
     """Of an `approval`: the definition that the answer is about; another than the question's is
     refused."""
+
+
+class AskRun(Command):
+    """Say something to a run, where there is anything to say, and wait for its result."""
+
+    text: str = ""
+    """What is said; with the id that the run was started with (`StartRun.command`), it is the
+    input and not said again. Empty: nothing."""
+    to: LogName = LogName("public")
+    """The audience."""
 
 
 class TagCommand(Command):
@@ -389,16 +415,24 @@ class JournalPage(Model):
     """The first position that this execution has: earlier ones are in the store."""
     position: int = 0
     """The last position there is."""
+    base: int = 0
+    """Of a fork: the position after which its journal begins; there is nothing before it."""
 
 
 class CheckpointView(Model):
     """A place to look at, go back to, or fork from."""
 
     position: int
+    kind: CheckpointKind = "step"
     step: StepId
+    """The step that ended; empty where none did, as `node`."""
     node: NodeName
+    """The phase."""
     agent: AgentName | None = None
     at: int = 0
+    """Milliseconds since the epoch."""
+    tags: tuple[str, ...] = ()
+    """The names that people gave it."""
 
 
 class CheckpointPage(Model):
@@ -406,6 +440,7 @@ class CheckpointPage(Model):
 
     checkpoints: tuple[CheckpointView, ...] = ()
     first: int = 1
+    """The first position that this execution has: earlier ones are in the store."""
     position: int = 0
 
 

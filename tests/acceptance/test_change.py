@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crewlog.client import Run
-from crewlog.definition.operations import AddAgent, EditAgent, RemoveAgent
+from crewlog.definition.operations import AddAgent, AddTool, EditAgent, RemoveAgent
 from crewlog.errors import ChangeConflict, CommandRejected
 
 from .harness import LIMIT, Site, calls, tool, until
@@ -43,7 +43,7 @@ def cut(crew: dict[str, Any], *flow: Any) -> dict[str, Any]:
     return {
         **crew,
         "agents": agents,
-        "tools": crew["tools"] if "a" in named else {},
+        "tools": crew["tools"] if named & {"a", "collector"} else {},
         "flow": list(flow),
     }
 
@@ -299,3 +299,97 @@ async def test_signals_that_stream_in_over_the_swap_are_kept_in_order(crews: Sit
         own = [int(c.rpartition("-")[2]) for c in added if c.startswith(f"m-{sender}-")]
         assert own == list(range(count))
     assert len(await crews.entries(run, "GraphSwapped")) == swaps
+
+
+async def test_a_disabled_agent_needs_no_other_graph(crews: Site) -> None:
+    """What does not change the topology is in force at once, in the same execution."""
+    crew = gated(crews)
+    run = await at_gate(crews, crew)
+    changed = await run.change(disable=["b"])
+    assert (changed.swap, changed.graph_version) == (False, 1)
+    crews.open_gate(run, "g")
+    result = await run.result(LIMIT)
+    assert set(result.outputs) == {"a", "c"}
+    assert result.executions == 1
+    (ruled,) = await crews.entries(run, "RulesChanged")
+    assert ruled.definition == changed.definition
+    assert not await crews.entries(run, "ChangeAccepted", "GraphSwapped")
+
+
+async def test_an_agent_that_goes_ends_its_turn_or_is_abandoned(crews: Site) -> None:
+    for running, told in (("finish", {"a", "b"}), ("abandon", {"b"})):
+        crew = gated(crews)
+        run = await at_gate(crews, cut(crew, ["a", "b"], "c"))
+        await run.wait_until(lambda view: view.done.get("b") == 1, LIMIT)
+        changing = run.change(remove=["a"], running="abandon" if running == "abandon" else "finish")
+        asyncio.get_running_loop().call_later(0.2, crews.open_gate, run, "g")
+        changed = await changing
+        assert changed.report is not None
+        fates = {fate.step: fate.fate for fate in changed.report.steps}
+        assert fates["a#1"] == ("leaves" if running == "finish" else "abandoned")
+        result = await run.result(LIMIT)
+        assert set(result.outputs) == {*told, "c"}
+
+
+async def test_a_tool_that_is_added_is_usable_at_once(crews: Site) -> None:
+    crew = crews.crew(
+        {
+            "a": [calls(("gate", {"name": "g"})), {"text": "A"}],
+            "b": [calls(("say", {"text": "new"})), {"text": "B"}],
+        },
+        rules={"a": {"tools": ["gate"]}, "b": {"tools": []}},
+        tools={"gate": tool("gate")},
+        flow=["a", "b"],
+    )
+    run = await at_gate(crews, crew)
+    changed = await run.change(
+        operations=[
+            AddTool(name="say", tool={**tool("echo"), "run": "added_deeds:echo"}, agents=("b",))
+        ],
+        wait=False,
+    )
+    assert not changed.swap
+    crews.open_gate(run, "g")
+    view = await run.wait_until(lambda view: "added_deeds" in view.waiting_for, LIMIT)
+    assert "tool 'say'" in view.waiting_for
+    (crews.project / "added_deeds.py").write_text("from deeds import echo\n")
+    assert await outputs(run) == {"a": "A", "b": "B"}
+    assert [e["text"] for e in crews.ledger(run, "start") if e["tool"] == "say"] == ["new"]
+
+
+async def test_a_prompt_changes_a_run_by_the_grammar(crews: Site) -> None:
+    crew = crews.crew(
+        {
+            "collector": [calls(("gate", {"name": "g"})), {"text": "C"}],
+            "writer": [{"text": "W"}],
+            "checker": [{"text": "fine"}],
+        },
+        tools={"gate": tool("gate")},
+    )
+    run = await at_gate(crews, cut(crew, "collector", "writer"))
+    with pytest.raises(CommandRejected, match="makes no crew"):
+        await run.change(prompt="Colourless green ideas sleep furiously.", reader="grammar")
+    prompt = (
+        "The collector gathers the changes, then the writer drafts the notes, "
+        "then the checker reviews them."
+    )
+    told = await run.change(prompt=prompt, reader="grammar", dry_run=True)
+    assert set(told.plan["nodes"]) == {"collector", "writer", "checker"}
+    assert told.report is not None
+    assert told.report.added == ("checker",)
+    changed = await run.change(prompt=prompt, reader="grammar", expect=told.definition, wait=False)
+    assert changed.definition == told.definition
+    crews.open_gate(run, "g")
+    assert await outputs(run) == {"collector": "C", "writer": "W", "checker": "fine"}
+
+
+async def test_a_prompt_that_a_model_reads_costs_the_compiler(crews: Site) -> None:
+    """A model's reading does not hold at first, and is mended; what it cost is the run's."""
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    reader = crews.script({"compiler": [{"text": "no crew"}, {"text": "still none"}] * 4})
+    with pytest.raises(CommandRejected, match="makes no crew"):
+        await run.change(prompt="Something quite else.", reader="llm", model=reader)
+    assert (await run.state()).usage["compiler"].calls > 1
+    crews.open_gate(run, "g")
+    assert await outputs(run) == {"a": "A", "b": "B"}

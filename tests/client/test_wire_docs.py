@@ -85,6 +85,8 @@ def test_every_answer_in_the_page_is_valid(content: str) -> None:
 def test_all_fields_that_can_be_sent_are_in_the_page() -> None:
     for model in (
         wire.StartRun,
+        wire.ForkFrom,
+        wire.Rollback,
         wire.InterruptCommand,
         wire.MessageCommand,
         wire.Respond,

@@ -17,11 +17,13 @@ from unittest import mock
 from typing_extensions import override
 
 from crewlog.errors import InvalidDefinition
+from crewlog.graph.changing import accept, consider, swap
 from crewlog.graph.engine import Engine, Order
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import RunId, visit_of
+from crewlog.graph.swap import SwapReport
+from crewlog.ids import CommandId, RunId, visit_of
 from crewlog.state import journal as j
-from crewlog.state.calls import AskedTool, ModelResult, OutputValue, ToolResult
+from crewlog.state.calls import AskedTool, ModelResult, OutputValue, PreparedChange, ToolResult
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Interrupt
@@ -109,7 +111,8 @@ class RandomScript:
         return self._result(order, rng, wild=wild)
 
     def _reply(self, order: Order, rng: random.Random, *, wild: bool) -> ModelResult:
-        offered = [*self.plan.agents[order.agent].tools, "secret", "no_such_tool"]
+        rules = self.plan.agents.get(order.agent)
+        offered = [*(rules.tools if rules else ("read", "act")), "secret", "no_such_tool"]
         count = rng.choice((0, 0, 1, 2, 3)) if wild else 0
         tools = [rng.choice(offered[:-2] * 4 + offered) for _ in range(count)]
         usage = {"calls": 1, "input_tokens": rng.randrange(100), "cost": rng.random() / 100}
@@ -265,6 +268,8 @@ class Simulation:
     rng: random.Random = field(default_factory=lambda: dice(0))
     people: bool = False
     """Whether people command and answer at random; else the run is left when it asks."""
+    other: Callable[[random.Random, GraphPlan], GraphPlan] | None = None
+    """Makes the plans that the run is changed to at random; none: it keeps its own."""
     parallel: int = 64
     timers: bool = True
     """Whether time passes where nothing else goes on; else the test rings."""
@@ -320,34 +325,43 @@ class Simulation:
     async def run(self, rounds: int = 400) -> Simulation:
         """Goes on until the run ends, or waits for people who are not simulated."""
         for _ in range(rounds):
-            if self.people and self.rng.random() < 0.3:
-                await self._somebody()
-            if self.people and self._hands.random() < 0.08:
-                await self._by_hand()
-            if self.people and self.rng.random() < 0.15:
-                await self.drain()
-            await self.settle()
-            self.launch()
-            if self.flights:
-                await self.land(self.rng.choice(list(self.flights)))
-            elif self.state.closed:
+            if await self.round():
                 return self
-            elif self._time_passes():
-                self.ring()
-                await self.settle()
-            elif self.state.interrupts or self.state.status == "paused":
-                if not self.people:
-                    return self
-                await self._somebody(must=True)
-            elif self.engine.waits.earliest() is not None:
-                return self
-            else:
-                raise AssertionError(f"nothing moves and nobody is asked: {self.state.frontier}")
         if self.state.closed or not self.people:
             return self
         await self.command("stop", reason="enough")
         await self.settle()
         return self
+
+    async def round(self) -> bool:
+        """Lets one thing happen; true where nothing more will."""
+        if self.people and self.rng.random() < 0.3:
+            await self._somebody()
+        if self.people and self._hands.random() < 0.08:
+            await self._by_hand()
+        if self.people and self.rng.random() < 0.15:
+            await self.drain()
+        if self.other is not None and self._hands.random() < 0.04 and not self.state.closed:
+            plan = self.other(self._hands, self.engine.plan)
+            await self.change(plan, abandon=self._hands.random() < 0.3)
+        await self.settle()
+        self.launch()
+        if self.flights:
+            await self.land(self.rng.choice(list(self.flights)))
+        elif self.state.closed:
+            return True
+        elif self._time_passes():
+            self.ring()
+            await self.settle()
+        elif self.state.interrupts or self.state.status == "paused":
+            if not self.people:
+                return True
+            await self._somebody(must=True)
+        elif self.engine.waits.earliest() is not None:
+            return True
+        else:
+            raise AssertionError(f"nothing moves and nobody is asked: {self.state.frontier}")
+        return False
 
     async def settle(self) -> None:
         """Moves what needs no call, or ends a run that is to stop."""
@@ -419,6 +433,28 @@ class Simulation:
         at = self.engine.at
         self.engine = Engine(GraphPlan.from_json(plan), ledger)
         self.engine.at = at
+
+    async def change(
+        self, plan: GraphPlan, *, abandon: bool = False, what: str = "another crew"
+    ) -> SwapReport:
+        """Goes on with another plan, as the workflow does: accepted, drained, swapped."""
+        prepared = PreparedChange(plan=json.loads(json.dumps(plan.to_json())))
+        self._commands += 1
+        report, made = consider(self.engine, prepared, abandon=abandon)
+        accept(
+            self.engine,
+            made,
+            report,
+            what=what,
+            by="eve",
+            command=CommandId(f"cmd{self._commands}"),
+            abandon=abandon,
+        )
+        while self.flights and report.swap:
+            await self.land(self.rng.choice(list(self.flights)))
+        if not self.state.closed:
+            self.engine = swap(self.engine)
+        return report
 
     def _keys(self) -> Any:
         return set(self.flights)

@@ -21,10 +21,12 @@ from crewlog.cli.ending import look, show_end, summary
 from crewlog.cli.questions import Prompt, answer_line, fits, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.timeline import Row, Timeline, sentences
+from crewlog.cli.topology import Plans, graph_after
 from crewlog.cli.writing import Writing
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.client import no_worker
 from crewlog.errors import CommandRejected, InterruptNotOpen, RunFailed, WorkerMissing
+from crewlog.graph.draw import mermaid, picture
 from crewlog.ids import CommandId
 from crewlog.state import journal as j
 from crewlog.state.journal import entry_to_json
@@ -71,6 +73,8 @@ class Follower:
         directory: Path | None = None,
         polled: Callable[[], Awaitable[bool]] | None = None,
         queue: str = "",
+        plans: Plans | None = None,
+        version: int = 1,
     ) -> None:
         self.screen = screen
         self.run = run
@@ -84,6 +88,8 @@ class Follower:
         self._directory = directory
         self._polled = polled
         self._queue = queue
+        self._plans = plans
+        self.timeline.version = version
         self._asked_polled = float("-inf")
         self._mentioned = False
         self.alone = False
@@ -162,7 +168,9 @@ class Follower:
                 if self.screen.as_json and not isinstance(self._last, j.RunFailed):
                     self._failed_record(error.message)
                 raise
+        version = self.timeline.version
         self._take(event)
+        await self._redraw(event, version)
         return None
 
     def _take(self, event: Event) -> None:
@@ -191,6 +199,37 @@ class Follower:
             and entry.interrupt == prompt.question.id
         ):
             self._close_prompt()
+
+    async def _redraw(self, event: Event, version: int) -> None:
+        """The picture anew, where the run goes on with another graph."""
+        found = graph_after(event.entry, version) if self._plans else None
+        if found is None or self._plans is None:
+            return
+        definition, number = found
+        plan = await self._plans(definition)
+        if plan is None:
+            return
+        self.timeline.nodes += [node for node in plan.nodes if node not in self.timeline.nodes]
+        if self.screen.as_json:
+            self.screen.record(
+                {
+                    "event": "graph",
+                    "run": event.run,
+                    "position": event.position,
+                    "graph_version": number,
+                    "definition": definition,
+                    "plan": plan.to_json(),
+                    "mermaid": mermaid(plan, self.timeline.statuses),
+                }
+            )
+        elif self._prompt is None:
+            self._still()
+            width = min(self.screen.width, 120) - 4
+            drawn = picture(plan, self.timeline.statuses, width, self.screen.colored)
+            self.screen.line("")
+            self.screen.line(("  graph ", "dim"), (f"v{number}", "bold"))
+            self.screen.block(drawn)
+            self.screen.line("")
 
     def _write(self, event: TokenEvent) -> None:
         self._writing.add(event)

@@ -110,6 +110,7 @@ def show(run: RunArgument, as_json: AsJson = False, debug: Debug = False) -> int
 
 
 async def _show(run_id: str, *, as_json: bool) -> int:
+    from crewlog.cli.layers import layers_json, recipe_of  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.shown import show_run  # noqa: PLC0415
@@ -120,7 +121,9 @@ async def _show(run_id: str, *, as_json: bool) -> int:
     async with connected(screen, both=True) as client:
         sight = await see(client, run_id)
         if as_json:
-            screen.document(sight_json(sight, client.url(run_id)))
+            recipe = await recipe_of(client, sight.state)
+            data = sight_json(sight, client.url(run_id))
+            screen.document({**data, **layers_json(recipe, sight.state)})
         else:
             await show_run(screen, client, sight)
     return exits.OK

@@ -15,7 +15,22 @@ from typing import NoReturn
 
 from crewlog.cli import exits
 
-COMMANDS = ("project", "prompts", "crews", "run", "look", "talk", "changing", "surroundings")
+COMMANDS = (
+    "project",
+    "prompts",
+    "crews",
+    "run",
+    "asking",
+    "look",
+    "talk",
+    "changing",
+    "editing",
+    "rewinding",
+    "differing",
+    "tracing",
+    "scheduling",
+    "surroundings",
+)
 """Modules that add commands, in the order of the help; what is slow they import when called."""
 
 

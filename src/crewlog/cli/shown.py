@@ -7,6 +7,7 @@ from typing import Any
 
 from crewlog.cli.ending import look, used, workspace_of
 from crewlog.cli.hands import assigned
+from crewlog.cli.layers import recipe_of, show_layers
 from crewlog.cli.questions import answer_line, show_question
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, plain, plain_lines, short_path
 from crewlog.cli.sight import Sight
@@ -45,6 +46,7 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
         screen.line("  ", ("prompt:", "bold"))
         screen.paragraph(plain_lines(sight.prompt).strip(), indent=4)
         screen.line("")
+    show_layers(screen, await recipe_of(client, state), state)
     _facts(screen, sight)
     _frontier(screen, sight)
     for question in sight.questions:
@@ -77,6 +79,9 @@ def _facts(screen: Screen, sight: Sight) -> None:
         rows.append([("flags", "dim"), plain(flags)])
     if state.error:
         rows.append([("error", "dim"), (plain(state.error), "red")])
+    if state.tags:
+        tags = ", ".join(f"{plain(tag)} = @{position}" for tag, position in state.tags.items())
+        rows.append([("checkpoints", "dim"), tags])
     if state.execution > 1:
         rows.append([("execution", "dim"), str(state.execution)])
     if not sight.live:
@@ -97,7 +102,13 @@ def _frontier(screen: Screen, sight: Sight) -> None:
             continue  # the question says it
         doing = (sight.doing or {}).get(entry.step, ())
         what = ", ".join(plain(each) for each in doing) or plain(waits_for(entry))
+        if entry.leaving:
+            what = f"{what}{', ' if what else ''}its node is gone: its turn ends, nothing follows"
         rows.append([plain(entry.step), (entry.status, "cyan"), (what, "dim")])
+    rows += [
+        [plain(step), ("kept aside", "yellow"), ("its node is gone", "dim")]
+        for step in sight.state.parked
+    ]
     if rows:
         screen.line("")
         screen.rows(("", "", ""), rows)
@@ -152,6 +163,11 @@ def journal_line(item: JournalItem, start: int) -> list[Part]:
     kind = str(data.pop("kind", "?"))
     at = int(data.pop("at", start) or start)
     node = str(data.pop("step", "") or data.get("agent", "") or "")
+    if isinstance(state := data.get("state"), dict):
+        # The whole state, which `--json` prints.
+        data["state"] = f"of position {data.get('to')}, graph v{state.get('graph_version', 1)}"  # pyright: ignore[reportUnknownMemberType]
+    if isinstance(remap := data.get("remap"), dict):
+        data["remap"] = {name: value for name, value in remap.items() if value}  # pyright: ignore[reportUnknownVariableType]
     words = "  ".join(f"{key}={_compact(value)}" for key, value in data.items())
     return [
         (f"{item.position:>5}  {clock(at - start):>5}  ", "dim"),

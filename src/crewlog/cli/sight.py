@@ -267,6 +267,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "status": entry.status,
                 "waits_for": waits_for(entry),
                 "due": entry.due if entry.status == "waiting" else 0,
+                "leaving": entry.leaving,
                 "doing": list((sight.doing or {}).get(entry.step, ())),
             }
             for entry in state.frontier.values()

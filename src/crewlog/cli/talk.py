@@ -1,17 +1,18 @@
-"""`answer`, `pause`, `resume`, `stop`, `interrupt`, `message`: talking to a run."""
+"""`answer`, `pause`, `resume`, `stop`, `interrupt`, `inject`, `message`: talking to a run."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
+from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
     from crewlog.client import Client, Run
@@ -126,14 +127,56 @@ def pause(
 @app.command(rich_help_panel=TALK)
 def resume(
     run: RunArgument,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="recipe|live",
+            help="Go on with the crew that the run was started with, or with the one that it has "
+            "now. Default: live.",
+            show_default=False,
+        ),
+    ] = None,
     reason: Reason = "",
     by: By = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Let a paused run go on."""
-    return _signal(run, "resume", lambda r: r.resume(reason, by=by, id=command_id), as_json, debug)
+    """Let a paused run go on, or one that was stopped, has failed, or was ended from outside."""
+    from crewlog.cli.rewinding import resumed  # noqa: PLC0415
+
+    def send(found: Run) -> Awaitable[Any]:
+        origin = resumed_from(from_)
+        return found.resume(reason, from_=origin, by=by, id=command_id)
+
+    return go(
+        resumed(
+            run,
+            lambda: _sent(run, "resume", send, as_json=as_json),
+            as_json=as_json,
+            from_=resumed_from(from_),
+            by=by,
+        ),
+        debug=debug,
+    )
+
+
+def resumed_from(text: str | None) -> Literal["recipe", "live"] | None:
+    """What `--from` says.
+
+    Raises:
+        UsageError: it says something else.
+    """
+    match text:
+        case None | "recipe" | "live":
+            return text
+        case _:
+            raise UsageError(
+                f"a run cannot be resumed from {text!r}",
+                remedy="Say recipe or live.",
+                place="crewlog resume",
+            )
 
 
 @app.command(rich_help_panel=TALK)
@@ -170,14 +213,17 @@ def interrupt(
     )
 
 
+Said = Annotated[str, typer.Argument(metavar="TEXT", help="What is said.", show_default=False)]
+To = Annotated[
+    str, typer.Option("--to", metavar="LOG", help="public, group:G, channel:C, or private:AGENT.")
+]
+
+
 @app.command(rich_help_panel=TALK)
-def message(
+def inject(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is said.", show_default=False)],
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="LOG", help="public, group:G, channel:C, or private:AGENT."),
-    ] = "public",
+    text: Said,
+    to: To = "public",
     by: By = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
@@ -187,6 +233,20 @@ def message(
     return _signal(
         run, "message", lambda r: r.message(text, to, by=by, id=command_id), as_json, debug
     )
+
+
+@app.command(rich_help_panel=TALK)
+def message(
+    run: RunArgument,
+    text: Said,
+    to: To = "public",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Say something to the crew: the same as `inject`."""
+    return inject(run, text, to, by, command_id, as_json, debug)
 
 
 def _signal(

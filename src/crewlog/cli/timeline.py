@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from crewlog.cli.screen import PALETTE, Part, clock, plain
 from crewlog.cli.told_by_hand import edits_in_words, permission_in_words, redirect_in_words
+from crewlog.cli.told_changes import STATEFUL, requirements_after, state_of, told
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
@@ -77,6 +78,10 @@ class Timeline:
         self.timers: dict[str, str] = {}
         """Until when nodes wait, for people."""
         self.steps = 0
+        self.version = 1
+        """The graph's version."""
+        self.done: set[str] = set()
+        """Nodes that are done."""
         self._said: dict[StepId, str] = {}
         self._starts: Row | None = None
         self._stopping = False
@@ -144,6 +149,16 @@ class Timeline:
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
                 return self._row(entry, entry.agent, "=", text, "dim")
+            case (
+                j.ChangeAccepted()
+                | j.GraphSwapped()
+                | j.SwapFailed()
+                | j.RulesChanged()
+                | j.RolledBack()
+                | j.Forked()
+                | j.Reopened()
+            ):
+                return self._changed(entry)
             case j.StateEdited() | j.Redirected() | j.PermissionSet() | j.CheckpointTagged():
                 return self._by_hand(entry)
             case j.PromptReceived() | j.PromptRead() | j.PromptCompiled() | j.DefinitionEdited():
@@ -170,17 +185,7 @@ class Timeline:
                 text = f"has a step for each of {entry.of} items of {entry.agent}.{entry.key}"
                 return self._row(entry, node_of(entry.step), "⋔", text, "cyan")
             case j.StepCompleted():
-                self.running.pop(entry.step, None)
-                said = self._said.pop(entry.step, "")
-                node = node_of(entry.step)
-                self.timers.pop(node, None)
-                if entry.skipped:
-                    why = entry.because.removeprefix("skipped ").removeprefix("skipped")
-                    joint = " " if why != entry.because else ": "
-                    text = f"skipped{joint}{why}" if why else "skipped"
-                    return self._row(entry, node, "∅", text, "dim")
-                # Decisions say what they decided where they route.
-                return self._row(entry, node, "✓", said or "done", "green") if said else []
+                return self._completed(entry)
             case j.StepFailed():
                 self.running.pop(entry.step, None)
                 return self._row(entry, node_of(entry.step), "✗", _first(entry.error), "red")
@@ -192,17 +197,25 @@ class Timeline:
                 self.running.pop(entry.step, None)
                 what = "ended by the stop" if self._stopping else "ended"
                 return self._row(entry, node_of(entry.step), "■", what, "yellow")
-            case j.ConditionMet():
-                node = node_of(entry.step)
-                self.waiting.pop(node, None)
-                if self._waits.pop(node, None):
-                    return []  # it held already
-                what = "goes on without its requirement" if entry.waived else "its condition holds"
-                return self._row(entry, node, "▸", what, "dim")
             case j.Routed():
                 return self._routed(entry)
             case _:
                 return []
+
+    def _completed(self, entry: j.StepCompleted) -> list[Row]:
+        self.running.pop(entry.step, None)
+        said = self._said.pop(entry.step, "")
+        node = node_of(entry.step)
+        self.timers.pop(node, None)
+        if not item_of(entry.step):
+            self.done.add(node)
+        if entry.skipped:
+            why = entry.because.removeprefix("skipped ").removeprefix("skipped")
+            joint = " " if why != entry.because else ": "
+            text = f"skipped{joint}{why}" if why else "skipped"
+            return self._row(entry, node, "∅", text, "dim")
+        # Decisions say what they decided where they route.
+        return self._row(entry, node, "✓", said or "done", "green") if said else []
 
     def _wait(self, entry: j.ConditionMet | j.TimerSet | j.TimerFired) -> list[Row]:
         node = node_of(entry.step)
@@ -278,6 +291,60 @@ class Timeline:
             running.doing.pop(call, None)
             if not running.doing:
                 running.doing, running.since = {0: "thinking"}, at
+
+    # -- changes ------------------------------------------------------------------------------
+
+    def _changed(self, entry: j.Fact) -> list[Row]:
+        rows = [
+            row
+            for each in told(entry, self.version)
+            for row in self._row(entry, each.node, each.glyph, each.text, each.style)
+        ]
+        match entry:
+            case j.GraphSwapped():
+                self.version = entry.graph_version
+                self.waiting = requirements_after(entry, self.waiting)
+                for step in entry.remap.park:
+                    self.running.pop(step, None)
+            case j.RolledBack() | j.Forked() | j.Reopened():
+                self._begin_from(entry)
+            case _:
+                pass
+        return rows
+
+    def _begin_from(self, entry: STATEFUL) -> None:
+        """Remembers what a state says instead of what was told before it."""
+        state = state_of(entry)
+        self.version = state.graph_version
+        self.done = {node for node, count in state.routing.done.items() if count}
+        self.running = {
+            each.step: Running(entry.at, {0: "thinking"})
+            for each in state.frontier.values()
+            if each.turn is not None and each.status == "running"
+        }
+        self.waiting = {
+            each.node: each.requirement
+            for each in state.frontier.values()
+            if each.status == "waiting" and each.requirement
+        }
+        self.interrupts = {
+            id_: j.InterruptRaised(interrupt=asked) for id_, asked in state.interrupts.items()
+        }
+        self.timers = {
+            each.node: moment_words(each.due)
+            for each in state.frontier.values()
+            if each.status == "waiting" and each.due
+        }
+        self._said, self._waits = {}, {}
+
+    @property
+    def statuses(self) -> dict[NodeName, str]:
+        """What each node is, as `crewlog.graph.draw` takes it; nodes not reached are left out."""
+        found = dict.fromkeys((NodeName(node) for node in self.done), "done")
+        found |= dict.fromkeys(
+            (NodeName(node) for node in (*self.waiting, *self.timers)), "waiting"
+        )
+        return found | dict.fromkeys((node_of(step) for step in self.running), "running")
 
     # -- the run ------------------------------------------------------------------------------
 

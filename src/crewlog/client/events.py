@@ -36,7 +36,7 @@ SILENCE = 1.0
 """Seconds of silence after which the server is asked whether the run is still open."""
 PAGE = 500
 LAST = (RunCompleted, RunFailed, RunStopped)
-"""The entries after which none follows."""
+"""The entries after which none follows, unless the run is taken up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class Event:
     """A journal entry at its position."""
 
     position: int
-    """From 1, without gaps; give it as `after` to go on behind this event."""
+    """From 1, in a fork from the one after its checkpoint, without gaps; give it as `after` to go
+    on behind this event."""
     at: int
     """Milliseconds since the epoch, by the workflow's clock."""
     entry: JournalEntry
@@ -132,11 +133,13 @@ async def follow(
             if closed == "failed" and not position:
                 return  # likewise
             raise _untold(run, closed, position, error) from None
+        last = part.page.position if part else 0
         for item in part.page.entries if part else ():
             event = event_of(run, item)
             position = event.position
             yield event
-            if isinstance(event.entry, LAST):
+            # A run that ended may have been taken up again: then its journal goes on.
+            if isinstance(event.entry, LAST) and position >= last:
                 return
         ask = ask and (closed is None or part is None or part.live)
         if part is not None and part.page.entries:

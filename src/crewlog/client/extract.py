@@ -306,23 +306,21 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
                 _snap(out, last(closing.batch), closing.state)
             return [closing.batch]
         case _:
-            _begin(item, out)
+            return _begin(item, out)
     return ()
 
 
-def _begin(item: Told, out: Extracted) -> None:
+def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
     """Takes what a run, or an execution, begins with."""
     value: Json = item.value
     match item.place.name, item.place.way:
         case (calls.OPEN_RUN | calls.PREPARE_CHANGE) as name, "result":
             made = _MAKERS[name].model_validate(value, extra="ignore")
             if made.definition:  # else a model that reads a prompt is asked once more
-                out.definitions[hash_json(made.definition)] = made.definition
-                out.plans.append(GraphPlan.model_validate(made.plan, extra="ignore"))
+                _define(made.definition, made.plan, out)
         case calls.LOAD_STATE, "result":
             loaded = calls.LoadedState.model_validate(value, extra="ignore")
-            out.definitions[hash_json(loaded.definition)] = loaded.definition
-            out.plans.append(GraphPlan.model_validate(loaded.plan, extra="ignore"))
+            _define(loaded.definition, loaded.plan, out)
             if not item.place.activity:  # a local one: the run begins with it
                 out.reopened = bool(loaded.last)
                 began = loaded.last or loaded.state
@@ -330,9 +328,17 @@ def _begin(item: Told, out: Extracted) -> None:
         case _:
             carry = read_carry(value[_CARRY])
             out.carried = CrewState.model_validate(carry.state, extra="ignore")
-            plans = [carry.plan] if carry.plan else []  # a prompt has none until it is compiled
-            out.plans += [GraphPlan.model_validate(plan, extra="ignore") for plan in plans]
-            _snap(out, out.carried.position, carry.state)
+            if carry.plan:  # a prompt has none until it is compiled
+                out.plans.append(GraphPlan.model_validate(carry.plan, extra="ignore"))
+            if not carry.batch.entries:  # else it was not stored before it was carried
+                _snap(out, out.carried.position, carry.state)
+            return [carry.batch]
+    return ()
+
+
+def _define(definition: dict[str, Json], plan: dict[str, Json], out: Extracted) -> None:
+    out.definitions[hash_json(definition)] = definition
+    out.plans.append(GraphPlan.model_validate(plan, extra="ignore"))
 
 
 def _keep(out: Extracted, item: Told, hash_: ContentHash, body: Json) -> None:

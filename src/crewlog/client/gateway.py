@@ -68,9 +68,11 @@ POLLER_LIFE = 70.0
 STARTING = "the run is starting"
 """What a query is told before the crew's definition is read."""
 _ACCEPTED_AND_CUT_OFF = "AcceptedUpdateCompletedWorkflow"
-_SEAM = (wire.CLOSING, _ACCEPTED_AND_CUT_OFF)
+SEAM = (wire.CLOSING, _ACCEPTED_AND_CUT_OFF)
+"""Types of errors of an update that met the seam between two executions."""
 _NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-_PASSING = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
+PASSING = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
+"""What the server says where it may be otherwise in a moment."""
 _REFUSALS: dict[str, type[CrewlogError]] = {
     each.__name__: each for each in (InterruptNotOpen, ApprovalMismatch, ChangeConflict)
 }
@@ -139,7 +141,7 @@ class Gateway:
             except RPCError as error:
                 if error.status in _NO_ANSWER:
                     raise await self._no_answer(run) from error
-                if error.status not in _PASSING:
+                if error.status not in PASSING:
                     raise await self.failed(error, run) from error
                 # Nobody polls, or the first task is not done: that may change in a moment.
                 if time.monotonic() + pause > deadline:
@@ -164,7 +166,7 @@ class Gateway:
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
                     raise await self.ended(run, name) from error
-                if error.status not in _PASSING or time.monotonic() > deadline:
+                if error.status not in PASSING or time.monotonic() > deadline:
                     raise await self.failed(error, run) from error
             else:
                 return
@@ -195,14 +197,14 @@ class Gateway:
                 return await self._update_once(run, name, command)
             except WorkflowUpdateFailedError as error:
                 if not _at_the_seam(error) or late:
-                    raise _refusal(error, run, name) from error
+                    raise refusal(error, run, name) from error
             except WorkflowUpdateRPCTimeoutOrCancelledError as error:
                 if late or not await self._polled(run):
                     raise await self._no_answer(run, command["id"]) from error
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
                     return await self._late_outcome(run, name, command["id"], error)
-                if late or error.status not in _PASSING:
+                if late or error.status not in PASSING:
                     raise await self.failed(error, run) from error
                 if error.status is RPCStatusCode.FAILED_PRECONDITION and not await self._polled(
                     run
@@ -449,10 +451,11 @@ def _gone(identity: str) -> bool:
 
 def _at_the_seam(error: WorkflowUpdateFailedError) -> bool:
     cause = error.cause
-    return isinstance(cause, ApplicationError) and cause.type in _SEAM
+    return isinstance(cause, ApplicationError) and cause.type in SEAM
 
 
-def _refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogError:
+def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogError:
+    """The error for an update that a run refused."""
     cause = error.cause
     if _at_the_seam(error):
         return WorkerMissing(

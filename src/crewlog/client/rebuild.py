@@ -35,6 +35,7 @@ from crewlog.state.calls import claim_key, owner_of
 from crewlog.state.journal import Batch, OutputSet, PromptReceived
 from crewlog.state.logs import entries_of, heads_through
 from crewlog.state.model import CrewState
+from crewlog.store.loading import keep_snapshots
 from crewlog.store.protocol import Store
 from crewlog.wire import JournalPage, Page
 
@@ -283,6 +284,7 @@ class Rebuild:
         snapshots = {snap.position: snap for each in found.all for snap in each.snapshots}
         for snapshot in snapshots.values():
             await store.put_snapshot(self._run, snapshot)
+        await keep_snapshots(store, self._run, found.position, whole=True)
         named, inline = _bodies_of(found.batches)
         lacking = await _lacking(store, sorted(named - bodies.keys() - inline))
         for plan in {plan.definition for each in found.all for plan in each.plans}:

@@ -26,6 +26,7 @@ TAKES: dict[str, type[Model]] = {
     "InterruptCommand": wire.InterruptCommand,
     "MessageCommand": wire.MessageCommand,
     "Respond": wire.Respond,
+    "AskRun": wire.AskRun,
     "Page": wire.Page,
     "TagCommand": wire.TagCommand,
     "Change": wire.Change,
@@ -56,6 +57,7 @@ INDEX: dict[str, dict[str, dict[str, Json]]] = {
         "tag": {"takes": "TagCommand"},
     },
     "updates": {
+        "ask": {"takes": "AskRun", "gives": "RunResult"},
         "respond": {"takes": "Respond", "gives": "Accepted"},
         "change": {"takes": "Change", "gives": "Changed"},
         "edit_state": {"takes": "EditState", "gives": "Accepted"},

@@ -14,7 +14,7 @@ from crewlog.definition.findings import listed
 from crewlog.definition.phases import reachable
 from crewlog.graph.loops import forward_ways
 from crewlog.graph.plan import ASK_HUMAN, SKIP, AgentRules, GraphPlan, PlanNode
-from crewlog.graph.routing import level
+from crewlog.graph.routing import times_met
 from crewlog.ids import FlagName, NodeName, StepId
 from crewlog.model import Model
 from crewlog.state.model import CrewState, FrontierEntry, Routing
@@ -161,9 +161,9 @@ class _Blocked:
     def _join(self, name: NodeName, node: PlanNode) -> Iterator[Blocked]:
         if node.join is None or name in self._here:
             return
-        base = self._routing.base.get(name, ())
+        base = {*self._routing.base.get(name, ())} & {*node.join.of}
         counts = self._routing.arrivals.get(name, {})
-        ran = level(node.join, counts, base)
+        ran = times_met(node.join, name, self._routing)
         waits = [s for s in node.join.of if s not in base]
         come = [s for s in waits if counts.get(s, 0) > ran]
         missing = [s for s in waits if s not in come and s not in self._may_run]

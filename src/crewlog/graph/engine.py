@@ -78,11 +78,13 @@ class Engine(RunFacts):
         input_text: str,
         by: str,
         at: int,
+        command: str | None = None,
         ledger: Ledger | None = None,
     ) -> Engine:
         """A new run: its input is the first public message, and its entry nodes are ready.
 
-        With a ledger it is a run that had a prompt and has got its crew.
+        With a ledger it is a run that had a prompt and has got its crew; with a command it was
+        asked, and the input is what was said.
         """
         engine = cls(plan, ledger or Ledger(CrewState(run=run)))
         engine.at = at
@@ -98,7 +100,7 @@ class Engine(RunFacts):
             began=engine.state.started,
         )
         if input_text:
-            engine.say(input_text, by=by, to=LogName("public"), message_id="input")
+            engine.say(input_text, by=by, to=LogName("public"), message_id="input", command=command)
         targets = await engine._driver.apply(
             "__start__", {"routing": engine.state.routing, "outcome": (NEXT,)}
         )
@@ -448,7 +450,11 @@ class Engine(RunFacts):
         arrived = self._arrives(node) if NEXT in outcome else ()
         anew = self._begins_anew(node, (*outcome, *handoff))
         reset = new_generation(anew, self.state.routing)
-        active = [entry.node for step, entry in self.state.frontier.items() if not item_of(step)]
+        active = [
+            entry.node
+            for step, entry in self.state.frontier.items()
+            if not item_of(step) and not entry.leaving
+        ]
         late = late_arrivals(self.plan, anew, active)
         routing = route_facts(
             self.state.routing, node, arrived, loop=loop, reset=reset, late=late, rearmed=rearmed

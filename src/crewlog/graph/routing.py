@@ -28,11 +28,16 @@ RESERVED = frozenset({END, FAIL, NEXT, ASK_HUMAN})
 
 def level(join: Join, arrivals: Mapping[NodeName, int], base: tuple[NodeName, ...]) -> int:
     """How many generations of a join are complete."""
-    counts = sorted(
-        (arrivals.get(source, 0) for source in join.of if source not in base), reverse=True
-    )
-    need = max(1, join.need - len(base))
+    waits = [source for source in join.of if source not in base]
+    counts = sorted((arrivals.get(source, 0) for source in waits), reverse=True)
+    need = max(1, join.need - (len(join.of) - len(waits)))
     return counts[need - 1] if need <= len(counts) else 0
+
+
+def times_met(join: Join, name: NodeName, routing: Routing) -> int:
+    """How often a node's join was met: as its arrivals say, or had fired before it was changed."""
+    met = level(join, routing.arrivals.get(name, {}), routing.base.get(name, ()))
+    return max(met, routing.fired.get(name, 0))
 
 
 def unfilled(plan: GraphPlan, name: NodeName, routing: Routing) -> tuple[NodeName, ...]:
@@ -44,7 +49,7 @@ def unfilled(plan: GraphPlan, name: NodeName, routing: Routing) -> tuple[NodeNam
     arrivals = routing.arrivals.get(name, {})
     counts = {source: arrivals.get(source, 0) for source in join.of if source not in base}
     # A node that was sent to ran without its join, which then waits for nothing.
-    ran = level(join, arrivals, base) + routing.sent.get(name, 0)
+    ran = times_met(join, name, routing) + routing.sent.get(name, 0)
     came = counts.values()
     if ran == 0 and routing.done.get(name, 0) == 0:
         came = arrivals.values()  # also from sources that it had before a change of the graph
@@ -70,7 +75,8 @@ def fires(plan: GraphPlan, target: NodeName, source: NodeName, routing: Routing)
     base = routing.base.get(target, ())
     after = routing.arrivals.get(target, {})
     before = {**after, source: after.get(source, 0) - 1}
-    return level(join, after, base) > level(join, before, base)
+    fired = routing.fired.get(target, 0)
+    return level(join, after, base) > max(fired, level(join, before, base))
 
 
 def decide(

@@ -15,8 +15,9 @@ from crewlog.definition.conditions import render_condition
 from crewlog.graph.blocked import Blocked, blocked
 from crewlog.graph.loops import forward_ways
 from crewlog.graph.plan import AgentRules, GraphPlan, LeftStep, PlanNode
-from crewlog.graph.rejoin import Rejoin
+from crewlog.graph.rejoin import Rejoin, has_begun
 from crewlog.graph.routing import unfilled
+from crewlog.graph.waits import waits_for
 from crewlog.ids import (
     AgentName,
     InterruptId,
@@ -174,10 +175,10 @@ class _Swap:
         self._place()
         stays = {s: e for s, e in state.frontier.items() if self._fates[s].fate == "kept"}
         stays |= {s: (state.frontier.get(s) or state.parked[s]) for s in self._back}
-        displaced = {state.frontier[s].node for s in (*self._leave, *self._park)}
-        self._joins = Rejoin(
-            old, new, state, kept=self._kept, frontier=stays, displaced=frozenset(displaced)
-        )
+        displaced: dict[NodeName, int] = {}
+        for entry in (state.frontier[s] for s in (*self._leave, *self._park)):
+            displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry, state))
+        self._joins = Rejoin(old, new, state, kept=self._kept, frontier=stays, displaced=displaced)
         for step in self._joins.retracted:
             because = "what its node waits for now has not come"
             self._fates[step] = _fate(stays[step], "retracted", because)
@@ -193,12 +194,12 @@ class _Swap:
             reach=tuple(self._reached()),
             requirements=self._requirements(),
             arrivals=joins.arrivals,
-            base=joins.base,
+            fired=joins.fired,
         )
         routing = state.routing.model_copy(
             update={
                 "arrivals": {**state.routing.arrivals, **remap.arrivals},
-                "base": {**state.routing.base, **remap.base},
+                "fired": {**state.routing.fired, **remap.fired},
             }
         )
         under_way = {
@@ -267,8 +268,8 @@ class _Swap:
             yield Reached(node=name, requirement=render_condition(when) if when else "")
 
     def _starts(self) -> Iterator[StepFate]:
-        for name in self._joins.reached:
-            begun = self._state.visits.get(name, 0)
+        for number, name in enumerate(self._joins.reached):
+            begun = self._state.visits.get(name, 0) + self._joins.reached[:number].count(name)
             begun -= sum(node_of(step) == name for step in self._joins.retracted)
             what = "it is new" if name not in self._kept else "what it waits for has come"
             yield StepFate(step=step_id(name, begun + 1), node=name, fate="starts", because=what)
@@ -279,6 +280,8 @@ class _Swap:
         for step, entry in self._joins.frontier.items():
             if entry.turn is not None or entry.mapped is not None or item_of(step):
                 continue
+            if entry.due and not entry.requirement:
+                continue  # its timer is set, and it waits for nothing else
             left = self._old.left.get(step) if step in self._back else None
             before = left.node if left else self._old.nodes[entry.node]
             when = self._new.nodes[entry.node].when
@@ -334,8 +337,8 @@ def _fate(entry: FrontierEntry, fate: Fate, because: str = "") -> StepFate:
 
 def doing(entry: FrontierEntry) -> str:
     """What a step does, for people."""
-    if entry.requirement and entry.status in ("waiting", "asking"):
-        return f"waits for {entry.requirement}"
+    if entry.status in ("waiting", "asking") and (what := waits_for(entry)):
+        return f"waits {'for ' if entry.requirement else ''}{what}"
     if entry.mapped is not None:
         return f"running: {entry.mapped.done} of {entry.mapped.of} items are done"
     if entry.turn is not None:
@@ -360,19 +363,20 @@ def rule_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
         others = [f for f in fields if getattr(before, f) != getattr(rules, f)]
         if others:
             yield f"{name} changes: {', '.join(others)}"
-    for what, before, after in (("tool", old.tools, new.tools), ("flag", old.flags, new.flags)):
-        for name in after:
-            if name not in before:
-                yield f"the {what} {name} is new"
-        for name in before:
-            if name not in after:
-                yield f"the {what} {name} is gone"
+    yield from _name_notes("tool", old.tools, new.tools)
+    yield from _name_notes("flag", old.flags, new.flags)
     yield from _row_notes("may call", old.permissions, new.permissions, "every agent that has it")
     yield from _row_notes("needs a yes to call", old.approvals, new.approvals, "every agent")
     if old.limits != new.limits:
         yield "the limits change"
     if old.merge != new.merge:
         yield "how values are combined changes"
+
+
+def _name_notes(what: str, old: Iterable[str], new: Iterable[str]) -> Iterator[str]:
+    was, now = [*old], [*new]
+    yield from (f"the {what} {name} is new" for name in now if name not in was)
+    yield from (f"the {what} {name} is gone" for name in was if name not in now)
 
 
 def _row_notes(

@@ -485,10 +485,8 @@ class Remap(Model):
         default_factory=dict[NodeName, dict[NodeName, int]]
     )
     """The arrivals at joins, where they are others than before."""
-    base: dict[NodeName, tuple[NodeName, ...]] = Field(
-        default_factory=dict[NodeName, tuple[NodeName, ...]]
-    )
-    """The sources that count as done, where they are others than before."""
+    fired: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often joins have fired that are others now, or are gone."""
 
 
 class GraphSwapped(Fact):

@@ -107,6 +107,8 @@ class Mapped(Model):
     """The items by themselves, where several steps made the list."""
     goto: tuple[NodeName, ...] = ()
     """Where its steps' tools handed off to: the run goes there once all are done."""
+    was: tuple[StepId, ...] = ()
+    """The names that the visit had before, where the run went back to it."""
 
     def item(self, number: int) -> Item:
         """The item of that number."""
@@ -318,6 +320,9 @@ class Routing(Model):
     """Sources that count as done at a join since a decision went back behind it."""
     loops: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often a decision went where it goes, since it was last reset."""
+    fired: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often a join had fired when a change of the graph made it another one: what arrives
+    makes it fire only beyond that."""
     sent: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often a node was reached without its join, since the join's generation began."""
 

@@ -306,6 +306,7 @@ def route_facts(
             arrivals[target] = {source: -count for source, count in owed.items()}
         changes["base"] = {**routing.base, **reset}
         changes["sent"] = {n: count for n, count in routing.sent.items() if n not in reset}
+        changes["fired"] = {n: count for n, count in routing.fired.items() if n not in reset}
     return routing.model_copy(update=changes)
 
 
@@ -669,13 +670,13 @@ def _graph_swapped(state: CrewState, entry: j.GraphSwapped, position: int) -> Ch
         status = found.status
         if status in ("ready", "waiting"):
             status = "waiting" if requirement else "ready"
-        changes = {"requirement": requirement, "status": status, "since": position}
+        changes = {"requirement": requirement, "status": status, "since": position, "due": 0}
         frontier[step] = found.model_copy(update=changes)
     _reach(frontier, visits, remap.reach, position)
     routing = state.routing.model_copy(
         update={
             "arrivals": {**state.routing.arrivals, **remap.arrivals},
-            "base": {**state.routing.base, **remap.base},
+            "fired": {**state.routing.fired, **remap.fired},
             "sent": sent,
         }
     )
@@ -716,8 +717,20 @@ def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Change
 
 
 @_on(j.PermissionSet)
-def _permission_set(state: CrewState, entry: j.PermissionSet, _position: int) -> Changes:
-    return {"tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents)}
+def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> Changes:
+    named = "all that have it" if entry.agents is None else ", ".join(entry.agents) or "nobody"
+    mutation = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=f"permission to call {entry.tool}: {named}",
+        graph_version=state.graph_version,
+        definition=state.definition,
+    )
+    return {
+        "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
+        "mutations": (*state.mutations, mutation)[-MUTATIONS_KEPT:],
+    }
 
 
 @_on(j.CheckpointTagged)

@@ -52,16 +52,22 @@ async def load_state(store: Store, run: RunId, position: int = 0) -> CrewState:
     return state
 
 
-async def keep_snapshots(store: Store, run: RunId, position: int) -> None:
+async def keep_snapshots(store: Store, run: RunId, position: int, *, whole: bool = False) -> None:
     """Keeps the snapshots that there should be up to a position, as far as the journal goes.
 
-    It begins at the newest one before: those before that are there, or were pruned.
+    Args:
+        store: The store.
+        run: The run.
+        position: The position.
+        whole: Whether those before the newest one are made, too, that are missing; else they are
+            taken to be there, or to have been pruned.
     """
-    due = position - position % EVERY
-    newest = await store.get_snapshot(run, position)
-    if newest is not None and newest.position >= due:
-        return
-    await _fold(store, await _nearest(store, run, position), due, keep=True)
+    kept = {at for at in await store.list_snapshots(run) if at <= position}
+    after = 0 if whole else max(kept, default=0)
+    due = [at for at in range(after + EVERY - after % EVERY, position + 1, EVERY) if at not in kept]
+    if due:
+        begin = await _nearest(store, run, due[0])
+        await _fold(store, begin, due[-1], keep=True)
 
 
 def is_due(batch: Batch) -> bool:
@@ -98,8 +104,8 @@ async def _fold(store: Store, state: CrewState, to: int, *, keep: bool = False) 
                     return state
                 state = _applied(state, row)
                 if keep and not row.position % EVERY:
-                    kept = Snapshot(position=row.position, state=state.to_json())
-                    await store.put_snapshot(state.run, kept, row.digest)
+                    snapshot = Snapshot(position=row.position, state=state.to_json())
+                    await store.put_snapshot(state.run, snapshot, row.digest)
             await asyncio.sleep(0)
         if len(rows) < size:
             return state

@@ -7,7 +7,8 @@ anything, so that within one event loop every call is atomic, as a transaction i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -18,6 +19,7 @@ from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import CLOSED, RunStatus
 from crewlog.store.codec import dump_json, load_json
+from crewlog.store.deleting import heads_in, links_in, named_in, reached
 from crewlog.store.missing import BODY, DEFINITION, RowsMissing
 from crewlog.store.projection import (
     CheckpointFacts,
@@ -34,8 +36,10 @@ from crewlog.store.projection import (
     without_holes,
 )
 from crewlog.store.protocol import (
+    GRACE,
     CheckpointRow,
     CrewRow,
+    Deleted,
     InterruptRow,
     JournalRow,
     Kind,
@@ -60,8 +64,8 @@ class _Run:
     )
     agents: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
     checkpoints: dict[int, CheckpointFacts] = field(default_factory=dict[int, CheckpointFacts])
-    pruned: set[int] = field(default_factory=set[int])
-    """Checkpoints that are not listed."""
+    pruned: dict[int, int] = field(default_factory=dict[int, int])
+    """Checkpoints that are not listed, with the position at which the policy said so."""
     tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
     snapshots: dict[int, str] = field(default_factory=dict[int, str])
 
@@ -72,13 +76,14 @@ class _Run:
     def open(self, facts: InterruptFacts) -> bool:
         return facts.open(self.facts.reset if self.facts else 0)
 
-    @property
-    def names(self) -> dict[int, tuple[str, ...]]:
-        """The tags by checkpoint."""
-        found: dict[int, tuple[str, ...]] = {}
-        for tag, facts in sorted(self.tags.items()):
-            found[facts.checkpoint] = (*found.get(facts.checkpoint, ()), tag)
-        return found
+    def names(self, checkpoint: int) -> tuple[str, ...]:
+        """The checkpoint's tags."""
+        return tuple(tag for tag, f in sorted(self.tags.items()) if f.checkpoint == checkpoint)
+
+    def hidden(self, checkpoint: int) -> bool:
+        """Whether it was pruned, and not tagged since."""
+        named = (facts.position for facts in self.tags.values() if facts.checkpoint == checkpoint)
+        return self.pruned.get(checkpoint, 0) > max(named, default=0)
 
     @property
     def closed(self) -> bool:
@@ -118,11 +123,16 @@ class InMemoryStore:
         self._claims: dict[str, str] = {}
         self._links: dict[ContentHash, LinkFacts] = {}
         self._runs: dict[RunId, _Run] = {}
+        self._orphans: set[ContentHash] = set()
+        """Links of deleted runs that are kept for forks."""
+        self._doomed: dict[ContentHash, int] = {}
+        """Bodies and definitions that deleted runs named, and since when."""
 
     async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
         """See `Store`."""
         hash_ = hash_json(dict(definition))
         self._definitions.setdefault(hash_, dump_json(dict(definition)))
+        self._doomed.pop(hash_, None)
         return hash_
 
     async def get_definition(self, hash_: ContentHash) -> dict[str, Json]:
@@ -164,6 +174,7 @@ class InMemoryStore:
         rows: list[RegisteredRow] = []
         for (kind, name), (hash_, text) in zip(contents, texts, strict=True):
             self._definitions.setdefault(hash_, text)
+            self._doomed.pop(hash_, None)
             versions = self._registered.setdefault((kind, name), [])
             if not versions or versions[-1].content != hash_:
                 version = len(versions) + 1
@@ -190,6 +201,7 @@ class InMemoryStore:
     async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""
         for hash_, body in bodies.items():
+            self._doomed.pop(hash_, None)
             if hash_ not in self._bodies:
                 self._bodies[hash_] = dump_json(body)
 
@@ -219,6 +231,7 @@ class InMemoryStore:
             self._links.setdefault(facts.link.head, facts)
         for hash_, text in texts.items():
             self._bodies.setdefault(hash_, text)
+            self._doomed.pop(hash_, None)
 
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()
@@ -283,7 +296,6 @@ class InMemoryStore:
     ) -> list[CheckpointRow]:
         """See `Store`."""
         rows = self._runs.get(run, _Run())
-        names = rows.names
         found = dict(rows.checkpoints)
         for tag in rows.tags.values():  # a position that is nothing but tagged
             bare = CheckpointFacts(tag.checkpoint, StepId(""), NodeName(""), tag.at, "tag")
@@ -299,21 +311,23 @@ class InMemoryStore:
                 node=facts.node,
                 agent=rows.agents.get(facts.step),
                 at=facts.at,
-                tags=names.get(position, ()),
-                pruned=position in rows.pruned and position not in names,
+                tags=rows.names(position),
+                pruned=rows.hidden(position),
             )
             for position, facts in sorted(found.items())
-            if position > after and (pruned or position not in rows.pruned or position in names)
+            if position > after and (pruned or not rows.hidden(position))
         ][:limit]
 
     async def prune(
-        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int]
+        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int], at: int
     ) -> None:
         """See `Store`."""
         if rows := self._runs.get(run):
-            rows.pruned |= rows.checkpoints.keys() & set(checkpoints)
-            for position in snapshots:
-                rows.snapshots.pop(position, None)
+            rows.pruned |= dict.fromkeys(rows.checkpoints.keys() & set(checkpoints), at)
+            base = rows.facts.base if rows.facts else 0
+            if len(rows.journal) == max(rows.journal, default=0) - base:
+                for position in snapshots:
+                    rows.snapshots.pop(position, None)
 
     async def put_snapshot(
         self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
@@ -343,9 +357,63 @@ class InMemoryStore:
         kept = {at: row for at, row in sorted(old.journal.items()) if at <= after}
         snapshots = {at: text for at, text in old.snapshots.items() if at <= after}
         if kept or snapshots:
-            pruned = {at for at in old.pruned if at <= after}
+            pruned = {at: when for at, when in old.pruned.items() if at <= after}
             new = self._runs[run] = _Run(journal=kept, snapshots=snapshots, pruned=pruned)
             new.add(project_again(run, ((at, load_json(text)) for at, (_, text) in kept.items())))
 
+    async def delete(self, runs: Collection[RunId], at: int, *, grace: int = GRACE) -> Deleted:
+        """See `Store`."""
+        links: dict[ContentHash, ContentHash] = {
+            head: self._links[head].link.previous for head in self._orphans
+        }
+        entries, named = 0, set[ContentHash]()
+        for run in runs:
+            gone = self._runs.pop(run, _Run())
+            entries += len(gone.journal)
+            rows = [
+                JournalRow(position=position, digest=digest, entry=load_json(text))
+                for position, (digest, text) in sorted(gone.journal.items())
+            ]
+            links |= links_in(run, rows)
+            for _, text in gone.journal.values():
+                named |= named_in(text)
+            for key in [key for key in self._claims if _claimed_by(key, run)]:
+                del self._claims[key]
+        heads = {head for forked in self._forks() for head in heads_in(forked)}
+        self._orphans = reached(links, heads)
+        for head in links.keys() - self._orphans:
+            if head in self._links:
+                named.add(self._links.pop(head).link.body)
+        for hash_ in named & (self._bodies.keys() | self._definitions.keys()):
+            self._doomed.setdefault(hash_, at)
+        return self._sweep(at - grace, entries)
+
+    def _forks(self) -> Iterator[dict[str, Json]]:
+        for rows in self._runs.values():
+            if rows.facts is not None and rows.facts.source is not None:
+                forked: dict[str, Json] = load_json(rows.journal[rows.facts.base + 1][1])
+                yield forked
+
+    def _sweep(self, before: int, entries: int) -> Deleted:
+        used = {facts.link.body for facts in self._links.values()}
+        used |= {row.definition for rows in self._crews.values() for row in rows}
+        used |= {row.content for rows in self._registered.values() for row in rows}
+        for rows in self._runs.values():
+            for _, text in rows.journal.values():
+                used |= named_in(text)
+        bodies = definitions = 0
+        for hash_ in [hash_ for hash_, at in self._doomed.items() if at <= before]:
+            del self._doomed[hash_]
+            if hash_ not in used:
+                bodies += self._bodies.pop(hash_, None) is not None
+                definitions += self._definitions.pop(hash_, None) is not None
+        left = len(self._doomed)
+        return Deleted(entries=entries, bodies=bodies, definitions=definitions, left=left)
+
     async def close(self) -> None:
         """See `Store`."""
+
+
+def _claimed_by(key: str, run: RunId) -> bool:
+    rest = key.removeprefix(f"{run}/")
+    return rest != key and re.fullmatch(r"[^/]+/[0-9]+/[0-9]+", rest) is not None

@@ -18,9 +18,10 @@ from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, unpack
+from crewlog.store.deleting import heads_in, links_in, named_in, reached
 from crewlog.store.migrate import migrate
 from crewlog.store.missing import BODY, DEFINITION, RowsMissing
-from crewlog.store.pool import EntryRefusedError, Pool
+from crewlog.store.pool import Connection, EntryRefusedError, Pool
 from crewlog.store.projection import (
     InterruptFacts,
     Rows,
@@ -33,8 +34,10 @@ from crewlog.store.projection import (
     without_holes,
 )
 from crewlog.store.protocol import (
+    GRACE,
     CheckpointRow,
     CrewRow,
+    Deleted,
     InterruptRow,
     JournalRow,
     Kind,
@@ -44,6 +47,9 @@ from crewlog.store.protocol import (
     Snapshot,
 )
 from crewlog.store.sql import queries
+
+_SCAN_TIMEOUT = 600.0
+"""Seconds for what reads whole tables."""
 
 
 class PostgresStore:
@@ -202,12 +208,7 @@ class PostgresStore:
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
         rows = await self._fetch("read_journal", pack(run), after, limit)
-        entries = [
-            JournalRow(
-                position=row["position"], digest=row["digest"], entry=load_json(row["entry"])
-            )
-            for row in rows
-        ]
+        entries = [_journal_row(row) for row in rows]
         return without_holes(entries, after)
 
     async def get_run(self, run: RunId) -> RunRow | None:
@@ -250,11 +251,11 @@ class PostgresStore:
         ]
 
     async def prune(
-        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int]
+        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int], at: int
     ) -> None:
         """See `Store`."""
         if checkpoints:
-            await self._fetch("prune_checkpoints", pack(run), list(checkpoints))
+            await self._fetch("prune_checkpoints", pack(run), list(checkpoints), at)
         if snapshots:
             await self._fetch("prune_snapshots", pack(run), list(snapshots))
 
@@ -289,9 +290,61 @@ class PostgresStore:
                 rows = project_again(run, entries)
                 await connection.fetch(self._sql["append"], *_append_args(rows, {}))
 
+    async def delete(self, runs: Collection[RunId], at: int, *, grace: int = GRACE) -> Deleted:
+        """See `Store`."""
+        # Two transactions: what is put or named again after the first is spared by the second.
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(self._sql["lock_delete"])
+            entries = await self._delete_runs(connection, runs, at)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(self._sql["lock_delete"])
+            return await self._sweep(connection, at - grace, entries)
+
+    async def _delete_runs(self, connection: Connection, runs: Collection[RunId], at: int) -> int:
+        ids = [pack(run) for run in runs]
+        records = await connection.fetch(self._sql["delete_rows"], ids, timeout=_SCAN_TIMEOUT)
+        for run in ids:
+            await connection.execute(self._sql["delete_claims"], run)
+        journals: dict[RunId, list[JournalRow]] = {}
+        named: set[ContentHash] = set()
+        for record in records:
+            journals.setdefault(RunId(unpack(record["run"])), []).append(_journal_row(record))
+            named |= named_in(record["entry"])
+        orphans = await connection.fetch(self._sql["list_orphans"])
+        links = {row["head"]: row["previous"] for row in orphans}
+        for run, rows in journals.items():
+            links |= links_in(run, rows)
+        forks = await connection.fetch(self._sql["list_forks"])
+        heads = {head for row in forks for head in heads_in(load_json(row["entry"]))}
+        kept = reached(links, heads)
+        bodies = await connection.fetch(
+            self._sql["delete_links"], list(links.keys() - kept), list(kept)
+        )
+        doomed = list(named | {row["body"] for row in bodies})
+        for name in ("doom_bodies", "doom_definitions"):
+            await connection.execute(self._sql[name], doomed, at)
+        return len(records)
+
+    async def _sweep(self, connection: Connection, before: int, entries: int) -> Deleted:
+        # It reads tables whole, whatever the connection is set to: see `pool._prepare`.
+        await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
+        doomed = {row["hash"] for row in await connection.fetch(self._sql["list_doomed"], before)}
+        rows = await connection.fetch(self._sql["list_used"], list(doomed), timeout=_SCAN_TIMEOUT)
+        used = {row["hash"] for row in rows}
+        await connection.execute(self._sql["spare"], list(used))
+        gone = list(doomed - used)
+        bodies = await connection.fetch(self._sql["remove_bodies"], gone)
+        definitions = await connection.fetch(self._sql["remove_definitions"], gone)
+        left = await connection.fetchval(self._sql["count_doomed"])
+        return Deleted(entries=entries, bodies=len(bodies), definitions=len(definitions), left=left)
+
     async def close(self) -> None:
         """See `Store`."""
         await self._pool.close()
+
+
+def _journal_row(row: asyncpg.Record) -> JournalRow:
+    return JournalRow(position=row["position"], digest=row["digest"], entry=load_json(row["entry"]))
 
 
 def _append_args(rows: Rows, bodies: Mapping[ContentHash, Json]) -> list[object]:

@@ -38,12 +38,13 @@ from crewlog.ids import (
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind
 from crewlog.state.edited import edited_bodies
 from crewlog.state.hashing import hash_json, log_root
 from crewlog.state.logs import entries_of, links_of
 from crewlog.state.model import CLOSED, Interrupt, RunStatus
 from crewlog.store.missing import LINK, RowsMissing
-from crewlog.store.protocol import CheckpointKind, InterruptRow, JournalRow, LogLink, RunRow
+from crewlog.store.protocol import InterruptRow, JournalRow, LogLink, RunRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +246,8 @@ class _Collector:
             self.run(_run_facts(position, entry, status))
         if (rules := _rules(position, entry)) is not None:
             self.run(rules)
-        if (kind := _place(entry)) is not None:
+        kind = checkpoint_kind(entry.kind, getattr(entry, "source", None))
+        if kind is not None:
             step = entry.step if isinstance(entry, j.StepCompleted) else StepId("")
             node = node_of(step) if step else NodeName("")
             self.checkpoints.append(CheckpointFacts(position, step, node, entry.at, kind))
@@ -322,23 +324,6 @@ def _rules(position: int, entry: j.JournalEntry) -> RunFacts | None:
     if isinstance(entry, j.Forked):
         return replace(facts, recipe=entry.state.get("recipe") or definition)
     return facts
-
-
-def _place(entry: j.JournalEntry) -> CheckpointKind | None:
-    """What kind of checkpoint an entry is; None for one that is none."""
-    match entry:
-        case j.StepCompleted():
-            return "step"
-        case j.Routed(source=None):
-            return "start"
-        case j.Forked():
-            return "fork"
-        case j.RolledBack():
-            return "rollback"
-        case j.Reopened():
-            return "reopen"
-        case _:
-            return None
 
 
 def _open_in(state: Mapping[str, Json]) -> list[Interrupt]:

@@ -6,7 +6,7 @@ are appended, by `crewlog.store.projection`, so that a rebuild is nothing but ap
 Two things do not: claims, and what people registered.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
-Nothing is ever removed, but by `forget`.
+Nothing is ever removed, but by `forget`, `prune` and `delete`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
 
@@ -98,11 +99,6 @@ class InterruptRow(Model):
     """Who answered."""
 
 
-CheckpointKind = Literal["step", "start", "fork", "rollback", "reopen", "tag"]
-"""What a checkpoint is: the end of a step, the beginning of the run, where it began as a fork,
-where it was rolled back or reopened, or nothing but a position that people gave a name."""
-
-
 class CheckpointRow(Model):
     """A place in the journal that a person may want to go back to: after each node."""
 
@@ -158,6 +154,21 @@ class Snapshot(Model):
     position: int
     state: dict[str, Json]
     """`CrewState.to_json()`."""
+
+
+GRACE = 3_600_000
+"""Milliseconds between the end of the last known use of something and its removal."""
+
+
+class Deleted(Model):
+    """What a deletion removed."""
+
+    entries: int = 0
+    """Journal entries."""
+    bodies: int = 0
+    definitions: int = 0
+    left: int = 0
+    """Bodies and definitions that nobody is known to use, and that go after the grace."""
 
 
 class Store(Protocol):
@@ -279,12 +290,13 @@ class Store(Protocol):
         ...
 
     async def prune(
-        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int]
+        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int], at: int
     ) -> None:
         """Takes checkpoints from the list, and removes snapshots; each by its position.
 
-        Nothing else goes: every state can still be folded from the journal. A checkpoint that has
-        a tag stays in the list.
+        Nothing else goes: every state can still be folded from the journal. Where the journal has
+        a gap, no snapshot goes. A checkpoint that is tagged after the position `at` is listed
+        again.
         """
         ...
 
@@ -314,6 +326,19 @@ class Store(Protocol):
 
         For a run whose history is another one now: it was reset, or its id was used again. What is
         addressed by its content (bodies, links, definitions) stays: other runs may share it.
+        """
+        ...
+
+    async def delete(self, runs: Collection[RunId], at: int, *, grace: int = GRACE) -> Deleted:
+        """Removes runs, and what nobody else uses; see `crewlog.store.deleting`.
+
+        Bodies and definitions that earlier deletions left, longer than the grace ago, go as well.
+
+        Args:
+            runs: The runs; those that are unknown have nothing to remove.
+            at: Now, in milliseconds since the epoch.
+            grace: Milliseconds that something must be unused before it goes; 0 only where no other
+                run is open.
         """
         ...
 

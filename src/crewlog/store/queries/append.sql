@@ -23,9 +23,12 @@ link_rows AS (
 ),
 body_rows AS (
     INSERT INTO crewlog.bodies (hash, body)
-    SELECT * FROM unnest($10::text[], $11::text[]) AS new (hash, body)
+    SELECT new.* FROM unnest($10::text[], $11::text[]) AS new (hash, body)
+    WHERE NOT EXISTS (
+        SELECT FROM crewlog.bodies AS old WHERE old.hash = new.hash AND old.doomed IS NULL
+    )
     ORDER BY new.hash
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (hash) DO UPDATE SET doomed = NULL WHERE bodies.doomed IS NOT NULL
 ),
 step_rows AS (
     INSERT INTO crewlog.steps (run, step, agent)

@@ -64,16 +64,19 @@ WHERE ($1::text IS NULL OR run = $1) AND asked > answered
 ORDER BY at, run, position
 
 -- name: list_checkpoints
--- With positions that are nothing but tagged. Tags keep a checkpoint in the list.
+-- With positions that are nothing but tagged.
 WITH tagged AS (
-    SELECT checkpoint AS position, array_agg(tag ORDER BY tag) AS tags, min(at) AS at
+    SELECT checkpoint AS position, array_agg(tag ORDER BY tag) AS tags, min(at) AS at,
+           max(position) AS named
     FROM crewlog.tags WHERE run = $1 AND checkpoint > $2
     GROUP BY checkpoint
 ),
 found AS (
-    SELECT position, kind, step, node, at, tags, pruned AND tags IS NULL AS pruned
-    FROM crewlog.checkpoints LEFT JOIN (SELECT position, tags FROM tagged) AS names USING (position)
-    WHERE run = $1 AND position > $2 AND ($4 OR NOT pruned OR tags IS NOT NULL)
+    SELECT position, kind, step, node, at, tags, hidden AS pruned
+    FROM crewlog.checkpoints
+    LEFT JOIN (SELECT position, tags, named FROM tagged) AS names USING (position)
+    CROSS JOIN LATERAL (SELECT COALESCE(pruned > COALESCE(named, 0), false)) AS now (hidden)
+    WHERE run = $1 AND position > $2 AND ($4 OR NOT hidden)
     UNION ALL
     SELECT position, 'tag', '', '', at, tags, false FROM tagged
     WHERE NOT EXISTS (
@@ -87,11 +90,16 @@ FROM found LEFT JOIN crewlog.steps ON steps.run = $1 AND steps.step = found.step
 ORDER BY position
 
 -- name: prune_checkpoints
-UPDATE crewlog.checkpoints SET pruned = true
-WHERE run = $1 AND position = ANY($2::bigint[]) AND NOT pruned
+UPDATE crewlog.checkpoints SET pruned = $3::bigint
+WHERE run = $1 AND position = ANY($2::bigint[])
 
 -- name: prune_snapshots
+-- Only where the journal is whole: a state behind a gap is all that is left of what was there.
 DELETE FROM crewlog.snapshots WHERE run = $1 AND position = ANY($2::bigint[])
+AND (
+    SELECT count(*) = max(position) - COALESCE((SELECT base FROM crewlog.runs WHERE run = $1), 0)
+    FROM crewlog.journal WHERE run = $1
+)
 
 -- name: put_snapshot
 INSERT INTO crewlog.snapshots (run, position, state) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING

@@ -1,0 +1,109 @@
+"""What a run is made of, kept apart: the recipe, what was changed at run time, and the state.
+
+The recipe is the definition that the run was started with; the mutation log says what people made
+of it while it lived, and when; the state is what came of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from crewlog.cli.screen import Part, Screen, clock, plain
+from crewlog.client import Client
+from crewlog.errors import CrewlogError
+from crewlog.ids import CrewName
+from crewlog.state.model import CrewState
+
+SHORT = 8
+"""Characters of a hash that people see."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The definition that a run was started with."""
+
+    crew: str
+    definition: str
+    """Its hash; empty while a prompt is not compiled."""
+    version: int | None = None
+    """The version under which it is registered now; none where it is not."""
+
+
+async def recipe_of(client: Client, state: CrewState) -> Recipe:
+    """A run's recipe, with the version that the registry of crews has of it."""
+    definition = str(state.recipe or state.definition)
+    version = None
+    try:
+        row = await (await client.store()).get_crew(CrewName(state.crew))
+        if row is not None and row.definition == definition:
+            version = row.version
+    except CrewlogError:
+        pass  # whether it is registered is a remark, and no more
+    return Recipe(str(state.crew), definition, version)
+
+
+def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
+    """The recipe and the mutation log; nothing of a run that is as it was started, but its hash."""
+    rows: list[list[Part]] = []
+    if recipe.definition:
+        known = f" · registered, version {recipe.version}" if recipe.version else ""
+        text = f"{plain(recipe.crew)} · definition {recipe.definition[:SHORT]}"
+        rows.append([("recipe", "dim"), text, (known, "dim")])
+    if state.source is not None:
+        place = f"{plain(state.source.run)}@{state.source.position}"
+        rows.append([("forked from", "dim"), place, ""])
+    if state.definition and state.definition != (state.recipe or state.definition):
+        text = f"definition {state.definition[:SHORT]} · graph v{state.graph_version}"
+        rows.append([("live", "dim"), text, (_times(len(state.mutations)), "dim")])
+    if state.changing is not None:
+        change = state.changing
+        text = f"to graph v{change.graph_version}{_by(change.by)}: {plain(change.what)}"
+        rows.append([("changing", "dim"), (text, "yellow"), ""])
+    for label, told, more in rows:
+        screen.line("  ", (f"{_text(label):<12}", "dim"), told, more)
+    if state.mutations:
+        screen.line("")
+        screen.line("  ", ("changed at run time:", "bold"))
+        screen.rows(
+            ("", "", "", ""),
+            [
+                [
+                    (f"@{each.position}", "dim"),
+                    (clock(each.at - state.started), "dim"),
+                    f"graph v{each.graph_version}",
+                    f"{plain(each.what)}{_by(each.by)}",
+                ]
+                for each in state.mutations
+            ],
+        )
+    screen.line("")
+
+
+def layers_json(recipe: Recipe, state: CrewState) -> dict[str, Any]:
+    """The layers, for `show --json`; the state is the rest of what it prints."""
+    return {
+        "recipe": {
+            "crew": recipe.crew,
+            "definition": recipe.definition,
+            "registered_version": recipe.version,
+        },
+        "mutations": [each.model_dump(mode="json") for each in state.mutations],
+        "definition": state.definition,
+        "changing": state.changing.model_dump(mode="json") if state.changing else None,
+        "parked": sorted(state.parked),
+        "tags": state.tags,
+        "source": state.source.model_dump(mode="json") if state.source else None,
+    }
+
+
+def _times(count: int) -> str:
+    return f" · changed {count} time{'s' * (count != 1)}" if count else ""
+
+
+def _by(who: str) -> str:
+    return f" by {plain(who)}" if who else ""
+
+
+def _text(part: Part) -> str:
+    return part if isinstance(part, str) else part[0]

@@ -1,0 +1,77 @@
+-- name: lock_delete
+-- Deletions queue up: each works out what is still used.
+SELECT pg_advisory_xact_lock(4854126601903004)
+
+-- name: delete_rows
+-- What a run has of its own; its journal is returned, from which the rest is worked out.
+WITH step_rows AS (DELETE FROM crewlog.steps WHERE run = ANY($1::text[])),
+checkpoint_rows AS (DELETE FROM crewlog.checkpoints WHERE run = ANY($1)),
+interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = ANY($1)),
+tag_rows AS (DELETE FROM crewlog.tags WHERE run = ANY($1)),
+snapshot_rows AS (DELETE FROM crewlog.snapshots WHERE run = ANY($1)),
+run_rows AS (DELETE FROM crewlog.runs WHERE run = ANY($1)),
+journal_rows AS (
+    DELETE FROM crewlog.journal WHERE run = ANY($1) RETURNING run, position, digest, entry
+)
+SELECT run, position, digest, entry FROM journal_rows ORDER BY run, position
+
+-- name: delete_claims
+-- Keys that begin with a run's id and a slash: `0` comes after it. Another run's id may begin so, too.
+DELETE FROM crewlog.claims
+WHERE key >= $1::text || '/' AND key < $1 || '0'
+  AND substr(key, length($1) + 2) ~ '^[^/]+/[0-9]+/[0-9]+$'
+
+-- name: list_forks
+-- With what each began.
+SELECT entry FROM crewlog.runs JOIN crewlog.journal USING (run)
+WHERE source IS NOT NULL AND journal.position = runs.base + 1
+
+-- name: list_orphans
+SELECT head, previous FROM crewlog.orphans JOIN crewlog.links USING (head)
+
+-- name: delete_links
+-- $1 go, $2 stay for forks. The bodies of those that go are returned.
+WITH kept AS (
+    INSERT INTO crewlog.orphans (head) SELECT unnest($2::text[]) ON CONFLICT DO NOTHING
+),
+orphan_rows AS (DELETE FROM crewlog.orphans WHERE head = ANY($1::text[]))
+DELETE FROM crewlog.links WHERE head = ANY($1) RETURNING body
+
+-- name: doom_bodies
+UPDATE crewlog.bodies SET doomed = $2::bigint WHERE hash = ANY($1::text[]) AND doomed IS NULL
+
+-- name: doom_definitions
+UPDATE crewlog.definitions SET doomed = $2::bigint WHERE hash = ANY($1::text[]) AND doomed IS NULL
+
+-- name: list_doomed
+SELECT hash FROM crewlog.bodies WHERE doomed <= $1::bigint
+UNION SELECT hash FROM crewlog.definitions WHERE doomed <= $1
+
+-- name: list_used
+-- Those of $1 that something names. It reads links and journals whole, which is why nothing is kept
+-- for it while runs are at work: entries that name nothing but steps and nodes are left out.
+WITH wanted AS MATERIALIZED (SELECT unnest($1::text[]) COLLATE "C" AS hash)
+SELECT hash FROM wanted WHERE EXISTS (SELECT FROM crewlog.crews WHERE definition = hash)
+UNION SELECT hash FROM wanted WHERE EXISTS (SELECT FROM crewlog.registered WHERE content = hash)
+UNION SELECT hash FROM wanted JOIN crewlog.runs ON definition = hash
+UNION SELECT hash FROM wanted JOIN crewlog.runs ON recipe = hash
+UNION SELECT hash FROM wanted JOIN crewlog.links ON body = hash
+UNION SELECT hash FROM wanted JOIN (
+    SELECT found[1] COLLATE "C" AS name
+    FROM crewlog.journal, regexp_matches(entry, '"([A-Za-z0-9_-]{27})"', 'g') AS found
+    WHERE entry !~ '^{"kind":"(StepStarted|StepCompleted|Routed)"'
+) AS named ON name = hash
+
+-- name: spare
+WITH body_rows AS (UPDATE crewlog.bodies SET doomed = NULL WHERE hash = ANY($1::text[]))
+UPDATE crewlog.definitions SET doomed = NULL WHERE hash = ANY($1)
+
+-- name: remove_bodies
+DELETE FROM crewlog.bodies WHERE hash = ANY($1::text[]) AND doomed IS NOT NULL RETURNING hash
+
+-- name: remove_definitions
+DELETE FROM crewlog.definitions WHERE hash = ANY($1::text[]) AND doomed IS NOT NULL RETURNING hash
+
+-- name: count_doomed
+SELECT (SELECT count(*) FROM crewlog.bodies WHERE doomed IS NOT NULL)
+     + (SELECT count(*) FROM crewlog.definitions WHERE doomed IS NOT NULL) AS left
