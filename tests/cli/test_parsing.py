@@ -36,10 +36,10 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
     assert set(commands) == {
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
         *("compile", "explain", "crews"),
-        *("ps", "show", "watch", "log", "diff", "trace"),
-        *("answer", "pause", "resume", "stop", "interrupt", "message", "inject"),
-        *("edit", "redirect", "checkpoints", "tag"),
-        *("rollback", "fork", "replay"),
+        *("ps", "show", "watch", "log"),
+        *("answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
+        *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
+        *("diff", "trace", "checkpoints", "tag", "delete"),
         *("dev", "worker", "doctor", "rebuild"),
     }
     for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Surroundings:"):

@@ -26,9 +26,9 @@ COMMANDS = (
     "changing",
     "editing",
     "rewinding",
-    "checkpoints",
     "differing",
     "tracing",
+    "checkpoints",
     "scheduling",
     "surroundings",
 )

@@ -218,6 +218,7 @@ class _Tracer:
         self._open: dict[StepId, StepTrace] = {}
         self._last: dict[NodeName, StepTrace] = {}
         self._visits: dict[NodeName, int] = {}
+        self._agents: dict[NodeName, AgentName] = {}
         self._questions: dict[InterruptId, Asked] = {}
         self._logs: dict[LogName, int] = {}
         self._setting: StepTrace | None = None
@@ -247,8 +248,9 @@ class _Tracer:
                 if isinstance(entry, j.Forked):
                     trace.run, trace.started = entry.run, entry.at
                     trace.crew = str(entry.state.get("crew", ""))
-                trace.ended, trace.status = None, "running"
-                self._go_back(position, entry.at, CrewState.from_json(entry.state))
+                trace.ended, trace.status, trace.error = None, "running", ""
+                then = CrewState.from_json({**entry.state, "run": trace.run})
+                self._go_back(position, entry.at, then)
             case j.GraphSwapped():
                 self._swapped(position, entry)
             case j.RunCompleted() | j.RunStopped() | j.RunFailed():
@@ -267,6 +269,7 @@ class _Tracer:
             again = self._add(step, position, at)
             if found.status == "running" or found.turn is not None:
                 again.fate, again.started, again.began = "running", at, position
+                again.agent = self._agents.get(again.node)
             again.waited_for = found.requirement
             again.of = found.mapped.of if found.mapped else 0
             calls = found.turn.calls if found.turn else ()
@@ -323,6 +326,7 @@ class _Tracer:
         found.fate, found.started, found.agent = "running", entry.at, entry.agent
         found.began = position
         if entry.agent is not None:
+            self._agents[found.node] = entry.agent
             found.reads = self._readable(entry.step, entry.agent)
             found.calls.append(CallTrace(1, None, entry.at))
 
