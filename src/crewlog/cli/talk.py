@@ -252,7 +252,7 @@ def message(
 def signalled(
     run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], as_json: bool, debug: bool
 ) -> int:
-    """Send a command, and say that it was sent."""
+    """Sends a signal, and tells its outcome where a worker tells it in time."""
     return go(_sent(run_id, name, send, as_json=as_json), debug=debug)
 
 
