@@ -22,6 +22,7 @@ COMMANDS = (
     "run",
     "asking",
     "look",
+    "checkpoints",
     "talk",
     "changing",
     "editing",
@@ -29,6 +30,7 @@ COMMANDS = (
     "tracing",
     "scheduling",
     "surroundings",
+    "deleting",
 )
 """Modules that add commands, in the order of the help; what is slow they import when called."""
 
