@@ -37,6 +37,7 @@ from crewlog.state.calls import (
     CLOSE_RUN,
     COMPILE_PROMPT,
     FLUSH,
+    FORGET_RUN,
     LOAD_STATE,
     OPEN_RUN,
     PREPARE_CHANGE,
@@ -47,6 +48,7 @@ from crewlog.state.calls import (
     CompilePrompt,
     CompilePromptResult,
     Flush,
+    ForgetRun,
     LoadedState,
     LoadState,
     ModelResult,
@@ -105,6 +107,7 @@ class CrewActivities:
         return [
             self.open_run,
             self.load_state,
+            self.forget_run,
             self.compile_prompt,
             self.prepare_change,
             self.call_model,
@@ -133,6 +136,12 @@ class CrewActivities:
                     self._definitions,
                     self._search_attributes,
                 )
+
+    @activity.defn(name=FORGET_RUN)
+    async def forget_run(self, task: ForgetRun) -> None:
+        """Removes the rows of an ended run whose id another one has now."""
+        with as_failures():
+            await self._store.forget(task.run)
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:

@@ -43,8 +43,9 @@ TABLES = {
     "steps": "step",
     "checkpoints": "position",
     "snapshots": "position",
+    "tags": "tag",
 }
-NO_RUNS_TABLES = {"crews", "registered", "schema_migrations"}
+NO_RUNS_TABLES = {"crews", "registered", "schema_migrations", "orphans"}
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000
 pytestmark = pytest.mark.timeout(180)

@@ -1,127 +1,55 @@
-"""`checkpoints`: the places that a run can go back to, and their names."""
+"""`checkpoints`: the places of a run to look at, to go back to, and to fork from."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, Debug, RunArgument
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
 
 if TYPE_CHECKING:
-    from crewlog.cli.screen import Part
-    from crewlog.client import Run
-    from crewlog.ids import CommandId
+    from crewlog.cli.screen import Part, Screen
+    from crewlog.client import Client, Run
+    from crewlog.state.difference import StateDifference
     from crewlog.wire import CheckpointView
 
+REWIND = "Rewind"
 _PAGE = 1000
-_PATIENCE = 30.0
-"""Seconds for the run to take a name."""
-_WORDS = {
-    "start": "the run began",
-    "fork": "forked",
-    "rollback": "rolled back",
-    "reopen": "taken up again",
-    "tag": "",
-}
 
 
-@app.command(rich_help_panel="Look")
+@app.command(rich_help_panel=REWIND)
 def checkpoints(
     run: RunArgument,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tag",
-            metavar="NAME=POSITION",
-            help="Give a checkpoint a name; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    by: By = None,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="What was changed in the state up to each of them.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="With --diff: whole values, and counts.")
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """List the places that a run can go back to: its start, and the end of each step.
-
-    Any other position of its journal can be gone back to as well.
-    """
-    return go(_checkpoints(run, tag or [], by, as_json=as_json), debug=debug)
+    """List a run's checkpoints: one after each step, and those that have a name."""
+    return go(_checkpoints(run, diff=diff, full=full, as_json=as_json), debug=debug)
 
 
-async def _checkpoints(run_id: str, tags: list[str], by: str | None, *, as_json: bool) -> int:
-    from crewlog.cli.screen import Screen, clock, plain  # noqa: PLC0415
+async def _checkpoints(run_id: str, *, diff: bool, full: bool, as_json: bool) -> int:
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
-    named = [_named(text) for text in tags]
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         run = client.run(run_id)
-        for name, position in named:
-            await _applied(run, await run.tag(position, name, by=by))
         found = await _all(run)
-    if as_json:
-        screen.document({"run": run_id, "checkpoints": [c.model_dump(mode="json") for c in found]})
-        return exits.OK
-    if not found:
-        screen.line("No step has ended yet.")
-        return exits.OK
-    start = found[0].at
-    rows: list[list[Part]] = [
-        [
-            f"@{each.position}",
-            plain(each.step) or (_WORDS.get(each.kind, each.kind), "dim"),
-            plain(each.node),
-            plain(each.agent or ""),
-            (clock(each.at - start), "dim"),
-            (", ".join(plain(tag) for tag in each.tags), "bold"),
-        ]
-        for each in found
-    ]
-    screen.rows(("position", "step", "phase", "agent", "time", "tag"), rows)
+        changed = await _changes(run, found) if diff else {}
+        if as_json:
+            screen.document({"run": run_id, "checkpoints": _as_json(found, changed)})
+            return exits.OK
+        await _show(screen, client, run, found, changed, full=full)
     return exits.OK
-
-
-def _named(text: str) -> tuple[str, int]:
-    from crewlog.errors import UsageError  # noqa: PLC0415
-
-    name, _, position = text.rpartition("=")
-    number = position.removeprefix("@")
-    if not name.strip() or not number.isdecimal() or not int(number):
-        raise UsageError(
-            f"--tag {text!r} does not name a checkpoint", remedy="e.g. --tag before_review=42"
-        )
-    return name.strip(), int(number)
-
-
-async def _applied(run: Run, command: CommandId) -> None:
-    """Waits for the outcome of a command: a signal tells nothing.
-
-    Raises:
-        CommandRejected: the run refused it.
-        WorkerMissing: nobody is there to take it; it is not lost.
-    """
-    import asyncio  # noqa: PLC0415
-
-    from crewlog.client.gateway import pauses  # noqa: PLC0415
-    from crewlog.errors import CommandRejected, WorkerMissing  # noqa: PLC0415
-
-    deadline = asyncio.get_running_loop().time() + _PATIENCE
-    for pause in pauses(0.02, 0.5):
-        outcome = (await run.state()).commands.get(command)
-        if outcome is not None and outcome.ok:
-            return
-        if outcome is not None:
-            raise CommandRejected(outcome.detail)
-        if asyncio.get_running_loop().time() > deadline:
-            break
-        await asyncio.sleep(pause)
-    raise WorkerMissing(
-        f"the run {run.id!r} has not taken the name yet; it does when it goes on",
-        remedy="Look again: `crewlog checkpoints`.",
-    )
 
 
 async def _all(run: Run) -> list[CheckpointView]:
@@ -131,3 +59,86 @@ async def _all(run: Run) -> list[CheckpointView]:
         found += page.checkpoints
         if len(page.checkpoints) < _PAGE:
             return found
+
+
+async def _changes(run: Run, found: list[CheckpointView]) -> dict[int, StateDifference]:
+    from crewlog.cli.sight import whole_journal  # noqa: PLC0415
+    from crewlog.state.journal import entry_from_json  # noqa: PLC0415
+    from crewlog.state.trace import changes_between  # noqa: PLC0415
+
+    items = await whole_journal(run)
+    entries = ((item.position, entry_from_json(item.entry)) for item in items)
+    return changes_between(run.id, entries, [each.position for each in found])
+
+
+def _as_json(
+    found: list[CheckpointView], changed: dict[int, StateDifference]
+) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for each in found:
+        row = each.model_dump(mode="json")
+        if each.position in changed:
+            row["changes"] = [change.to_json() for change in changed[each.position].changes]
+        rows.append(row)
+    return rows
+
+
+async def _show(
+    screen: Screen,
+    client: Client,
+    run: Run,
+    found: list[CheckpointView],
+    changed: dict[int, StateDifference],
+    *,
+    full: bool,
+) -> None:
+    from crewlog.cli.differing import state_rows  # noqa: PLC0415
+    from crewlog.cli.screen import clock  # noqa: PLC0415
+    from crewlog.cli.sight import see  # noqa: PLC0415
+
+    start = (await see(client, run.id)).state.started
+    if not found:
+        screen.line("  no checkpoints yet: ", ("one comes after each step", "dim"))
+    rows: list[list[Part]] = []
+    for each in found:
+        row: list[Part] = [
+            (str(each.position), "bold"),
+            (clock(each.at - start), "dim"),
+            *_what(each),
+        ]
+        if not changed:
+            rows.append(row)
+            continue
+        screen.rows(("", "", "", ""), [row])
+        if inner := state_rows(changed[each.position], full=full):
+            screen.rows(("", "", "", ""), [["   ", *line] for line in inner])
+    screen.rows(("position", "after", "checkpoint", "name"), rows)
+
+
+def _what(each: CheckpointView) -> list[Part]:
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    what = plain(each.step) or {"start": "the beginning", "tag": "named"}.get(each.kind, each.kind)
+    by = f" {plain(each.agent)}" if each.agent and each.agent != str(each.node) else ""
+    return [what + by, (", ".join(map(plain, each.tags)), "yellow")]
+
+
+@app.command(rich_help_panel=REWIND)
+def tag(
+    run: RunArgument,
+    position: Annotated[
+        int,
+        typer.Argument(metavar="POSITION", min=1, help="The checkpoint.", show_default=False),
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Give a checkpoint a name, to be used instead of its position and never to be pruned."""
+    from crewlog.cli.talk import signalled  # noqa: PLC0415
+
+    return signalled(
+        run, "tag", lambda r: r.tag(position, name, by=by, id=command_id), as_json, debug
+    )
