@@ -116,7 +116,7 @@ class ModelCalls:
             model = model.bind_tools(schemas)
         what = await self._definitions.task(task.definition, task.step)
         if (item := await self._items.shown(task)) is not None:
-            transcript = with_item(transcript, item, task.step)
+            transcript = with_item(transcript, item, task.step, task.view.was)
         effect.started = True
         said = prompt(task.agent, agent, task.tools, transcript, what)
         return name, await self._ask(model, said, name, agent, task, pulse)

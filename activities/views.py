@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
@@ -52,8 +52,10 @@ class _At(NamedTuple):
 class _Merged(Transcript):
     """An agent's transcript, and how far it has taken the logs of its view."""
 
-    def __init__(self, agent: AgentName, quotes: Quotes, step: StepId | None) -> None:
-        super().__init__(agent, quotes, step)
+    def __init__(
+        self, agent: AgentName, quotes: Quotes, step: StepId | None, was: Sequence[StepId]
+    ) -> None:
+        super().__init__(agent, quotes, step, was)
         self.taken: dict[LogName, _At] = {}
         self.position = 0
 
@@ -131,7 +133,11 @@ class _Run:
             self.text += _characters(self.quotes[body]) // CHARACTERS
 
     def transcript(
-        self, agent: AgentName, view: Mapping[LogName, _At], step: StepId | None
+        self,
+        agent: AgentName,
+        view: Mapping[LogName, _At],
+        step: StepId | None,
+        was: Sequence[StepId],
     ) -> tuple[_Merged, Chain]:
         """The transcript that the view continues, a new one if need be, and what is new.
 
@@ -139,11 +145,12 @@ class _Run:
             agent: Whose it is.
             view: The logs, as far as they are wanted.
             step: The step, where it is that of an item.
+            was: The names that its visit had before.
         """
         merged = self.transcripts.get(agent) if step is None else self.of_items.get(step)
         fresh = None if merged is None else merged.fresh(view)
         if merged is None or fresh is None:
-            merged = _Merged(agent, self.quotes, step)
+            merged = _Merged(agent, self.quotes, step, was)
             fresh = merged.fresh(view) or []
         return merged, fresh
 
@@ -194,9 +201,9 @@ class Hydrator:
         self._learn(known, batch)
         known.parse(bodies or {})
         logs = await self._logs(known, view, batch)
-        _, fresh = known.transcript(agent, logs, step)
+        _, fresh = known.transcript(agent, logs, step, view.was)
         await self._read_bodies(known, (body for _, body in fresh))
-        merged, fresh = known.transcript(agent, logs, step)
+        merged, fresh = known.transcript(agent, logs, step, view.was)
         for position, body in fresh:
             known.take(merged, position, body)
         merged.taken = logs

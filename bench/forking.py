@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 import asyncpg
-from crewlog.store.loading import load_state
 
 from bench.cases import Bench
 from bench.crews import Crew, ring
@@ -22,6 +21,7 @@ from bench.pairs import Figure, figure, rounds
 from bench.site import Site
 from crewlog.client import Run
 from crewlog.store import PostgresStore
+from crewlog.store.loading import load_state
 
 MESSAGES = 1000
 LOADS = 100

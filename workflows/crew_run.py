@@ -115,6 +115,8 @@ class CrewRun:
 
     async def _begin(self, data: Any) -> Execution:
         start = _parse_start(data)
+        if start.replace:
+            await rewinding.forget(RunId(workflow.info().workflow_id))
         if start.fork is not None or start.reopen is not None:
             engine, loaded = await rewinding.begin(start, _started())
             return Execution(

@@ -6,19 +6,29 @@ on after its end, begin with the state instead of a crew.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.errors import CommandRejected, CrewlogError
-    from crewlog.graph import rewinding
+    from crewlog.graph import changing, rewinding
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
+    from crewlog.graph.swap import plan_swap
     from crewlog.ids import RunId, StepId
-    from crewlog.state.calls import LOAD_STATE, LoadedState, LoadState
+    from crewlog.state.calls import (
+        FORGET_RUN,
+        LOAD_STATE,
+        PREPARE_CHANGE,
+        ForgetRun,
+        LoadedState,
+        LoadState,
+        PrepareChange,
+        PreparedChange,
+    )
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
     from crewlog.state.rewinding import Resumption
@@ -26,6 +36,8 @@ with workflow.unsafe.imports_passed_through():
 
 from crewlog.workflows.activity_options import LOADING, LOCAL
 from crewlog.workflows.inbox import Incoming
+
+M = TypeVar("M", LoadedState, PreparedChange)
 
 
 async def prepare(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
@@ -51,39 +63,69 @@ def _refusal(error: ActivityError) -> CrewlogError:
     return CommandRejected(cause.message, remedy="".join(remedies))
 
 
+async def forget(run: RunId) -> None:
+    """Has the rows removed of the run that had this one's id, before anything is recorded."""
+    await workflow.execute_local_activity(FORGET_RUN, ForgetRun(run=run), **LOCAL)
+
+
 async def begin(start: StartRun, at: int) -> tuple[Engine, LoadedState]:
     """The engine of a run that begins as a fork, or goes on after its end.
 
+    Where it is to go on with another definition, that is a change like any other: the loop swaps
+    the graph before anything starts.
+
     Raises:
-        ApplicationError: there is no such checkpoint, or nothing to go on with.
+        ApplicationError: there is no such checkpoint, nothing to go on with, or no such crew.
     """
     run = RunId(workflow.info().workflow_id)
-    loaded = await _loaded(_task(start, run))
+    loaded = await _made(LOAD_STATE, _task(start, run), LoadedState)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
+    change = _change(start, run, then)
+    # Before anything is recorded: what is wrong with it must not leave a run behind.
+    prepared = await _made(PREPARE_CHANGE, change, PreparedChange) if change else None
     if start.fork is not None:
-        return rewinding.fork(plan, then, run, by=start.by, at=at), loaded
-    ledger = Ledger(CrewState.from_json(loaded.last))
-    found = Resumption(loaded.position, StepId(loaded.decision) if loaded.decision else None)
-    return rewinding.reopen(plan, ledger, then, found, by=start.by, at=at), loaded
+        engine = rewinding.fork(plan, then, run, by=start.by, at=at)
+    else:
+        ledger = Ledger(CrewState.from_json(loaded.last))
+        found = Resumption(loaded.position, StepId(loaded.decision) if loaded.decision else None)
+        engine = rewinding.reopen(plan, ledger, then, found, by=start.by, at=at)
+    if prepared is not None:
+        wanted = GraphPlan.from_json(prepared.plan)
+        report = plan_swap(engine.plan, wanted, engine.state)
+        changing.accept(engine, wanted, report, what=prepared.what, by=start.by)
+    return engine, loaded
 
 
 def _task(start: StartRun, run: RunId) -> LoadState:
     source: ForkFrom | None = start.fork
     if source is not None:
         return LoadState(run=source.run, position=source.position)
-    return LoadState(run=run, reopen=True, recipe=start.reopen == "recipe")
+    return LoadState(run=run, reopen=True)
 
 
-async def _loaded(task: LoadState) -> LoadedState:
-    try:
-        loaded: LoadedState = await workflow.execute_local_activity(
-            LOAD_STATE, task, result_type=LoadedState, **LOCAL
+def _change(start: StartRun, run: RunId, then: CrewState) -> PrepareChange | None:
+    """What is to be otherwise than it was there; none where nothing is."""
+    fork = start.fork
+    if fork is not None and (fork.operations or fork.definition is not None):
+        return PrepareChange(
+            run=run,
+            base=then.definition,
+            definition=fork.definition,
+            operations=tuple({"op": each.op, **each.to_json()} for each in fork.operations),
         )
+    if start.reopen == "recipe" and then.recipe not in ("", then.definition):
+        return PrepareChange(run=run, base=then.recipe, recipe=True)
+    return None
+
+
+async def _made(name: str, task: LoadState | PrepareChange, kind: type[M]) -> M:
+    try:
+        made: M = await workflow.execute_local_activity(name, task, result_type=kind, **LOCAL)
     except ActivityError as error:
-        cause: Any = error.cause
+        cause = error.cause
         if not isinstance(cause, ApplicationError):
             raise
         raise ApplicationError(
             cause.message, *cause.details, type=cause.type, non_retryable=True
         ) from error
-    return loaded
+    return made

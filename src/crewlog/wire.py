@@ -29,6 +29,7 @@ from __future__ import annotations
 from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import override
 
 from crewlog.definition.operations import Operation
 from crewlog.graph.swap import SwapReport
@@ -102,6 +103,15 @@ class StartRun(Inlet):
     none."""
     command: str = Field(default="", max_length=200)
     """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
+
+    @override
+    def to_json(self) -> dict[str, Json]:
+        """As JSON, in which every operation says what it is, though that is a default."""
+        data = super().to_json()
+        if self.fork is not None and self.fork.operations:
+            told = [{"op": each.op, **each.to_json()} for each in self.fork.operations]
+            data["fork"]["operations"] = told
+        return data
 
     @model_validator(mode="after")
     def _one_beginning(self) -> Self:

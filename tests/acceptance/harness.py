@@ -40,7 +40,7 @@ from crewlog.dev.services import Endpoints
 from crewlog.errors import CrewlogError, TemporalUnavailable
 from crewlog.ids import RunId
 from crewlog.payloads import data_converter
-from crewlog.state.journal import JournalEntry, entry_from_json
+from crewlog.state.journal import Forked, JournalEntry, entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 from crewlog.store import PostgresStore, Store, open_store
@@ -329,9 +329,11 @@ class Site:
             running = description.status is WorkflowExecutionStatus.RUNNING
             assert failed or running, f"{run.id} has no journal"
             return None
-        state = CrewState(run=RunId(run.id))
-        states = {0: state}
-        for number, (position, entry) in enumerate(rows, 1):
+        first = rows[0][1]
+        base = first.to if isinstance(first, Forked) else 0  # a fork's journal goes on after it
+        state = CrewState(run=RunId(run.id), position=base)
+        states = {base: state}
+        for number, (position, entry) in enumerate(rows, base + 1):
             assert position == number, f"{run.id} has a gap before {position}"
             state = states[position] = reduce(state, entry)
         snapshot = await self.store.get_snapshot(run.id, state.position)

@@ -37,10 +37,12 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
         *("compile", "explain", "crews"),
         *("ps", "show", "watch", "log"),
-        *("answer", "pause", "resume", "stop", "interrupt", "message"),
+        *("answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
+        *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
+        *("diff", "trace", "checkpoints", "delete"),
         *("dev", "worker", "doctor", "rebuild"),
     }
-    for section in ("Crews:", "Look:", "Talk:", "Surroundings:"):
+    for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Surroundings:"):
         assert section in out
 
 
@@ -65,6 +67,11 @@ def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[
     [
         (["rnu"], "no such command 'rnu'", "Did you mean 'run'?"),
         (["ps", "--jsn"], "no such option: --jsn", "Did you mean '--json'?"),
+        (["rollback", "music"], "'music' is no checkpoint", "`crewlog checkpoints music`"),
+        (["fork", "music@x"], "'music@x' is no checkpoint", "`crewlog checkpoints music`"),
+        (["fork", "m@3", "--edit", "x=1"], "'x=1' is nothing that can be set", "agent.NAME.FIELD"),
+        (["resume", "m", "--from", "x"], "cannot be resumed from 'x'", "recipe or live"),
+        (["run", "c", "--existing", "x"], "--existing x is not understood", "attach or replace"),
         (["show"], "missing argument 'RUN'", "`crewlog show --help`"),
         (["ps", "--limit", "x"], "invalid value for '--limit'", "`crewlog ps --help`"),
     ],

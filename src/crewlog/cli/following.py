@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from crewlog.cli import exits
 from crewlog.cli.app import interrupted
@@ -53,6 +54,8 @@ class Start:
     """A line about it, after the services."""
     file: Path | None = None
     """The crew's file, for the places of faults."""
+    existing: Literal["reject", "attach", "replace"] = "reject"
+    """What to do where there is a run of that id: `reject`, `attach` or `replace`."""
 
 
 def header(screen: Screen, run: str, plan: GraphPlan, version: int = 1) -> None:
@@ -83,7 +86,9 @@ async def start_and_follow(
         note = start.note or (scripted_note(definition) if definition else "")
         if note:
             screen.line(note)
-        run = await client.start(start.crew, start.input, id=start.id, by=start.by)
+        run = await client.start(
+            start.crew, start.input, id=start.id, by=start.by, existing=start.existing
+        )
         _begun(screen, run, start, assignment)
         plan = lower(definition) if definition else None
         if plan:
@@ -145,7 +150,9 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
                 "in the background",
                 ("     crewlog dev --stop ends it", "dim"),
             )
-        run = await client.start(start.crew, start.input, id=start.id, by=start.by)
+        run = await client.start(
+            start.crew, start.input, id=start.id, by=start.by, existing=start.existing
+        )
         _begun(screen, run, start, assignment)
         await _mention(screen, client, assignment)
         crew = start.crew if isinstance(start.crew, str) else start.crew.crew

@@ -25,8 +25,10 @@ COMMANDS = (
     "talk",
     "changing",
     "editing",
+    "rewinding",
     "differing",
     "tracing",
+    "checkpoints",
     "scheduling",
     "surroundings",
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
+from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
     from crewlog.client import Client, Run
@@ -120,20 +121,62 @@ def pause(
     debug: Debug = False,
 ) -> int:
     """Pause a run: what runs finishes, nothing new starts."""
-    return _signal(run, "pause", lambda r: r.pause(reason, by=by, id=command_id), as_json, debug)
+    return signalled(run, "pause", lambda r: r.pause(reason, by=by, id=command_id), as_json, debug)
 
 
 @app.command(rich_help_panel=TALK)
 def resume(
     run: RunArgument,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="recipe|live",
+            help="Go on with the crew that the run was started with, or with the one that it has "
+            "now. Default: live.",
+            show_default=False,
+        ),
+    ] = None,
     reason: Reason = "",
     by: By = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Let a paused run go on."""
-    return _signal(run, "resume", lambda r: r.resume(reason, by=by, id=command_id), as_json, debug)
+    """Let a paused run go on, or one that was stopped, has failed, or was ended from outside."""
+    from crewlog.cli.rewinding import resumed  # noqa: PLC0415
+
+    def send(found: Run) -> Awaitable[Any]:
+        origin = resumed_from(from_)
+        return found.resume(reason, from_=origin, by=by, id=command_id)
+
+    return go(
+        resumed(
+            run,
+            lambda: _sent(run, "resume", send, as_json=as_json),
+            as_json=as_json,
+            from_=resumed_from(from_),
+            by=by,
+        ),
+        debug=debug,
+    )
+
+
+def resumed_from(text: str | None) -> Literal["recipe", "live"] | None:
+    """What `--from` says.
+
+    Raises:
+        UsageError: it says something else.
+    """
+    match text:
+        case None | "recipe" | "live":
+            return text
+        case _:
+            raise UsageError(
+                f"a run cannot be resumed from {text!r}",
+                remedy="Say recipe or live.",
+                place="crewlog resume",
+            )
 
 
 @app.command(rich_help_panel=TALK)
@@ -146,7 +189,7 @@ def stop(
     debug: Debug = False,
 ) -> int:
     """End a run gracefully, with what is there."""
-    return _signal(run, "stop", lambda r: r.stop(reason, by=by, id=command_id), as_json, debug)
+    return signalled(run, "stop", lambda r: r.stop(reason, by=by, id=command_id), as_json, debug)
 
 
 @app.command(rich_help_panel=TALK)
@@ -165,7 +208,7 @@ def interrupt(
     debug: Debug = False,
 ) -> int:
     """Make a run ask people before a node, or before its next step."""
-    return _signal(
+    return signalled(
         run, "interrupt", lambda r: r.interrupt(node, reason, by=by, id=command_id), as_json, debug
     )
 
@@ -187,7 +230,7 @@ def inject(
     debug: Debug = False,
 ) -> int:
     """Say something to the crew; agents read it at their next step."""
-    return _signal(
+    return signalled(
         run, "message", lambda r: r.message(text, to, by=by, id=command_id), as_json, debug
     )
 
@@ -206,9 +249,10 @@ def message(
     return inject(run, text, to, by, command_id, as_json, debug)
 
 
-def _signal(
+def signalled(
     run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], as_json: bool, debug: bool
 ) -> int:
+    """Send a command, and say that it was sent."""
     return go(_sent(run_id, name, send, as_json=as_json), debug=debug)
 
 
@@ -276,6 +320,7 @@ _LATER = {
     "stop": "stops",
     "interrupt": "asks",
     "message": "reads the message",
+    "tag": "names the checkpoint",
 }
 _DONE = {
     "pause": "is paused: what runs finishes. Go on: crewlog resume {run}",
@@ -283,6 +328,7 @@ _DONE = {
     "stop": "is stopping",
     "interrupt": "will ask before that step",
     "message": "has the message",
+    "tag": "has the name for its checkpoint",
 }
 
 

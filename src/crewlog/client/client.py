@@ -29,7 +29,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
-from crewlog.client import asking
+from crewlog.client import asking, beginnings
 from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
@@ -181,6 +181,7 @@ class Client:
         registry: str = "",
         reader: Literal["auto", "grammar", "llm"] = "auto",
         model: str = "",
+        existing: Literal["reject", "attach", "replace"] = "reject",
     ) -> Run:
         """Starts a run of a crew.
 
@@ -196,6 +197,9 @@ class Client:
             registry: Of a prompt: the registered registry that says what it may use.
             reader: Of a prompt: who reads it.
             model: Of a prompt: the model, where the registry names none.
+            existing: What to do where there is a run of that id, open or closed: refuse; take that
+                one as it is; or end it and start anew. The store forgets a replaced run; calls of
+                the new one have the same idempotency keys.
 
         Raises:
             RunAlreadyExists: the id is taken, by an open run or a closed one.
@@ -208,13 +212,65 @@ class Client:
         payload = StartRun(
             crew=content, input=input, by=who, registry=registry, reader=reader, model=model
         )
+        if existing != "reject" and id is None:
+            raise UsageError(f"{existing!r} needs the id of a run")
+        if id is not None and existing == "replace":
+            return await self._replace(checked(id), name, payload, execution_timeout)
+        try:
+            return await self.begin(id, name, payload, execution_timeout)
+        except RunAlreadyExists:
+            if id is None or existing != "attach":
+                raise
+            return await self._attached(checked(id))
+
+    async def _attached(self, run: RunId) -> Run:
+        """The run that has an id.
+
+        Raises:
+            RunAlreadyExists: it is a workflow of another type.
+        """
+        found = (await self.gateway.describe(run)).workflow_type
+        if found != wire.WORKFLOW_TYPE:
+            raise RunAlreadyExists(f"{run!r} is a workflow of the type {found!r}, not a crew's run")
+        return Run(self, run)
+
+    async def _replace(
+        self, run: RunId, name: str, payload: StartRun, timeout: timedelta | None
+    ) -> Run:
+        try:
+            return await self._start(run, name, payload, timeout)
+        except RunAlreadyExists:
+            await self._attached(run)
+        await beginnings.end(self, run)
+        anew = payload.model_copy(update={"replace": True})
+        return await self._start(run, name, anew, timeout, again=True)
+
+    async def begin(
+        self,
+        id: str | None,
+        name: str,
+        payload: StartRun,
+        timeout: timedelta | None,
+        *,
+        again: bool = False,
+    ) -> Run:
+        """Starts a workflow under an id, or under one that is made of a name.
+
+        Args:
+            id: The id.
+            name: The crew's name.
+            payload: What it is started with.
+            timeout: When Temporal ends it.
+            again: Whether the id may be that of a run that has ended.
+
+        Raises:
+            RunAlreadyExists: the id is taken.
+        """
         if id is not None:
-            return await self._start(checked(id), name, payload, execution_timeout)
+            return await self._start(checked(id), name, payload, timeout, again=again)
         for _ in range(8):
             try:
-                return await self._start(
-                    RunId(f"{name}-{_suffix(4)}"), name, payload, execution_timeout
-                )
+                return await self._start(RunId(f"{name}-{_suffix(4)}"), name, payload, timeout)
             except RunAlreadyExists:
                 continue
         raise RunAlreadyExists(
@@ -222,15 +278,25 @@ class Client:
         )
 
     async def _start(
-        self, run: RunId, name: str, payload: StartRun, timeout: timedelta | None
+        self,
+        run: RunId,
+        name: str,
+        payload: StartRun,
+        timeout: timedelta | None,
+        *,
+        again: bool = False,
     ) -> Run:
+        options = self._options(run, name, payload, timeout)
+        if again:
+            options["id_reuse_policy"] = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        replaced = WorkflowIDConflictPolicy.TERMINATE_EXISTING
         try:
             await self.temporal.start_workflow(
                 wire.WORKFLOW_TYPE,
-                payload.to_json() | {"crew": payload.crew},
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                payload.to_json() | ({"crew": payload.crew} if payload.crew else {}),
+                id_conflict_policy=replaced if payload.replace else WorkflowIDConflictPolicy.FAIL,
                 rpc_timeout=timedelta(seconds=CALL_LIMIT),
-                **self._options(run, name, payload, timeout),
+                **options,
             )
         except WorkflowAlreadyStartedError as error:
             raise self._taken(run) from error
@@ -243,13 +309,15 @@ class Client:
         self, run: RunId, name: str, payload: StartRun, timeout: timedelta | None
     ) -> dict[str, Any]:
         text = payload.input if isinstance(payload.input, str) else json.dumps(payload.input)
+        if payload.fork is not None:
+            text = f"fork of {payload.fork.run}@{payload.fork.position}"
         return {
             "id": run,
             "task_queue": self.task_queue,
             "execution_timeout": timeout,
             # A worker that dies in a workflow task is waited for this long, by default 10 s.
             "task_timeout": TASK_TIMEOUT,
-            # A run's id names its rows in the store for ever: it is never used again.
+            # A run's id names its rows in the store: another run has it only where that is asked.
             "id_reuse_policy": WorkflowIDReusePolicy.REJECT_DUPLICATE,
             "memo": {_CREW_MEMO: name},
             "static_summary": brief(f"{name}: {text}" if text else name, 180),

@@ -19,6 +19,7 @@ from temporalio.exceptions import TimeoutError as TemporalTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
 from typing_extensions import override
 
+from crewlog.client import beginnings
 from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
@@ -59,6 +60,7 @@ from crewlog.wire import (
     JournalPage,
     MessageCommand,
     Respond,
+    Rollback,
     RunResult,
     RunView,
     TagCommand,
@@ -313,10 +315,124 @@ class Run(ByHand):
         return await self._signal("pause", self._made(Command, by, id, reason=reason))
 
     async def resume(
-        self, reason: str = "", *, by: str | None = None, id: str | None = None
+        self,
+        reason: str = "",
+        *,
+        from_: Literal["recipe", "live"] | None = None,
+        by: str | None = None,
+        id: str | None = None,
     ) -> CommandId:
-        """Lets a paused run go on; see `pause`."""
-        return await self._signal("resume", self._made(Command, by, id, reason=reason))
+        """Lets a paused run go on, see `pause`, or one that has ended, see `reopen`.
+
+        Args:
+            reason: Why, for the journal.
+            from_: The definition that it goes on with: the one that it was started with, or the one
+                that it has now, which is the default.
+            by: Who commands; by default the system's user.
+            id: The command's id.
+        """
+        command = self._made(Command, by, id, reason=reason)
+        if await self._is_closed():
+            await self.reopen(from_ or "live", by=by)
+            return command.id
+        if from_ == "recipe":
+            await self._back_to_recipe(by, reason)
+        return await self._signal("resume", command)
+
+    async def _back_to_recipe(self, by: str | None, reason: str) -> None:
+        """Changes the crew back to what the run was started with."""
+        state = await self.state()
+        if state.recipe not in ("", state.definition):
+            recipe = await (await self._client.store()).get_definition(state.recipe)
+            # A paused run swaps its graph all the same: there is nothing to wait for.
+            await self.change(definition=recipe, by=by, reason=reason or "back to the recipe")
+
+    async def reopen(
+        self,
+        from_: Literal["recipe", "live"] = "live",
+        *,
+        by: str | None = None,
+        execution_timeout: timedelta | None = None,
+    ) -> Run:
+        """Lets a run go on that was stopped, has failed, or was ended from outside.
+
+        It goes on under its id, from right before what ended it: the same steps, and calls with the
+        same keys. What failed is tried once more.
+
+        Args:
+            from_: The definition that it goes on with: the one that it was started with, or the one
+                that it had at last.
+            by: Who starts it again; by default the system's user.
+            execution_timeout: When Temporal ends the run, whatever it does.
+
+        Raises:
+            UsageError: it is completed, or never had a crew.
+            CommandRejected: it has not ended.
+        """
+        who = self._client.user if by is None else by
+        return await beginnings.reopen(
+            self._client, self.id, from_, by=who, execution_timeout=execution_timeout
+        )
+
+    async def rollback(
+        self, position: int, reason: str = "", *, by: str | None = None, id: str | None = None
+    ) -> Accepted:
+        """Takes the run back to a checkpoint; it goes on from there unless it is paused.
+
+        What was done since stays in the journal, and what its tools did outside stays done. Calls
+        that are done again have keys of their own.
+
+        Args:
+            position: The checkpoint's position, as `checkpoints` lists it.
+            reason: Why, for the journal.
+            by: Who commands; by default the system's user.
+            id: The command's id, to repeat a command whose outcome is not known.
+
+        Raises:
+            CommandRejected: it is no checkpoint, or the run is ending or has ended.
+        """
+        command = self._made(Rollback, by, id, position=position, reason=reason)
+        outcome = await self._gateway.update(self.id, "rollback", _json(command))
+        return Accepted.model_validate(outcome, extra="ignore")
+
+    async def fork(
+        self,
+        position: int,
+        *,
+        id: str | None = None,
+        operations: Sequence[Operation] = (),
+        definition: Mapping[str, Json] | CrewDefinition | None = None,
+        by: str | None = None,
+        execution_timeout: timedelta | None = None,
+    ) -> Run:
+        """Starts another run that goes on from a checkpoint of this one, open or ended.
+
+        It shares what was said until then. It has a workspace of its own, which begins empty.
+
+        Args:
+            position: The checkpoint's position, as `checkpoints` lists it.
+            id: The new run's id; by default the crew's name and four characters.
+            operations: What is to be otherwise from there on.
+            definition: A definition to go on with instead of this run's.
+            by: Who starts it; by default the system's user.
+            execution_timeout: When Temporal ends the run, whatever it does.
+
+        Raises:
+            UsageError: it is no checkpoint; the remedy names the nearest that are.
+            RunAlreadyExists: the id is taken.
+        """
+        if isinstance(definition, CrewDefinition):
+            definition = definition.to_json()
+        return await beginnings.fork(
+            self._client,
+            self.id,
+            position,
+            id=id,
+            operations=operations,
+            definition=None if definition is None else {**definition},
+            by=self._client.user if by is None else by,
+            execution_timeout=execution_timeout,
+        )
 
     async def stop(
         self, reason: str = "", *, by: str | None = None, id: str | None = None

@@ -18,6 +18,7 @@ from crewlog.ids import (
     item_log,
     item_of,
     private_log,
+    visit_of,
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -127,10 +128,13 @@ class RunFacts:
     def view(self, agent: AgentName, step: StepId | None = None) -> View:
         """The logs that an agent may read, each at its head; in an item's step, that one's too."""
         readable = [*self.rules_of(agent, step).reads, private_log(agent)]
+        was: tuple[StepId, ...] = ()
         if step is not None and item_of(step):
             readable.append(item_log(step))
+            visit = self.state.frontier.get(visit_of(step))
+            was = visit.mapped.was if visit is not None and visit.mapped is not None else ()
         logs = self.state.messages
-        return View(heads={log: logs[log].head for log in readable if log in logs})
+        return View(heads={log: logs[log].head for log in readable if log in logs}, was=was)
 
     def rules_of(self, agent: AgentName, step: StepId | None = None) -> AgentRules:
         """The rules of an agent, in a step: one whose node is gone keeps those that it had."""

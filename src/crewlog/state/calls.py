@@ -34,6 +34,7 @@ FLUSH = "flush"
 CLOSE_RUN = "close_run"
 PREPARE_CHANGE = "prepare_change"
 LOAD_STATE = "load_state"
+FORGET_RUN = "forget_run"
 
 
 class View(Model):
@@ -42,6 +43,9 @@ class View(Model):
     heads: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
     """The logs that have messages, by name. In activities' inputs, a head that follows from the
     batch is left empty."""
+    was: tuple[StepId, ...] = ()
+    """Of an item's step: the names that its visit had before, where the run went back to it. What
+    was said under them is its own."""
 
 
 class OpenRun(Model):
@@ -357,8 +361,6 @@ class LoadState(Model):
     reopen: bool = False
     """Whether the run has ended and goes on: then its state is wanted right before what ended
     it."""
-    recipe: bool = False
-    """Whether the definition and the plan are those that the run was started with."""
     batch: Batch = Batch.EMPTY
     """What no finished activity has stored yet, of the run that asks."""
 
@@ -380,3 +382,9 @@ class LoadedState(Model):
     """Of a run that goes on after its end: the `CrewState` at the end of its journal."""
     decision: str = ""
     """Of such a run: the step of the decision that ended it."""
+
+
+class ForgetRun(Model):
+    """Remove the rows of an ended run whose id another one has, which has recorded nothing yet."""
+
+    run: RunId

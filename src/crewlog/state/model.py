@@ -107,6 +107,8 @@ class Mapped(Model):
     """The items by themselves, where several steps made the list."""
     goto: tuple[NodeName, ...] = ()
     """Where its steps' tools handed off to: the run goes there once all are done."""
+    was: tuple[StepId, ...] = ()
+    """The names that the visit had before, where the run went back to it."""
 
     def item(self, number: int) -> Item:
         """The item of that number."""

@@ -73,7 +73,8 @@ def needed(batch: Batch) -> Iterator[ContentHash]:
 def pack_view(view: View, batch: Batch) -> View:
     """The view without the heads that follow from the batch."""
     logs = extended(batch)
-    return View(heads={log: _AFTER if log in logs else h for log, h in view.heads.items()})
+    heads = {log: _AFTER if log in logs else h for log, h in view.heads.items()}
+    return view.model_copy(update={"heads": heads})
 
 
 def unpack_view(view: View, run: RunId, batch: Batch) -> View:
@@ -87,7 +88,8 @@ def unpack_view(view: View, run: RunId, batch: Batch) -> View:
     if _AFTER not in view.heads.values():
         return view
     after = {link.log: link.head for link in links_of(run, batch)}
-    return View(heads={log: head or after[log] for log, head in view.heads.items()})
+    heads = {log: head or after[log] for log, head in view.heads.items()}
+    return view.model_copy(update={"heads": heads})
 
 
 def _is_short(entry: Entry) -> bool:

@@ -169,8 +169,13 @@ Names = Mapping[StepId, StepId]
 def _renamed(frontier: Mapping[StepId, FrontierEntry], names: Names) -> dict[StepId, FrontierEntry]:
     found: dict[StepId, FrontierEntry] = {}
     for step, entry in frontier.items():
-        turn = entry.turn and _renamed_turn(entry.turn, names)
-        found[names[step]] = entry.model_copy(update={"step": names[step], "turn": turn})
+        mapped, turn = entry.mapped, entry.turn
+        if mapped is not None:
+            mapped = mapped.model_copy(update={"was": (*mapped.was, step)})
+        if turn is not None:
+            turn = _renamed_turn(turn, names)
+        changes = {"step": names[step], "turn": turn, "mapped": mapped}
+        found[names[step]] = entry.model_copy(update=changes)
     return found
 
 

@@ -1,0 +1,355 @@
+"""`rollback`, `fork`, `replay`: go back to a checkpoint, or go on from one in another run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from crewlog.cli import exits
+from crewlog.cli.app import app, go
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug
+from crewlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from crewlog.client import Client, Run
+    from crewlog.definition.operations import Operation
+
+REWIND = "Rewind"
+
+Checkpoint = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN@POSITION",
+        help="The run and the checkpoint, as `crewlog checkpoints RUN` lists it.",
+        show_default=False,
+    ),
+]
+Detach = Annotated[
+    bool, typer.Option("--detach", "-d", help="Only do it; do not follow the run on.")
+]
+NewId = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="RUN",
+        help="The new run's id. Default: the crew's name and four characters.",
+        show_default=False,
+    ),
+]
+Reason = Annotated[
+    str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; it is kept in the journal.")
+]
+
+
+@app.command(rich_help_panel=REWIND)
+def rollback(
+    checkpoint: Checkpoint,
+    detach: Detach = False,
+    reason: Reason = "",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Take a run back to a checkpoint, from where it goes on.
+
+    What was done since stays in its journal; what its tools did outside stays done.
+    """
+    run, position = place_of(checkpoint)
+    made = _rollback(
+        run,
+        position,
+        detach=detach,
+        reason=reason,
+        by=by,
+        command_id=command_id,
+        as_json=as_json,
+    )
+    return go(made, debug=debug)
+
+
+@app.command(rich_help_panel=REWIND)
+def fork(
+    checkpoint: Checkpoint,
+    id: NewId = None,
+    change: Annotated[
+        str | None,
+        typer.Option(
+            "--change",
+            metavar="FILE",
+            help="Go on with this crew from there on.",
+            show_default=False,
+        ),
+    ] = None,
+    edit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--edit",
+            metavar="NAME=VALUE",
+            help="Go on with this set: model=…, or agent.NAME.FIELD=…; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    detach: Detach = False,
+    by: By = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Start another run that goes on from a checkpoint of a run, open or ended.
+
+    It shares what was said until then; its workspace begins empty.
+    """
+    run, position = place_of(checkpoint)
+    if change is not None and edit:
+        raise UsageError("--change and --edit do not go together", place="crewlog fork")
+    made = _fork(
+        run, position, id=id, change=change, edits=edit or [], detach=detach, by=by, as_json=as_json
+    )
+    return go(made, debug=debug)
+
+
+@app.command(rich_help_panel=REWIND)
+def replay(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN[@POSITION]",
+            help="The run, and the checkpoint to begin at. Default: its beginning.",
+            show_default=False,
+        ),
+    ],
+    with_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="NAME=VALUE",
+            help="What is otherwise: model=…, or agent.NAME.FIELD=…; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    id: NewId = None,
+    detach: Detach = False,
+    by: By = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Run a run once more with something altered, as another run."""
+    name, position = place_of(run) if "@" in run else (run, 0)
+    made = _fork(
+        name,
+        position,
+        id=id,
+        change=None,
+        edits=with_ or [],
+        detach=detach,
+        by=by,
+        as_json=as_json,
+    )
+    return go(made, debug=debug)
+
+
+def place_of(text: str) -> tuple[str, int]:
+    """`music-7f3a@12` as run and position.
+
+    Raises:
+        UsageError: it is none.
+    """
+    run, at, number = text.rpartition("@")
+    if not at or not run or not number.isdecimal() or int(number) < 1:
+        raise UsageError(
+            f"{text!r} is no checkpoint",
+            remedy=f"Say RUN@POSITION: `crewlog checkpoints {run or text}` lists the positions.",
+        )
+    return run, int(number)
+
+
+def operations_of(edits: Sequence[str]) -> list[Operation]:
+    """`model=…` and `agent.NAME.FIELD=…` as operations; values are YAML.
+
+    Raises:
+        UsageError: one is neither.
+    """
+    from crewlog.definition.operations import EditAgent, EditCrew  # noqa: PLC0415
+
+    found: list[Operation] = []
+    for text in edits:
+        name, equals, value = text.partition("=")
+        parts = name.strip().split(".")
+        if equals and parts == ["model"]:
+            found.append(EditCrew(set={"model": _value(value)}))
+        elif equals and len(parts) == 3 and parts[0] in ("agent", "agents") and all(parts):
+            found.append(EditAgent(name=parts[1], set={parts[2]: _value(value)}))
+        else:
+            raise UsageError(
+                f"{text!r} is nothing that can be set",
+                remedy="Say model=NAME, or agent.NAME.FIELD=VALUE.",
+            )
+    return found
+
+
+def _value(text: str) -> Any:
+    import yaml  # noqa: PLC0415
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{text!r} is no value: {str(error).splitlines()[0]}") from error
+
+
+async def _rollback(
+    run_id: str,
+    position: int,
+    *,
+    detach: bool,
+    reason: str,
+    by: str | None,
+    command_id: str | None,
+    as_json: bool,
+) -> int:
+    from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
+    from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    async with connected(screen) as client:
+        run = client.run(run_id)
+        queue = (await client.gateway.describe(run.id)).task_queue
+        async with hand(assigned(queue)):
+            outcome = await _patiently(run, position, reason, by=by, command_id=command_id)
+    if as_json:
+        told = {"event": "rolled_back", "run": run_id, "to": position, "id": outcome.id}
+        screen.record({**told, "position": outcome.position})
+    else:
+        screen.line("  ", (plain(run_id), "bold"), f" is back at {position}")
+    return exits.OK if detach else await _watched(run_id, outcome.position - 1, as_json=as_json)
+
+
+async def _patiently(
+    run: Run, position: int, reason: str, *, by: str | None, command_id: str | None
+) -> Any:
+    """Rolls back; a worker that has just been started may take a moment."""
+    import asyncio  # noqa: PLC0415
+    import secrets  # noqa: PLC0415
+    import time  # noqa: PLC0415
+
+    from crewlog.errors import WorkerMissing  # noqa: PLC0415
+
+    identity = command_id or f"b-{secrets.token_hex(8)}"
+    deadline = time.monotonic() + WORKER_LIMIT
+    while True:
+        try:
+            return await run.rollback(position, reason, by=by, id=identity)
+        except WorkerMissing:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.2)
+
+
+WORKER_LIMIT = 30.0
+"""Seconds for a worker of our own to answer."""
+
+
+async def _fork(
+    run_id: str,
+    position: int,
+    *,
+    id: str | None,
+    change: str | None,
+    edits: Sequence[str],
+    detach: bool,
+    by: str | None,
+    as_json: bool,
+) -> int:
+    from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.client.catalog import definition_of  # noqa: PLC0415
+
+    operations = operations_of(edits)
+    definition = definition_of(change) if change is not None else None
+    screen = Screen(as_json=as_json)
+    async with connected(screen) as client:
+        source = client.run(run_id)
+        await _take_its_queue(client, source)
+        position = position or await _beginning(source)
+        made = await source.fork(
+            position, id=id, operations=operations, definition=definition, by=by
+        )
+    if as_json:
+        screen.record({"event": "forked", "run": made.id, "source": run_id, "to": position})
+    else:
+        screen.line("  ", (plain(made.id), "bold"), f" goes on from {plain(run_id)}@{position}")
+    if detach:
+        if not as_json:
+            screen.line(("  Follow   ", "dim"), f"crewlog watch {made.id}")
+        return exits.OK
+    return await _watched(made.id, position, as_json=as_json)
+
+
+async def _take_its_queue(client: Client, run: Run) -> None:
+    """A run that follows from another one has its workers."""
+    from crewlog.errors import RunNotFound  # noqa: PLC0415
+
+    try:
+        client.task_queue = (await client.gateway.describe(run.id)).task_queue
+    except RunNotFound:
+        from pathlib import Path  # noqa: PLC0415
+
+        from crewlog.cli.hands import assign  # noqa: PLC0415
+
+        client.task_queue = assign(Path.cwd()).queue  # the server has forgotten it
+
+
+async def _beginning(run: Run) -> int:
+    """The first checkpoint of a run."""
+    from crewlog.state.journal import entry_from_json  # noqa: PLC0415
+    from crewlog.state.rewinding import settled  # noqa: PLC0415
+
+    after = 0
+    while entries := (await run.journal(after, 200)).entries:
+        for item in entries:
+            if settled([entry_from_json(item.entry)]) is not None:
+                return item.position
+        after = entries[-1].position
+    raise UsageError(
+        f"the run {run.id!r} has not begun yet", remedy=f"Start it anew: `crewlog show {run.id}`."
+    )
+
+
+async def resumed(
+    run_id: str,
+    signal: Callable[[], Awaitable[int]],
+    *,
+    from_: Literal["recipe", "live"] | None,
+    by: str | None,
+    as_json: bool,
+) -> int:
+    """Lets a run go on: one that has ended begins again, else `signal` is sent."""
+    from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.client.gateway import STATUS_NAMES  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    async with connected(screen) as client:
+        run = client.run(run_id)
+        found = await client.gateway.describe(run.id)
+        ended = found.status is not None and STATUS_NAMES.get(found.status) != "running"
+        if ended:
+            client.task_queue = found.task_queue
+            await run.reopen(from_ or "live", by=by)
+    if not ended:
+        return await signal()
+    if as_json:
+        screen.document({"run": run_id, "command": "reopen", "from": from_ or "live"})
+    else:
+        screen.line("  ", (plain(run_id), "bold"), " had ended, and goes on")
+        screen.line(("  Follow   ", "dim"), f"crewlog watch {run_id}")
+    return exits.OK
+
+
+async def _watched(run_id: str, after: int, *, as_json: bool) -> int:
+    from crewlog.cli.following import watch_run  # noqa: PLC0415
+
+    return await watch_run(run_id, after=after, as_json=as_json)

@@ -1,0 +1,132 @@
+"""Runs that do not begin with a crew: forks, runs that go on after their end, and replaced ones."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import ValidationError
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
+
+from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
+from crewlog.definition.operations import Operation
+from crewlog.errors import CommandRejected, ServiceError, UsageError
+from crewlog.ids import RunId
+from crewlog.model import Json
+from crewlog.store.checkpoints import resumption_of, settled_at
+from crewlog.store.loading import load_state
+from crewlog.wire import ForkFrom, StartRun
+
+if TYPE_CHECKING:
+    from crewlog.client.client import Client
+    from crewlog.client.run import Run
+
+STORED_WITHIN = 3.0
+"""Seconds until what a run has recorded is in the store."""
+STOPPED_WITHIN = 10.0
+"""Seconds for a run that is replaced to end by itself; then it is ended from outside."""
+_OPEN = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
+
+
+async def fork(
+    client: Client,
+    source: RunId,
+    position: int,
+    *,
+    id: str | None,
+    operations: Sequence[Operation],
+    definition: dict[str, Json] | None,
+    by: str,
+    execution_timeout: timedelta | None,
+) -> Run:
+    """Starts a run that goes on from a checkpoint of another one; see `Run.fork`."""
+    crew = await _checked(client, source, position)
+    try:
+        begin = ForkFrom(
+            run=source, position=position, operations=tuple(operations), definition=definition
+        )
+        payload = StartRun(fork=begin, by=by)
+    except ValidationError as error:
+        raise UsageError(f"the fork cannot be started: {error.errors()[0]['msg']}") from error
+    return await client.begin(id, crew or "fork", payload, execution_timeout)
+
+
+async def _checked(client: Client, source: RunId, position: int) -> str:
+    """The crew's name, once the store has the checkpoint; empty where the store is away.
+
+    Raises:
+        UsageError: there is no such checkpoint.
+        RunNotFound: there is no such run.
+    """
+    deadline = time.monotonic() + STORED_WITHIN
+    for pause in pauses(0.05, 0.5):
+        try:
+            store = await client.store()
+            row = await store.get_run(source)
+            if row is None:
+                await client.gateway.describe(source)  # is there such a run at all?
+            await settled_at(store, source, position)
+        except ServiceError:
+            return ""
+        except UsageError:
+            # What the run has recorded last may not be stored yet.
+            if (row and row.ended) or time.monotonic() > deadline:
+                raise
+        else:
+            return row.crew if row else ""
+        await asyncio.sleep(pause)
+    raise AssertionError
+
+
+async def reopen(
+    client: Client,
+    run: RunId,
+    from_: Literal["recipe", "live"],
+    *,
+    by: str,
+    execution_timeout: timedelta | None,
+) -> Run:
+    """Lets a run go on that has ended; see `Run.resume`."""
+    description = await client.gateway.describe(run)
+    if description.status in _OPEN:
+        raise CommandRejected(
+            f"the run {run!r} has not ended", remedy=f"`crewlog resume {run}` resumes a paused one."
+        )
+    crew = ""
+    with suppress(ServiceError):  # without a store, the run itself tells
+        store = await client.store()
+        row = await store.get_run(run)
+        if row is not None:
+            end = await load_state(store, run)
+            await resumption_of(store, run, end.position)
+            crew = row.crew
+    payload = StartRun(reopen=from_, by=by)
+    return await client.begin(run, crew, payload, execution_timeout, again=True)
+
+
+async def end(client: Client, run: RunId) -> None:
+    """Ends a run that is to be replaced, gracefully where it can: nothing of it is left at work."""
+    description = await client.gateway.describe(run)
+    handle = client.gateway.handle(run)
+    if description.status not in _OPEN:
+        return
+    with suppress(RPCError):
+        if await client.gateway.polled(description.task_queue):
+            await handle.cancel(rpc_timeout=timedelta(seconds=CALL_LIMIT))
+            deadline = time.monotonic() + STOPPED_WITHIN
+            for pause in pauses(0.02, 0.5):
+                now = (await client.gateway.describe(run)).status
+                if now not in _OPEN or time.monotonic() > deadline:
+                    break
+                await asyncio.sleep(pause)
+
+
+def ended(status: WorkflowExecutionStatus | None) -> str:
+    """How a run has ended; empty where it is open."""
+    name = STATUS_NAMES.get(status, "") if status else ""
+    return "" if name == "running" else name

@@ -1,0 +1,106 @@
+"""Going back, forking, replaying and taking up again, through the command line alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from crewlog.cli.rewinding import operations_of, place_of
+from crewlog.definition.operations import EditAgent, EditCrew
+from crewlog.errors import UsageError
+
+from .conftest import Cli
+
+CREW = {
+    "crew": "rewound",
+    "model": "scripted:script.json",
+    "agents": {"a": {"prompt": "Do."}, "b": {"prompt": "Do."}},
+    "flow": ["a", {"ask": "Go on?"}, "b"],
+}
+SCRIPT = {"agents": {"a": [{"text": "a says"}], "b": [{"text": "b says"}]}}
+OTHER = {"agents": {"a": [{"text": "another a"}], "b": [{"text": "another b"}]}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "crew.json").write_text(json.dumps(CREW))
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    (tmp_path / "other.json").write_text(json.dumps(OTHER))
+    return tmp_path
+
+
+def checkpoint(crewlog: Cli, run: str, step: str) -> int:
+    items = crewlog("log", run, "--json").records
+    found = [i for i in items if i["entry"]["kind"] == "StepCompleted"]
+    return next(i["position"] for i in found if i["entry"]["step"] == step)
+
+
+@pytest.mark.server
+def test_back_forth_and_again(crewlog: Cli, folder: Path) -> None:
+    run = f"rewound-{uuid4().hex[:6]}"
+    began = crewlog("run", "crew.json", "--id", run, cwd=folder)
+    assert began.code == 3, began.err
+    place = checkpoint(crewlog, run, "a#1")
+
+    back = crewlog("rollback", f"{run}@{place}", "--reason", "again", cwd=folder)
+    assert back.code == 3, back.err
+    assert f"{run} is back at {place}" in back.out
+    refused = crewlog("rollback", f"{run}@{place + 1}", cwd=folder)
+    assert refused.code == 2
+    assert f"{run}@{place}" in refused.err
+
+    fork = f"{run}-fork"
+    forked = crewlog("fork", f"{run}@{place}", "--id", fork, cwd=folder)
+    assert forked.code == 3, forked.err
+    assert f"{fork} goes on from {run}@{place}" in forked.out
+
+    kinds = [item["entry"]["kind"] for item in crewlog("log", fork, "--json").records]
+    assert kinds[0] == "Forked"
+
+    stopped = crewlog("stop", run, cwd=folder)
+    assert stopped.code == 0, stopped.err
+    resumed = crewlog("resume", run, "--from", "live", cwd=folder)
+    assert resumed.code == 0, resumed.err
+    assert "goes on" in resumed.out
+    attached = crewlog(
+        "run", "crew.json", "--id", run, "--existing", "attach", "--answer", "approve", cwd=folder
+    )
+    assert attached.code == 0, attached.err
+    assert "b says" in attached.out
+
+    again = f"{run}-again"
+    replayed = crewlog(
+        "replay", run, "--with", "model=scripted:other.json", "--id", again, cwd=folder
+    )
+    assert replayed.code == 3, replayed.err
+    ended = crewlog("answer", again, "approve", cwd=folder)
+    assert ended.code == 0, ended.err
+    assert "another b" in ended.out
+
+    completed = crewlog("resume", run, cwd=folder)
+    assert completed.code == 2
+    assert "there is nothing left to go on with" in completed.err
+    replaced = crewlog(
+        "run", "crew.json", "--id", run, "--existing", "replace", "--answer", "approve", cwd=folder
+    )
+    assert replaced.code == 0, replaced.err
+
+
+def test_a_checkpoint_is_a_run_and_a_position() -> None:
+    assert place_of("music-7f3a@12") == ("music-7f3a", 12)
+    assert place_of("a@b@3") == ("a@b", 3)
+    for wrong in ("music", "music@", "@3", "music@0", "music@-1", "music@x"):
+        with pytest.raises(UsageError, match="is no checkpoint"):
+            place_of(wrong)
+
+
+def test_what_is_set_is_an_operation() -> None:
+    crew, agent = operations_of(["model=openai:x", "agent.writer.max_calls=3"])
+    assert crew == EditCrew(set={"model": "openai:x"})
+    assert agent == EditAgent(name="writer", set={"max_calls": 3})
+    for wrong in ("model", "agents=3", "agent.x=3", "agent..y=3", "agent.x.y={"):
+        with pytest.raises(UsageError):
+            operations_of([wrong])
