@@ -168,8 +168,9 @@ def _named(
             remedy=f"For example: {_EXAMPLES[option]}",
             place=PLACE,
         )
-    data = _yaml(text_of(value, "file"), value) if _is_path(value) else _yaml(value, option)
-    return name.strip(), read(data)
+    if _is_path(value):
+        return name.strip(), read(_yaml(text_of(value, "file"), value))
+    return name.strip(), read(_value(value, ("prompt", "run")))
 
 
 _EXAMPLES = {
@@ -205,25 +206,35 @@ def _edits(typed: Sequence[str]) -> Iterator[Operation]:
         path, equals, value = each.partition("=")
         kind, _, rest = path.strip().partition(".")
         name, _, key = ("", "", rest) if kind == "crew" else rest.rpartition(".")
-        if not equals or not key or not (name or kind == "crew"):
-            raise UsageError(f"--edit {each!r} is not PATH=VALUE", remedy=_EDIT, place=PLACE)
         if kind != "crew" and kind not in _PARTS:
             raise UsageError(
                 f"--edit {each!r} edits {kind!r}, which is nothing",
                 remedy=did_you_mean(kind, [*_PARTS, "crew"], _EDIT),
                 place=PLACE,
             )
+        if not equals or not key or not (name or kind == "crew"):
+            raise UsageError(f"--edit {each!r} is not PATH=VALUE", remedy=_EDIT, place=PLACE)
         found.setdefault((kind, name), {})[key] = _value(value)
     for (kind, name), fields in found.items():
         yield EditCrew(set=fields) if kind == "crew" else _PARTS[kind](name=name, set=fields)
 
 
-def _value(typed: str) -> Json:
-    """A value as YAML; what is no YAML is a text: a prompt may have colons and quotes."""
+def _value(typed: str, keys: Iterable[str] = ()) -> Json:
+    """A value as YAML; what is none is a text, for prompts have colons, dashes and quotes.
+
+    Args:
+        typed: The value.
+        keys: What a mapping has that is written without braces; else it is a text.
+    """
     try:
-        return _yaml(typed, "--edit") if typed.strip() else ""
+        data = _yaml(typed, "value") if typed.strip() else ""
     except InvalidDefinition:
+        if typed.lstrip().startswith(("{", "[")):
+            raise
         return typed
+    braced = typed.lstrip().startswith(("{", "["))
+    meant = isinstance(data, dict) and bool({*keys} & {*data})  # pyright: ignore[reportUnknownArgumentType]
+    return data if braced or meant or not isinstance(data, dict | list) else typed
 
 
 def _yaml(text: str, file: str) -> Json:

@@ -216,46 +216,44 @@ async def _change(
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
-    what = vars(wanted(asked))
+    what = vars(wanted(asked)) | how
     screen = Screen(as_json=as_json)
-    async with connected(screen, both=True) as client:
 
-        async def use(run: Run, sight: Sight) -> int:
-            from crewlog.cli.changed import show_change, tell_change  # noqa: PLC0415
+    async def use(run: Run, sight: Sight) -> int:
+        from crewlog.cli.changed import show_change, tell_change  # noqa: PLC0415
 
-            version = sight.state.graph_version
-            seen: Changed = await patiently(
-                lambda: run.change(**what, **how, graph_version=version, dry_run=True)
-            )
+        if command_id is None or command_id not in sight.state.commands:
+            seen = await _looked_at(run, sight, what)
             if dry_run and as_json:
                 screen.document({"event": "dry_run", "run": run_id, **seen.model_dump(mode="json")})
-                return exits.OK
-            if dry_run or (screen.asks and not yes):
+            elif dry_run or (screen.asks and not yes):
                 show_change(screen, sight, seen)
             if dry_run:
                 return exits.OK
             if screen.asks and not yes and not _agreed(screen):
                 screen.line("  Nothing was changed.")
                 return exits.OK
-            changed: Changed = await patiently(
-                lambda: run.change(
-                    **what,
-                    **how,
-                    graph_version=version,
-                    expect=seen.definition,
-                    wait=wait,
-                    id=command_id,
-                )
-            )
-            if as_json:
-                document = changed.model_dump(mode="json", exclude={"plan"})
-                screen.document({"event": "changed", "run": run_id, "waited": wait, **document})
-            else:
-                tell_change(screen, run_id, changed, waited=wait)
-                await _questions(screen, run)
-            return exits.OK
+            # Only what was seen may come about.
+            what.update(graph_version=sight.state.graph_version, expect=seen.definition)
+        changed: Changed = await patiently(lambda: run.change(**what, wait=wait, id=command_id))
+        if as_json:
+            document = changed.model_dump(mode="json", exclude={"plan"})
+            screen.document({"event": "changed", "run": run_id, "waited": wait, **document})
+        else:
+            tell_change(screen, run_id, changed, waited=wait)
+            await _questions(screen, run)
+        return exits.OK
 
+    async with connected(screen, both=True) as client:
         return await with_worker(client, run_id, use)
+
+
+async def _looked_at(run: Run, sight: Sight, what: dict[str, Any]) -> Changed:
+    """What the change would do to the run as it was seen."""
+    found: Changed = await patiently(
+        lambda: run.change(**what, graph_version=sight.state.graph_version, dry_run=True)
+    )
+    return found
 
 
 async def with_worker(
