@@ -139,9 +139,9 @@ class CrewActivities:
 
     @activity.defn(name=FORGET_RUN)
     async def forget_run(self, task: ForgetRun) -> None:
-        """Removes the rows of an ended run whose id another one has now."""
+        """Removes the rows and the claims of an ended run whose id another one has now."""
         with as_failures():
-            await self._store.forget(task.run)
+            await self._store.delete([task.run], Clock().now())
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:

@@ -134,10 +134,25 @@ class ChangePreparer:
             raise InvalidDefinition([each.diagnostic for each in found.remarks if each.error])
         named = await asyncio.to_thread(keep_names, base, found.definition)
         # Its name is the crew's: a prompt that says another one is of the same run all the same.
-        data = named.model_copy(update={"crew": base.crew}).to_json()
+        named = named.model_copy(update={"crew": base.crew})
+        if not task.registry:
+            named = named.model_copy(update={"permissions": _narrowed(named, base)})
+        data = named.to_json()
         read_data(data, offered_form(registry))
         remarks = tuple(map(remark_of, found.remarks))
         return await self._made(data, base, task.base, remarks=remarks, **told)
+
+
+def _narrowed(crew: CrewDefinition, base: CrewDefinition) -> dict[str, tuple[str, ...] | None]:
+    """Who may call a tool: whoever might before, and of these whom the prompt names."""
+    found = dict(crew.permissions)
+    for tool, before in base.permissions.items():
+        if tool in crew.tools and before is not None:
+            now = found.get(tool)
+            found[tool] = tuple(
+                each for each in before if each in crew.agents and (now is None or each in now)
+            )
+    return found
 
 
 def _read(operations: Iterable[dict[str, Json]]) -> tuple[Operation, ...]:

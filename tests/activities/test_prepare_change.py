@@ -100,7 +100,9 @@ async def test_a_prompt_keeps_names_and_has_what_the_crew_has(prepare):
 
 
 async def test_a_prompt_gives_a_tool_to_nobody_who_could_not_call_it(prepare):
-    base = crew(permissions={"boom": ["backend"]})
+    base = crew(permissions={"boom": ["backend"], "add": ["backend", "writer"]})
+    made = await prepare(base, prompt=f"{PROMPT} Only the writer may add.", reader="grammar")
+    assert made.definition["permissions"] == {"boom": ["backend"], "add": ["writer"]}
     prompt = f"{PROMPT} The tester may use boom."
     with pytest.raises(ApplicationError, match="boom"):
         await prepare(base, prompt=prompt, reader="grammar")

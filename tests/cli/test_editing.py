@@ -70,15 +70,22 @@ def gated(project: Path) -> str:
     return name
 
 
+@pytest.fixture(scope="module")
+def runs(home: Path, project: Path, served: dict[str, Any], gated: str) -> tuple[str, str]:
+    """Two runs whose second agent waits: one will be edited, one redirected."""
+    names = (f"gated-{uuid4().hex[:6]}", f"gated-{uuid4().hex[:6]}")
+    for name in names:
+        waits = Cli(home, project)("run", gated, "--input", "hi", "--id", name)
+        assert waits.code == 3, waits.err
+    return names
+
+
 @pytest.mark.server
-def test_a_run_is_edited_traced_and_compared(crewlog: Cli, gated: str) -> None:
-    run = f"gated-{uuid4().hex[:6]}"
-    waits = crewlog("run", gated, "--input", "hi", "--id", run)
-    assert waits.code == 3, waits.err
+def test_a_run_is_edited(crewlog: Cli, runs: tuple[str, str]) -> None:
+    run, _ = runs
     typo = crewlog("edit", run, "redy=true")
     assert typo.code == 2
     assert "Did you mean 'flags.ready'?" in typo.err
-    before = crewlog("show", run, "--json").records[0]["position"]
     said = crewlog("inject", run, "Go on.", "--by", "ann", "--json").records[0]
     assert (said["command"], said["applied"]) == ("message", True)
     edited = crewlog("edit", run, "ready=true", "outputs.first.score=0.5", "--by", "ann", "--json")
@@ -87,18 +94,47 @@ def test_a_run_is_edited_traced_and_compared(crewlog: Cli, gated: str) -> None:
     ended = crewlog("watch", run)
     assert ended.code == 0, ended.err
     assert "✎ edited by ann: ready = true, outputs.first.score = 0.5" in ended.out
+    assert crewlog("edit", run, "ready=false").code == 2
 
+
+@pytest.mark.server
+def test_a_run_is_redirected_and_its_checkpoint_named(crewlog: Cli, runs: tuple[str, str]) -> None:
+    _, run = runs
+    named = crewlog("tag", run, "3", "early")
+    assert named.code == 0, named.err
+    assert "early" in crewlog("checkpoints", run).out
+    sent = crewlog("redirect", run, "third", "--reason", "no time")
+    assert sent.code == 0, sent.err
+    assert "second#1 gives way to third" in sent.out
+    assert crewlog("watch", run).code == 0
+    page = crewlog("diff", f"{run}@early")
+    assert page.code == 0, page.err
+    assert "~ public" in page.out
+
+
+@pytest.mark.server
+def test_checkpoints_are_compared(crewlog: Cli, runs: tuple[str, str]) -> None:
+    run, _ = runs
+    listed = crewlog("checkpoints", run, "--json").records[0]["checkpoints"]
+    before = next(each["position"] for each in listed if each["step"] == "first#1")
     page = crewlog("diff", f"{run}@{before}")
     assert page.code == 0, page.err
-    assert "+ ready" in page.out
-    assert "+ first.score" in page.out
-    assert "− second#1" in page.out  # noqa: RUF001
+    for words in ("+ ready", "+ first.score", "~ public"):
+        assert words in page.out, words
     data = crewlog("diff", f"{run}@{before}", f"{run}@{before}", "--json").records[0]
     assert (data["changes"], data["to"]["position"]) == ([], before)
     nowhere = crewlog("diff", f"{run}@100000")
-    assert nowhere.code == 2
-    assert "has no position 100000" in nowhere.err
+    assert nowhere.code != 0
+    assert "100000" in nowhere.err
+    points = crewlog("checkpoints", run, "--diff")
+    assert points.code == 0, points.err
+    assert "first#1" in points.out
+    assert "+ first.score" in points.out
 
+
+@pytest.mark.server
+def test_runs_are_traced_and_compared(crewlog: Cli, runs: tuple[str, str]) -> None:
+    run, other = runs
     shown = crewlog("trace", run, "--changes")
     assert shown.code == 0, shown.err
     for words in ("✓ first#1", "read public 1", "✎ edited by ann", "? i1", "✓ third#1", "+ second"):
@@ -110,28 +146,7 @@ def test_a_run_is_edited_traced_and_compared(crewlog: Cli, gated: str) -> None:
     assert step["calls"][0]["content"]["content"] == "ok"
     wrong = crewlog("trace", run, "--step", "secnd")
     assert "Did you mean 'second'?" in wrong.err
-
-    listed = crewlog("checkpoints", run, "--json").records[0]["checkpoints"]
-    position = next(each["position"] for each in listed if each["step"] == "first#1")
-    assert crewlog("tag", run, str(position), "drafted", "--json").code == 2, "it has ended"
-    points = crewlog("checkpoints", run, "--diff")
-    assert points.code == 0, points.err
-    assert "first#1" in points.out
-    assert "+ first.score" in points.out
-
-    other = f"gated-{uuid4().hex[:6]}"
-    assert crewlog("run", gated, "--id", other).code == 3
-    named = crewlog("tag", other, "3", "early")
-    assert named.code == 0, named.err
-    assert "early" in crewlog("checkpoints", other).out
-    assert crewlog("diff", f"{other}@early").code == 0
-    sent = crewlog("redirect", other, "third", "--reason", "no time")
-    assert sent.code == 0, sent.err
-    assert "second#1 gives way to third" in sent.out
-    assert crewlog("watch", other).code == 0
     parted = crewlog("trace", run, "--diff", other)
     assert parted.code == 0, parted.err
     assert "they part at second#1" in parted.out
     assert crewlog("trace", run, "--diff", run, "--json").records[0]["parts_at"] is None
-    late = crewlog("edit", run, "ready=false")
-    assert late.code == 2

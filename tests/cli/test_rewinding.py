@@ -38,17 +38,22 @@ def checkpoint(crewlog: Cli, run: str, step: str) -> int:
     return next(i["position"] for i in found if i["entry"]["step"] == step)
 
 
-@pytest.mark.server
-def test_back_forth_and_again(crewlog: Cli, folder: Path) -> None:
+def begun(crewlog: Cli, folder: Path) -> tuple[str, int]:
+    """A run that asks, and its first checkpoint's position."""
     run = f"rewound-{uuid4().hex[:6]}"
     began = crewlog("run", "crew.json", "--id", run, cwd=folder)
     assert began.code == 3, began.err
-    place = checkpoint(crewlog, run, "a#1")
+    return run, checkpoint(crewlog, run, "a#1")
 
+
+@pytest.mark.server
+@pytest.mark.timeout(300)
+def test_a_run_goes_back_and_is_forked(crewlog: Cli, folder: Path) -> None:
+    run, place = begun(crewlog, folder)
     back = crewlog("rollback", f"{run}@{place}", "--reason", "again", cwd=folder)
     assert back.code == 3, back.err
     assert f"{run} is back at {place}" in back.out
-    refused = crewlog("rollback", f"{run}@{place + 1}", cwd=folder)
+    refused = crewlog("rollback", f"{run}@{place + 1}", "--detach", cwd=folder)
     assert refused.code == 2
     assert f"{run}@{place}" in refused.err
 
@@ -56,21 +61,14 @@ def test_back_forth_and_again(crewlog: Cli, folder: Path) -> None:
     forked = crewlog("fork", f"{run}@{place}", "--id", fork, cwd=folder)
     assert forked.code == 3, forked.err
     assert f"{fork} goes on from {run}@{place}" in forked.out
-
     kinds = [item["entry"]["kind"] for item in crewlog("log", fork, "--json").records]
     assert kinds[0] == "Forked"
 
-    stopped = crewlog("stop", run, cwd=folder)
-    assert stopped.code == 0, stopped.err
-    resumed = crewlog("resume", run, "--from", "live", cwd=folder)
-    assert resumed.code == 0, resumed.err
-    assert "goes on" in resumed.out
-    attached = crewlog(
-        "run", "crew.json", "--id", run, "--existing", "attach", "--answer", "approve", cwd=folder
-    )
-    assert attached.code == 0, attached.err
-    assert "b says" in attached.out
 
+@pytest.mark.server
+@pytest.mark.timeout(300)
+def test_a_run_is_replayed_with_another_model(crewlog: Cli, folder: Path) -> None:
+    run, _ = begun(crewlog, folder)
     again = f"{run}-again"
     replayed = crewlog(
         "replay", run, "--with", "model=scripted:other.json", "--id", again, cwd=folder
@@ -80,12 +78,26 @@ def test_back_forth_and_again(crewlog: Cli, folder: Path) -> None:
     assert ended.code == 0, ended.err
     assert "another b" in ended.out
 
+
+@pytest.mark.server
+@pytest.mark.timeout(300)
+def test_a_run_that_was_stopped_is_resumed_attached_to_and_replaced(
+    crewlog: Cli, folder: Path
+) -> None:
+    run, _ = begun(crewlog, folder)
+    stopped = crewlog("stop", run, cwd=folder)
+    assert stopped.code == 0, stopped.err
+    resumed = crewlog("resume", run, "--from", "live", cwd=folder)
+    assert resumed.code == 0, resumed.err
+    assert "goes on" in resumed.out
+    known = ("run", "crew.json", "--id", run, "--answer", "approve", "--existing")
+    attached = crewlog(*known, "attach", cwd=folder)
+    assert attached.code == 0, attached.err
+    assert "b says" in attached.out
     completed = crewlog("resume", run, cwd=folder)
     assert completed.code == 2
     assert "there is nothing left to go on with" in completed.err
-    replaced = crewlog(
-        "run", "crew.json", "--id", run, "--existing", "replace", "--answer", "approve", cwd=folder
-    )
+    replaced = crewlog(*known, "replace", cwd=folder)
     assert replaced.code == 0, replaced.err
 
 

@@ -31,6 +31,7 @@ MOCK = {"op": "add_tool", "name": "mock_generator", "tool": {"run": "m:f"}, "age
         (FLUTTER, [add("tester", before=["aggregator"])], "adds tester"),
         (FLUTTER, [{"op": "disable_agent", "name": "ui"}], "disables ui"),
         (NOTES, [edit("writer", prompt="q", timeout=5)], "edits writer (prompt, timeout)"),
+        (NOTES, [edit_phase("writer", task="Draft.")], "edits the phase writer (task)"),
         (
             NOTES,
             [edit_phase("publisher", after=["writer"])],

@@ -15,6 +15,7 @@ from crewlog.graph.dry_run import dry_run
 from crewlog.graph.explain import explain
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import Wait
+from crewlog.graph.swap import plan_swap
 from graph.crews import crew, plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
 
@@ -222,6 +223,28 @@ async def test_a_condition_that_comes_in_time_stops_the_clock() -> None:
     await sim.run()
     assert sim.state.status == "completed"
     assert [e["step"] for e in sim.facts("TimerFired")] == ["wait_1#1"]
+
+
+async def test_people_can_send_the_run_on() -> None:
+    sim = await begin(WAITS)
+    sent = await sim.command("redirect", node="b")
+    assert sent.error is None
+    await sim.run()
+    assert sim.state.status == "completed"
+    assert not sim.facts("TimerFired")
+    assert sim.ran() == ["a#1", "wait_1#1", "b#1"]
+
+
+async def test_another_graph_keeps_a_wait_and_its_time() -> None:
+    sim = await begin(WAITS)
+    longer = plan_swap(sim.engine.plan, plan_of(["a", {"wait": "2h"}, "b", "c"]), sim.state)
+    (fate,) = longer.steps
+    assert (fate.step, fate.fate) == ("wait_1#1", "kept")
+    assert fate.doing.startswith("waits until 1970-01-01 02:00")
+    assert not longer.remap.requirements
+    without = plan_swap(sim.engine.plan, plan_of(["a", "b"]), sim.state)
+    (fate,) = (each for each in without.steps if each.step == "wait_1#1")
+    assert fate.fate == "parked"
 
 
 async def test_a_dry_run_lets_time_pass() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -343,4 +344,36 @@ async def moves_to_another_build(site: Site) -> Run:
     await deployment.make_current(await deployment.build("b"), "b")
     site.open_gate(run, "g")
     await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def timers(site: Site) -> Run:
+    """Waits side by side: one that gives way to an earlier one, and one that ends in a pause."""
+    crew = site.crew(
+        {"slow": [calls(("nap", {"seconds": 1.2})), {"text": "S"}], **PAIR},
+        tools={"nap": tool("nap")},
+        rules={"slow": {"writes_flags": ["ready"]}},
+    )
+    bounded = {"agent": "b", "after": [], "when": "ready", "within": "2s", "else": "skip"}
+    crew["flow"] = [["slow", {"wait": "500ms", "phase": "short"}], {"wait": "2s"}, "a", bounded]
+    run = await _start(site, "timers", crew)
+    await run.wait_until(lambda view: any(s.node == "wait_1" for s in view.frontier), LIMIT)
+    await run.pause(by="ops")
+    await asyncio.sleep(2.5)
+    await run.resume(by="ops")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def asked(site: Site) -> Run:
+    """Asked with the start, over several executions: said once, and answered by the last."""
+    batch = calls(("nap", {"seconds": 0.02}), ("nap", {"seconds": 0.01}))
+    crew = site.crew(
+        {"a": [*[batch] * 9, {"text": "A"}]}, tools={"nap": tool("nap")}, limits={"events": 50}
+    )
+    run = site.client().run("asked")
+    site.runs.append(run)
+    await site.client().ask(crew, "Well?", id=run.id, by="test", timeout=LIMIT)
     return run

@@ -118,13 +118,13 @@ async def _ask(
 
 
 def _tell(screen: Screen, result: RunResult, definition: CrewDefinition | None) -> None:
-    from crewlog.cli.screen import plain_lines  # noqa: PLC0415
+    from crewlog.cli.screen import plain, plain_lines, write  # noqa: PLC0415
 
     answers = _answers(result, definition)
     for agent, said in answers.items():
         if len(answers) > 1:
-            screen.line((f"{agent}:", "bold"))
-        screen.block(plain_lines(said if isinstance(said, str) else json.dumps(said)))
+            screen.line((f"{plain(agent)}:", "bold"))
+        write(plain_lines(said if isinstance(said, str) else json.dumps(said)))
 
 
 def _answers(result: RunResult, definition: CrewDefinition | None) -> dict[str, Json]:

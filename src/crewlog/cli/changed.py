@@ -37,7 +37,10 @@ def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
     head = f"  graph v{old} → v{changed.graph_version}" if changed.swap else f"  graph v{old} stays"
     screen.line((head, "bold"), f"  {plain(changed.detail)}" if changed.detail else "")
     for remark in changed.remarks:
-        screen.line("  ", ("· ", "yellow"), plain(remark))
+        said, *how = remark.splitlines()
+        screen.wrapped(["  ", ("· ", "yellow")], plain(said), indent=4)
+        for line in how:
+            screen.wrapped(["      "], plain(line), indent=6, style="dim")
     if report is not None:
         _nodes(screen, report)
         _steps(screen, report)

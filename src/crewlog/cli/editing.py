@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crewlog.client import Run
     from crewlog.wire import Accepted
 
-CHANGE = "Change"
+TALK = "Talk"
 WORKER_LIMIT = 40.0
 """Seconds for a worker of our own to come up and answer."""
 _KINDS = ("flags.", "outputs.", "shared.", "private.")
@@ -28,7 +28,7 @@ Reason = Annotated[
 ]
 
 
-@app.command(rich_help_panel=CHANGE)
+@app.command(rich_help_panel=TALK)
 def edit(
     run: RunArgument,
     values: Annotated[
@@ -69,7 +69,7 @@ def edit(
     )
 
 
-@app.command(rich_help_panel=CHANGE)
+@app.command(rich_help_panel=TALK)
 def redirect(
     run: RunArgument,
     node: Annotated[

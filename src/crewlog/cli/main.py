@@ -30,6 +30,7 @@ COMMANDS = (
     "tracing",
     "checkpoints",
     "scheduling",
+    "deleting",
     "surroundings",
 )
 """Modules that add commands, in the order of the help; what is slow they import when called."""

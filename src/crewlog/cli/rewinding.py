@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import asyncio
+import secrets
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -14,10 +17,13 @@ from crewlog.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from crewlog.cli.follow import Manner
+    from crewlog.cli.screen import Screen
     from crewlog.client import Client, Run
     from crewlog.definition.operations import Operation
 
 REWIND = "Rewind"
+T = TypeVar("T")
 
 Checkpoint = Annotated[
     str,
@@ -209,46 +215,56 @@ async def _rollback(
     command_id: str | None,
     as_json: bool,
 ) -> int:
+    from crewlog.cli.following import Brought, follow_known  # noqa: PLC0415
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    async with connected(screen) as client:
+    async with connected(screen, both=True) as client:
         run = client.run(run_id)
-        queue = (await client.gateway.describe(run.id)).task_queue
-        async with hand(assigned(queue)):
-            outcome = await _patiently(run, position, reason, by=by, command_id=command_id)
-    if as_json:
-        told = {"event": "rolled_back", "run": run_id, "to": position, "id": outcome.id}
-        screen.record({**told, "position": outcome.position})
-    else:
-        screen.line("  ", (plain(run_id), "bold"), f" is back at {position}")
-    return exits.OK if detach else await _watched(run_id, outcome.position - 1, as_json=as_json)
+        assignment = assigned((await client.gateway.describe(run.id)).task_queue)
+        identity = command_id or f"b-{secrets.token_hex(8)}"
+        async with hand(assignment) as lent:
+            outcome = await _patiently(lambda: run.rollback(position, reason, by=by, id=identity))
+            if as_json:
+                told = {"event": "rolled_back", "run": run_id, "to": position, "id": outcome.id}
+                screen.record({**told, "position": outcome.position})
+            else:
+                screen.line("  ", (plain(run_id), "bold"), f" is back at {position}")
+            if detach:
+                return exits.OK
+            return await follow_known(
+                screen,
+                client,
+                run_id,
+                after=outcome.position,
+                manner=_manner(screen),
+                brought=Brought(assignment, lent),
+            )
 
 
-async def _patiently(
-    run: Run, position: int, reason: str, *, by: str | None, command_id: str | None
-) -> Any:
-    """Rolls back; a worker that has just been started may take a moment."""
-    import asyncio  # noqa: PLC0415
-    import secrets  # noqa: PLC0415
-    import time  # noqa: PLC0415
+def _manner(screen: Screen) -> Manner:
+    from crewlog.cli.follow import Manner  # noqa: PLC0415
 
+    return Manner(ask=screen.asks, leave=True)
+
+
+async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """What a run answers; a worker that has just been started may take a moment."""
     from crewlog.errors import WorkerMissing  # noqa: PLC0415
 
-    identity = command_id or f"b-{secrets.token_hex(8)}"
     deadline = time.monotonic() + WORKER_LIMIT
     while True:
         try:
-            return await run.rollback(position, reason, by=by, id=identity)
+            return await ask()
         except WorkerMissing:
             if time.monotonic() > deadline:
                 raise
             await asyncio.sleep(0.2)
 
 
-WORKER_LIMIT = 30.0
+WORKER_LIMIT = 40.0
 """Seconds for a worker of our own to answer."""
 
 
@@ -263,6 +279,8 @@ async def _fork(
     by: str | None,
     as_json: bool,
 ) -> int:
+    from crewlog.cli.following import Brought, follow_known  # noqa: PLC0415
+    from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.client.catalog import definition_of  # noqa: PLC0415
@@ -270,22 +288,32 @@ async def _fork(
     operations = operations_of(edits)
     definition = definition_of(change) if change is not None else None
     screen = Screen(as_json=as_json)
-    async with connected(screen) as client:
+    async with connected(screen, both=True) as client:
         source = client.run(run_id)
         await _take_its_queue(client, source)
         position = position or await _beginning(source)
         made = await source.fork(
             position, id=id, operations=operations, definition=definition, by=by
         )
-    if as_json:
-        screen.record({"event": "forked", "run": made.id, "source": run_id, "to": position})
-    else:
-        screen.line("  ", (plain(made.id), "bold"), f" goes on from {plain(run_id)}@{position}")
-    if detach:
-        if not as_json:
-            screen.line(("  Follow   ", "dim"), f"crewlog watch {made.id}")
-        return exits.OK
-    return await _watched(made.id, position, as_json=as_json)
+        if as_json:
+            screen.record({"event": "forked", "run": made.id, "source": run_id, "to": position})
+        else:
+            screen.line("  ", (plain(made.id), "bold"), f" goes on from {plain(run_id)}@{position}")
+        assignment = assigned(client.task_queue)
+        async with hand(assignment) as lent:
+            began = await _patiently(lambda: made.journal(0, 1))
+            if detach:  # what it began with is stored by then, and `watch` finds it
+                if not as_json:
+                    screen.line(("  Follow   ", "dim"), f"crewlog watch {made.id}")
+                return exits.OK
+            return await follow_known(
+                screen,
+                client,
+                made.id,
+                after=began.first - 1,
+                manner=_manner(screen),
+                brought=Brought(assignment, lent),
+            )
 
 
 async def _take_its_queue(client: Client, run: Run) -> None:
@@ -347,9 +375,3 @@ async def resumed(
         screen.line("  ", (plain(run_id), "bold"), " had ended, and goes on")
         screen.line(("  Follow   ", "dim"), f"crewlog watch {run_id}")
     return exits.OK
-
-
-async def _watched(run_id: str, after: int, *, as_json: bool) -> int:
-    from crewlog.cli.following import watch_run  # noqa: PLC0415
-
-    return await watch_run(run_id, after=after, as_json=as_json)

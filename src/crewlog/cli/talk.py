@@ -252,6 +252,7 @@ def message(
 def signalled(
     run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], as_json: bool, debug: bool
 ) -> int:
+    """Sends a signal, and tells its outcome where a worker tells it in time."""
     return go(_sent(run_id, name, send, as_json=as_json), debug=debug)
 
 

@@ -20,6 +20,7 @@ _FATES: dict[str, tuple[str, str]] = {
     "completed": ("✓", "green"),
     "skipped": ("∅", "dim"),
     "cancelled": ("■", "yellow"),
+    "parked": ("⏏", "yellow"),
     "undone": ("↶", "yellow"),
     "running": ("●", "cyan"),
     "reached": ("◌", "yellow"),

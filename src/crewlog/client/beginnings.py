@@ -13,13 +13,14 @@ from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
+from crewlog.client.gateway import CALL_LIMIT, pauses
 from crewlog.definition.operations import Operation
 from crewlog.errors import CommandRejected, ServiceError, UsageError
 from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.store.checkpoints import resumption_of, settled_at
 from crewlog.store.loading import load_state
+from crewlog.store.protocol import RunRow
 from crewlog.wire import ForkFrom, StartRun
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ async def _checked(client: Client, source: RunId, position: int) -> str:
         UsageError: there is no such checkpoint.
         RunNotFound: there is no such run.
     """
+    row: RunRow | None = None
     deadline = time.monotonic() + STORED_WITHIN
     for pause in pauses(0.05, 0.5):
         try:
@@ -124,9 +126,3 @@ async def end(client: Client, run: RunId) -> None:
                 if now not in _OPEN or time.monotonic() > deadline:
                     break
                 await asyncio.sleep(pause)
-
-
-def ended(status: WorkflowExecutionStatus | None) -> str:
-    """How a run has ended; empty where it is open."""
-    name = STATUS_NAMES.get(status, "") if status else ""
-    return "" if name == "running" else name

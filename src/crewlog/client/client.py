@@ -32,6 +32,7 @@ from crewlog import wire
 from crewlog.client import asking, beginnings
 from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
+from crewlog.client.deletion import Deleting, Deletion
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
@@ -473,6 +474,42 @@ class Client:
         """
         return (await self.catalog.registry(name, version)).registry
 
+    # -- deleting ----------------------------------------------------------------------------
+
+    async def delete(self, run: str, *, force: bool = False) -> Deletion:
+        """Deletes a run: its executions from the server, its rows from the store.
+
+        What other runs, forks, registered crews and registries use stays. What a run that is under
+        way may be about to use stays for an hour; the next deletion takes it.
+
+        Args:
+            run: The run's id.
+            force: Whether a run that is under way is ended at once; else it is refused. An
+                activity of it that is at work may store once more what it began with: deleted
+                again, that goes as well.
+
+        Raises:
+            RunNotFound: neither the server nor the store knows it.
+            UsageError: it is under way.
+            TemporalUnavailable: the server is away.
+            StoreUnavailable: the store is away. Deleted again, the rest goes.
+        """
+        return await Deleting(self).one(RunId(run), _now_ms(), force=force)
+
+    async def delete_ended(
+        self, seconds: float, *, statuses: Sequence[str] = (), dry_run: bool = False
+    ) -> Deletion:
+        """Deletes the runs that ended so long ago; see `delete`.
+
+        Args:
+            seconds: How long ago, at least.
+            statuses: Only those that ended so; by default all.
+            dry_run: Whether it is only told which they are.
+        """
+        now = _now_ms()
+        before = now - int(seconds * 1000)
+        return await Deleting(self).ended_before(before, now, statuses=statuses, dry_run=dry_run)
+
     # -- lists -------------------------------------------------------------------------------
 
     async def list(self, *, statuses: Sequence[str] = (), limit: int = 50) -> list[RunSummary]:
@@ -618,3 +655,7 @@ def _visibility(statuses: Sequence[str]) -> str:
 
 def _ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

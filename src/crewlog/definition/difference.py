@@ -18,6 +18,8 @@ from crewlog.definition.phases import phases
 LONGEST = 160
 """Characters of a line; what does not fit is counted."""
 NOTHING = "changes nothing"
+_TEXTS = frozenset({"task", "ask", "with"})
+"""What of a phase takes more than a line to say."""
 
 
 def summary(old: CrewDefinition, new: CrewDefinition) -> str:
@@ -85,11 +87,21 @@ def _tools_alone(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition
     return {"tools"}
 
 
-def _edits(found: DefinitionDiff, section: str, kind: str, but: set[str]) -> Iterator[str]:
-    """`edits writer (prompt, model)`: the parts that stayed, and what of them is another."""
+def _edits(found: DefinitionDiff, section: str, kind: str, but: set[str] | None) -> Iterator[str]:
+    """`edits writer (prompt, model)`: the parts that stayed, and what of them is another.
+
+    Args:
+        found: All differences.
+        section: Where the parts are.
+        kind: What they are called.
+        but: What is told elsewhere; none: only texts are told here.
+    """
     keys: dict[str, list[str]] = {}
     for change in found.under(section):
-        if len(change.path) > 2 and change.path[2] not in but:
+        told = len(change.path) > 2 and (
+            change.path[2] in _TEXTS if but is None else change.path[2] not in but
+        )
+        if told:
             keys.setdefault(change.path[1], []).append(change.path[2])
     for name, changed in keys.items():
         yield f"edits {kind}{name} ({', '.join(dict.fromkeys(changed))})"
@@ -107,10 +119,11 @@ def _flow(
             yield f"{say} the {'phase' if len(names) == 1 else 'phases'} {listed(names)}"
     there = {p.name for p in phases(old)} & {p.name for p in phases(new)}
     gone = found.names("agents", "removed")
+    yield from _edits(found, "flow", "the phase ", but=None)
     for change in found.under("flow"):
         follows = change.path[2:] == ("after",) and _around(change, there)
         follows = follows or any(f"{name}." in str(change.old) for name in gone)
-        if len(change.path) > 2 and not follows:
+        if len(change.path) > 2 and change.path[2] not in _TEXTS and not follows:
             yield change.words
 
 

@@ -152,13 +152,17 @@ class Rejoin:
         # Visits that have not begun stand for having fired: some go, and some come back.
         fired = max(0, fired - self._undone(name))
         back = [e for e in self.frontier.values() if e.node == name]
-        if not self._routing.sent.get(name, 0):
+        sent = self._routing.sent.get(name, 0)
+        if not sent:
             fired += sum(not has_begun(e, self._state) for e in back)
         counts = self._counted(name, before, join, fired)
         now = level(join, counts, self._routing.base.get(name, ()))
+        if back:  # it comes back with what it had, but for what has to wait again
+            if now < fired and not sent:
+                fired = self._take_back(name, join, counts, fired)
+            self._note(name, counts, fired if now < fired else 0)
+            return
         self._note(name, counts, fired if now < fired else 0)
-        if back:
-            return  # it comes back with what it had
         if name in self._displaced and not self._undone(name):
             self._reach(name)
         elif node.entry if node.join is None else now > 0:

@@ -128,5 +128,6 @@ def _ask_anew(engine: Engine, questions: tuple[Interrupt, ...]) -> None:
 
 
 def _to_keep(state: CrewState) -> dict[str, Json]:
-    """The state as an entry holds it: without what is not taken from there."""
-    return {key: value for key, value in state.to_json().items() if key not in NEVER_BACK}
+    """The state as an entry holds it: without what is not taken from there, but for the run."""
+    gone = NEVER_BACK - {"run"}
+    return {key: value for key, value in state.to_json().items() if key not in gone}

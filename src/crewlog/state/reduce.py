@@ -764,7 +764,7 @@ def _failed(_state: CrewState, entry: j.RunFailed, _position: int) -> Changes:
 
 def _put_back(state: CrewState, data: dict[str, Any]) -> Changes:
     """A state that an entry holds, but for what never goes back."""
-    then = CrewState.from_json({**data, "run": state.run})
+    then = CrewState.from_json(data)
     names = CrewState.model_fields.keys() - NEVER_BACK
     return {name: getattr(then, name) for name in names}
 
@@ -785,7 +785,7 @@ def _rolled_back(state: CrewState, entry: j.RolledBack, position: int) -> Change
 
 @_on(j.Forked)
 def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
-    then = CrewState.from_json({**entry.state, "run": entry.run})
+    then = CrewState.from_json(entry.state)
     return {
         **_put_back(state, entry.state),
         "asked": then.asked,

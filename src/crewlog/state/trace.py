@@ -24,6 +24,7 @@ from crewlog.ids import (
     item_of,
     node_of,
     private_log,
+    step_id,
     visit_of,
 )
 from crewlog.model import Json
@@ -34,9 +35,9 @@ from crewlog.state.reduce import reduce
 
 Entries = Iterable[tuple[int, j.JournalEntry]]
 """A journal: entries with their positions, in order."""
-Fate = Literal["reached", "running", "completed", "skipped", "cancelled", "undone"]
-"""What became of a step: `reached` has not begun; `undone` was under way when the run went back to
-an earlier checkpoint."""
+Fate = Literal["reached", "running", "parked", "completed", "skipped", "cancelled", "undone"]
+"""What became of a step: `reached` has not begun; `parked` is kept aside, as a change took its node
+away; `undone` was under way when the run went back to an earlier checkpoint."""
 
 
 @dataclass
@@ -217,6 +218,7 @@ class _Tracer:
         self._open: dict[StepId, StepTrace] = {}
         self._last: dict[NodeName, StepTrace] = {}
         self._visits: dict[NodeName, int] = {}
+        self._agents: dict[NodeName, AgentName] = {}
         self._questions: dict[InterruptId, Asked] = {}
         self._logs: dict[LogName, int] = {}
         self._setting: StepTrace | None = None
@@ -246,8 +248,11 @@ class _Tracer:
                 if isinstance(entry, j.Forked):
                     trace.run, trace.started = entry.run, entry.at
                     trace.crew = str(entry.state.get("crew", ""))
-                trace.ended, trace.status = None, "running"
-                self._go_back(position, entry.at, CrewState.from_json(entry.state))
+                trace.ended, trace.status, trace.error = None, "running", ""
+                then = CrewState.from_json({**entry.state, "run": trace.run})
+                self._go_back(position, entry.at, then)
+            case j.GraphSwapped():
+                self._swapped(position, entry)
             case j.RunCompleted() | j.RunStopped() | j.RunFailed():
                 trace.ended, trace.status = entry.at, _ENDS[entry.kind]
                 trace.error = entry.error if isinstance(entry, j.RunFailed) else ""
@@ -264,10 +269,29 @@ class _Tracer:
             again = self._add(step, position, at)
             if found.status == "running" or found.turn is not None:
                 again.fate, again.started, again.began = "running", at, position
+                again.agent = self._agents.get(again.node)
             again.waited_for = found.requirement
             again.of = found.mapped.of if found.mapped else 0
             calls = found.turn.calls if found.turn else ()
             again.calls = [_call(call, at) for call in calls]
+
+    def _swapped(self, position: int, entry: j.GraphSwapped) -> None:
+        remap = entry.remap
+        for step in remap.park:
+            if found := self._open.get(step):
+                found.fate = "parked"
+        for step in remap.back:
+            if found := self._open.get(step):
+                found.fate = "reached" if found.started is None else "running"
+        for step in remap.retract:  # it has not begun, and its number is free again
+            self._visits[node_of(step)] -= 1
+            retracted = self._open.pop(step, None)
+            self.trace.steps = [each for each in self.trace.steps if each is not retracted]
+        for step, requirement in remap.requirements.items():
+            if found := self._open.get(step):
+                found.waited_for = requirement or found.waited_for
+        for reached in remap.reach:
+            self._reached(position, entry.at, reached)
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -302,6 +326,7 @@ class _Tracer:
         found.fate, found.started, found.agent = "running", entry.at, entry.agent
         found.began = position
         if entry.agent is not None:
+            self._agents[found.node] = entry.agent
             found.reads = self._readable(entry.step, entry.agent)
             found.calls.append(CallTrace(1, None, entry.at))
 
@@ -327,11 +352,14 @@ class _Tracer:
             source.went = tuple(reached.node for reached in entry.to)
             source.because = source.because or entry.because
         for reached in entry.to:
-            visit = self._visits[reached.node] = self._visits.get(reached.node, 0) + 1
-            made = self._add(StepId(f"{reached.node}#{visit}"), position, entry.at)
-            made.waited_for = reached.requirement
+            self._reached(position, entry.at, reached)
         if source is not None:  # what its own visit queues behind it is reached, and not it
             self._last[source.node] = source
+
+    def _reached(self, position: int, at: int, reached: j.Reached) -> None:
+        visit = self._visits[reached.node] = self._visits.get(reached.node, 0) + 1
+        made = self._add(step_id(reached.node, visit), position, at)
+        made.waited_for = reached.requirement
 
     def _ended(self, position: int, entry: j.StepCompleted | j.StepCancelled) -> None:
         found = self._open.pop(entry.step, None)
