@@ -188,8 +188,8 @@ async def test_a_tool_that_is_missing_says_why(
     with pytest.raises(ApplicationError, match=message) as failed:
         await tool_call("x", crew=crew(tools={"x": {"run": run}}))
     assert (failed.value.type, failed.value.non_retryable) == ("ToolMissing", True)
-    place, said, started, _ = failed.value.details
-    assert (place, started) == ("tool 'x'", False)
+    place, said, started, _, again = failed.value.details
+    assert (place, started, again) == ("tool 'x'", False, True)
     assert said.startswith(remedy)
 
 
