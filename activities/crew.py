@@ -30,6 +30,7 @@ from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.ids import RunId
+from crewlog.model import Json
 from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,
@@ -58,6 +59,7 @@ from crewlog.state.calls import (
     ToolResult,
 )
 from crewlog.store.protocol import Snapshot, Store
+from crewlog.store.pruning import prune
 
 
 async def _no_search_attributes() -> bool:
@@ -195,10 +197,11 @@ class CrewActivities:
                     await self._store.append(task.run, batch)
                     self._snapshots.stored(task.run, batch)
                 if task.state is not None:
-                    position = batch.first + len(batch.entries) - 1
+                    position = batch.last
                     await self._store.put_snapshot(
                         task.run, Snapshot(position=position, state=task.state)
                     )
+                    await self._prune(task.run, task.state, position)
 
     @activity.defn(name=CLOSE_RUN)
     async def close_run(self, input: CloseRun) -> CloseRunResult:
@@ -208,4 +211,12 @@ class CrewActivities:
                 batch = await self._batches.whole(input.batch)
                 result = await close_run(input, batch, self._store)
                 self._snapshots.stored(input.run, batch)
+                if batch.entries:
+                    await self._prune(input.run, input.state, batch.last)
                 return result
+
+    async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
+        """Applies the crew's policy to the run's checkpoints."""
+        if definition := state.get("definition"):
+            crew = await self._definitions.get(definition)
+            await prune(self._store, run, crew.checkpoints, position)

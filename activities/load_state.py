@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import Probe, lowered
 from crewlog.errors import UsageError
@@ -9,6 +11,7 @@ from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.state.calls import LoadedState, LoadState
 from crewlog.state.journal import Batch
+from crewlog.state.model import CrewState
 from crewlog.store.checkpoints import resumption_of, settled_at
 from crewlog.store.loading import load_state as state_at
 from crewlog.store.protocol import Store
@@ -34,7 +37,7 @@ async def load_state(
     last: dict[str, Json] = {}
     decision = ""
     if task.reopen:
-        end = await state_at(store, task.run)
+        end = await _at_rest(store, task.run)
         found = await resumption_of(store, task.run, end.position)
         last, decision = end.to_json(), found.decision or ""
         then = await state_at(store, task.run, found.position)
@@ -56,3 +59,22 @@ async def load_state(
         last=last,
         decision=decision,
     )
+
+
+async def _at_rest(store: Store, run: RunId) -> CrewState:
+    """The last state that the store has of a run that has ended.
+
+    Where it was ended from outside, what was under way may be storing still.
+    """
+    end = await state_at(store, run)
+    while not end.closed:
+        await asyncio.sleep(QUIET)
+        now = await state_at(store, run)
+        if now.position == end.position:
+            break
+        end = now
+    return end
+
+
+QUIET = 0.5
+"""Seconds in which nothing more of a run is stored that was ended from outside."""

@@ -28,8 +28,7 @@ class Snapshots:
     def stored(self, run: RunId, batch: Batch) -> None:
         """Tells that a batch was stored."""
         if is_due(batch) and run not in self._making:
-            last = batch.first + len(batch.entries) - 1
-            self._making[run] = making = asyncio.create_task(self._make(run, last))
+            self._making[run] = making = asyncio.create_task(self._make(run, batch.last))
             making.add_done_callback(lambda _: self._making.pop(run))
 
     async def idle(self) -> None:

@@ -124,6 +124,7 @@ SPECS: tuple[Spec, ...] = (
     Spec("swap_ms", "a swap, from the accepted change to the new execution's first task, ms"),
     Spec("can_ms", "a bare workflow's continue-as-new, ms"),
     Spec("swap_vs_can", "the one by the other", at_most("swap_vs_can", 1.5)),
+    Spec("swap_vs_can_same_process", "by that of one in a process like the engine's"),
     Spec(
         "swap_10mb_vs_1kb",
         "a swap with a transcript of 10 MB by one of 1 KB",

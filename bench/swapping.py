@@ -46,7 +46,8 @@ async def run(bench: Bench, swaps: int = SWAPS) -> list[Figure]:
     site = bench.site
     systems = {
         "engine": partial(engine, site, crew_of(2), swaps),
-        "bare": partial(floor, site, swaps),
+        "bare": partial(floor, site, "bare", swaps),
+        "tuned": partial(floor, site, "tuned", swaps),
     }
     found = await rounds(systems, bench.pairs, told=bench.told("swap"))
     large, small = await talked(site, LARGE), await talked(site, SMALL)
@@ -62,6 +63,7 @@ async def run(bench: Bench, swaps: int = SWAPS) -> list[Figure]:
         figure("swap_ms", found["engine"]),
         figure("can_ms", found["bare"]),
         ratio("swap_vs_can", found["engine"], found["bare"]),
+        ratio("swap_vs_can_same_process", found["engine"], found["tuned"]),
         ratio("swap_10mb_vs_1kb", both["10 MB"], both["1 KB"]),
         figure("carry_bytes_20_agents", [carried]),
     ]
@@ -133,10 +135,10 @@ async def definition_of(site: Site, run: Run) -> Crew:
     return await site.store.get_definition((await run.state()).definition)
 
 
-async def floor(site: Site, swaps: int) -> float:
+async def floor(site: Site, peer: str, swaps: int) -> float:
     """The mean time of a bare workflow's continue-as-new, in milliseconds."""
     handle = await site.start(
-        await site.peer("bare"), bare.TYPE, bare.Order(steps=2, continues=swaps)
+        await site.peer(peer), bare.TYPE, bare.Order(steps=2, continues=swaps)
     )
     while await told(handle):  # one execution may take two of them
         pass

@@ -40,7 +40,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
-    from crewlog.ids import CommandId, StepId, ToolName, node_of
+    from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
     from crewlog.state.brief import brief
     from crewlog.state.calls import (
@@ -77,7 +77,7 @@ from crewlog.workflows.activity_options import (
     tool_options,
     tool_rules,
 )
-from crewlog.workflows.inbox import RESERVED, Incoming, Unreadable, now, take
+from crewlog.workflows.inbox import Incoming, Unreadable, now, take
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""

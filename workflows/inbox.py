@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
     from crewlog.graph.tagging import tag
-    from crewlog.ids import item_log, item_of
+    from crewlog.ids import RESERVED, item_log, item_of
     from crewlog.state import journal as j
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
     from crewlog.state.model import CrewState, Interrupt
@@ -51,9 +51,6 @@ with workflow.unsafe.imports_passed_through():
     )
 
 from crewlog.workflows import changes
-
-RESERVED = "crewlog:"
-"""How the ids of commands begin that the run gives itself."""
 
 COMMAND_MODELS: dict[str, type[Command]] = {
     "pause": Command,

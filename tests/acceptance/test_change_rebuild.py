@@ -36,6 +36,8 @@ async def test_rows_are_the_same_again_after_swaps(site: Site, db: Any) -> None:
     # Nothing is under way: it leaves at once, and carries what it has not stored.
     await run.change(operations=[EditAgent(name="b", set={"prompt": "You are terse."})])
     await run.change(definition=cut(crew, "a", ask, "c"))
+    await run.pause()  # a fact of the new execution is in the run's row
+    await run.wait_until(lambda view: view.status == "paused", LIMIT)
     await at_rest(site, run)
     before = await dump(db)
     await lose(db)
@@ -45,6 +47,7 @@ async def test_rows_are_the_same_again_after_swaps(site: Site, db: Any) -> None:
     assert_same(await dump(db), before)
 
     await worker(site)
+    await run.resume()
     await run.respond("i1", "approve")
     assert (await run.result(LIMIT)).outputs["c"]["text"] == "C"
     swapped = await site.entries(run, "GraphSwapped")

@@ -164,6 +164,12 @@ async def test_each_has_one_outcome_over_continue_as_new(crews: Site) -> None:
     run = await crews.start(crew)
     await until(lambda: crews.ledger(run, "start", gate="g"), "the gate")
 
+    async def signals(position: int) -> None:
+        await run.pause(id="pause")
+        await run.resume(id="resume")
+        await run.interrupt("b", id="interrupt")
+        await run.tag(position, "edited", id="tag")
+
     async def all_of_them() -> list[int]:
         done = await asyncio.gather(
             run.edit_state({"flags.ok": True}, id="e"),
@@ -173,17 +179,19 @@ async def test_each_has_one_outcome_over_continue_as_new(crews: Site) -> None:
         return [accepted.position for accepted in done]
 
     first = await all_of_them()
-    await run.tag(first[0], "edited", id="t")
+    await signals(first[0])
     crews.open_gate(run, "g")
     await until(lambda: crews.ledger(run, "start", gate="h"), "the second gate")
     view = await run.wait_until(lambda v: v.execution > 1, LIMIT)
     assert view.execution > 1
     assert await all_of_them() == first
-    await run.tag(first[1], "edited", id="t")
+    await signals(first[1])
     crews.open_gate(run, "h")
     result = await run.result(LIMIT)
     assert result.executions > 1
     assert await started(crews, run) == ["a#1", "c#1"]
-    kinds = ("StateEdited", "Redirected", "PermissionSet", "CheckpointTagged", "CommandRejected")
-    assert sorted(e.kind for e in await crews.entries(run, *kinds)) == sorted(kinds[:4])
+    kinds = ["StateEdited", "Redirected", "PermissionSet", "CheckpointTagged"]
+    kinds += ["Paused", "Resumed", "BreakRequested"]
+    found = await crews.entries(run, *kinds, "CommandRejected")
+    assert sorted(e.kind for e in found) == sorted(kinds)
     assert (await run.state()).tags == {"edited": first[0]}

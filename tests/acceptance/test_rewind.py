@@ -6,10 +6,11 @@ import asyncio
 import secrets
 from typing import Any
 
+import asyncpg
 import pytest
 
 from crewlog.client import Run
-from crewlog.definition.operations import EditAgent
+from crewlog.definition.operations import AddAgent, EditAgent, RemoveAgent
 from crewlog.errors import CommandRejected, RunAlreadyExists, RunFailed, ServiceError, UsageError
 from crewlog.state.model import CrewState
 from crewlog.wire import CheckpointView
@@ -310,3 +311,101 @@ async def test_a_fork_with_another_prompt(crews: Site) -> None:
     assert (await answered(fork)).status == "completed"
     (prompt,) = [p for p in crews.prompted(fork) if p["agent"] == "last"]
     assert "You end it otherwise." in prompt["messages"][0]["content"]
+
+
+async def test_a_rollback_over_a_change_of_the_graph_puts_the_old_one_back(crews: Site) -> None:
+    run = await crews.start(crew(crews))
+    first = await at_the_question(run)
+    place = next(each for each in await places(run) if each.node == "c")
+    added = AddAgent(name="x", agent={"prompt": "You are x."}, phase={"after": ["last"]})
+    await run.change(operations=[RemoveAgent(name="each"), added])
+    changed = await at_the_question(run)
+    assert (changed.graph_version, changed.definition != first.definition) == (2, True)
+    await run.rollback(place.position)
+    state = await at_the_question(run)
+    assert (state.graph_version, state.definition) == (3, first.definition)
+    assert end_of(state) == end_of(first)
+    assert [m.graph_version for m in state.mutations] == [2, 3]
+    assert "x" not in (await run.graph()).plan["nodes"]
+    assert (await answered(run)).status == "completed"
+    assert (await run.rebuild()).whole
+
+
+async def test_a_stopped_run_goes_on_from_its_recipe(crews: Site) -> None:
+    run = await crews.start(crew(crews))
+    first = await at_the_question(run)
+    await run.change(operations=[EditAgent(name="last", set={"prompt": "Otherwise."})])
+    await run.stop()
+    assert (await run.result(LIMIT)).status == "stopped"
+    await run.reopen("recipe", execution_timeout=RUN_LIMIT)
+    state = await at_the_question(run)
+    await run.wait_until(lambda view: view.status == "running", LIMIT)
+    assert (state.recipe, (await run.state()).definition) == (first.definition, first.definition)
+    assert (await answered(run)).status == "completed"
+    (prompt,) = [p for p in crews.prompted(run) if p["agent"] == "last"]
+    assert "Otherwise." not in prompt["messages"][0]["content"]
+
+
+async def test_what_was_lost_of_forks_and_of_runs_that_went_back_is_made_again(
+    crews: Site,
+) -> None:
+    run = await crews.start(crew(crews))
+    await at_the_question(run)
+    place = (await places(run))[3]
+    await run.rollback(place.position)
+    await at_the_question(run)
+    fork = await run.fork(place.position, execution_timeout=RUN_LIMIT)
+    crews.runs.append(fork)
+    await at_the_question(fork)
+    await answered(fork)
+    await run.stop("enough")
+    await run.result(LIMIT)
+    await run.reopen(execution_timeout=RUN_LIMIT)
+    await at_the_question(run)
+    await answered(run)
+    for each in (run, fork):
+        before = await crews.journal(each)
+        rows = await crews.store.list_checkpoints(each.id)
+        await crews.store.forget(each.id)
+        assert await crews.journal(each) == []
+        report = await each.rebuild()
+        assert report.whole, report
+        assert await crews.journal(each) == before
+        assert await crews.store.list_checkpoints(each.id) == rows
+    state = await crews.check(fork)
+    assert state is not None
+    assert state.status == "completed"
+
+
+async def test_a_fork_stores_little_and_begins_soon(crews: Site) -> None:
+    batch = calls(*[("echo", {"text": "x" * 900})] * 10)
+    made = crews.crew({"a": [*[batch] * 10, {"text": "a"}]}, tools={"echo": tool("echo")})
+    made["flow"] = ["a", {"ask": "Go on?"}]
+    run = await crews.start(made)
+    await at_the_question(run)
+    place = (await places(run))[-1]
+    before = await stored(crews)
+    fork = await run.fork(place.position, execution_timeout=RUN_LIMIT)
+    crews.runs.append(fork)
+    await at_the_question(fork)
+    await fork.stop("measured")
+    await fork.result(LIMIT)
+    assert await stored(crews) - before < 10_000
+
+
+async def stored(site: Site) -> int:
+    """The bytes of all rows."""
+    connection = await asyncpg.connect(site.endpoints.database_url)
+    try:
+        tables = await connection.fetch(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'crewlog'"
+        )
+        sizes = [
+            await connection.fetchval(
+                f'SELECT coalesce(sum(pg_column_size(t.*)), 0) FROM crewlog."{name}" AS t'  # noqa: S608
+            )
+            for (name,) in tables
+        ]
+        return int(sum(sizes))
+    finally:
+        await connection.close()

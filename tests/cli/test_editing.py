@@ -111,8 +111,20 @@ def test_a_run_is_edited_traced_and_compared(crewlog: Cli, gated: str) -> None:
     wrong = crewlog("trace", run, "--step", "secnd")
     assert "Did you mean 'second'?" in wrong.err
 
+    listed = crewlog("checkpoints", run, "--json").records[0]["checkpoints"]
+    position = next(each["position"] for each in listed if each["step"] == "first#1")
+    assert crewlog("tag", run, str(position), "drafted", "--json").code == 2, "it has ended"
+    points = crewlog("checkpoints", run, "--diff")
+    assert points.code == 0, points.err
+    assert "first#1" in points.out
+    assert "+ first.score" in points.out
+
     other = f"gated-{uuid4().hex[:6]}"
     assert crewlog("run", gated, "--id", other).code == 3
+    named = crewlog("tag", other, "3", "early")
+    assert named.code == 0, named.err
+    assert "early" in crewlog("checkpoints", other).out
+    assert crewlog("diff", f"{other}@early").code == 0
     sent = crewlog("redirect", other, "third", "--reason", "no time")
     assert sent.code == 0, sent.err
     assert "second#1 gives way to third" in sent.out

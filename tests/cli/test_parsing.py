@@ -37,8 +37,9 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
         *("compile", "explain", "crews"),
         *("ps", "show", "watch", "log"),
-        *("answer", "pause", "resume", "stop", "interrupt", "message", "change"),
-        *("rollback", "fork", "replay"),
+        *("answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
+        *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
+        *("diff", "trace", "checkpoints", "delete"),
         *("dev", "worker", "doctor", "rebuild"),
     }
     for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Surroundings:"):

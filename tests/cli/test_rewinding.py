@@ -25,7 +25,7 @@ OTHER = {"agents": {"a": [{"text": "another a"}], "b": [{"text": "another b"}]}}
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "crew.json").write_text(json.dumps(CREW))
     (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
     (tmp_path / "other.json").write_text(json.dumps(OTHER))
@@ -39,49 +39,52 @@ def checkpoint(crewlog: Cli, run: str, step: str) -> int:
 
 
 @pytest.mark.server
-def test_back_forth_and_again(crewlog: Cli, project: Path) -> None:
+def test_back_forth_and_again(crewlog: Cli, folder: Path) -> None:
     run = f"rewound-{uuid4().hex[:6]}"
-    began = crewlog("run", "crew.json", "--id", run, cwd=project)
+    began = crewlog("run", "crew.json", "--id", run, cwd=folder)
     assert began.code == 3, began.err
     place = checkpoint(crewlog, run, "a#1")
 
-    back = crewlog("rollback", f"{run}@{place}", "--reason", "again", cwd=project)
+    back = crewlog("rollback", f"{run}@{place}", "--reason", "again", cwd=folder)
     assert back.code == 3, back.err
     assert f"{run} is back at {place}" in back.out
-    refused = crewlog("rollback", f"{run}@{place + 1}", cwd=project)
+    refused = crewlog("rollback", f"{run}@{place + 1}", cwd=folder)
     assert refused.code == 2
     assert f"{run}@{place}" in refused.err
 
     fork = f"{run}-fork"
-    forked = crewlog("fork", f"{run}@{place}", "--id", fork, cwd=project)
+    forked = crewlog("fork", f"{run}@{place}", "--id", fork, cwd=folder)
     assert forked.code == 3, forked.err
     assert f"{fork} goes on from {run}@{place}" in forked.out
 
-    stopped = crewlog("stop", run, cwd=project)
+    kinds = [item["entry"]["kind"] for item in crewlog("log", fork, "--json").records]
+    assert kinds[0] == "Forked"
+
+    stopped = crewlog("stop", run, cwd=folder)
     assert stopped.code == 0, stopped.err
-    resumed = crewlog("resume", run, "--from", "live", cwd=project)
+    resumed = crewlog("resume", run, "--from", "live", cwd=folder)
     assert resumed.code == 0, resumed.err
     assert "goes on" in resumed.out
     attached = crewlog(
-        "run", "crew.json", "--id", run, "--existing", "attach", "--answer", "approve", cwd=project
+        "run", "crew.json", "--id", run, "--existing", "attach", "--answer", "approve", cwd=folder
     )
     assert attached.code == 0, attached.err
     assert "b says" in attached.out
 
     again = f"{run}-again"
     replayed = crewlog(
-        "replay", run, "--with", "model=scripted:other.json", "--id", again, cwd=project
+        "replay", run, "--with", "model=scripted:other.json", "--id", again, cwd=folder
     )
     assert replayed.code == 3, replayed.err
-    ended = crewlog("answer", again, "approve", cwd=project)
+    ended = crewlog("answer", again, "approve", cwd=folder)
     assert ended.code == 0, ended.err
     assert "another b" in ended.out
 
-    completed = crewlog("resume", run, cwd=project)
+    completed = crewlog("resume", run, cwd=folder)
     assert completed.code == 2
     assert "there is nothing left to go on with" in completed.err
     replaced = crewlog(
-        "run", "crew.json", "--id", run, "--existing", "replace", "--answer", "approve", cwd=project
+        "run", "crew.json", "--id", run, "--existing", "replace", "--answer", "approve", cwd=folder
     )
     assert replaced.code == 0, replaced.err
 

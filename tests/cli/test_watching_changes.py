@@ -13,6 +13,7 @@ from crewlog.cli.layers import Recipe, layers_json, show_layers
 from crewlog.cli.screen import Screen
 from crewlog.cli.shown import _frontier, journal_line
 from crewlog.cli.sight import statuses_of
+from crewlog.cli.stating import Stated, States
 from crewlog.cli.timeline import Timeline
 from crewlog.cli.topology import graph_after
 from crewlog.cli.writing import LINES, Writing
@@ -369,3 +370,44 @@ async def test_show_tells_of_leaving_and_kept_steps(capsys: Any) -> None:
     assert "old#1" in leaving
     assert "its turn ends, nothing follows" in leaving
     assert parked.split() == ["gone#1", "kept", "aside", "its", "node", "is", "gone"]
+
+
+async def test_each_checkpoint_says_what_it_changed(capsys: Any) -> None:
+    told: list[dict[str, Any]] = [
+        {"kind": "RunStarted", "run": "music", "crew": "shop", "definition": DEFINITION},
+        {"kind": "Routed", "source": None, "to": [{"node": "ui"}]},
+        {"kind": "StepStarted", "step": "ui#1", "agent": "ui"},
+        {"kind": "FlagSet", "flag": "ready", "value": True, "by": "ui"},
+        {"kind": "StepCompleted", "step": "ui#1"},
+        {"kind": "Routed", "source": "ui", "to": [{"node": "backend"}]},
+        {"kind": "Paused", "by": "ana"},
+    ]
+    states = States()
+    found: list[Stated] = []
+    for position, data in enumerate(told, 1):
+        found += filter(None, [states.take(Event(position, 1_000, entry(data), RunId("music")))])
+    assert [each.position for each in found] == [2, 5], "with the routing that belongs to it"
+    assert states.settle() is None
+    first, second = (
+        {f"{c.section}/{c.name}": (c.kind, c.new) for c in each.changes.changes} for each in found
+    )
+    assert first["frontier/ui#1"][0] == "added"
+    assert second["flags/ready"] == ("added", True)
+    assert second["frontier/ui#1"][0] == "removed"
+    assert second["frontier/backend#1"][0] == "added"
+    shower = follower(Screen())
+    shower._tell_state(found[1])
+    out = capsys.readouterr().out
+    assert "state @5" in out
+    assert "+ ready" in out
+
+
+def test_a_forks_state_begins_with_its_checkpoint() -> None:
+    whole = state(definition=DEFINITION, flags={"ready": True})
+    forked = {"kind": "Forked", "run": "music", "source": "other", "to": 7, "state": whole}
+    states = States()
+    assert states.take(Event(8, 1_000, entry(forked), RunId("music"))) is None
+    stated = states.settle()
+    assert stated is not None
+    assert stated.position == 8
+    assert [c.name for c in stated.changes.under("flags")] == ["ready"]

@@ -91,6 +91,10 @@ def test_all_fields_that_can_be_sent_are_in_the_page() -> None:
         wire.MessageCommand,
         wire.Respond,
         wire.Change,
+        wire.EditState,
+        wire.Redirect,
+        wire.SetPermission,
+        wire.TagCommand,
         wire.Page,
     ):
         for field in model.model_fields:

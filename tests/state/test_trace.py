@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from crewlog.graph.engine import Order
 from crewlog.ids import AgentName, LogName, StepId, item_of
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
+from crewlog.state.difference import difference
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState
-from crewlog.state.trace import StepTrace, Trace, align, changes_by_step, trace_of
+from crewlog.state.trace import (
+    StepTrace,
+    Trace,
+    align,
+    changes_between,
+    changes_by_step,
+    trace_of,
+)
 from graph.crews import plan_of
 from graph.simulation import RUN, Failure, Outcome, Replies, Simulation, crew_run, returns, says
 
@@ -168,6 +177,18 @@ async def test_what_each_step_changed() -> None:
     assert ("done", "b") not in changed
     assert changed["outputs", "a.text"][0] == "added"
     assert {c.name for c in found[StepId("b#1")].under("done")} == {"b"}
+
+
+async def test_what_was_changed_between_checkpoints_adds_up() -> None:
+    for seed in range(6):
+        sim = await crew_run(seed)
+        found = entries(sim)
+        ends = [n for n, e in found if isinstance(e, j.StepCompleted)]
+        states = {s.position: s for s in sim.engine.ledger.states}  # type: ignore[attr-defined]
+        told = changes_between(RUN, found, ends)
+        assert list(told) == ends
+        for before, after in pairwise(ends):
+            assert told[after] == difference(states[before], states[after])
 
 
 async def test_two_runs_part_where_the_first_step_differs() -> None:

@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crewlog.cli import exits
+from crewlog.cli.differing import state_rows
 from crewlog.cli.ending import look, show_end, summary
 from crewlog.cli.questions import Prompt, answer_line, fits, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
+from crewlog.cli.stating import Stated, States
 from crewlog.cli.timeline import Row, Timeline, sentences
 from crewlog.cli.topology import Plans, graph_after
 from crewlog.cli.writing import Writing
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.client import no_worker
+from crewlog.client.events import event_of
 from crewlog.errors import CommandRejected, InterruptNotOpen, RunFailed, WorkerMissing
 from crewlog.graph.draw import mermaid, picture
 from crewlog.ids import CommandId
@@ -56,6 +59,8 @@ class Manner:
     """Whether to leave (exit code 3) when the run waits for people and nobody is here to answer."""
     answers: tuple[str, ...] = ()
     """Answers given in advance: each question takes the first that fits it."""
+    state: bool = False
+    """Whether it is told what each checkpoint changed in the state."""
 
 
 class Follower:
@@ -97,6 +102,7 @@ class Follower:
         self._live: Live | None = None
         self._spinner: Spinner | None = None
         self._writing = Writing()
+        self._states = States() if manner.state else None
         self._moved = time.monotonic()
         self._prompt: Prompt | None = None
         self._held: list[Row] = []
@@ -124,6 +130,7 @@ class Follower:
             # Times are told since the run's start, which is not among the entries to come.
             first = (await self.run.journal(0, 1)).entries
             self.timeline.started = int(first[0].entry.get("at", 0)) if first else 0
+            await self._fold(after)
         await self._look_for_worker()
         inbox: asyncio.Queue[Event | TokenEvent | None] = asyncio.Queue()
         reading = asyncio.ensure_future(self._read(inbox, after))
@@ -168,6 +175,8 @@ class Follower:
                 if self.screen.as_json and not isinstance(self._last, j.RunFailed):
                     self._failed_record(error.message)
                 raise
+        if self._states is not None:
+            self._tell_state(self._states.take(event))
         version = self.timeline.version
         self._take(event)
         await self._redraw(event, version)
@@ -199,6 +208,28 @@ class Follower:
             and entry.interrupt == prompt.question.id
         ):
             self._close_prompt()
+
+    async def _fold(self, after: int) -> None:
+        """The state at a position, of what came before it."""
+        position = 0
+        while self._states is not None and position < after:
+            page = await self.run.journal(position, min(after - position, 1000))
+            for item in page.entries:
+                self._states.take(event_of(self.run.id, item))
+            if not page.entries:
+                return
+            position = page.entries[-1].position
+
+    def _tell_state(self, stated: Stated | None) -> None:
+        if stated is None:
+            return
+        if self.screen.as_json:
+            changes = stated.changes.model_dump(mode="json")["changes"]
+            record = {"event": "state", "run": self.run.id, "position": stated.position}
+            self.screen.record({**record, "changes": changes})
+        elif self._prompt is None and (rows := state_rows(stated.changes)):
+            self.screen.line(("        state ", "dim"), (f"@{stated.position}", "bold"))
+            self.screen.rows(("", "", "", ""), [["     ", *row] for row in rows])
 
     async def _redraw(self, event: Event, version: int) -> None:
         """The picture anew, where the run goes on with another graph."""
@@ -252,6 +283,8 @@ class Follower:
     async def _silence(self) -> int | None:
         self._moved = time.monotonic()
         self._show(self.timeline.settle())
+        if self._states is not None:
+            self._tell_state(self._states.settle())
         if self._hand is not None:
             await self._hand.keep(self.run.id, self.screen)
         else:
@@ -419,6 +452,8 @@ class Follower:
     async def _end(self) -> int:
         self._still()
         self._show(self.timeline.settle())
+        if self._states is not None:
+            self._tell_state(self._states.settle())
         if isinstance(self._last, j.RunFailed):
             error = self._last.error
             if self.screen.as_json:

@@ -279,10 +279,16 @@ def left(
 
 
 async def watch_run(
-    run_id: str, *, after: int = 0, as_json: bool = False, manner: Manner | None = None
+    run_id: str,
+    *,
+    after: int = 0,
+    as_json: bool = False,
+    manner: Manner | None = None,
+    state: bool = False,
 ) -> int:
     """Follow a run that is there; `crewlog watch`."""
     screen = Screen(as_json=as_json)
+    manner = replace(manner or Manner(ask=screen.asks, leave=False), state=state)
     async with connected(screen, both=True) as client:
         return await follow_known(screen, client, run_id, after=after, manner=manner)
 

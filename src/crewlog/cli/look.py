@@ -135,17 +135,20 @@ def watch(
     after: Annotated[
         int, typer.Option("--after", min=0, metavar="POSITION", help="Begin after this position.")
     ] = 0,
+    state: Annotated[
+        bool, typer.Option("--state", help="Also what each checkpoint changed in the state.")
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Follow a run to its end.
+    """Follow a run to its end, with what its models write.
 
     Where the run's own worker has gone (Ctrl-C in `crewlog run`), this brings it one again. With
     --json it prints an event a line; the last line is the result.
     """
     from crewlog.cli.following import watch_run  # noqa: PLC0415
 
-    return go(watch_run(run, after=after, as_json=as_json), debug=debug)
+    return go(watch_run(run, after=after, as_json=as_json, state=state), debug=debug)
 
 
 @app.command(rich_help_panel=LOOK)

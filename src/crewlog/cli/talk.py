@@ -121,7 +121,7 @@ def pause(
     debug: Debug = False,
 ) -> int:
     """Pause a run: what runs finishes, nothing new starts."""
-    return _signal(run, "pause", lambda r: r.pause(reason, by=by, id=command_id), as_json, debug)
+    return signalled(run, "pause", lambda r: r.pause(reason, by=by, id=command_id), as_json, debug)
 
 
 @app.command(rich_help_panel=TALK)
@@ -189,7 +189,7 @@ def stop(
     debug: Debug = False,
 ) -> int:
     """End a run gracefully, with what is there."""
-    return _signal(run, "stop", lambda r: r.stop(reason, by=by, id=command_id), as_json, debug)
+    return signalled(run, "stop", lambda r: r.stop(reason, by=by, id=command_id), as_json, debug)
 
 
 @app.command(rich_help_panel=TALK)
@@ -208,7 +208,7 @@ def interrupt(
     debug: Debug = False,
 ) -> int:
     """Make a run ask people before a node, or before its next step."""
-    return _signal(
+    return signalled(
         run, "interrupt", lambda r: r.interrupt(node, reason, by=by, id=command_id), as_json, debug
     )
 
@@ -230,7 +230,7 @@ def inject(
     debug: Debug = False,
 ) -> int:
     """Say something to the crew; agents read it at their next step."""
-    return _signal(
+    return signalled(
         run, "message", lambda r: r.message(text, to, by=by, id=command_id), as_json, debug
     )
 
@@ -249,9 +249,10 @@ def message(
     return inject(run, text, to, by, command_id, as_json, debug)
 
 
-def _signal(
+def signalled(
     run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], as_json: bool, debug: bool
 ) -> int:
+    """Send a command, and say that it was sent."""
     return go(_sent(run_id, name, send, as_json=as_json), debug=debug)
 
 
@@ -319,6 +320,7 @@ _LATER = {
     "stop": "stops",
     "interrupt": "asks",
     "message": "reads the message",
+    "tag": "names the checkpoint",
 }
 _DONE = {
     "pause": "is paused: what runs finishes. Go on: crewlog resume {run}",
@@ -326,6 +328,7 @@ _DONE = {
     "stop": "is stopping",
     "interrupt": "will ask before that step",
     "message": "has the message",
+    "tag": "has the name for its checkpoint",
 }
 
 

@@ -156,19 +156,20 @@ def _inside(found: Traced, step: StepTrace) -> Iterator[list[Part]]:
     lines: list[tuple[int, list[Part]]] = []
     for call in step.calls:
         lines.append((call.start, _call(call, start)))
-        lines += [
-            (call.start, [("      ✗ ", "red"), (_first(error), "red")]) for error in call.errors
-        ]
+        lines.extend((call.start, _error(error, indent=6)) for error in call.errors)
     lines += [(asked.raised, _question(asked, start, 2)) for asked in step.asked]
     yield from (line for _, line in sorted(lines, key=lambda pair: pair[0]))
-    for error in step.errors:
-        yield [("✗ ", "red"), (_first(error), "red")]
+    yield from (_error(error) for error in step.errors)
     for name, value in step.sets.items():
         yield [("= ", "yellow"), f"{plain(name)} = {_value(value)}"]
     if step.went or step.because:
         goes = ", ".join(step.went)
         why = f"{': ' if goes else ''}{plain(step.because)}" if step.because else ""
         yield [("→ ", "magenta"), f"{goes}{why}"]
+
+
+def _error(text: str, indent: int = 0) -> list[Part]:
+    return [(f"{' ' * indent}✗ ", "red"), (_first(text), "red")]
 
 
 def _call(call: CallTrace, start: int) -> list[Part]:
@@ -240,7 +241,7 @@ def _arguments(found: Traced, step: StepTrace, call: CallTrace) -> Json:
 
 
 def _text(body: Json) -> str:
-    content = body.get("content", body) if isinstance(body, dict) else body
+    content: Json = body.get("content", body) if isinstance(body, dict) else body  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 

@@ -19,13 +19,16 @@ async def state_at(reader: JournalReader, store: OpenStore, run: RunId, position
     while state.position < position:
         size = min(_PAGE, position - state.position)
         page = (await reader.read(state.position, size)).page
-        if not page.entries:
+        first = page.entries[0].position if page.entries else 0
+        if not state.position and first > 1:  # a fork's journal begins after its base
+            state = state.model_copy(update={"position": first - 1})
+        if not page.entries or first > position:
             raise UsageError(
                 f"the run {run!r} has no position {position}",
                 remedy=f"Its journal is at position {page.position}.",
                 place=f"run {run!r}",
             )
-        for item in page.entries:
+        for item in page.entries[: position - state.position]:
             state = reduce(state, entry_from_json(item.entry))
     return state
 

@@ -419,6 +419,21 @@ class Limits(Model):
     server suggests it."""
 
 
+class CheckpointPolicy(Model):
+    """Which checkpoints of a run are kept in the list, with what makes loading them quick.
+
+    A checkpoint is kept where one of these says so; with neither `keep_last` nor `keep_per_phase`
+    all are. Any other can still be loaded from the journal, which takes longer.
+    """
+
+    keep_last: int | None = Field(default=None, ge=1)
+    """The newest so many of the run."""
+    keep_per_phase: int | None = Field(default=None, ge=1)
+    """The newest so many of each phase."""
+    keep_tagged: bool = True
+    """Those that have a name."""
+
+
 def _one_after_the_other(data: dict[str, Any]) -> tuple[str, ...]:
     return tuple(data.get("agents", ()))
 
@@ -453,6 +468,8 @@ class CrewDefinition(Model):
     those of a phase with `for_each` in the order of its items."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""
+    checkpoints: CheckpointPolicy = CheckpointPolicy()
+    """Which checkpoints of a run are kept in the list; by default all."""
     approval: Literal["required", "understood", "none"] = "understood"
     """Whether `crewlog run --yes` may approve a crew that a prompt was compiled to, in a person's
     place: `required` never; `understood` where every sentence was understood; `none` always. A

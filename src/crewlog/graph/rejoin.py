@@ -135,7 +135,7 @@ class Rejoin:
         now = level(after, counts, self._routing.base.get(name, ()))
         # A node that was sent to ran without its join, which then makes it run no more.
         sent = self._routing.sent.get(name, 0) if before is not None else 0
-        if now > fired + sent and not (before is None and visited):
+        if now > fired and not sent and not (before is None and visited):
             self._reach(name)
         elif now < fired and not sent:
             fired = self._take_back(name, after, counts, fired)
@@ -152,7 +152,8 @@ class Rejoin:
         # Visits that have not begun stand for having fired: some go, and some come back.
         fired = max(0, fired - self._undone(name))
         back = [e for e in self.frontier.values() if e.node == name]
-        fired += sum(not has_begun(e, self._state) for e in back)
+        if not self._routing.sent.get(name, 0):
+            fired += sum(not has_begun(e, self._state) for e in back)
         counts = self._counted(name, before, join, fired)
         now = level(join, counts, self._routing.base.get(name, ()))
         self._note(name, counts, fired if now < fired else 0)

@@ -772,5 +772,10 @@ class Batch(Model):
     entries: tuple[dict[str, Json], ...] = ()
     """The entries as `entry_to_json` makes them."""
 
+    @property
+    def last(self) -> int:
+        """The position of the last entry; the one before `first` where there is none."""
+        return self.first + len(self.entries) - 1
+
 
 Batch.EMPTY = Batch()

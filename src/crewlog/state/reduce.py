@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 from crewlog.ids import (
+    RESERVED,
     AgentName,
     ContentHash,
     NodeName,
@@ -796,4 +797,7 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
 
 @_on(j.Reopened)
 def _reopened(state: CrewState, entry: j.Reopened, _position: int) -> Changes:
-    return {**_put_back(state, entry.state), "execution": state.execution + 1}
+    # What Temporal's cancel did once, it may do again.
+    commands = {k: v for k, v in state.commands.items() if not k.startswith(RESERVED)}
+    again = {"execution": state.execution + 1, "commands": commands}
+    return {**_put_back(state, entry.state), **again}

@@ -447,6 +447,23 @@ def changes_by_step(run: RunId, entries: Entries) -> dict[StepId, StateDifferenc
     }
 
 
+def changes_between(
+    run: RunId, entries: Entries, positions: Iterable[int]
+) -> dict[int, StateDifference]:
+    """What was changed up to each of some positions, since the one before it, by whomever."""
+    wanted = {*positions}
+    before = state = CrewState(run=run)
+    found: dict[int, StateDifference] = {}
+    for position, entry in entries:
+        if not state.position:  # a fork's journal begins after its base
+            before = state = state.model_copy(update={"position": position - 1})
+        state = reduce(state, entry)
+        if position in wanted:
+            found[position] = difference(before, state)
+            before = state
+    return found
+
+
 def _merge(changes: dict[tuple[str, str], Change], change: Change) -> None:
     """Adds a later change of a thing to what is known of earlier ones."""
     key = (change.section, change.name)

@@ -25,12 +25,10 @@ UPDATE crewlog.interrupts SET
 DROP INDEX crewlog.interrupts_open;
 CREATE INDEX interrupts_open ON crewlog.interrupts (run) WHERE asked > answered;
 
--- `kind` is null for the end of a step; `step` and `node` are empty for anything else. `pruned` is
--- the position at which the crew's policy took it from the list; a tag that is given later puts it
--- there again.
+-- `kind` is null for the end of a step; `step` and `node` are empty for anything else.
 ALTER TABLE crewlog.checkpoints
     ADD COLUMN kind   text COLLATE "C",
-    ADD COLUMN pruned bigint;
+    ADD COLUMN pruned boolean NOT NULL DEFAULT false;
 
 -- The names that people gave to checkpoints; `position` is where they did.
 CREATE TABLE crewlog.tags (
@@ -41,13 +39,3 @@ CREATE TABLE crewlog.tags (
     at         bigint NOT NULL,
     PRIMARY KEY (run, tag)
 );
-
--- What was named by runs that are deleted, since when (in milliseconds since the epoch): see
--- `crewlog.store.deleting`.
-ALTER TABLE crewlog.bodies ADD COLUMN doomed bigint;
-CREATE INDEX bodies_doomed ON crewlog.bodies (doomed) WHERE doomed IS NOT NULL;
-ALTER TABLE crewlog.definitions ADD COLUMN doomed bigint;
-CREATE INDEX definitions_doomed ON crewlog.definitions (doomed) WHERE doomed IS NOT NULL;
-
--- Links of deleted runs that are kept for forks.
-CREATE TABLE crewlog.orphans (head text COLLATE "C" PRIMARY KEY);

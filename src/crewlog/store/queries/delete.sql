@@ -48,8 +48,8 @@ SELECT hash FROM crewlog.bodies WHERE doomed <= $1::bigint
 UNION SELECT hash FROM crewlog.definitions WHERE doomed <= $1
 
 -- name: list_used
--- Those of $1 that something names. It reads links and journals whole, which is why nothing is kept
--- for it while runs are at work: entries that name nothing but steps and nodes are left out.
+-- Those of $1 that something names. It reads links and journals whole: deletions are rare, and an
+-- index for them would cost every step. Entries that name nothing but steps and nodes are left out.
 WITH wanted AS MATERIALIZED (SELECT unnest($1::text[]) COLLATE "C" AS hash)
 SELECT hash FROM wanted WHERE EXISTS (SELECT FROM crewlog.crews WHERE definition = hash)
 UNION SELECT hash FROM wanted WHERE EXISTS (SELECT FROM crewlog.registered WHERE content = hash)
