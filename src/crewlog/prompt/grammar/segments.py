@@ -101,6 +101,8 @@ _DETERMINERS = frozenset(
         "those",
     ]
 )
+_TIMED = "%^"
+"""What stands for a wait, and for how long a condition is waited for."""
 _SEPARATORS = frozenset([";", ":", "(", ")", "–", "->"])
 _GIVEN_TO = re.compile(
     r"(?:each|every) [^@,;:()]{1,40} (?:goes|is (?:handed|given|passed|sent)|gets (?:handed|passed|sent)) "
@@ -162,7 +164,10 @@ class _Cutter:
         i = 0
         while i < len(self.units):
             word = self.units[i].text
-            if word in _SEPARATORS:
+            if word[0] in _TIMED:
+                self._close_timed(i)
+                i += 1
+            elif word in _SEPARATORS:
                 self._close(i, i + 1, word)
                 i += 1
             elif (
@@ -189,6 +194,16 @@ class _Cutter:
             self.separator = ""
         self.begin = begin
         self.separator = separator or self.separator
+
+    def _close_timed(self, i: int) -> None:
+        """A wait is a segment by itself; a bound (`^`) ends that of its condition."""
+        if self.units[i].text[0] == "%":
+            links = i
+            while links > self.begin and self.units[links - 1].text in _LINKS:
+                links -= 1
+            if links > self.begin:
+                self._close(links, links, "")
+        self._close(i + 1, i + 1, "")
 
     def _text(self, begin: int, end: int) -> str:
         return " ".join(u.text for u in self.units[begin:end])
