@@ -45,7 +45,7 @@ from crewlog.prompt.grammar.moves import (
 from crewlog.prompt.grammar.pending import Pending, facts, rounds_left, subordinate
 from crewlog.prompt.grammar.pauses import in_order, is_timed
 from crewlog.prompt.grammar.people import RULES, SINGLE, apply
-from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern, too_long
+from crewlog.prompt.grammar.phrase import PAUSE, Phrase, Unit, number, pattern, too_long
 from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
 from crewlog.prompt.grammar.state import State, Timed
 
@@ -110,7 +110,7 @@ def _next(sentence: Sentence) -> None:
     if sentence.unread and _under_unread(sentence):
         return
     if is_timed(sentence.parts[at]):
-        (_pause if sentence.parts[at].phrase.units[-1].text[0] == "%" else _bounded)(sentence)
+        (_pause if sentence.parts[at].phrase.units[-1].text[0] == PAUSE else _bounded)(sentence)
         return
     if _decides(sentence):
         return
@@ -125,7 +125,7 @@ def _next(sentence: Sentence) -> None:
     for stop in range(last, at, -1):
         window = _window(sentence, at, stop - 1)
         if stop > at + 1 and (
-            too_long(window.units, LONGEST_CLAUSE) or any(u.text[0] == "%" for u in window.units)
+            too_long(window.units, LONGEST_CLAUSE) or any(u.text[0] == PAUSE for u in window.units)
         ):
             continue
         given = led(window)
@@ -891,13 +891,19 @@ def _say_pause(
             words=(words, *pending.words),
         )
     )
-    goes_on = time.leads and sentence.at < len(sentence.parts)
+    goes_on = sentence.at < len(sentence.parts) and not agent and _leads_on(sentence, time)
     state.branches = [] if condition is None or goes_on else [condition]
     kept = Pending()
     if goes_on and condition is not None:
         kept = Pending(condition=condition, words=pending.words or [words])
     sentence.pending, sentence.glue = kept, None
     sentence.carried = {"then"} if goes_on else set()
+
+
+def _leads_on(sentence: Sentence, time: Timed) -> bool:
+    """Whether the clause behind a wait comes after it: `wait two hours, then …`."""
+    given = led(sentence.parts[sentence.at].phrase)
+    return time.leads or not {"otherwise", "beside"} & given.marks
 
 
 def _bounded(sentence: Sentence) -> None:
@@ -923,9 +929,22 @@ def _bounded(sentence: Sentence) -> None:
     sentence.carried, sentence.glue = set(), None
     if made is None:
         state.branches = []
-        _lost(sentence, phrase)
+        words = [*sentence.pending.words, phrase.words]
+        sentence.pending = Pending()
+        state.remark(
+            "not_understood",
+            f"{state.shown(phrase.words)!r} is no bound that a step can keep",
+            [Words(start=words[0].start, end=words[-1].end)],
+            time.why or _BOUNDS,
+        )
         return
     state.say(made.model_copy(update={"words": (phrase.words,)}))
+
+
+_BOUNDS = (
+    "A step waits so long for what it requires; then it is skipped, people are asked, or another "
+    "agent takes over: 'If the models are not ready within two hours, ask me.'"
+)
 
 
 def _who_waits(state: State, time: Timed) -> str | None:
@@ -962,7 +981,11 @@ def _instead(
     left_out = {*said} & {"it", "him", "her", "them"}
     if said and said[0] in {"skip", "omit"} and left_out and len(said) == 2:
         return Within(wait=seconds, ready=ready, agent=agent, otherwise="skip")
-    if then == "next" and "without" in said:
+    without = said.index("without") if "without" in said else -1
+    left = state.names(" ".join(said[without + 1 :])) if without >= 0 else ()
+    if outcome(said[:without]) == "next" and len(left) == 1 and len(said) == without + 2:
+        return Within(wait=seconds, ready=ready, agent=left[0], otherwise="skip")
+    if then == "next" and without >= 0:
         return Within(wait=seconds, ready=ready, agent=agent, otherwise="skip")
     if then == "ask_human":
         return Within(wait=seconds, ready=ready, agent=agent, otherwise="ask_human")

@@ -1,6 +1,6 @@
 """Waits for a time, found before a sentence is taken apart: each becomes one unit.
 
-`Wait two hours`, `two hours later`, `wait until 2026-12-01 09:00 UTC` become `%0`; `within two
+`Wait two hours`, `two hours later`, `wait until 2026-12-01 09:00 UTC` become `¤0`; `within two
 hours`, said of a condition, becomes `^0`. What speaks of a wait and says no time that can be waited
 for (`wait until tomorrow`) is reported here. Durations of anything else are left as they stand.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from crewlog.prompt.ast import Words
 from crewlog.prompt.grammar.lexicon import word_set
-from crewlog.prompt.grammar.phrase import Unit
+from crewlog.prompt.grammar.phrase import BOUNDED, PAUSE, Unit
 from crewlog.prompt.grammar.segments import SUBORDINATE, Segment
 from crewlog.prompt.grammar.state import State, Timed
 from crewlog.prompt.grammar.times import ZONED, lapse_at, moment_at
@@ -33,7 +33,7 @@ _SUBJECT = (
     r"(?:(?:let us|we|you|everyone|everybody|all of them|they|both|the crew|the whole crew|the run|"
     r"the whole run|it|the process|everything) )?"
 )
-_WAIT = r"(?:waits?|pauses?|holds? on|holds? off|holds?|sleeps?|rests?|stands? by|idles?|waiting)"
+_WAIT = r"(?:waits?|pauses?|holds? on|holds? off|holds?|sleeps?|rests?|stands? by|idles?)"
 _BREAK = r"(?:pause|break|wait|delay|rest|gap|interval|waiting time)"
 _PASSED = r"(?:have passed|has passed|have gone by|has gone by|have elapsed|has elapsed|are over|is over|are up|is up|have gone)"
 _ENDS = frozenset(
@@ -152,9 +152,19 @@ class _Rewriter:
                 at, units = made[at]
                 out += units
             else:
-                out += self.words[at].units
+                out += self._left(self.words[at])
                 at += 1
         return out
+
+    def _left(self, word: _Word) -> list[Unit]:
+        """The units of what is no wait; a time is one, whatever signs it is written with."""
+        time = self.state.times[int(word.text[1:])] if word.text[:1] in {"§"} else None
+        if time is None:
+            return [*word.units]
+        start, end = word.units[0].start, word.units[-1].end
+        if _DAY not in time.assumed:
+            self.state.told_times.append(Words(start=start, end=end))
+        return [Unit(time.until[:10], start, end)]
 
     def _range(self, found: re.Match[str]) -> tuple[int, int]:
         return self.index(found.start()), self.index(found.end() + 1)
@@ -220,7 +230,8 @@ class _Rewriter:
         self.state.remark("not_understood", say, [words], f"Say 'wait 2 hours', or a time {ZONED}.")
 
 
-_MISSING = {"UTC": "zone", "the beginning of the day": "time of day"}
+_DAY = "the beginning of the day"
+_MISSING = {"UTC": "zone", _DAY: "time of day"}
 
 
 # -- how long a condition is waited for --------------------------------------------------------------
@@ -232,25 +243,27 @@ def _agent_bound(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
         return None
     who = self.agent(found)
     named = who[0].text if who and who[0].text.startswith("@") else "it"
-    return [self.unit(found, "^", self.time(found, agent=named))]
+    return [self.unit(found, BOUNDED, self.time(found, agent=named))]
+
+
+_IF = re.compile(r"(?:(?<= )|^)(?:if|unless|in case|should (?=@|the |it |they )) ?.*$")
 
 
 def _condition_bound(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     """`If the models are not ready within two hours`."""
-    clause = self.clause(found)
-    if not re.match(r"(?:(?:and|but|then|so) )*(?:if|unless|should|in case) ", clause):
+    opened = _IF.search(self.clause(found))
+    late = opened is not None and re.search(r"(?:^| )(?:not|unless)(?: |$)", opened[0])
+    if opened is None or not (found["sure"] or late):
         return None
-    if not found["sure"] and not re.search(r"(?:^| )(?:not|unless|no|nothing)(?: |$)", clause):
-        return None
-    return [self.unit(found, "^", self.time(found))]
+    return [self.unit(found, BOUNDED, self.time(found))]
 
 
 def _deadline(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     """`If the models are not ready by 2026-12-01`: a step waits so long and not until then."""
-    if not re.match(r"(?:(?:and|but|then|so) )*(?:if|unless|should|in case) ", self.clause(found)):
+    if _IF.search(self.clause(found)) is None:
         return None
     why = "say how long from when it is waited for, e.g. 'within 2 hours'"
-    return [self.unit(found, "^", Timed(why=why))]
+    return [self.unit(found, BOUNDED, Timed(why=why))]
 
 
 # -- waits -------------------------------------------------------------------------------------------
@@ -261,7 +274,7 @@ def _waits(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     conditioned = SUBORDINATE.match(self.clause(found)) is not None
     if self.after(found) not in _ENDS or not (self.opens(found) or conditioned):
         return None
-    return [self.unit(found, "%", self.time(found, assumed=_assumed(self, found)))]
+    return [self.unit(found, PAUSE, self.time(found, assumed=_assumed(self, found)))]
 
 
 def _assumed(self: _Rewriter, found: re.Match[str]) -> tuple[str, ...]:
@@ -278,7 +291,7 @@ def _agent_waits(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     who, after = self.agent(found), self.after(found)
     if after not in _ENDS:
         return None
-    pause = self.unit(found, "%", self.time(found, assumed=_assumed(self, found)))
+    pause = self.unit(found, PAUSE, self.time(found, assumed=_assumed(self, found)))
     if (more := _AND.match(self.text, found.end())) is not None:
         last = self.index(more.end())
         self.words[self.index(found.end() + 1) : last] = [
@@ -296,7 +309,7 @@ def _agent_waits(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     if after == "after":
         return None
     known = self.state.times[-1]
-    self.state.times[-1] = replace(known, before=who[0].text)
+    self.state.times[-1] = replace(known, before=self.state.names(who[0].text)[0])
     return [pause]
 
 
@@ -306,7 +319,7 @@ def _leads(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     time = self.time(found, leads=True, assumed=_assumed(self, found))
     behind = after in {"", ";", ")"} and "@" in self.clause_before(found)
     if self.opens(found) and not behind:
-        return None if after in _NOT_OF else [self.unit(found, "%", time)]
+        return None if after in _NOT_OF else [self.unit(found, PAUSE, time)]
     return _trails(self, found, time)
 
 
@@ -316,7 +329,7 @@ def _trails(self: _Rewriter, found: re.Match[str], time: Timed) -> list[Unit] | 
         return None
     if SUBORDINATE.match(" ".join(clause)) and "@" not in " ".join(clause):
         return None
-    return [self.unit(found, "%", replace(time, trails=True))]
+    return [self.unit(found, PAUSE, replace(time, trails=True))]
 
 
 def _fronted_only(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
@@ -327,7 +340,7 @@ def _fronted_only(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     if not self.opens(found) or not follows or alone:
         return None
     time = self.time(found, leads=True, assumed=_assumed(self, found))
-    return [self.unit(found, "%", time)]
+    return [self.unit(found, PAUSE, time)]
 
 
 def _since(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
@@ -338,7 +351,7 @@ def _since(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     place = self.index(found.start("time"))
     start, end = self.words[self.index(found.start())].units[0], self.words[place].units[-1]
     self.state.times.append(self.time(found, leads=True, since=True, trails=trails))
-    unit = Unit(f"%{len(self.state.times) - 1}", start.start, end.end)
+    unit = Unit(f"{PAUSE}{len(self.state.times) - 1}", start.start, end.end)
     return [unit, *word]
 
 
@@ -347,7 +360,7 @@ def _starts(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     if self.after(found) not in _AFTERWARDS:
         return None
     time = self.time(found, assumed=_assumed(self, found))
-    return [self.unit(found, "%", time), *self.agent(found)]
+    return [self.unit(found, PAUSE, time), *self.agent(found)]
 
 
 # -- what cannot be waited for -------------------------------------------------------------------------
@@ -378,7 +391,7 @@ _NOT_BEFORE = r"(?:not before|no earlier than|not earlier than|no sooner than|no
 _LONG_ANY = rf"(?:for )?(?:(?:another|a|the|a further|exactly|at least|up) )*{_ANY}(?: (?:long|more|longer|first|there|here|in between))?"
 _WHO = r"(?P<who>@[0-9]+)"
 _LEAD_D = (
-    rf"(?:exactly |only )?after (?:(?:another|a further|the|waiting|waiting for|a {_BREAK} of|a) )*{_ANY}(?: {_BREAK})?(?: {_PASSED})?(?: of waiting)?"
+    rf"(?:exactly |only )?after (?:(?:another|a further|the|waiting|waiting for|a {_BREAK} of|a) )*{_ANY}(?: {_BREAK})?(?: {_PASSED})?(?: of waiting)?(?: at the earliest)?"
 )
 _RULES: list[tuple[re.Pattern[str], _Read]] = [
     (re.compile(rf"(?<![^ ])(?:but )?(?P<who>@[0-9]+|it|he|she) {_AUX}waits?{_FOR_THAT} (?:for )?{_BOUNDED} {_ANY}{_FOR_THAT}(?= |$)"), _agent_bound),
@@ -415,7 +428,7 @@ _RULES: list[tuple[re.Pattern[str], _Read]] = [
 
 def is_timed(segment: Segment) -> bool:
     """Whether a segment is a wait, or a condition that is waited for so long."""
-    return segment.phrase.units[-1].text[0] in "%^"
+    return segment.phrase.units[-1].text[0] in (PAUSE, BOUNDED)
 
 
 def in_order(parts: list[Segment], times: Sequence[Timed]) -> list[Segment]:
@@ -426,14 +439,14 @@ def in_order(parts: list[Segment], times: Sequence[Timed]) -> list[Segment]:
         if at and is_timed(out[at]):
             mark = out[at].phrase.units[-1].text
             time = times[int(mark[1:])]
-            if mark[0] == "%" and time.trails:
+            if mark[0] == PAUSE and time.trails:
                 size = 1 + (time.since and at + 1 < len(out))
                 to = at - 1
                 while to and SUBORDINATE.match(out[to].phrase.text):
                     to -= 1
                 out[to : at + size] = [*out[at : at + size], *out[to:at]]
                 at += size - 1
-            elif mark[0] == "^" and at + 1 == len(out) and time.agent is None:
+            elif mark[0] == BOUNDED and at + 1 == len(out) and time.agent is None:
                 out[at - 1 :] = [out[at], out[at - 1]]
         at += 1
     return out

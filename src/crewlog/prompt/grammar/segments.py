@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from crewlog.prompt.grammar.leads import lead_at
 from crewlog.prompt.grammar.lexicon import VERBS, third_person, verb_base
 from crewlog.prompt.grammar.moves import MOVED, MOVES
-from crewlog.prompt.grammar.phrase import Phrase, Unit, pattern
+from crewlog.prompt.grammar.phrase import BOUNDED, PAUSE, Phrase, Unit, pattern
 
 _BASE = "|".join(sorted((re.escape(v) for v in VERBS), key=len, reverse=True))
 _AUX = r"is|are|was|has|have|had|may|can|could|must|should|will|shall|does|do|might|needs?|would|never|goes|go|'s"
@@ -101,8 +101,6 @@ _DETERMINERS = frozenset(
         "those",
     ]
 )
-_TIMED = "%^"
-"""What stands for a wait, and for how long a condition is waited for."""
 _SEPARATORS = frozenset([";", ":", "(", ")", "–", "->"])
 _GIVEN_TO = re.compile(
     r"(?:each|every) [^@,;:()]{1,40} (?:goes|is (?:handed|given|passed|sent)|gets (?:handed|passed|sent)) "
@@ -164,7 +162,7 @@ class _Cutter:
         i = 0
         while i < len(self.units):
             word = self.units[i].text
-            if word[0] in _TIMED:
+            if word[0] in (PAUSE, BOUNDED):
                 self._close_timed(i)
                 i += 1
             elif word in _SEPARATORS:
@@ -197,7 +195,7 @@ class _Cutter:
 
     def _close_timed(self, i: int) -> None:
         """A wait is a segment by itself; a bound (`^`) ends that of its condition."""
-        if self.units[i].text[0] == "%":
+        if self.units[i].text[0] == PAUSE:
             links = i
             while links > self.begin and self.units[links - 1].text in _LINKS:
                 links -= 1

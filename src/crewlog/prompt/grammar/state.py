@@ -113,6 +113,8 @@ class State:
     """The sentences read so far, with their mentions."""
     times: list[Timed] = field(default_factory=list[Timed])
     """Durations and times, by the numbers that stand for them."""
+    told_times: list[Words] = field(default_factory=list[Words])
+    """Times that nothing waits for."""
     models: tuple[str, ...] = ()
     """The registry's models, by the numbers that stand for them."""
 
