@@ -32,7 +32,6 @@ LONGEST_WAIT = 365 * 86_400.0
 WAIT_REMEDY = "At most 365 days; for more, wait until a date, or write it into the definition."
 HELD = ("ask_human", "skip")
 """What happens in the place of a step besides another phase."""
-_NOTHING = ast.Fact(name="it")
 OF_AGENT = "@"
 """The mark of a source that is an agent's phase, still to be found."""
 
@@ -335,15 +334,11 @@ class Assembly:
             self._bound(waiting, said)
             return
         if said.ready is None or said.agent is None:
-            what = said.agent or phrases.condition(said.ready or _NOTHING)
-            self.remarks.error(
-                "invalid",
-                f"no step waits for {what!r}, so none can stop waiting for it"
-                if said.agent is None
-                else f"{said.agent!r} waits for nothing, so it cannot stop waiting",
-                said.words,
-                "Say first what is waited for, e.g. 'Once the models are ready, the writer starts.'",
-            )
+            say = f"{said.agent!r} waits for nothing, so it cannot stop waiting"
+            if said.ready is not None:
+                say = f"no step waits for {phrases.condition(said.ready)!r}, so none can stop"
+            remedy = "Say first who waits, e.g. 'Once the models are ready, the writer starts.'"
+            self.remarks.error("invalid", say, said.words, remedy)
             return
         self.member(said.agent, said.words)
         when = self.condition(said.ready, self.workers(), said.words, requirement=True)
@@ -751,7 +746,9 @@ def _same(said: ast.Cond, when: c.Condition) -> bool:
             return name and value and said.agent in {None, when.agent}
         case ast.Not(), c.Not():
             return _same(said.of, when.of)
-        case (ast.Both(), c.AllOf()) | (ast.Either(), c.AnyOf()):
+        case ast.Both(), c.AllOf():
+            return len(said.of) == len(when.of) and all(map(_same, said.of, when.of))
+        case ast.Either(), c.AnyOf():
             return len(said.of) == len(when.of) and all(map(_same, said.of, when.of))
         case _:
             return False

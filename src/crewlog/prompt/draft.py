@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from crewlog.definition.conditions import Condition
 from crewlog.definition.model import (
+    SENT_ONLY,
     After,
     AgentPhase,
     AskPhase,
@@ -21,7 +22,6 @@ from crewlog.definition.model import (
     JoinAny,
     JoinQuorum,
     ParallelPhase,
-    SENT_ONLY,
     WaitPhase,
 )
 from crewlog.model import Json

@@ -178,13 +178,16 @@ class _Work:
         return f"{unless_or_if(said.condition)}, go back to {the(str(said.to))}{most}{last}"
 
     def _pause(self, said: ast.Pause, then: str) -> str:
-        how = f"wait until {moment(said.until)}" if said.until else f"wait {lasting(said.wait or 0)}"
+        how = (
+            f"wait until {moment(said.until)}" if said.until else f"wait {lasting(said.wait or 0)}"
+        )
         if said.before is not None:
             return f"{how} before {the(said.before)} starts"
         beside = "meanwhile" if said.place == "beside" else ""
         if said.only_if is not None:
             return f"{f'{beside}, ' if beside else ''}{unless_or_if(said.only_if)}, {how}"
-        return f"{beside or ('first' if self.first else then)}, {how}"
+        lead = "meanwhile," if beside else "first" if self.first else then
+        return f"{lead} {how}"
 
     def _ask(self, said: ast.Ask, then: str) -> str:
         reject = f". If I reject it, back to {the(said.reject_to)}" if said.reject_to else ""

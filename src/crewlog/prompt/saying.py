@@ -8,7 +8,7 @@ makes sentences of the statements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,7 +150,7 @@ class Teller:
             self.said.rules.append(ast.Gate(agents=(agent,), below=below))
         found, self.questions = without_before(found)
         found, self.taken_over = without_taken_over(found, {*self.questions})
-        for group in _groups(_waits_last(found)):
+        for group in _groups(_waits_last(found), self._only_works):
             first = group[0].item
             if isinstance(first, AgentPhase):
                 self._step(group)
@@ -164,6 +164,13 @@ class Teller:
                 self._builder(group[0], first)
             self.done += group
         self.rules.tell()
+
+    def _only_works(self, phase: Phase) -> bool:
+        """Whether no more is said of a phase than that its agent works."""
+        item = phase.item
+        if not isinstance(item, AgentPhase) or self.told[item.agent].task(item.task):
+            return False
+        return item.only_if is None and item.for_each is None and item.within is None
 
     def unsaid(self, what: str) -> None:
         """Remembers that something cannot be said."""
@@ -548,8 +555,11 @@ def _waits_last(found: Sequence[Phase]) -> list[Phase]:
     ]
 
 
-def _groups(found: Sequence[Phase]) -> Iterator[list[Phase]]:
-    """Agents' phases that wait for the same together; everything else by itself."""
+def _groups(found: Sequence[Phase], only_works: Callable[[Phase], bool]) -> Iterator[list[Phase]]:
+    """Agents' phases that wait for the same together; everything else by itself.
+
+    What phases require is said of several only where nothing else is.
+    """
     group: list[Phase] = []
     for phase in found:
         item = phase.item
@@ -560,6 +570,7 @@ def _groups(found: Sequence[Phase]) -> Iterator[list[Phase]]:
             and Awaited.on(group[0]) == Awaited.on(phase)
             and group[0].entry == phase.entry
             and head.when == item.when
+            and (item.when is None or (only_works(group[0]) and only_works(phase)))
             and not any(
                 isinstance(p.item, AgentPhase) and p.item.agent == item.agent for p in group
             )

@@ -7,6 +7,7 @@ taken out of the phases before these are said.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 from crewlog.definition.model import AgentPhase
 from crewlog.definition.phases import Phase
@@ -22,7 +23,7 @@ def without_taken_over(
         asked: Phases before which people are asked: these are said by themselves.
     """
     taken: dict[str, Phase] = {}
-    for phase, following in zip(found, found[1:], strict=False):
+    for phase, following in pairwise(found):
         if _gives_way(phase, following, found) and following.name not in asked:
             taken[phase.name] = following
     gone = {phase.name for phase in taken.values()}

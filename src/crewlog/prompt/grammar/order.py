@@ -42,8 +42,8 @@ from crewlog.prompt.grammar.moves import (
     tries_again,
     waits_for,
 )
-from crewlog.prompt.grammar.pending import Pending, facts, rounds_left, subordinate
 from crewlog.prompt.grammar.pauses import in_order, is_timed
+from crewlog.prompt.grammar.pending import Pending, facts, rounds_left, subordinate
 from crewlog.prompt.grammar.people import RULES, SINGLE, apply
 from crewlog.prompt.grammar.phrase import PAUSE, Phrase, Unit, number, pattern, too_long
 from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
@@ -109,10 +109,7 @@ def _next(sentence: Sentence) -> None:
         return
     if sentence.unread and _under_unread(sentence):
         return
-    if is_timed(sentence.parts[at]):
-        (_pause if sentence.parts[at].phrase.units[-1].text[0] == PAUSE else _bounded)(sentence)
-        return
-    if _decides(sentence):
+    if _of_time(sentence) or _decides(sentence):
         return
     alone = led(sentence.parts[at].phrase)
     if not alone.phrase:
@@ -812,6 +809,18 @@ def _not_a_branch(state: State) -> Cond | None:
 
 
 # -- waits -----------------------------------------------------------------------------------------
+
+
+def _of_time(sentence: Sentence) -> bool:
+    """Reads a wait, or for how long a condition is waited for."""
+    part = sentence.parts[sentence.at]
+    if not is_timed(part):
+        return False
+    if part.phrase.units[-1].text[0] == PAUSE:
+        _pause(sentence)
+    else:
+        _bounded(sentence)
+    return True
 
 
 def _pause(sentence: Sentence) -> None:

@@ -12,63 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from crewlog.prompt.ast import Words
-from crewlog.prompt.grammar.lexicon import word_set
+from crewlog.prompt.grammar import pause_ways as ways
 from crewlog.prompt.grammar.phrase import BOUNDED, PAUSE, Unit
 from crewlog.prompt.grammar.segments import SUBORDINATE, Segment
 from crewlog.prompt.grammar.state import State, Timed
 from crewlog.prompt.grammar.times import ZONED, lapse_at, moment_at
-
-_SPEAKS = re.compile(
-    r"\b(?:sec|secs|seconds?|min|mins|minutes?|hours?|hrs?|days?|weeks?|fortnights?|months?|years?|"
-    r"while|bit|moment|[0-9.,]+(?:s|sec|min|m|h|hr|hrs|d)|[0-9]{4}-[0-9]{2}-[0-9]{2}\w*|"
-    r"(?:wait|waits|pause|pauses|hold|holds|sleep|sleeps|nothing|nobody|no one)\b.* (?:until|till|before|for)|"
-    r"(?:at|from|before) [0-9]{1,2}|jan\w*|feb\w*|mar\w*|apr\w*|may|june?|july?|aug\w*|sep\w*|oct\w*|nov\w*|dec\w*)\b"
-)
-"""Whether a sentence may speak of a wait at all."""
-_AUX = (
-    r"(?:(?:then|should|must|will|shall|has to|have to|need to|needs to|just|simply|can|first|now|"
-    r"all|both|also|again|is to|are to|do|only|please|next) )*"
-)
-_SUBJECT = (
-    r"(?:(?:let us|we|you|everyone|everybody|all of them|they|both|the crew|the whole crew|the run|"
-    r"the whole run|it|the process|everything) )?"
-)
-_WAIT = r"(?:waits?|pauses?|holds? on|holds? off|holds?|sleeps?|rests?|stands? by|idles?)"
-_BREAK = r"(?:pause|break|wait|delay|rest|gap|interval|waiting time)"
-_PASSED = r"(?:have passed|has passed|have gone by|has gone by|have elapsed|has elapsed|are over|is over|are up|is up|have gone)"
-_ENDS = frozenset(
-    ["", ",", ";", ":", "–", "(", ")", "->", "and", "but", "then", "before", "if", "unless", "when"]
-    + ["once", "otherwise", "or", "so", "after", "in", "as"]
-)
-"""What may follow a wait."""
-_AFTERWARDS = frozenset(["", ",", ";", ":", "–", "(", ")", "->", "and", "but", "then", "or"])
-_OPENS = frozenset(
-    ["", ",", ";", ":", "–", "(", ")", "->", "and", "but", "then", "next", "so", "finally", "first"]
-    + ["meanwhile", "afterwards", "that", "otherwise", "else", "now", "also", "just", "please", "or"]
-    + ["lastly", "only", "later", "again", "parallel", "time", "if_so", "case", "not"]
-)
-"""What may stand before words that open a clause."""
-_NOT_OF = word_set("of in on for per at from with without to each every ago old long or a an")
-"""What makes another thing of `after two hours`: `of silence`."""
-_GOES_ON = re.compile(
-    r"before (?:(?:we|you|it|the crew|the run|everyone) )?(?:going on|go on|goes on|continuing|continues?|moving on|"
-    r"moves? on|proceeding|proceeds?|carrying on|carry on|carries on|the next step|the next steps)(?= (?:,|;|and|$)|$)"
-)
-_CLOCK = (
-    r"(?:(?:at|about|around|exactly|the|next|this|on|early|late|it is|half past|quarter past) )*"
-    r"(?:[0-9]{1,2}(?: : [0-9]{2})+(?: (?:am|pm|a.m|p.m))?(?: (?:utc|gmt|cet|cest|est|pst))?|[0-9]{1,2} ?(?:am|pm|a.m|p.m|o'clock)|"
-    r"[0-9]{1,2}\.[0-9]{2}|[0-9]{1,2} (?:january|february|march|april|may|june|july|august|september|october|november|december)(?: at [0-9: ]+)?|"
-    r"(?:january|february|march|april|may|june|july|august|september|october|november|december) [0-9]{1,2}(?: at [0-9: ]+)?|"
-    r"noon|midnight|midday|tomorrow|tonight|morning|afternoon|evening|night|dawn|dusk|sunrise|sunset|weekend|week|month|year|day|"
-    r"quarter|hour|monday|tuesday|wednesday|thursday|friday|saturday|sunday|christmas|easter|lunch|lunchtime|dinner|"
-    r"january|february|march|april|june|july|august|september|october|november|december|spring|summer|autumn|winter)"
-    r"(?: (?:morning|afternoon|evening|night|noon|at [0-9: ]+(?:am|pm)?|after that|local time|sharp))*"
-)
-_FRONTED_CLOCK = (
-    r"(?:at|from|not before|by) (?:exactly |about |around )?(?:[0-9]{1,2}(?: : [0-9]{2})+(?: (?:am|pm|a.m|p.m))?(?: (?:utc|gmt|cet|cest|est|pst))?"
-    r"|[0-9]{1,2} (?:am|pm|a.m|p.m|o'clock)|[0-9]{1,2}(?:am|pm)|noon|midnight|midday)(?: (?:tomorrow|sharp|local time|on [a-z]+day))*"
-)
-_STOPPING = word_set("stop stops give gives fail fails abort aborts end ends quit quits expire expires")
 
 
 @dataclass(slots=True)
@@ -84,7 +32,7 @@ _Read = Callable[["_Rewriter", re.Match[str]], "list[Unit] | None"]
 
 def timed(state: State, units: Sequence[Unit]) -> list[Unit]:
     """A sentence with one unit for each wait; others stay as they are."""
-    if not _SPEAKS.search(" ".join(unit.text for unit in units)):
+    if not ways.SPEAKS.search(" ".join(unit.text for unit in units)):
         return [*units]
     return _Rewriter(state, _words(state, units)).units()
 
@@ -158,7 +106,7 @@ class _Rewriter:
 
     def _left(self, word: _Word) -> list[Unit]:
         """The units of what is no wait; a time is one, whatever signs it is written with."""
-        time = self.state.times[int(word.text[1:])] if word.text[:1] in {"§"} else None
+        time = self.state.times[int(word.text[1:])] if word.text[:1] == "§" else None
         if time is None:
             return [*word.units]
         start, end = word.units[0].start, word.units[-1].end
@@ -193,7 +141,7 @@ class _Rewriter:
 
     def opens(self, found: re.Match[str]) -> bool:
         """Whether a clause begins at a match."""
-        return self.before(found) in _OPENS
+        return self.before(found) in ways.OPENS
 
     def unit(self, found: re.Match[str], sign: str, time: Timed) -> Unit:
         """One unit in the place of a match."""
@@ -239,20 +187,17 @@ _MISSING = {"UTC": "zone", _DAY: "time of day"}
 
 def _agent_bound(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     """`The painter waits for that at most two hours`."""
-    if self.after(found) not in _ENDS:
+    if self.after(found) not in ways.ENDS:
         return None
     who = self.agent(found)
     named = who[0].text if who and who[0].text.startswith("@") else "it"
     return [self.unit(found, BOUNDED, self.time(found, agent=named))]
 
 
-_IF = re.compile(r"(?:(?<= )|^)(?:if|unless|in case|should (?=@|the |it |they )) ?.*$")
-
-
 def _condition_bound(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     """`If the models are not ready within two hours`."""
-    opened = _IF.search(self.clause(found))
-    late = opened is not None and re.search(r"(?:^| )(?:not|unless)(?: |$)", opened[0])
+    opened = ways.IF.search(self.clause(found))
+    late = opened is not None and ways.LATE.search(opened[0])
     if opened is None or not (found["sure"] or late):
         return None
     return [self.unit(found, BOUNDED, self.time(found))]
@@ -260,7 +205,7 @@ def _condition_bound(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None
 
 def _deadline(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     """`If the models are not ready by 2026-12-01`: a step waits so long and not until then."""
-    if _IF.search(self.clause(found)) is None:
+    if ways.IF.search(self.clause(found)) is None:
         return None
     why = "say how long from when it is waited for, e.g. 'within 2 hours'"
     return [self.unit(found, BOUNDED, Timed(why=why))]
@@ -272,7 +217,7 @@ def _deadline(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
 def _waits(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     """`Wait two hours`, `a pause of two hours`, `wait until 2026-12-01 09:00 UTC`."""
     conditioned = SUBORDINATE.match(self.clause(found)) is not None
-    if self.after(found) not in _ENDS or not (self.opens(found) or conditioned):
+    if self.after(found) not in ways.ENDS or not (self.opens(found) or conditioned):
         return None
     return [self.unit(found, PAUSE, self.time(found, assumed=_assumed(self, found)))]
 
@@ -281,18 +226,13 @@ def _assumed(self: _Rewriter, found: re.Match[str]) -> tuple[str, ...]:
     return self.state.times[int(found["time"][1:])].assumed
 
 
-_AND = re.compile(
-    r"(?: ,)?(?: (?:and only then|and then|and|then|before (?:it|he|she|they)))+ (?=[a-z$])(?!@|the |it )"
-)
-
-
 def _agent_waits(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     """`The publisher waits two hours and then posts it`."""
     who, after = self.agent(found), self.after(found)
-    if after not in _ENDS:
+    if after not in ways.ENDS:
         return None
     pause = self.unit(found, PAUSE, self.time(found, assumed=_assumed(self, found)))
-    if (more := _AND.match(self.text, found.end())) is not None:
+    if (more := ways.AND_DOES.match(self.text, found.end())) is not None:
         last = self.index(more.end())
         self.words[self.index(found.end() + 1) : last] = [
             _Word("\0", []) for _ in range(self.index(found.end() + 1), last)
@@ -319,23 +259,25 @@ def _leads(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     time = self.time(found, leads=True, assumed=_assumed(self, found))
     behind = after in {"", ";", ")"} and "@" in self.clause_before(found)
     if self.opens(found) and not behind:
-        return None if after in _NOT_OF else [self.unit(found, PAUSE, time)]
+        return None if after in ways.NOT_OF else [self.unit(found, PAUSE, time)]
     return _trails(self, found, time)
 
 
 def _trails(self: _Rewriter, found: re.Match[str], time: Timed) -> list[Unit] | None:
     clause = self.clause(found).split()
-    if self.after(found) not in _AFTERWARDS or {*clause} & _STOPPING:
+    if self.after(found) not in ways.AFTERWARDS or {*clause} & ways.STOPPING:
         return None
     if SUBORDINATE.match(" ".join(clause)) and "@" not in " ".join(clause):
         return None
     return [self.unit(found, PAUSE, replace(time, trails=True))]
 
 
-def _fronted_only(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
+def _fronted(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     """`In two hours, the writer …`, `on 1 December 2026 at 9:00 UTC the writer …`."""
     after = self.after(found)
-    follows = after in {",", "then", "the", "have", "start", "let", "it", "we", ""} or after[:1] in "@$"
+    follows = (
+        after in {",", "then", "the", "have", "start", "let", "it", "we", ""} or after[:1] in "@$"
+    )
     alone = not after and self.index(found.start()) > 0 and self.before(found) not in {",", "and"}
     if not self.opens(found) or not follows or alone:
         return None
@@ -357,7 +299,7 @@ def _since(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
 
 def _starts(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     """`The publisher starts at 2026-12-01 09:00 UTC`."""
-    if self.after(found) not in _AFTERWARDS:
+    if self.after(found) not in ways.AFTERWARDS:
         return None
     time = self.time(found, assumed=_assumed(self, found))
     return [self.unit(found, PAUSE, time), *self.agent(found)]
@@ -371,7 +313,7 @@ def _unclear(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     if not self.opens(found) and not found["who"]:
         return None
     self.report(found)
-    return self.agent(found) if _AND.match(self.text, found.end()) else []
+    return self.agent(found) if ways.AND_DOES.match(self.text, found.end()) else []
 
 
 def _unclear_lead(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
@@ -383,43 +325,18 @@ def _unclear_lead(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     return []
 
 
-_BOUNDED = r"(?:at most|at the most|at the very most|no longer than|not longer than|no more than|not more than|up to|a maximum of|max|maximally|for at most)"
-_FOR_THAT = r"(?: for (?:that|it|this|them|these))?"
-_ANY = r"(?P<time>¤[0-9]+)"
-_WHEN = r"(?P<time>§[0-9]+)"
-_NOT_BEFORE = r"(?:not before|no earlier than|not earlier than|no sooner than|not until|only after|only from)"
-_LONG_ANY = rf"(?:for )?(?:(?:another|a|the|a further|exactly|at least|up) )*{_ANY}(?: (?:long|more|longer|first|there|here|in between))?"
-_WHO = r"(?P<who>@[0-9]+)"
-_LEAD_D = (
-    rf"(?:exactly |only )?after (?:(?:another|a further|the|waiting|waiting for|a {_BREAK} of|a) )*{_ANY}(?: {_BREAK})?(?: {_PASSED})?(?: of waiting)?(?: at the earliest)?"
-)
 _RULES: list[tuple[re.Pattern[str], _Read]] = [
-    (re.compile(rf"(?<![^ ])(?:but )?(?P<who>@[0-9]+|it|he|she) {_AUX}waits?{_FOR_THAT} (?:for )?{_BOUNDED} {_ANY}{_FOR_THAT}(?= |$)"), _agent_bound),
-    (re.compile(rf"(?<![^ ])(?:(?P<sure>within) (?:the next |at most )?|after |in |for ){_ANY}(?: at most| at the latest)?(?= |$)"), _condition_bound),
-    (re.compile(rf"(?<![^ ])(?:by|before|until) {_WHEN}(?= |$)"), _deadline),
-    (re.compile(rf"(?<![^ ]){_SUBJECT}{_AUX}{_WAIT} {_LONG_ANY}(?: {_GOES_ON.pattern})?(?= |$)"), _waits),
-    (re.compile(rf"(?<![^ ])(?:(?:then|there|is|comes|follows|make|makes|take|takes|insert|add|with|have|put in|leave|leaves|let there be|we|you) )*(?:(?:a|another|the) )?(?:{_BREAK} of {_ANY})(?= |$)"), _waits),
-    (re.compile(rf"(?<![^ ])(?:(?:then|there|is|comes|follows|make|makes|take|takes|insert|add|have|put in|we|you) )+(?:(?:a|another|the) )?(?:{_ANY} {_BREAK})(?= |$)"), _waits),
-    (re.compile(rf"(?<![^ ])(?:let|allow|leave|give it) (?:another )?{_ANY}(?: (?:to )?(?:pass|go by|elapse))?(?= |$)"), _waits),
-    (re.compile(rf"(?<![^ ])(?:another )?{_ANY} (?:pass|passes|go by|goes by|elapse)(?: first)?(?= |$)"), _waits),
-    (re.compile(rf"(?<![^ ]){_SUBJECT}{_AUX}{_WAIT} (?:until|till|for|up to) {_WHEN}(?= |$)"), _waits),
-    (re.compile(rf"(?<![^ ])(?:until|till) {_WHEN} (?:, )?{_SUBJECT}{_AUX}{_WAIT}(?= |$)"), _waits),
-    (re.compile(rf"(?<![^ ])(?:nothing|nobody|no one) (?:else )?(?:happens|starts|works|moves|runs|is done|goes on) (?:until|till|before) {_WHEN}(?= |$)"), _waits),
-    (re.compile(rf"(?<![^ ]){_WHO} {_AUX}{_WAIT} {_LONG_ANY}(?= |$)"), _agent_waits),
-    (re.compile(rf"(?<![^ ]){_WHO} {_AUX}{_WAIT} (?:until|till|for) {_WHEN}(?= |$)"), _agent_waits),
-    (re.compile(rf"(?<![^ ]){_ANY} after(?= (?:@[0-9]|both|all|they|the [a-z]+ (?:is|are|has|have)))"), _since),
-    (re.compile(rf"(?<![^ ]){_LEAD_D}(?= |$)"), _leads),
-    (re.compile(rf"(?<![^ ])(?:another )?{_ANY} (?:later on|later|afterwards|after that|after this|after which)(?= |$)"), _leads),
-    (re.compile(rf"(?<![^ ])(?:once|when|as soon as) (?:another |the )?{_ANY} {_PASSED}(?= |$)"), _leads),
-    (re.compile(rf"(?<![^ ])with a (?:further )?(?:{_BREAK} of {_ANY})(?= |$)"), _leads),
-    (re.compile(rf"(?<![^ ]){_WHO} {_AUX}(?:starts?|begins?|goes|go|runs?|acts?|continues?|comes? in|takes over|(?:is|are) to start)(?: (?:work|working|only|to work|its work|right|exactly))* (?:at|on|from|only on|only at|{_NOT_BEFORE}) {_WHEN}(?= |$)"), _starts),
-    (re.compile(rf"(?<![^ ])(?:at|on|from|as of|as from|only on|only at|once it is|when it is|after|{_NOT_BEFORE}) {_WHEN}(?: at the earliest| or later)?(?= |$)"), _fronted_only),
-    (re.compile(rf"(?<![^ ])(?:but )?(?:{_NOT_BEFORE} {_WHEN})(?= |$)"), _leads),
-    (re.compile(rf"(?<![^ ])in {_ANY}(?= |$)"), _fronted_only),
-    (re.compile(rf"(?<![^ ])(?:(?P<who>@[0-9]+) )?{_SUBJECT}{_AUX}{_WAIT} (?:until |till |for |about |around |roughly |at most |up to |no longer than |exactly |another |some )*(?:[¤§¥][0-9]+)[^,;:()]*?(?= (?:,|;|:|\)|and @|then )|$)"), _unclear),
-    (re.compile(rf"(?<![^ ])(?:(?P<who>@[0-9]+) )?{_SUBJECT}{_AUX}(?:{_WAIT}|(?:nothing|nobody) (?:happens|starts)) (?:until|till|before) {_CLOCK}(?= (?:,|;|:|\)|and|then|before|the)|$)"), _unclear),
-    (re.compile(rf"(?<![^ ])(?:after (?:another )?¥[0-9]+|¥[0-9]+ later|(?:on|at) ¥[0-9]+)(?= |$)"), _unclear_lead),
-    (re.compile(rf"(?<![^ ]){_FRONTED_CLOCK}(?= |$)"), _unclear_lead),
+    (ways.AGENT_BOUND, _agent_bound),
+    (ways.CONDITION_BOUND, _condition_bound),
+    (ways.DEADLINE, _deadline),
+    *((way, _waits) for way in ways.WAITS),
+    *((way, _agent_waits) for way in ways.AGENT_WAITS),
+    (ways.SINCE, _since),
+    *((way, _leads) for way in ways.LEADS),
+    (ways.STARTS, _starts),
+    *((way, _fronted) for way in ways.FRONTED),
+    *((way, _unclear) for way in ways.UNCLEAR),
+    *((way, _unclear_lead) for way in ways.UNCLEAR_LEADS),
 ]
 
 

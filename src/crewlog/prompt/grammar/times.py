@@ -30,11 +30,30 @@ _SHORT = re.compile(r"(?:[0-9]+(?:[.,][0-9]+)?(?:s|sec|min|m|h|hr|hrs|d))+")
 _SHORT_PART = re.compile(r"([0-9]+(?:[.,][0-9]+)?)([a-z]+)")
 _ONE = frozenset(["a", "an", "one", "another"])
 _VAGUE_UNITS = frozenset(
-    "month months year years quarter quarters decade decades century moment moments while bit "
-    "weekday weekdays weekend weekends night nights".split()
+    [
+        "month",
+        "months",
+        "year",
+        "years",
+        "quarter",
+        "quarters",
+        "decade",
+        "decades",
+        "century",
+        "moment",
+        "moments",
+        "while",
+        "bit",
+        "weekday",
+        "weekdays",
+        "weekend",
+        "weekends",
+        "night",
+        "nights",
+    ]
 )
-_SOME = frozenset("few some several many couple multiple".split())
-_WORKING = frozenset("working business week bank calendar".split())
+_SOME = frozenset(["few", "some", "several", "many", "couple", "multiple"])
+_WORKING = frozenset(["working", "business", "week", "bank", "calendar"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +101,7 @@ def _more(words: Sequence[str], end: int, total: float) -> tuple[int, float] | N
     while at < len(words) and words[at] in {",", "and"} and at < end + 2:
         at += 1
     follows = _part(words, at) if at < len(words) else None
-    if follows is None or follows.seconds is None or words[at] in {"another"}:
+    if follows is None or follows.seconds is None or words[at] == "another":
         return None
     smaller = _SECONDS.get(words[follows.end - 1], 0.0)
     return (follows.end, total + follows.seconds) if 0 < smaller < size else None
@@ -201,9 +220,16 @@ _MONTHS = "january february march april may june july august september october n
 _MONTH = {
     name: at + 1 for at, month in enumerate(_MONTHS.split()) for name in {month, month[:3]}
 } | {"sept": 9}
-_DAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
+_DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _ZONES = {"z": 0, "utc": 0, "gmt": 0, "wet": 0, "west": 1, "cet": 1, "cest": 2, "eet": 2} | {
-    **{"eest": 3, "edt": -4, "est": -5, "cdt": -5, "mdt": -6, "mst": -7, "pdt": -7, "pst": -8}
+    "eest": 3,
+    "edt": -4,
+    "est": -5,
+    "cdt": -5,
+    "mdt": -6,
+    "mst": -7,
+    "pdt": -7,
+    "pst": -8,
 }
 """Hours before UTC; none that mean different zones to different people."""
 _NAME = "|".join(sorted(_MONTH, key=len, reverse=True))
@@ -294,7 +320,7 @@ def _date(said: dict[str, str | None]) -> datetime:
         month = _MONTH[name]
         day, year = int(said["d1"] or said["d2"] or 0), int(said["y1"] or said["y2"] or 0)
     try:
-        return datetime(year, month, day)  # noqa: DTZ001 - its zone is said behind it
+        return datetime(year, month, day)
     except ValueError:
         raise ValueError("there is no such day") from None
 
