@@ -37,6 +37,8 @@ STOPPING = word_set(
     "stop stops give gives fail fails abort aborts end ends quit quits expire expires"
 )
 """Who stops after two hours waits for nothing."""
+RIGHTS = word_set("may can cannot could might must never only nobody no allowed permitted not")
+"""What makes a rule of a clause: it holds throughout, and not after a time."""
 IF = re.compile(r"(?:(?<= )|^)(?:if|unless|in case|should (?=@|the |it |they )) ?.*$")
 """The condition at the end of some words."""
 LATE = re.compile(r"(?:^| )(?:not|unless)(?: |$)")
@@ -138,11 +140,11 @@ SINCE = re.compile(
     rf"(?<![^ ]){_D} after(?= (?:@[0-9]|both|all|they|the [a-z]+ (?:is|are|has|have)))"
 )
 """`Two hours after the writer finishes`."""
+AFTER = _way(
+    r"(?:exactly |only )?after (?:(?:another|a further|the|waiting|waiting for|"
+    rf"a {_BREAK} of|a) )*{_D}(?: {_BREAK})?(?: {_PASSED})?(?: of waiting)?(?: at the earliest)?"
+)
 LEADS = (
-    _way(
-        r"(?:exactly |only )?after (?:(?:another|a further|the|waiting|waiting for|"
-        rf"a {_BREAK} of|a) )*{_D}(?: {_BREAK})?(?: {_PASSED})?(?: of waiting)?(?: at the earliest)?"
-    ),
     _way(rf"(?:another )?{_D} (?:later on|later|afterwards|after that|after this|after which)"),
     _way(rf"(?:once|when|as soon as) (?:another |the )?{_D} {_PASSED}"),
     _way(rf"with a (?:further )?{_BREAK} of {_D}"),
