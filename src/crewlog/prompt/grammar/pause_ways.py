@@ -115,8 +115,8 @@ CONDITION_BOUND = _way(
     rf"(?:(?P<sure>within) (?:the next |at most )?|after |in |for ){_D}(?: at most| at the latest)?"
 )
 """`… are not ready within two hours`."""
-DEADLINE = _way(rf"(?:by|before|until) {_T}")
-"""`… are not ready by 2026-12-01`."""
+DEADLINE = _way(r"(?:by|before|until) §[0-9]+|(?:within|after|in) ¥[0-9]+")
+"""`… are not ready by 2026-12-01`, `… within a few minutes`."""
 WAITS = (
     _way(rf"{_SUBJECT}{_AUX}{_WAIT} {_FOR_D}(?: {_GOES_ON})?"),
     _way(rf"(?:{_THERE_IS} )*(?:(?:a|another|the) )?{_BREAK} of {_D}"),

@@ -213,9 +213,10 @@ def _condition_bound(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None
 
 def _deadline(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     """`If the models are not ready by 2026-12-01`: a step waits so long and not until then."""
-    if ways.IF.search(self.clause(found)) is None:
+    opened = ways.IF.search(self.clause(found))
+    if opened is None or ways.LATE.search(opened[0]) is None:
         return None
-    why = "say how long from when it is waited for, e.g. 'within 2 hours'"
+    why = "Say how long from when it is waited for, e.g. 'within 2 hours'."
     return [self.unit(found, BOUNDED, Timed(why=why))]
 
 

@@ -137,12 +137,13 @@ def _crew_line(state: State, sentence: Sentence) -> bool:
 
 def _read(state: State, sentence: Sentence) -> None:
     before, remarked = len(state.statements), len(state.remarks)
-    units = timed(state, _labelled(state, sentence, state.roster.marked(sentence)))
+    units = _labelled(state, sentence, state.roster.marked(sentence))
     whole = Words(start=sentence.start, end=sentence.stop)
     if too_long(units, LONGEST_SENTENCE):
         state.too_long(whole, "sentence", LONGEST_SENTENCE)
         state.labelled = state.described = False
         return
+    units = timed(state, units)
     state.units += units
     state.effort += min(len(units), LONGEST_SENTENCE) ** 2
     _unclear(state, sentence)
