@@ -95,6 +95,17 @@ def test_a_wait_for_so_long(words: str, flow: list[Any]) -> None:
     same(read(f"The writer drafts it. {words}"), flow)
 
 
+def test_agents_that_only_wait_work_all_the_same() -> None:
+    same(
+        read("The writer waits two hours, the checker waits an hour."), [TWO, W, {"wait": "1h"}, C]
+    )
+    found = read(
+        "The editor drafts it. The writer and the checker wait two hours and then read it."
+    )
+    same(found, ["editor", TWO, [W, C]])
+    assert not read("Wait two hours. Ask me.").ok
+
+
 def test_a_wait_may_come_first_and_beside_others() -> None:
     same(read("Wait ten minutes, then the writer drafts it."), [{"wait": "10m"}, W])
     found = read(
@@ -336,7 +347,7 @@ def test_bounds_that_no_step_keeps_are_reported(words: str) -> None:
 def test_a_bound_needs_a_step_that_waits() -> None:
     found = read("The backend builds the models. If they are not ready within two hours, ask me.")
     assert not found.ok
-    assert any("no step waits for" in r.diagnostic.message for r in found.remarks)
+    assert any("no step waits for this" in r.diagnostic.message for r in found.remarks)
 
 
 def test_a_time_in_a_task_is_reported() -> None:

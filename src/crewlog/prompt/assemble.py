@@ -333,7 +333,7 @@ class Assembly:
         if said.ready is None or said.agent is None:
             say = f"{said.agent!r} waits for nothing, so it cannot stop waiting"
             if said.ready is not None:
-                say = f"no step waits for {phrases.condition(said.ready)!r}, so none can stop"
+                say = "no step waits for this, so none can stop waiting"
             remedy = "Say first who waits, e.g. 'Once the models are ready, the writer starts.'"
             self.remarks.error("invalid", say, said.words, remedy)
             return

@@ -503,13 +503,16 @@ class Teller:
             if said.name not in self.crew.agents[owner].outputs:
                 self.unsaid(f"the comparison of {said.name!r} of {owner!r}")
             self.outputs[owner].add(said.name)
+        # Behind a question, `if rejected` would speak of its answer.
+        asked = bool(self.done) and isinstance(self.done[-1].item, AskPhase)
+        plain = context == [owner] and not (asked and said.name in {"approved", "rejected"})
         deciders = self.deciders.setdefault(said.name, set())
         deciders.add(str(owner))
         return ast.Fact(
             name=said.name,
             operator=said.operator,
             value=said.value,
-            agent=None if context == [owner] and len(deciders) == 1 else owner,
+            agent=None if plain and len(deciders) == 1 else owner,
         )
 
 

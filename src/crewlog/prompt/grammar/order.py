@@ -1001,13 +1001,12 @@ def _instead(
             return None
         return Within(wait=seconds, ready=ready, agent=skipped[0], otherwise="skip")
     then = outcome(said)
-    left_out = {*said} & {"it", "him", "her", "them"}
-    if said and said[0] in {"skip", "omit"} and left_out and len(said) == 2:
+    if phrase.text in {f"skip {each}" for each in ("it", "him", "her", "them")}:
         return Within(wait=seconds, ready=ready, agent=agent, otherwise="skip")
     without = said.index("without") if "without" in said else -1
-    left = state.names(" ".join(said[without + 1 :])) if without >= 0 else ()
-    if outcome(said[:without]) == "next" and len(left) == 1 and len(said) == without + 2:
-        return Within(wait=seconds, ready=ready, agent=left[0], otherwise="skip")
+    if without > 0 and outcome(said[:without]) == "next" and len(said) == without + 2:
+        for name in state.names(said[-1]):  # `go on without the painter`
+            return Within(wait=seconds, ready=ready, agent=name, otherwise="skip")
     if then == "next" and without >= 0:
         return Within(wait=seconds, ready=ready, agent=agent, otherwise="skip")
     if then == "ask_human":

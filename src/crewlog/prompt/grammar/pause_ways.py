@@ -62,8 +62,8 @@ _PASSED = (
     r"(?: (?:already|first))?"
 )
 _D, _T = r"(?P<time>¤[0-9]+)", r"(?P<time>§[0-9]+)"
-_WHO = r"(?P<who>@[0-9]+)"
-_MAYBE_WHO = r"(?:(?P<who>@[0-9]+) )?"
+_WHO = r"(?P<who>@[0-9]+(?: (?:, and|,|and) @[0-9]+){0,20})"
+_MAYBE_WHO = rf"(?:{_WHO} )?"
 _FOR_D = (
     rf"(?:for )?(?:(?:another|a|the|a further|exactly|at least|up) )*{_D}"
     r"(?: (?:long|more|longer|first|there|here|in between))?"

@@ -164,11 +164,14 @@ class _Rewriter:
         return replace(known, **more)  # type: ignore[arg-type]
 
     def agent(self, found: re.Match[str]) -> list[Unit]:
-        """The agent whom a match names."""
-        return [*self.words[self.index(found.start("who"))].units] if found["who"] else []
+        """The agents whom a match names."""
+        if not found["who"]:
+            return []
+        first, last = self.index(found.start("who")), self.index(found.end("who") + 1)
+        return [unit for word in self.words[first:last] for unit in word.units]
 
     def moved(self, found: re.Match[str], to: int) -> list[Unit]:
-        """That agent in front of the word that it does."""
+        """Those agents in front of the word that they do."""
         place = self.words[to].units[0].start if to < len(self.words) else None
         who = self.agent(found)
         return who if place is None else [Unit(unit.text, place, place) for unit in who]
@@ -244,6 +247,8 @@ def _agent_waits(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
         return None
     if more is None and posting and not posting[0].endswith("ing"):
         return None
+    if more is None and not posting and len(self.state.names(found["who"])) > 1:
+        return None
     pause = self.unit(found, PAUSE, self.time(found, assumed=_assumed(self, found)))
     if more is not None:
         does = self.index(more.end())
@@ -253,7 +258,7 @@ def _agent_waits(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
         at = self.words[follows + 1].units[0].start
         self.instead[follows] = [Unit("is", at, at)]
         return [pause, *self.moved(found, follows + 1)]
-    who = self.state.names(self.agent(found)[0].text)[0]
+    (who,) = self.state.names(found["who"])
     self.state.times[-1] = replace(self.state.times[-1], before=who)
     return [pause]
 
