@@ -14,6 +14,7 @@ from crewlog.definition.diff import Change, DefinitionDiff, diff
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import phases
+from crewlog.model import Json
 
 LONGEST = 160
 """Characters of a line; what does not fit is counted."""
@@ -63,8 +64,9 @@ def _table(change: Change, agents: set[str]) -> bool:
     """Whether it says who may call a tool, and not only that who is gone may not any more."""
     if change.path[0] not in {"permissions", "approvals"}:
         return False
-    lists = isinstance(change.old, list) and isinstance(change.new, list)
-    return not (lists and set(change.old) ^ set(change.new) <= agents)
+    if change.old is None or change.new is None:  # every agent: more than a list says
+        return True
+    return not _sources(change.old) ^ _sources(change.new) <= agents
 
 
 def _tools(found: DefinitionDiff, new: CrewDefinition, came: tuple[str, ...]) -> Iterator[str]:
@@ -98,11 +100,9 @@ def _edits(found: DefinitionDiff, section: str, kind: str, but: set[str] | None)
     """
     keys: dict[str, list[str]] = {}
     for change in found.under(section):
-        told = len(change.path) > 2 and (
-            change.path[2] in _TEXTS if but is None else change.path[2] not in but
-        )
-        if told:
-            keys.setdefault(change.path[1], []).append(change.path[2])
+        name, key = (*change.path, "", "", "")[1:3]
+        if key and (key in _TEXTS if but is None else key not in but):
+            keys.setdefault(name, []).append(key)
     for name, changed in keys.items():
         yield f"edits {kind}{name} ({', '.join(dict.fromkeys(changed))})"
 
@@ -133,11 +133,12 @@ def _around(change: Change, there: set[str]) -> bool:
     return bool((before | after) - there)
 
 
-def _sources(after: object) -> set[str]:
-    match after:
-        case list():
-            return set(after)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        case {"any": of} | {"of": of}:
-            return set(of)  # pyright: ignore[reportUnknownArgumentType]
-        case _:
-            return set()
+def _sources(after: Json) -> set[str]:
+    """The names in a list, or in what `after` says."""
+    if isinstance(after, dict):
+        joined: dict[str, Json] = after  # pyright: ignore[reportUnknownVariableType]
+        return _sources(joined.get("any", joined.get("of")))
+    if isinstance(after, list):
+        names: list[Json] = after  # pyright: ignore[reportUnknownVariableType]
+        return {str(name) for name in names}
+    return set()
