@@ -422,8 +422,8 @@ class Engine(RunFacts):
         if item_of(step):
             await self.maps.item_done(step, because=because, skipped=skipped, handoff=handoff)
             return
-        if entry.redirect in self.plan.nodes:  # it may be gone with another graph
-            handoff = (NodeName(entry.redirect),)
+        if entry.redirect is not None and entry.redirect in self.plan.nodes:
+            handoff = (entry.redirect,)  # it may be gone with another graph
         self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
         if not entry.leaving:
             await self._route(node, (outcome,) if not handoff else (), handoff=handoff)
