@@ -227,14 +227,15 @@ def _value(typed: str, keys: Iterable[str] = ()) -> Json:
         keys: What a mapping has that is written without braces; else it is a text.
     """
     try:
-        data: Any = _yaml(typed, "value") if typed.strip() else ""
+        data: Json = _yaml(typed, "value") if typed.strip() else ""
     except InvalidDefinition:
         if typed.lstrip().startswith(("{", "[")):
             raise
         return typed
     braced = typed.lstrip().startswith(("{", "["))
-    meant = isinstance(data, dict) and any(key in data for key in keys)
-    return data if braced or meant or not isinstance(data, dict | list) else typed
+    kind: type[object] = type(data)
+    meant = kind is dict and any(key in data for key in keys)
+    return data if braced or meant or kind not in (dict, list) else typed
 
 
 def _yaml(text: str, file: str) -> Json:
