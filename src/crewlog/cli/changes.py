@@ -233,9 +233,9 @@ def _value(typed: str, keys: Iterable[str] = ()) -> Json:
             raise
         return typed
     braced = typed.lstrip().startswith(("{", "["))
-    kind: type[object] = type(data)
-    meant = kind is dict and any(key in data for key in keys)
-    return data if braced or meant or kind not in (dict, list) else typed
+    mapping, listing = isinstance(data, dict), isinstance(data, list)
+    meant = mapping and any(key in data for key in keys)
+    return data if braced or meant or not (mapping or listing) else typed  # pyright: ignore[reportUnknownVariableType]
 
 
 def _yaml(text: str, file: str) -> Json:
