@@ -7,7 +7,9 @@ import asyncio
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import Probe, lowered
 from crewlog.errors import UsageError
-from crewlog.ids import RunId
+from crewlog.graph.plan import GraphPlan, LeftStep
+from crewlog.graph.swap import left_step
+from crewlog.ids import RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state.calls import LoadedState, LoadState
 from crewlog.state.journal import Batch
@@ -50,6 +52,8 @@ async def load_state(
         )
     given = await store.get_definition(then.definition)
     definition, plan = await lowered(given, store, definitions)
+    if left := await _left(then, store, definitions):
+        plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
     return LoadedState(
         position=then.position,
         state=then.to_json(),
@@ -59,6 +63,19 @@ async def load_state(
         last=last,
         decision=decision,
     )
+
+
+async def _left(then: CrewState, store: Store, definitions: Definitions) -> dict[StepId, LeftStep]:
+    """What the visits need whose nodes a change took away: of the definitions that had them."""
+    found: dict[StepId, LeftStep] = {}
+    for step, entry in sorted((then.frontier | then.parked).items()):
+        visit = visit_of(step)
+        if entry.definition and visit not in found:
+            given = await store.get_definition(entry.definition)
+            _, plan = await lowered(given, store, definitions)
+            if (left := left_step(GraphPlan.from_json(plan), entry.node)) is not None:
+                found[visit] = left
+    return found
 
 
 async def _at_rest(store: Store, run: RunId) -> CrewState:

@@ -119,6 +119,8 @@ class Rewound(NamedTuple):
     """The state, with no question open."""
     questions: tuple[Interrupt, ...]
     """What was asked there, to be asked anew, with the steps as they are called now."""
+    names: Mapping[StepId, StepId]
+    """What the steps are called now that are taken up again, by what they were called there."""
 
 
 def rewound(now: CrewState, then: CrewState) -> Rewound:
@@ -147,7 +149,7 @@ def rewound(now: CrewState, then: CrewState) -> Rewound:
             "changing": None,
         }
     )
-    return Rewound(state, tuple(_questions(then, names)))
+    return Rewound(state, tuple(_questions(then, names)), names)
 
 
 def _fresh_names(steps: Sequence[StepId], visits: dict[NodeName, int]) -> dict[StepId, StepId]:
@@ -242,7 +244,8 @@ def forked(then: CrewState, run: RunId) -> Rewound:
             "changing": None,
         }
     )
-    return Rewound(state, tuple(_questions(then, {step: step for step in there})))
+    names = {step: step for step in (*there, *then.parked)}
+    return Rewound(state, tuple(_questions(then, names)), names)
 
 
 # -- taking up again -------------------------------------------------------------------------
