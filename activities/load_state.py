@@ -14,6 +14,7 @@ from crewlog.model import Json
 from crewlog.state.calls import LoadedState, LoadState
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState
+from crewlog.state.reduce import after
 from crewlog.store.checkpoints import resumption_of, settled_at
 from crewlog.store.loading import load_state as state_at
 from crewlog.store.protocol import Store
@@ -42,7 +43,7 @@ async def load_state(
         end = await _at_rest(store, task.run)
         found = await resumption_of(store, task.run, end.position)
         last, decision = end.to_json(), found.decision or ""
-        then = await state_at(store, task.run, found.position)
+        then = after(await state_at(store, task.run, found.position), found.landed)
     else:
         then = await state_at(store, task.run, await settled_at(store, task.run, task.position))
     if not then.definition:

@@ -20,7 +20,7 @@ from crewlog.ids import RunId, item_log, item_of, item_step, node_of, step_id, v
 from crewlog.state import journal as j
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, FrontierEntry, LogHead, Mapped, Turn
-from crewlog.state.reduce import reduce
+from crewlog.state.reduce import after, reduce
 from crewlog.state.rewinding import forsaken, resumption, rewound, settled
 from graph.crews import plan_of
 from graph.simulation import (
@@ -28,6 +28,7 @@ from graph.simulation import (
     Failure,
     Outcome,
     RandomScript,
+    Replies,
     Simulation,
     Witness,
     as_json,
@@ -38,6 +39,7 @@ from graph.simulation import (
 )
 
 CREWS = 28
+T = {"t": {"run": "m:f"}}
 PLACES = 4
 """Checkpoints of each crew that are gone back to."""
 
@@ -238,7 +240,7 @@ def taken_up(
 ) -> Simulation:
     entries = [j.entry_from_json(entry) for entry in journal]
     found = resumption(RUN, list(enumerate(entries, 1))[-300:])
-    then = folded(journal[: found.position])
+    then = after(folded(journal[: found.position]), found.landed)
     engine = reopen(plan, Witness(ended), then, found, by="ana", at=20_000)
     return simulation(plan, engine, seed)
 
@@ -295,6 +297,44 @@ async def test_a_no_that_ended_the_run_is_asked_again() -> None:
     assert again.asked().id == "i1"
     await forward(again)
     assert again.state.status == "completed"
+
+
+async def test_what_lands_after_the_answer_that_ends_the_run_is_not_done_again() -> None:
+    plan = plan_of([["a", "b"], {"ask": "Go on?", "phase": "q"}], {"b": {"tools": ["t"]}}, tools=T)
+    replies = {"a#1": [Failure("broke")], "b#1": [says("b works", "t"), Failure("broke")]}
+    sim = await begun(plan, 0)
+    sim.script = Replies(replies)
+    await sim.finish("a#1", "b#1")
+    await sim.respond("stop", "i1")
+    await sim.land(("b#1", 2))  # it was too late to cancel it
+    await sim.command("message", text="Wait.")
+    await sim.settle()
+    assert sim.state.status == "stopped"
+    again = taken_up(plan, sim.journal, sim.state, 0)
+    again.script = Replies({})
+    assert list(again.state.interrupts) == ["i1"]
+    await again.settle()
+    again.launch()
+    assert list(again.flights) == [("b#1", 3)]  # its model sees what the tool returned
+    assert again.state.messages == sim.state.messages
+    await again.respond("retry", "i1")
+    await again.run()
+    assert again.asked().kind == "ask"
+    assert_folds([*sim.journal, *again.engine.ledger.entries], again)
+
+
+async def test_two_answers_that_end_the_run_are_both_asked_again() -> None:
+    flow = [{"parallel": [{"ask": "One?", "phase": "p"}, {"ask": "Two?", "phase": "q"}]}, "b"]
+    plan = plan_of(flow)
+    sim = await begun(plan, 0)
+    await sim.run()
+    await sim.respond("reject", "i1")
+    await sim.respond("reject", "i2")
+    await sim.command("stop")
+    await sim.settle()
+    again = taken_up(plan, sim.journal, sim.state, 0)
+    assert list(again.state.interrupts) == ["i1", "i2"]
+    assert list(again.state.frontier) == ["p#1", "q#1"]
 
 
 async def test_a_run_that_is_completed_is_not_taken_up() -> None:

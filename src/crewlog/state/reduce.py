@@ -103,6 +103,13 @@ def fold(run: RunId, entries: Iterable[j.JournalEntry], *, base: int = 0) -> Cre
     return state
 
 
+def after(state: CrewState, landed: Iterable[tuple[int, j.JournalEntry]]) -> CrewState:
+    """The state after some entries, at their positions, without those that stand between them."""
+    for position, entry in landed:
+        state = reduce(state.model_copy(update={"position": position - 1}), entry)
+    return state
+
+
 Changes = dict[str, Any]
 Frontier = dict[StepId, FrontierEntry]
 _HANDLERS: dict[type, Callable[[CrewState, Any, int], Changes]] = {}

@@ -12,7 +12,7 @@ Pure: no plan and no store. What comes of it is recorded as one fact that holds 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from crewlog.errors import UsageError
@@ -258,6 +258,9 @@ class Resumption(NamedTuple):
     """The position whose state it goes on with."""
     decision: StepId | None = None
     """The decision that ended it: people are asked before it decides again."""
+    landed: tuple[tuple[int, j.JournalEntry], ...] = ()
+    """What was recorded after the answer that ended it, with the positions: calls that were under
+    way when people gave it. What they did is done, and is not done again."""
 
 
 def resumption(run: RunId, tail: Sequence[tuple[int, j.JournalEntry]]) -> Resumption:
@@ -285,7 +288,7 @@ def resumption(run: RunId, tail: Sequence[tuple[int, j.JournalEntry]]) -> Resump
     if isinstance(last, j.RunFailed):
         return _before_failure(rows)
     if isinstance(last, j.RunStopped):
-        return Resumption(_before_stop(rows))
+        return _before_stop(rows)
     return Resumption(rows[-1][0])  # it was ended from outside
 
 
@@ -296,19 +299,40 @@ def _before_failure(rows: Sequence[tuple[int, j.JournalEntry]]) -> Resumption:
     return Resumption(position)
 
 
-def _before_stop(rows: Sequence[tuple[int, j.JournalEntry]]) -> int:
-    """Before an answer that ended the run, or else before its steps were cancelled."""
+def _before_stop(rows: Sequence[tuple[int, j.JournalEntry]]) -> Resumption:
+    """Before the answers that ended the run, or else before its steps were cancelled."""
     kinds = [entry.kind for _, entry in rows]
-    asked = max((at for at, kind in enumerate(kinds) if kind == "StopRequested"), default=0)
-    if getattr(rows[asked][1], "command", None) is None:  # an answer's, not the `stop` signal's
-        for answer in _ANSWERS:
-            begins = asked - len(answer)
-            if begins > 0 and kinds[begins:asked] == answer:
-                return rows[begins][0] - 1
     at = len(rows) - 2
     while at >= 0 and kinds[at] == "StepCancelled":
         at -= 1
-    return rows[at][0] if at >= 0 else rows[0][0] - 1
+    left = {number for asked in _stops(kinds) for number in _answer_of(rows, kinds, asked)}
+    if not left:
+        return Resumption(rows[at][0] if at >= 0 else rows[0][0] - 1)
+    first = min(left)
+    landed = [number for number in range(first, at + 1) if number not in left]
+    landed = [number for number in landed if kinds[number] != "StopRequested"]
+    return Resumption(rows[first][0] - 1, landed=tuple(rows[number] for number in landed))
+
+
+def _stops(kinds: Sequence[str]) -> Iterator[int]:
+    """Where a run was asked to stop that has stopped: since it began, or was last taken up."""
+    for number in reversed(range(len(kinds))):
+        if kinds[number] == "Reopened":
+            return
+        if kinds[number] == "StopRequested":
+            yield number
+
+
+def _answer_of(
+    rows: Sequence[tuple[int, j.JournalEntry]], kinds: Sequence[str], asked: int
+) -> Iterable[int]:
+    """The entries of the answer that asked a run to stop; none of the `stop` signal."""
+    if getattr(rows[asked][1], "command", None) is None:
+        for answer in _ANSWERS:
+            begins = asked - len(answer)
+            if begins > 0 and kinds[begins:asked] == answer:
+                return range(begins, asked)
+    return ()
 
 
 def reopened(then: CrewState) -> CrewState:
