@@ -18,6 +18,7 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import fork, reopen, roll_back
 from crewlog.ids import RunId, item_log, item_of, item_step, node_of, step_id, visit_of
 from crewlog.state import journal as j
+from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, FrontierEntry, LogHead, Mapped, Turn
 from crewlog.state.reduce import after, reduce
@@ -441,12 +442,27 @@ def test_a_step_whose_node_is_gone_is_not_taken_up_again() -> None:
             4,
         ),
         ([{"kind": "StepStarted", "step": "a#1"}], None),
+        (
+            [
+                {"kind": "StepCompleted", "step": "a#1"},
+                {"kind": "Routed", "because": "a#1 handed off", "to": [{"node": "b"}]},
+            ],
+            2,
+        ),
+        ([{"kind": "RolledBack", "to": 3, "state": {}}, {"kind": "StepStarted", "step": "b#1"}], 1),
+        ([{"kind": "Reopened", "to": 3, "state": {}}, {"kind": "StepRetried", "step": "b#1"}], 2),
     ],
 )
 def test_a_checkpoint_has_what_follows_from_it(
     entries: list[dict[str, Any]], count: int | None
 ) -> None:
     assert settled([j.entry_from_json(entry) for entry in entries]) == count
+
+
+def test_whatever_is_listed_as_a_beginning_can_be_gone_back_to() -> None:
+    for because in ("", "people let it go on", "a#1 handed off"):
+        entry = j.Routed(because=because)
+        assert (checkpoint_kind("Routed", None, because) is None) == (settled([entry]) is None)
 
 
 async def test_answers_of_calls_that_were_under_way_are_not_applied() -> None:

@@ -76,14 +76,18 @@ def settled(entries: Sequence[j.JournalEntry]) -> int | None:
     first = entries[0] if entries else None
     if isinstance(first, j.Routed):
         return 1 if first.source is None and not first.because else None
-    if isinstance(first, j.Forked):
+    if isinstance(first, j.Forked | j.RolledBack):
         return 1 + _count(entries[1:], j.InterruptRaised)
+    if isinstance(first, j.Reopened):
+        return 1 + _count(entries[1:], j.StepRetried, j.InterruptRaised)
     if not isinstance(first, j.StepCompleted):
         return None
     if item_of(first.step):
         return _settled_item(first.step, entries)
     after = entries[1] if len(entries) > 1 else None
     if isinstance(after, j.Routed) and after.source == node_of(first.step):
+        return 2
+    if isinstance(after, j.Routed) and after.because == handed_off(first.step):
         return 2
     # Nothing follows from a decision that fails the run, or from a no that ends it.
     return None if after is None or after.kind in _ENDINGS else 1
@@ -103,9 +107,14 @@ def _settled_item(step: StepId, entries: Sequence[j.JournalEntry]) -> int | None
     return 1
 
 
-def _count(entries: Sequence[j.JournalEntry], kind: type[j.Fact]) -> int:
-    """How many entries of a kind stand first."""
-    other = (at for at, entry in enumerate(entries) if not isinstance(entry, kind))
+def handed_off(step: StepId) -> str:
+    """Why the run goes where a step handed off to whose node a change had taken away."""
+    return f"{step} handed off"
+
+
+def _count(entries: Sequence[j.JournalEntry], *kinds: type[j.Fact]) -> int:
+    """How many entries of some kinds stand first."""
+    other = (at for at, entry in enumerate(entries) if not isinstance(entry, kinds))
     return next(other, len(entries))
 
 
