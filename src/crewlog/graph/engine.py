@@ -32,6 +32,7 @@ from crewlog.state.brief import brief
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, FrontierEntry
 from crewlog.state.reduce import route_facts
+from crewlog.state.rewinding import handed_off
 
 
 class Order(NamedTuple):
@@ -429,7 +430,7 @@ class Engine(RunFacts):
             await self._route(node, (outcome,) if not handoff else (), handoff=handoff)
         elif handoff:
             targets = [Target(name) for name in handoff]
-            self.record(j.Routed, to=self._reached(targets), because=f"{step} handed off")
+            self.record(j.Routed, to=self._reached(targets), because=handed_off(step))
 
     def withdraw(self, step: StepId, kind: str | None = None) -> None:
         """Closes the questions about a step, where nobody waits for their answers any more."""
