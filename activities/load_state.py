@@ -7,11 +7,14 @@ import asyncio
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import Probe, lowered
 from crewlog.errors import UsageError
-from crewlog.ids import RunId
+from crewlog.graph.plan import GraphPlan, LeftStep
+from crewlog.graph.swap import left_step
+from crewlog.ids import RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state.calls import LoadedState, LoadState
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState
+from crewlog.state.reduce import after
 from crewlog.store.checkpoints import resumption_of, settled_at
 from crewlog.store.loading import load_state as state_at
 from crewlog.store.protocol import Store
@@ -40,7 +43,7 @@ async def load_state(
         end = await _at_rest(store, task.run)
         found = await resumption_of(store, task.run, end.position)
         last, decision = end.to_json(), found.decision or ""
-        then = await state_at(store, task.run, found.position)
+        then = after(await state_at(store, task.run, found.position), found.landed)
     else:
         then = await state_at(store, task.run, await settled_at(store, task.run, task.position))
     if not then.definition:
@@ -50,6 +53,8 @@ async def load_state(
         )
     given = await store.get_definition(then.definition)
     definition, plan = await lowered(given, store, definitions)
+    if left := await _left(then, store, definitions):
+        plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
     return LoadedState(
         position=then.position,
         state=then.to_json(),
@@ -59,6 +64,19 @@ async def load_state(
         last=last,
         decision=decision,
     )
+
+
+async def _left(then: CrewState, store: Store, definitions: Definitions) -> dict[StepId, LeftStep]:
+    """What the visits need whose nodes a change took away: of the definitions that had them."""
+    found: dict[StepId, LeftStep] = {}
+    for step, entry in sorted((then.frontier | then.parked).items()):
+        visit = visit_of(step)
+        if entry.definition and visit not in found:
+            given = await store.get_definition(entry.definition)
+            _, plan = await lowered(given, store, definitions)
+            if (left := left_step(GraphPlan.from_json(plan), entry.node)) is not None:
+                found[visit] = left
+    return found
 
 
 async def _at_rest(store: Store, run: RunId) -> CrewState:

@@ -18,6 +18,7 @@ from temporalio.common import RawValue
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
+    from crewlog.content import check_depth
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError, UsageError
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.approvals import ACTION, decided
@@ -129,8 +130,9 @@ def read_args(args: Sequence[RawValue]) -> Any:
         value = workflow.payload_converter().from_payload(args[0].payload)
         # Bytes, protobufs and NaN come through the converter, and could not be carried on.
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+        check_depth(value)
     except Exception as error:  # noqa: BLE001 - whatever a stranger sends must not fail the task
-        return Unreadable(f"the content is not JSON: {error}")
+        return Unreadable(f"the content is not JSON that can be kept: {error}")
     return value
 
 

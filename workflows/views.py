@@ -155,7 +155,7 @@ def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
         tags.setdefault(position, []).append(tag)
     found: list[CheckpointView] = []
     for position, data in ledger.page(page.after, len(ledger.entries)):
-        kind = checkpoint_kind(data["kind"], data.get("source"))
+        kind = checkpoint_kind(data["kind"], data.get("source"), data.get("because", ""))
         if kind is None and position in tags:
             kind = "tag"
         if kind is not None and len(found) < page.limit:

@@ -18,9 +18,10 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import fork, reopen, roll_back
 from crewlog.ids import RunId, item_log, item_of, item_step, node_of, step_id, visit_of
 from crewlog.state import journal as j
+from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, FrontierEntry, LogHead, Mapped, Turn
-from crewlog.state.reduce import reduce
+from crewlog.state.reduce import after, reduce
 from crewlog.state.rewinding import forsaken, resumption, rewound, settled
 from graph.crews import plan_of
 from graph.simulation import (
@@ -28,6 +29,7 @@ from graph.simulation import (
     Failure,
     Outcome,
     RandomScript,
+    Replies,
     Simulation,
     Witness,
     as_json,
@@ -38,6 +40,7 @@ from graph.simulation import (
 )
 
 CREWS = 28
+T = {"t": {"run": "m:f"}}
 PLACES = 4
 """Checkpoints of each crew that are gone back to."""
 
@@ -238,7 +241,7 @@ def taken_up(
 ) -> Simulation:
     entries = [j.entry_from_json(entry) for entry in journal]
     found = resumption(RUN, list(enumerate(entries, 1))[-300:])
-    then = folded(journal[: found.position])
+    then = after(folded(journal[: found.position]), found.landed)
     engine = reopen(plan, Witness(ended), then, found, by="ana", at=20_000)
     return simulation(plan, engine, seed)
 
@@ -295,6 +298,44 @@ async def test_a_no_that_ended_the_run_is_asked_again() -> None:
     assert again.asked().id == "i1"
     await forward(again)
     assert again.state.status == "completed"
+
+
+async def test_what_lands_after_the_answer_that_ends_the_run_is_not_done_again() -> None:
+    plan = plan_of([["a", "b"], {"ask": "Go on?", "phase": "q"}], {"b": {"tools": ["t"]}}, tools=T)
+    replies = {"a#1": [Failure("broke")], "b#1": [says("b works", "t"), Failure("broke")]}
+    sim = await begun(plan, 0)
+    sim.script = Replies(replies)
+    await sim.finish("a#1", "b#1")
+    await sim.respond("stop", "i1")
+    await sim.land(("b#1", 2))  # it was too late to cancel it
+    await sim.command("message", text="Wait.")
+    await sim.settle()
+    assert sim.state.status == "stopped"
+    again = taken_up(plan, sim.journal, sim.state, 0)
+    again.script = Replies({})
+    assert list(again.state.interrupts) == ["i1"]
+    await again.settle()
+    again.launch()
+    assert list(again.flights) == [("b#1", 3)]  # its model sees what the tool returned
+    assert again.state.messages == sim.state.messages
+    await again.respond("retry", "i1")
+    await again.run()
+    assert again.asked().kind == "ask"
+    assert_folds([*sim.journal, *again.engine.ledger.entries], again)
+
+
+async def test_two_answers_that_end_the_run_are_both_asked_again() -> None:
+    flow = [{"parallel": [{"ask": "One?", "phase": "p"}, {"ask": "Two?", "phase": "q"}]}, "b"]
+    plan = plan_of(flow)
+    sim = await begun(plan, 0)
+    await sim.run()
+    await sim.respond("reject", "i1")
+    await sim.respond("reject", "i2")
+    await sim.command("stop")
+    await sim.settle()
+    again = taken_up(plan, sim.journal, sim.state, 0)
+    assert list(again.state.interrupts) == ["i1", "i2"]
+    assert list(again.state.frontier) == ["p#1", "q#1"]
 
 
 async def test_a_run_that_is_completed_is_not_taken_up() -> None:
@@ -401,12 +442,27 @@ def test_a_step_whose_node_is_gone_is_not_taken_up_again() -> None:
             4,
         ),
         ([{"kind": "StepStarted", "step": "a#1"}], None),
+        (
+            [
+                {"kind": "StepCompleted", "step": "a#1"},
+                {"kind": "Routed", "because": "a#1 handed off", "to": [{"node": "b"}]},
+            ],
+            2,
+        ),
+        ([{"kind": "RolledBack", "to": 3, "state": {}}, {"kind": "StepStarted", "step": "b#1"}], 1),
+        ([{"kind": "Reopened", "to": 3, "state": {}}, {"kind": "StepRetried", "step": "b#1"}], 2),
     ],
 )
 def test_a_checkpoint_has_what_follows_from_it(
     entries: list[dict[str, Any]], count: int | None
 ) -> None:
     assert settled([j.entry_from_json(entry) for entry in entries]) == count
+
+
+def test_whatever_is_listed_as_a_beginning_can_be_gone_back_to() -> None:
+    for because in ("", "people let it go on", "a#1 handed off"):
+        entry = j.Routed(because=because)
+        assert (checkpoint_kind("Routed", None, because) is None) == (settled([entry]) is None)
 
 
 async def test_answers_of_calls_that_were_under_way_are_not_applied() -> None:

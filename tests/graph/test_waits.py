@@ -247,6 +247,20 @@ async def test_another_graph_keeps_a_wait_and_its_time() -> None:
     assert fate.fate == "parked"
 
 
+async def test_a_timer_that_is_set_goes_on_over_a_swap() -> None:
+    sim = await begin(["a", {"wait": "1h"}, "b"])
+    sim.timers = False
+    await sim.run()
+    (before,) = sim.state.frontier.values()
+    await sim.change(plan_of(["a", {"wait": "1h"}, "b", "c"]))
+    (entry,) = sim.state.frontier.values()
+    assert (entry.status, entry.due, entry.since) == ("waiting", before.due, before.since)
+    await sim.run()
+    assert sim.engine.waits.earliest() == before.due
+    assert len(sim.facts("TimerSet")) == 1
+    assert sim.ran() == ["a#1", entry.step]
+
+
 async def test_a_dry_run_lets_time_pass() -> None:
     told = await dry_run(plan_of(WAITS))
     assert [step.node for step in told.steps] == ["a", "wait_1", "b"]

@@ -227,14 +227,15 @@ def _value(typed: str, keys: Iterable[str] = ()) -> Json:
         keys: What a mapping has that is written without braces; else it is a text.
     """
     try:
-        data = _yaml(typed, "value") if typed.strip() else ""
+        data: Json = _yaml(typed, "value") if typed.strip() else ""
     except InvalidDefinition:
         if typed.lstrip().startswith(("{", "[")):
             raise
         return typed
     braced = typed.lstrip().startswith(("{", "["))
-    meant = isinstance(data, dict) and bool({*keys} & {*data})  # pyright: ignore[reportUnknownArgumentType]
-    return data if braced or meant or not isinstance(data, dict | list) else typed
+    mapping, listing = isinstance(data, dict), isinstance(data, list)
+    meant = mapping and any(key in data for key in keys)
+    return data if braced or meant or not (mapping or listing) else typed  # pyright: ignore[reportUnknownVariableType]
 
 
 def _yaml(text: str, file: str) -> Json:

@@ -43,8 +43,9 @@ class States:
             self._state = CrewState(run=event.run, position=event.position - 1)
             self._before = self._state
         self._state = reduce(self._state, event.entry)
-        source = event.entry.source if isinstance(event.entry, Routed) else ""
-        if checkpoint_kind(event.entry.kind, source):
+        routed = event.entry if isinstance(event.entry, Routed) else None
+        source, because = (routed.source, routed.because) if routed else ("", "")
+        if checkpoint_kind(event.entry.kind, source, because):
             self._checkpoint = event.position
         return stated
 

@@ -32,6 +32,7 @@ from crewlog.state.brief import brief
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, FrontierEntry
 from crewlog.state.reduce import route_facts
+from crewlog.state.rewinding import handed_off
 
 
 class Order(NamedTuple):
@@ -422,14 +423,14 @@ class Engine(RunFacts):
         if item_of(step):
             await self.maps.item_done(step, because=because, skipped=skipped, handoff=handoff)
             return
-        if entry.redirect in self.plan.nodes:  # it may be gone with another graph
-            handoff = (NodeName(entry.redirect),)
+        if entry.redirect is not None and entry.redirect in self.plan.nodes:
+            handoff = (entry.redirect,)  # it may be gone with another graph
         self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
         if not entry.leaving:
             await self._route(node, (outcome,) if not handoff else (), handoff=handoff)
         elif handoff:
             targets = [Target(name) for name in handoff]
-            self.record(j.Routed, to=self._reached(targets), because=f"{step} handed off")
+            self.record(j.Routed, to=self._reached(targets), because=handed_off(step))
 
     def withdraw(self, step: StepId, kind: str | None = None) -> None:
         """Closes the questions about a step, where nobody waits for their answers any more."""

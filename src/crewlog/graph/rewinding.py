@@ -20,6 +20,7 @@ from crewlog.state.model import CrewState, Interrupt
 from crewlog.state.rewinding import (
     NEVER_BACK,
     Resumption,
+    Rewound,
     forked,
     forsaken,
     reopened,
@@ -59,7 +60,7 @@ def roll_back(
         engine.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn", by=by)
     back = rewound(engine.state, then)
     engine.record(j.RolledBack, to=to, state=_to_keep(back.state), by=by, **who)
-    engine.use(plan)
+    engine.use(_with_left(plan, back))
     _ask_anew(engine, back.questions)
 
 
@@ -76,9 +77,10 @@ def fork(
         at: When.
         ledger: An empty one at that position, by default.
     """
-    engine = Engine(plan, ledger or Ledger(CrewState(run=run, position=then.position)))
-    engine.at = at
     made = forked(then, run)
+    own = ledger or Ledger(CrewState(run=run, position=then.position))
+    engine = Engine(_with_left(plan, made), own)
+    engine.at = at
     # The numbers of questions go on: what was answered there has its number in this journal, too.
     kept = _to_keep(made.state) | {"asked": then.asked}
     engine.record(j.Forked, run=run, source=then.run, to=then.position, state=kept, by=by)
@@ -109,6 +111,16 @@ def reopen(
     if found.decision is not None and found.decision in engine.state.frontier:
         _ask_about(engine, found.decision)
     return engine
+
+
+def _with_left(plan: GraphPlan, back: Rewound) -> GraphPlan:
+    """A plan that knows, under their names of now, the steps that are kept aside."""
+    left = {
+        back.names[visit]: found
+        for visit, found in plan.left.items()
+        if visit in back.names and back.names[visit] in back.state.parked
+    }
+    return plan.model_copy(update={"left": dict(sorted(left.items()))})
 
 
 def _ask_about(engine: Engine, step: StepId) -> None:

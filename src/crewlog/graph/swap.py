@@ -121,13 +121,14 @@ def with_left(
     leaving = {step for step, entry in frontier.items() if entry.leaving} | {*parked} | {*gone}
     for step in leaving:
         visit = visit_of(step)
-        found = old.left.get(visit) or _left(old, node_of(visit))
+        found = old.left.get(visit) or left_step(old, node_of(visit))
         if found is not None:
             left[visit] = found
     return new.model_copy(update={"left": dict(sorted(left.items()))})
 
 
-def _left(plan: GraphPlan, name: NodeName) -> LeftStep | None:
+def left_step(plan: GraphPlan, name: NodeName) -> LeftStep | None:
+    """What a visit to a node needs that outlives it; none where the plan has no such node."""
     node = plan.nodes.get(name)
     if node is None:
         return None

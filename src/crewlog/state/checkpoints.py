@@ -17,9 +17,10 @@ _KINDS: Mapping[str, CheckpointKind] = {
 }
 
 
-def checkpoint_kind(kind: str, source: str | None) -> CheckpointKind | None:
-    """What kind of checkpoint an entry is by its kind and its `source`; None for one that is none.
+def checkpoint_kind(kind: str, source: str | None, because: str = "") -> CheckpointKind | None:
+    """What kind of checkpoint an entry is by its kind, `source` and `because`; None for none.
 
-    The run begins where the first nodes are reached, from none.
+    The run begins where the first nodes are reached, from none, and for no other reason.
     """
-    return "start" if kind == "Routed" and source is None else _KINDS.get(kind)
+    begins = kind == "Routed" and source is None and not because
+    return "start" if begins else _KINDS.get(kind)

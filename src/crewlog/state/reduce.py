@@ -103,6 +103,13 @@ def fold(run: RunId, entries: Iterable[j.JournalEntry], *, base: int = 0) -> Cre
     return state
 
 
+def after(state: CrewState, landed: Iterable[tuple[int, j.JournalEntry]]) -> CrewState:
+    """The state after some entries, at their positions, without those that stand between them."""
+    for position, entry in landed:
+        state = reduce(state.model_copy(update={"position": position - 1}), entry)
+    return state
+
+
 Changes = dict[str, Any]
 Frontier = dict[StepId, FrontierEntry]
 _HANDLERS: dict[type, Callable[[CrewState, Any, int], Changes]] = {}
@@ -479,9 +486,11 @@ def _queued(frontier: Frontier, position: int, *, only: NodeName | None = None) 
     """
     after = dict(frontier)
     visits = [e for e in frontier.values() if not item_of(e.step) and only in (None, e.node)]
-    active = {e.node for e in visits if e.status in ("running", "asking")}
+    # A timer that is set goes on: its visit has begun, and waits for nothing else.
+    timed = {e.step for e in visits if e.status == "waiting" and e.due and not e.requirement}
+    active = {e.node for e in visits if e.status in ("running", "asking") or e.step in timed}
     for entry in sorted(visits, key=lambda e: e.status == "queued"):
-        if entry.status not in ("ready", "waiting", "queued"):
+        if entry.status not in ("ready", "waiting", "queued") or entry.step in timed:
             continue
         status = "waiting" if entry.requirement else "ready"
         if entry.node in active:

@@ -12,7 +12,7 @@ Pure: no plan and no store. What comes of it is recorded as one fact that holds 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from crewlog.errors import UsageError
@@ -76,14 +76,18 @@ def settled(entries: Sequence[j.JournalEntry]) -> int | None:
     first = entries[0] if entries else None
     if isinstance(first, j.Routed):
         return 1 if first.source is None and not first.because else None
-    if isinstance(first, j.Forked):
+    if isinstance(first, j.Forked | j.RolledBack):
         return 1 + _count(entries[1:], j.InterruptRaised)
+    if isinstance(first, j.Reopened):
+        return 1 + _count(entries[1:], j.StepRetried, j.InterruptRaised)
     if not isinstance(first, j.StepCompleted):
         return None
     if item_of(first.step):
         return _settled_item(first.step, entries)
     after = entries[1] if len(entries) > 1 else None
     if isinstance(after, j.Routed) and after.source == node_of(first.step):
+        return 2
+    if isinstance(after, j.Routed) and after.because == handed_off(first.step):
         return 2
     # Nothing follows from a decision that fails the run, or from a no that ends it.
     return None if after is None or after.kind in _ENDINGS else 1
@@ -103,9 +107,14 @@ def _settled_item(step: StepId, entries: Sequence[j.JournalEntry]) -> int | None
     return 1
 
 
-def _count(entries: Sequence[j.JournalEntry], kind: type[j.Fact]) -> int:
-    """How many entries of a kind stand first."""
-    other = (at for at, entry in enumerate(entries) if not isinstance(entry, kind))
+def handed_off(step: StepId) -> str:
+    """Why the run goes where a step handed off to whose node a change had taken away."""
+    return f"{step} handed off"
+
+
+def _count(entries: Sequence[j.JournalEntry], *kinds: type[j.Fact]) -> int:
+    """How many entries of some kinds stand first."""
+    other = (at for at, entry in enumerate(entries) if not isinstance(entry, kinds))
     return next(other, len(entries))
 
 
@@ -119,6 +128,8 @@ class Rewound(NamedTuple):
     """The state, with no question open."""
     questions: tuple[Interrupt, ...]
     """What was asked there, to be asked anew, with the steps as they are called now."""
+    names: Mapping[StepId, StepId]
+    """What the steps are called now that are taken up again, by what they were called there."""
 
 
 def rewound(now: CrewState, then: CrewState) -> Rewound:
@@ -147,7 +158,7 @@ def rewound(now: CrewState, then: CrewState) -> Rewound:
             "changing": None,
         }
     )
-    return Rewound(state, tuple(_questions(then, names)))
+    return Rewound(state, tuple(_questions(then, names)), names)
 
 
 def _fresh_names(steps: Sequence[StepId], visits: dict[NodeName, int]) -> dict[StepId, StepId]:
@@ -242,7 +253,8 @@ def forked(then: CrewState, run: RunId) -> Rewound:
             "changing": None,
         }
     )
-    return Rewound(state, tuple(_questions(then, {step: step for step in there})))
+    names = {step: step for step in (*there, *then.parked)}
+    return Rewound(state, tuple(_questions(then, names)), names)
 
 
 # -- taking up again -------------------------------------------------------------------------
@@ -255,6 +267,9 @@ class Resumption(NamedTuple):
     """The position whose state it goes on with."""
     decision: StepId | None = None
     """The decision that ended it: people are asked before it decides again."""
+    landed: tuple[tuple[int, j.JournalEntry], ...] = ()
+    """What was recorded after the answer that ended it, with the positions: calls that were under
+    way when people gave it. What they did is done, and is not done again."""
 
 
 def resumption(run: RunId, tail: Sequence[tuple[int, j.JournalEntry]]) -> Resumption:
@@ -282,7 +297,7 @@ def resumption(run: RunId, tail: Sequence[tuple[int, j.JournalEntry]]) -> Resump
     if isinstance(last, j.RunFailed):
         return _before_failure(rows)
     if isinstance(last, j.RunStopped):
-        return Resumption(_before_stop(rows))
+        return _before_stop(rows)
     return Resumption(rows[-1][0])  # it was ended from outside
 
 
@@ -293,19 +308,40 @@ def _before_failure(rows: Sequence[tuple[int, j.JournalEntry]]) -> Resumption:
     return Resumption(position)
 
 
-def _before_stop(rows: Sequence[tuple[int, j.JournalEntry]]) -> int:
-    """Before an answer that ended the run, or else before its steps were cancelled."""
+def _before_stop(rows: Sequence[tuple[int, j.JournalEntry]]) -> Resumption:
+    """Before the answers that ended the run, or else before its steps were cancelled."""
     kinds = [entry.kind for _, entry in rows]
-    asked = max((at for at, kind in enumerate(kinds) if kind == "StopRequested"), default=0)
-    if getattr(rows[asked][1], "command", None) is None:  # an answer's, not the `stop` signal's
-        for answer in _ANSWERS:
-            begins = asked - len(answer)
-            if begins > 0 and kinds[begins:asked] == answer:
-                return rows[begins][0] - 1
     at = len(rows) - 2
     while at >= 0 and kinds[at] == "StepCancelled":
         at -= 1
-    return rows[at][0] if at >= 0 else rows[0][0] - 1
+    left = {number for asked in _stops(kinds) for number in _answer_of(rows, kinds, asked)}
+    if not left:
+        return Resumption(rows[at][0] if at >= 0 else rows[0][0] - 1)
+    first = min(left)
+    landed = [number for number in range(first, at + 1) if number not in left]
+    landed = [number for number in landed if kinds[number] != "StopRequested"]
+    return Resumption(rows[first][0] - 1, landed=tuple(rows[number] for number in landed))
+
+
+def _stops(kinds: Sequence[str]) -> Iterator[int]:
+    """Where a run was asked to stop that has stopped: since it began, or was last taken up."""
+    for number in reversed(range(len(kinds))):
+        if kinds[number] == "Reopened":
+            return
+        if kinds[number] == "StopRequested":
+            yield number
+
+
+def _answer_of(
+    rows: Sequence[tuple[int, j.JournalEntry]], kinds: Sequence[str], asked: int
+) -> Iterable[int]:
+    """The entries of the answer that asked a run to stop; none of the `stop` signal."""
+    if getattr(rows[asked][1], "command", None) is None:
+        for answer in _ANSWERS:
+            begins = asked - len(answer)
+            if begins > 0 and kinds[begins:asked] == answer:
+                return range(begins, asked)
+    return ()
 
 
 def reopened(then: CrewState) -> CrewState:

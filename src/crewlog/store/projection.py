@@ -246,7 +246,8 @@ class _Collector:
             self.run(_run_facts(position, entry, status))
         if (rules := _rules(position, entry)) is not None:
             self.run(rules)
-        kind = checkpoint_kind(entry.kind, getattr(entry, "source", None))
+        source, because = getattr(entry, "source", None), getattr(entry, "because", "")
+        kind = checkpoint_kind(entry.kind, source, because)
         if kind is not None:
             step = entry.step if isinstance(entry, j.StepCompleted) else StepId("")
             node = node_of(step) if step else NodeName("")
