@@ -91,6 +91,7 @@ async def texts(site: Site, state: CrewState) -> dict[str, list[str]]:
 
 
 async def places(run: Run) -> list[CheckpointView]:
+    """The run's checkpoints, its beginning first."""
     return list((await run.checkpoints(0, 1000)).checkpoints)
 
 
@@ -151,7 +152,7 @@ async def test_a_paused_run_stays_paused(crews: Site) -> None:
     await at_the_question(run)
     await run.pause()
     await run.wait_until(lambda view: view.status == "paused", LIMIT)
-    place = (await places(run))[0]
+    place = (await places(run))[1]
     await run.rollback(place.position)
     state = await run.state()
     assert (state.status, [e.node for e in state.frontier.values()]) == ("paused", ["b", "c"])
@@ -226,7 +227,7 @@ async def test_a_rollback_cuts_off_what_is_under_way(crews: Site) -> None:
     made["flow"] = ["a", "b"]
     run = await crews.start(made)
     await until(lambda: crews.ledger(run, "start"), "the call")
-    await run.rollback((await places(run))[0].position)
+    await run.rollback((await places(run))[1].position)
     await until(lambda: len(crews.ledger(run, "start")) == 2, "the call, made again")
     crews.open_gate(run, "g")
     assert (await run.result(LIMIT)).status == "completed"

@@ -11,6 +11,7 @@ from crewlog.prompt.compiled import Remark
 from crewlog.prompt.grammar.lexicon import third_person
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
+from crewlog.prompt.grammar.pauses import timed
 from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
 from crewlog.prompt.grammar.requests import answered, plainly
 from crewlog.prompt.grammar.segments import SUBORDINATE
@@ -136,7 +137,7 @@ def _crew_line(state: State, sentence: Sentence) -> bool:
 
 def _read(state: State, sentence: Sentence) -> None:
     before, remarked = len(state.statements), len(state.remarks)
-    units = _labelled(state, sentence, state.roster.marked(sentence))
+    units = timed(state, _labelled(state, sentence, state.roster.marked(sentence)))
     whole = Words(start=sentence.start, end=sentence.stop)
     if too_long(units, LONGEST_SENTENCE):
         state.too_long(whole, "sentence", LONGEST_SENTENCE)

@@ -35,6 +35,7 @@ def look_at_tasks(state: State) -> None:
         )
         for words in (clause, *glued):
             _report(state, words, several=several)
+            _report_times(state, words)
 
 
 def _report(state: State, words: Words, *, several: bool) -> None:
@@ -50,3 +51,14 @@ def _report(state: State, words: Words, *, several: bool) -> None:
             [Words(start=start, end=end)],
             "If it is a rule, say it in a sentence of its own.",
         )
+
+
+def _report_times(state: State, words: Words) -> None:
+    for time in state.told_times:
+        if words.start <= time.start < words.end:
+            state.remark(
+                "read_as_words",
+                f"{state.shown(time)!r} is a part of what an agent is told: nothing waits for it",
+                [time],
+                f"To wait, say it in front: 'Wait until {state.shown(time)}, then …'.",
+            )
