@@ -22,7 +22,7 @@ from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, FrontierEntry, LogHead, Mapped, Turn
 from crewlog.state.reduce import after, reduce
-from crewlog.state.rewinding import forsaken, resumption, rewound, settled
+from crewlog.state.rewinding import forked, forsaken, resumption, rewound, settled
 from graph.crews import plan_of
 from graph.simulation import (
     RUN,
@@ -416,6 +416,16 @@ def test_a_step_whose_node_is_gone_is_not_taken_up_again() -> None:
     )
     back = rewound(then, then)
     assert (back.state.frontier, back.questions) == ({}, ())
+
+
+def test_what_was_queued_behind_a_step_that_is_not_taken_up_moves_up() -> None:
+    gone = {"step": "g#1", "node": "g", "status": "running", "leaving": True}
+    behind = [{"step": f"g#{n}", "node": "g", "status": "queued"} for n in (2, 3)]
+    frontier = {entry["step"]: entry for entry in (gone, *behind)}
+    then = CrewState.from_json({"run": RUN, "frontier": frontier, "visits": {"g": 3}})
+    for made in (rewound(then, then), forked(then, RunId("other"))):
+        statuses = [entry.status for entry in made.state.frontier.values()]
+        assert statuses == ["ready", "queued"]
 
 
 @pytest.mark.parametrize(
