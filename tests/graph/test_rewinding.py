@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected, UsageError
+from crewlog.graph.changing import accept, consider
 from crewlog.graph.engine import Engine, Order
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import fork, reopen, roll_back
 from crewlog.ids import RunId, item_log, item_of, item_step, node_of, step_id, visit_of
 from crewlog.state import journal as j
+from crewlog.state.calls import PreparedChange
 from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, FrontierEntry, LogHead, Mapped, Turn
@@ -336,6 +338,20 @@ async def test_two_answers_that_end_the_run_are_both_asked_again() -> None:
     again = taken_up(plan, sim.journal, sim.state, 0)
     assert list(again.state.interrupts) == ["i1", "i2"]
     assert list(again.state.frontier) == ["p#1", "q#1"]
+
+
+async def test_a_change_that_a_run_was_ended_in_has_failed_when_it_is_taken_up() -> None:
+    plan = plan_of(["a", "b"])
+    sim = await begun(plan, 0)
+    await sim.settle()
+    sim.launch()
+    other = PreparedChange(plan=plan_of(["a", "c", "b"]).to_json())
+    report, made = consider(sim.engine, other)
+    accept(sim.engine, made, report, by="eve")
+    again = taken_up(plan, sim.journal, sim.state, 0)  # it was terminated while it drained
+    assert [entry["kind"] for entry in again.journal] == ["SwapFailed", "Reopened"]
+    assert again.state.changing is None
+    assert_folds([*sim.journal, *again.journal], again)
 
 
 async def test_a_run_that_is_completed_is_not_taken_up() -> None:
