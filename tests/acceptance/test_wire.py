@@ -161,7 +161,7 @@ async def test_the_commands_of_the_documents(crews: Site, temporal: CommandLine)
         ],
     )
     await crews.client().register({**definition, "crew": "release-notes"})
-    lines = documented()
+    lines = [line for line in documented() if not _changes(line)]
     used: list[str] = []
 
     async def say(*words: str) -> None:
@@ -187,7 +187,7 @@ async def test_the_commands_of_the_documents(crews: Site, temporal: CommandLine)
     assert (result.status, result.flags["approved"]) == ("completed", "later")
     assert not await crews.entries(run, "CommandRejected")
     assert len(await crews.entries(run, "MessageAdded")) == 2  # the input, and what was said
-    rest = [line for line in lines if line not in used and not _changes(line)]
+    rest = [line for line in lines if line not in used]
     assert len(rest) == 3
     order = ("stop", "hello-1", "prose-7")
     stopped, inline, prose = sorted(rest, key=lambda line: [word not in line for word in order])
