@@ -21,15 +21,12 @@ from crewlog.prompt.ast import Words
 from crewlog.prompt.authority import Authority
 from crewlog.prompt.crew import Member, speaks_of
 from crewlog.prompt.draft import Node, Sources
-from crewlog.prompt.registry import Registry
+from crewlog.prompt.registry import LONGEST_WAIT, WAIT_REMEDY, Registry
 from crewlog.prompt.remarks import Remarks
 from crewlog.prompt.wording import question_text
 
 ASSUMED_ROUNDS = 3
 """How often a loop goes back whose prompt says no bound."""
-LONGEST_WAIT = 365 * 86_400.0
-"""Seconds that a prompt may have a run wait."""
-WAIT_REMEDY = "At most 365 days; for more, wait until a date, or write it into the definition."
 HELD = ("ask_human", "skip")
 """What happens in the place of a step besides another phase."""
 OF_AGENT = "@"
@@ -336,7 +333,7 @@ class Assembly:
         if said.ready is None or said.agent is None:
             say = f"{said.agent!r} waits for nothing, so it cannot stop waiting"
             if said.ready is not None:
-                say = f"no step waits for {phrases.condition(said.ready)!r}, so none can stop"
+                say = "no step waits for this, so none can stop waiting"
             remedy = "Say first who waits, e.g. 'Once the models are ready, the writer starts.'"
             self.remarks.error("invalid", say, said.words, remedy)
             return
@@ -722,7 +719,9 @@ class Assembly:
 
     def _decided_before(self, said: ast.Fact) -> str | None:
         """Who decides what the branch said just before hangs on, where it is asked once more."""
-        known = [fact for when in self.chain for fact in c.facts_in(when)]
+        waits = [node.only_if for node in self.last if node.kind == "wait"]
+        said_last = [*self.chain, *(when for when in waits if when is not None)]
+        known = [fact for when in said_last for fact in c.facts_in(when)]
         return next((fact.agent for fact in known if fact.name == said.name), None)
 
 

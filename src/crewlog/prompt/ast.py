@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from crewlog.definition.model import Time, Wait
+from crewlog.definition.model import Seconds, Time
 from crewlog.model import Json, Model
 
 
@@ -325,7 +325,7 @@ class Pause(Statement):
     """`Wait two hours`, `wait until 2026-12-01 09:00 UTC`, `two hours later`."""
 
     kind: Literal["pause"] = "pause"
-    wait: Wait | None = None
+    wait: Seconds | None = None
     """Seconds, or as `2h`; none with `until`."""
     until: Time | None = None
     """Until when, with the zone, in ISO 8601."""
@@ -354,7 +354,7 @@ class Within(Statement):
     """
 
     kind: Literal["within"] = "within"
-    wait: Wait
+    wait: Seconds
     """Seconds, or as `2h`."""
     ready: Cond | None = None
     """The requirement; none with `agent`, where it is the one said of that agent."""

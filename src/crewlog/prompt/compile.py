@@ -150,6 +150,8 @@ class _Finish:
 
     def definition(self) -> tuple[CrewDefinition | None, tuple[Provenance, ...]]:
         self._take_cast()
+        if not self.crew.members:
+            self.nodes.clear()  # questions and waits with nobody who works
         if not self.nodes:
             if not self.remarks.all():
                 self.remarks.error(

@@ -21,6 +21,10 @@ from crewlog.definition.model import (
 from crewlog.definition.unused import callers
 from crewlog.model import Model
 
+LONGEST_WAIT = 365 * 86_400.0
+"""Seconds that a prompt may have a run wait."""
+WAIT_REMEDY = "At most 365 days; for more, wait until a date, or write it into the definition."
+
 
 class OfferedTool(ToolDefinition):
     """A tool, and what a prompt may do with it."""

@@ -25,8 +25,8 @@ from crewlog.definition.model import (
 from crewlog.definition.model import DecisionPhase as Decision
 from crewlog.definition.phases import END, Phase, phases
 from crewlog.prompt import ast
-from crewlog.prompt.assemble import HELD, LONGEST_WAIT, negated
-from crewlog.prompt.registry import Registry
+from crewlog.prompt.assemble import HELD, negated
+from crewlog.prompt.registry import LONGEST_WAIT, Registry
 from crewlog.prompt.saying_asks import without_before, without_gates
 from crewlog.prompt.saying_waits import without_taken_over
 from crewlog.prompt.traits import Told, told_of
@@ -131,6 +131,8 @@ class Teller:
         self.flags: dict[str, set[str]] = {name: set() for name in definition.agents}
         """Flags that what is said gives to each agent."""
         self.outputs: dict[str, set[str]] = {name: set() for name in definition.agents}
+        self.deciders: dict[str, set[str]] = {}
+        """Who decides a fact of that name, in what is said so far."""
         self.done: list[Phase] = []
         self.tail = Awaited()
         self.last: list[Phase] = []
@@ -501,11 +503,16 @@ class Teller:
             if said.name not in self.crew.agents[owner].outputs:
                 self.unsaid(f"the comparison of {said.name!r} of {owner!r}")
             self.outputs[owner].add(said.name)
+        # Behind a question, `if rejected` would speak of its answer.
+        asked = bool(self.done) and isinstance(self.done[-1].item, AskPhase)
+        plain = context == [owner] and not (asked and said.name in {"approved", "rejected"})
+        deciders = self.deciders.setdefault(said.name, set())
+        deciders.add(str(owner))
         return ast.Fact(
             name=said.name,
             operator=said.operator,
             value=said.value,
-            agent=None if context == [owner] else owner,
+            agent=None if plain and len(deciders) == 1 else owner,
         )
 
 

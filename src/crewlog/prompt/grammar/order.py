@@ -80,6 +80,8 @@ class Sentence:
     abreast: bool | None = None
     """`In parallel, a … and b …`: the clauses of the sentence are side by side."""
     dropped: list[Words] = field(default_factory=list[Words])
+    waited: Words | None = None
+    """A wait that leads what follows: no rule, which holds throughout."""
     unread: Literal["", "condition", "clause"] = ""
     """A condition was not understood: its clause, which would else hold always, is not read."""
 
@@ -271,6 +273,16 @@ def _keep(sentence: Sentence, before: int, phrase: Phrase) -> bool:
     """Whether what a rule said may stand under the condition before it."""
     state, pending = sentence.state, sentence.pending
     made = state.statements[before:]
+    if sentence.waited is not None and not all(s.kind in {"ask", "ask_tool"} for s in made):
+        del state.statements[before:]
+        if state.statements and isinstance(state.statements[-1], Pause):
+            state.statements.pop()
+        say = f"{state.shown(phrase.words)!r} holds throughout a run, and not after a wait"
+        words = [phrase.words, sentence.waited]
+        state.remark("not_understood", say, words, "Say it without the wait, or leave it out.")
+        sentence.pending, sentence.waited = Pending(), None
+        return True
+    sentence.waited = None
     if not pending:
         sentence.carried.clear()
         return True
@@ -707,6 +719,7 @@ def _repeat(state: State, group: str | None, condition: Cond, words: tuple[Words
 def _say(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     """Says what a clause is, with the conditions that wait for it."""
     state, pending = sentence.state, sentence.pending
+    sentence.waited = None
     for statement in clause.before:
         state.say(statement)
     if clause.agents and clause.works:
@@ -907,6 +920,7 @@ def _say_pause(
         kept = Pending(condition=condition, words=pending.words or [words])
     sentence.pending, sentence.glue = kept, None
     sentence.carried = {"then"} if goes_on else set()
+    sentence.waited = words if goes_on else None
 
 
 def _leads_on(sentence: Sentence, time: Timed) -> bool:
@@ -987,13 +1001,12 @@ def _instead(
             return None
         return Within(wait=seconds, ready=ready, agent=skipped[0], otherwise="skip")
     then = outcome(said)
-    left_out = {*said} & {"it", "him", "her", "them"}
-    if said and said[0] in {"skip", "omit"} and left_out and len(said) == 2:
+    if phrase.text in {f"skip {each}" for each in ("it", "him", "her", "them")}:
         return Within(wait=seconds, ready=ready, agent=agent, otherwise="skip")
     without = said.index("without") if "without" in said else -1
-    left = state.names(" ".join(said[without + 1 :])) if without >= 0 else ()
-    if outcome(said[:without]) == "next" and len(left) == 1 and len(said) == without + 2:
-        return Within(wait=seconds, ready=ready, agent=left[0], otherwise="skip")
+    if without > 0 and outcome(said[:without]) == "next" and len(said) == without + 2:
+        for name in state.names(said[-1]):  # `go on without the painter`
+            return Within(wait=seconds, ready=ready, agent=name, otherwise="skip")
     if then == "next" and without >= 0:
         return Within(wait=seconds, ready=ready, agent=agent, otherwise="skip")
     if then == "ask_human":

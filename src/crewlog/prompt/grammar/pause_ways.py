@@ -37,6 +37,8 @@ STOPPING = word_set(
     "stop stops give gives fail fails abort aborts end ends quit quits expire expires"
 )
 """Who stops after two hours waits for nothing."""
+RIGHTS = word_set("may can cannot could might must never only nobody no allowed permitted not")
+"""What makes a rule of a clause: it holds throughout, and not after a time."""
 IF = re.compile(r"(?:(?<= )|^)(?:if|unless|in case|should (?=@|the |it |they )) ?.*$")
 """The condition at the end of some words."""
 LATE = re.compile(r"(?:^| )(?:not|unless)(?: |$)")
@@ -60,8 +62,8 @@ _PASSED = (
     r"(?: (?:already|first))?"
 )
 _D, _T = r"(?P<time>¤[0-9]+)", r"(?P<time>§[0-9]+)"
-_WHO = r"(?P<who>@[0-9]+)"
-_MAYBE_WHO = r"(?:(?P<who>@[0-9]+) )?"
+_WHO = r"(?P<who>@[0-9]+(?: (?:, and|,|and) @[0-9]+){0,20})"
+_MAYBE_WHO = rf"(?:{_WHO} )?"
 _FOR_D = (
     rf"(?:for )?(?:(?:another|a|the|a further|exactly|at least|up) )*{_D}"
     r"(?: (?:long|more|longer|first|there|here|in between))?"
@@ -113,8 +115,8 @@ CONDITION_BOUND = _way(
     rf"(?:(?P<sure>within) (?:the next |at most )?|after |in |for ){_D}(?: at most| at the latest)?"
 )
 """`… are not ready within two hours`."""
-DEADLINE = _way(rf"(?:by|before|until) {_T}")
-"""`… are not ready by 2026-12-01`."""
+DEADLINE = _way(r"(?:by|before|until) §[0-9]+|(?:within|after|in) ¥[0-9]+")
+"""`… are not ready by 2026-12-01`, `… within a few minutes`."""
 WAITS = (
     _way(rf"{_SUBJECT}{_AUX}{_WAIT} {_FOR_D}(?: {_GOES_ON})?"),
     _way(rf"(?:{_THERE_IS} )*(?:(?:a|another|the) )?{_BREAK} of {_D}"),
@@ -138,11 +140,11 @@ SINCE = re.compile(
     rf"(?<![^ ]){_D} after(?= (?:@[0-9]|both|all|they|the [a-z]+ (?:is|are|has|have)))"
 )
 """`Two hours after the writer finishes`."""
+AFTER = _way(
+    r"(?:exactly |only )?after (?:(?:another|a further|the|waiting|waiting for|"
+    rf"a {_BREAK} of|a) )*{_D}(?: {_BREAK})?(?: {_PASSED})?(?: of waiting)?(?: at the earliest)?"
+)
 LEADS = (
-    _way(
-        r"(?:exactly |only )?after (?:(?:another|a further|the|waiting|waiting for|"
-        rf"a {_BREAK} of|a) )*{_D}(?: {_BREAK})?(?: {_PASSED})?(?: of waiting)?(?: at the earliest)?"
-    ),
     _way(rf"(?:another )?{_D} (?:later on|later|afterwards|after that|after this|after which)"),
     _way(rf"(?:once|when|as soon as) (?:another |the )?{_D} {_PASSED}"),
     _way(rf"with a (?:further )?{_BREAK} of {_D}"),

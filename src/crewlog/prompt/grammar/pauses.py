@@ -76,6 +76,8 @@ class _Rewriter:
         self.words = words
         self.text = " ".join(word.text for word in words)
         self.at: list[int] = []
+        self.instead: dict[int, list[Unit]] = {}
+        """What stands in the place of words, by their numbers."""
         place = 0
         for word in words:
             self.at.append(place)
@@ -100,7 +102,7 @@ class _Rewriter:
                 at, units = made[at]
                 out += units
             else:
-                out += self._left(self.words[at])
+                out += self.instead[at] if at in self.instead else self._left(self.words[at])
                 at += 1
         return out
 
@@ -162,8 +164,17 @@ class _Rewriter:
         return replace(known, **more)  # type: ignore[arg-type]
 
     def agent(self, found: re.Match[str]) -> list[Unit]:
-        """The agent whom a match names."""
-        return [*self.words[self.index(found.start("who"))].units] if found["who"] else []
+        """The agents whom a match names."""
+        if not found["who"]:
+            return []
+        first, last = self.index(found.start("who")), self.index(found.end("who") + 1)
+        return [unit for word in self.words[first:last] for unit in word.units]
+
+    def moved(self, found: re.Match[str], to: int) -> list[Unit]:
+        """Those agents in front of the word that they do."""
+        place = self.words[to].units[0].start if to < len(self.words) else None
+        who = self.agent(found)
+        return who if place is None else [Unit(unit.text, place, place) for unit in who]
 
     def report(self, found: re.Match[str]) -> None:
         """Says that a wait cannot be waited for."""
@@ -205,9 +216,10 @@ def _condition_bound(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None
 
 def _deadline(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     """`If the models are not ready by 2026-12-01`: a step waits so long and not until then."""
-    if ways.IF.search(self.clause(found)) is None:
+    opened = ways.IF.search(self.clause(found))
+    if opened is None or ways.LATE.search(opened[0]) is None:
         return None
-    why = "say how long from when it is waited for, e.g. 'within 2 hours'"
+    why = "Say how long from when it is waited for, e.g. 'within 2 hours'."
     return [self.unit(found, BOUNDED, Timed(why=why))]
 
 
@@ -227,29 +239,27 @@ def _assumed(self: _Rewriter, found: re.Match[str]) -> tuple[str, ...]:
 
 
 def _agent_waits(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
-    """`The publisher waits two hours and then posts it`."""
-    who, after = self.agent(found), self.after(found)
-    if after not in ways.ENDS:
+    """`The publisher waits two hours and then posts it`, `… before posting it`."""
+    after, follows = self.after(found), self.index(found.end() + 1)
+    more = ways.AND_DOES.match(self.text, found.end())
+    posting = after == "before" and self.text[self.at[follows] :].split()[1:2]
+    if after not in ways.ENDS or after == "after" or (after == "before" and not (more or posting)):
+        return None
+    if more is None and posting and not posting[0].endswith("ing"):
+        return None
+    if more is None and not posting and len(self.state.names(found["who"])) > 1:
         return None
     pause = self.unit(found, PAUSE, self.time(found, assumed=_assumed(self, found)))
-    if (more := ways.AND_DOES.match(self.text, found.end())) is not None:
-        last = self.index(more.end())
-        self.words[self.index(found.end() + 1) : last] = [
-            _Word("\0", []) for _ in range(self.index(found.end() + 1), last)
-        ]
-        return [pause, *who]
-    if after == "before" and self.text[found.end() :].split()[1:2] != []:
-        verb = self.text[found.end() :].split()[1]
-        if verb.endswith("ing"):
-            place = self.index(found.end() + 1)
-            at = self.words[place].units[0]
-            self.words[place] = _Word("\0", [Unit("is", at.start, at.end)])
-            return [pause, *who]
-        return None
-    if after == "after":
-        return None
-    known = self.state.times[-1]
-    self.state.times[-1] = replace(known, before=self.state.names(who[0].text)[0])
+    if more is not None:
+        does = self.index(more.end())
+        self.instead.update({at: [] for at in range(follows, does)})
+        return [pause, *self.moved(found, does)]
+    if posting:
+        at = self.words[follows + 1].units[0].start
+        self.instead[follows] = [Unit("is", at, at)]
+        return [pause, *self.moved(found, follows + 1)]
+    (who,) = self.state.names(found["who"])
+    self.state.times[-1] = replace(self.state.times[-1], before=who)
     return [pause]
 
 
@@ -265,7 +275,7 @@ def _leads(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
 
 def _trails(self: _Rewriter, found: re.Match[str], time: Timed) -> list[Unit] | None:
     clause = self.clause(found).split()
-    if self.after(found) not in ways.AFTERWARDS or {*clause} & ways.STOPPING:
+    if self.after(found) not in ways.AFTERWARDS or {*clause} & (ways.STOPPING | ways.RIGHTS):
         return None
     if SUBORDINATE.match(" ".join(clause)) and "@" not in " ".join(clause):
         return None
@@ -313,7 +323,12 @@ def _unclear(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
     if not self.opens(found) and not found["who"]:
         return None
     self.report(found)
-    return self.agent(found) if ways.AND_DOES.match(self.text, found.end()) else []
+    more = ways.AND_DOES.match(self.text, found.end())
+    if more is None or not found["who"]:
+        return []
+    does = self.index(more.end())
+    self.instead.update({at: [] for at in range(self.index(found.end() + 1), does)})
+    return self.moved(found, does)
 
 
 def _unclear_lead(self: _Rewriter, found: re.Match[str]) -> list[Unit] | None:
@@ -329,6 +344,7 @@ _RULES: list[tuple[re.Pattern[str], _Read]] = [
     (ways.AGENT_BOUND, _agent_bound),
     (ways.CONDITION_BOUND, _condition_bound),
     (ways.DEADLINE, _deadline),
+    (ways.AFTER, _leads),
     *((way, _waits) for way in ways.WAITS),
     *((way, _agent_waits) for way in ways.AGENT_WAITS),
     (ways.SINCE, _since),

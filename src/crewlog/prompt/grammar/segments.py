@@ -201,7 +201,8 @@ class _Cutter:
                 links -= 1
             if links > self.begin:
                 self._close(links, links, "")
-        self._close(i + 1, i + 1, "")
+        comma = i + 1 < len(self.units) and self.units[i + 1].text == ","
+        self._close(i + 1, i + 1 + comma, "," if comma else "")
 
     def _text(self, begin: int, end: int) -> str:
         return " ".join(u.text for u in self.units[begin:end])
