@@ -24,6 +24,7 @@ from crewlog.activities.replies import kept
 from crewlog.activities.streaming import CannotStream, Writing, streamed
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
+from crewlog.content import check_depth
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelError, ModelRefused, StoreUnavailable
 from crewlog.model import Json
@@ -81,6 +82,7 @@ class ModelCalls:
             raise
         name, message = reply
         body = message_to_json(kept(message, task.agent, task.step, task.call, model=name))
+        _check_depth(body, name)
         hash_ = hash_json(body)
         if journaled is None:
             stored = journaled = await keep_all(self._store, task.run, task.batch, {hash_: body})
@@ -195,6 +197,16 @@ def _model_name(crew: CrewDefinition, agent: AgentDefinition, task: CallModel) -
             remedy="Give the agent or the crew a `model`, e.g. openai:gpt-5-mini.",
         )
     return name
+
+
+def _check_depth(body: Json, model: str) -> None:
+    try:
+        check_depth(body)
+    except ValueError as exc:
+        raise ModelRefused(
+            f"the model {model!r} answered with arguments of a tool that no run can keep: {exc}",
+            remedy="Ask it again, or let the tool take a text.",
+        ) from exc
 
 
 def _request_timeout(timeout: float) -> float:

@@ -135,18 +135,25 @@ class ChangePreparer:
         named = await asyncio.to_thread(keep_names, base, found.definition)
         # Its name is the crew's: a prompt that says another one is of the same run all the same.
         named = named.model_copy(update={"crew": base.crew})
-        if not task.registry:
-            named = named.model_copy(update={"permissions": _narrowed(named, base)})
+        # A registry says itself who may have a tool; what people said since holds all the same.
+        might = [*(() if task.registry else base.permissions.items()), *task.permissions.items()]
+        named = named.model_copy(update={"permissions": _narrowed(named, might)})
         data = named.to_json()
         read_data(data, offered_form(registry))
         remarks = tuple(map(remark_of, found.remarks))
         return await self._made(data, base, task.base, remarks=remarks, **told)
 
 
-def _narrowed(crew: CrewDefinition, base: CrewDefinition) -> dict[str, tuple[str, ...] | None]:
-    """Who may call a tool: whoever might before, and of these whom the prompt names."""
+def _narrowed(
+    crew: CrewDefinition, might: Iterable[tuple[str, tuple[str, ...] | None]]
+) -> dict[str, tuple[str, ...] | None]:
+    """Who may call a tool: whoever might before, and of these whom the prompt names.
+
+    Also where it was people who said while the run lived who may not: a prompt that says less of a
+    tool than the definition did must not give it back to them.
+    """
     found = dict(crew.permissions)
-    for tool, before in base.permissions.items():
+    for tool, before in might:
         if tool in crew.tools and before is not None:
             now = found.get(tool)
             found[tool] = tuple(

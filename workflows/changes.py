@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import changing
     from crewlog.graph.drafting import COMPILER, Drafting
     from crewlog.graph.engine import Engine
-    from crewlog.ids import CommandId
+    from crewlog.ids import AgentName, CommandId, ToolName
     from crewlog.state import journal as j
     from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
     from crewlog.state.model import CommandOutcome
@@ -108,6 +108,7 @@ async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str)
         registry=command.registry or (prompt.registry if prompt else ""),
         reader=command.reader,
         model=command.model,
+        permissions=_set_by_hand(engine) if command.prompt else {},
     )
     reads = bool(command.prompt) and command.reader != "grammar"
     options: dict[str, Any] = {**READING, "task_queue": queue or None} if reads else PREPARING
@@ -123,6 +124,16 @@ async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str)
             task = task.model_copy(update={"replies": (*task.replies, made.reply)})
         if not made.again:
             return made
+
+
+def _set_by_hand(engine: Engine) -> dict[str, tuple[AgentName, ...]]:
+    """Who may call a tool, where people have said so while the run lived."""
+    written, now = engine.plan.permissions, engine.state.tool_permissions
+    return {
+        tool: named
+        for tool, named in now.items()
+        if named is not None and named != written.get(ToolName(tool))
+    }
 
 
 def _refusal(error: ActivityError) -> CrewlogError | ActivityError:

@@ -132,7 +132,7 @@ def read_args(args: Sequence[RawValue]) -> Any:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
         check_depth(value)
     except Exception as error:  # noqa: BLE001 - whatever a stranger sends must not fail the task
-        return Unreadable(f"the content is not JSON that can be kept: {error}")
+        return Unreadable(f"the content is not JSON: {error}")
     return value
 
 

@@ -320,6 +320,20 @@ class _Broken(FakeListChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
+class _Deep(FakeListChatModel):
+    async def _agenerate(self, *_args: Any, **_kwargs: Any) -> ChatResult:
+        args = json.loads('{"a":' * 150 + "1" + "}" * 150)
+        message = AIMessage("", tool_calls=[{"name": "t", "args": args, "id": "c"}])
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+async def test_arguments_that_no_run_can_keep_fail_the_call(model_call, log):
+    register("deep", lambda *_: _Deep(responses=[""]))
+    with pytest.raises(ApplicationError, match="100 levels") as failed:
+        await model_call(crew("deep:x"), log)
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
+
+
 async def test_an_unknown_prefix_is_told_with_those_that_are_known(model_call, log):
     with pytest.raises(ApplicationError, match=r"openai:NAME.*scripted:NAME") as failed:
         await model_call(crew("elsewhere:x"), log)

@@ -108,6 +108,19 @@ async def test_a_prompt_gives_a_tool_to_nobody_who_could_not_call_it(prepare):
         await prepare(base, prompt=prompt, reader="grammar")
 
 
+async def test_a_prompt_gives_no_tool_back_that_people_took_away(prepare):
+    base = crew(permissions={"add": ["backend", "writer"]})
+    by_hand = {"add": ("writer",), "boom": ()}
+    said = f"{PROMPT} Only the backend may add."
+    made = await prepare(base, prompt=said, reader="grammar", permissions=by_hand)
+    assert made.definition["permissions"] == {"add": [], "boom": []}
+    made = await prepare(base, prompt=PROMPT, reader="grammar", permissions=by_hand)
+    assert made.definition["permissions"] == {"add": ["writer"], "boom": []}
+    more = {"add": ("backend", "writer", "tester")}  # what people gave is the run's, still
+    made = await prepare(base, prompt=PROMPT, reader="grammar", permissions=more)
+    assert made.definition["permissions"] == {"add": ["backend", "writer"]}
+
+
 async def test_a_prompt_has_no_more_than_its_registry_offers(prepare, store):
     registry = {
         "registry": "closed",

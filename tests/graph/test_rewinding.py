@@ -13,16 +13,18 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected, UsageError
+from crewlog.graph.changing import accept, consider
 from crewlog.graph.engine import Engine, Order
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import fork, reopen, roll_back
 from crewlog.ids import RunId, item_log, item_of, item_step, node_of, step_id, visit_of
 from crewlog.state import journal as j
+from crewlog.state.calls import PreparedChange
 from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, FrontierEntry, LogHead, Mapped, Turn
 from crewlog.state.reduce import after, reduce
-from crewlog.state.rewinding import forsaken, resumption, rewound, settled
+from crewlog.state.rewinding import forked, forsaken, resumption, rewound, settled
 from graph.crews import plan_of
 from graph.simulation import (
     RUN,
@@ -338,6 +340,20 @@ async def test_two_answers_that_end_the_run_are_both_asked_again() -> None:
     assert list(again.state.frontier) == ["p#1", "q#1"]
 
 
+async def test_a_change_that_a_run_was_ended_in_has_failed_when_it_is_taken_up() -> None:
+    plan = plan_of(["a", "b"])
+    sim = await begun(plan, 0)
+    await sim.settle()
+    sim.launch()
+    other = PreparedChange(plan=plan_of(["a", "c", "b"]).to_json())
+    report, made = consider(sim.engine, other)
+    accept(sim.engine, made, report, by="eve")
+    again = taken_up(plan, sim.journal, sim.state, 0)  # it was terminated while it drained
+    assert [entry["kind"] for entry in again.journal] == ["SwapFailed", "Reopened"]
+    assert again.state.changing is None
+    assert_folds([*sim.journal, *again.journal], again)
+
+
 async def test_a_run_that_is_completed_is_not_taken_up() -> None:
     plan = plan_of(["a"])
     sim = await begun(plan, 0)
@@ -416,6 +432,16 @@ def test_a_step_whose_node_is_gone_is_not_taken_up_again() -> None:
     )
     back = rewound(then, then)
     assert (back.state.frontier, back.questions) == ({}, ())
+
+
+def test_what_was_queued_behind_a_step_that_is_not_taken_up_moves_up() -> None:
+    gone = {"step": "g#1", "node": "g", "status": "running", "leaving": True}
+    behind = [{"step": f"g#{n}", "node": "g", "status": "queued"} for n in (2, 3)]
+    frontier = {entry["step"]: entry for entry in (gone, *behind)}
+    then = CrewState.from_json({"run": RUN, "frontier": frontier, "visits": {"g": 3}})
+    for made in (rewound(then, then), forked(then, RunId("other"))):
+        statuses = [entry.status for entry in made.state.frontier.values()]
+        assert statuses == ["ready", "queued"]
 
 
 @pytest.mark.parametrize(

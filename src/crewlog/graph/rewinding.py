@@ -105,6 +105,9 @@ def reopen(
     """
     engine = Engine(plan, ledger)
     engine.at = at
+    if (meant := engine.state.changing) is not None:
+        error = "the run was ended first, from outside"
+        engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
     engine.record(j.Reopened, to=found.position, state=_to_keep(reopened(then)), by=by)
     for step, call in list(forsaken(engine.state)):
         engine.record(j.StepRetried, step=step, call=call, by=by)

@@ -329,6 +329,10 @@ class PrepareChange(Model):
     model: str = ""
     replies: tuple[str, ...] = ()
     """What a model that reads the prompt answered before."""
+    permissions: dict[str, tuple[AgentName, ...]] = Field(
+        default_factory=dict[str, tuple[AgentName, ...]]
+    )
+    """Of a prompt: who may call the tools of which people have said so while the run lived."""
 
 
 class PreparedChange(Model):

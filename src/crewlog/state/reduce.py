@@ -45,6 +45,7 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
+from crewlog.state.queueing import queued
 from crewlog.state.rewinding import NEVER_BACK
 
 COMMANDS_KEPT = 1000
@@ -476,30 +477,7 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
         return {"frontier": frontier}
     if item_of(step):  # the visit goes on; what was said while working is in the store
         return {"frontier": frontier, "messages": _without(state.messages, item_log(step))}
-    return {"frontier": _queued(frontier, position, only=node)}
-
-
-def _queued(frontier: Frontier, position: int, *, only: NodeName | None = None) -> Frontier:
-    """The frontier with one visit of each node under way, and the others queued behind it.
-
-    Only a change of the graph can make two of one: a visit that comes back may find another.
-    """
-    after = dict(frontier)
-    visits = [e for e in frontier.values() if not item_of(e.step) and only in (None, e.node)]
-    # A timer that is set goes on: its visit has begun, and waits for nothing else.
-    timed = {e.step for e in visits if e.status == "waiting" and e.due and not e.requirement}
-    active = {e.node for e in visits if e.status in ("running", "asking") or e.step in timed}
-    for entry in sorted(visits, key=lambda e: e.status == "queued"):
-        if entry.status not in ("ready", "waiting", "queued") or entry.step in timed:
-            continue
-        status = "waiting" if entry.requirement else "ready"
-        if entry.node in active:
-            status = "queued"
-        active.add(entry.node)
-        if status != entry.status:
-            changes = {"status": status, "since": position}
-            after[entry.step] = entry.model_copy(update=changes)
-    return after
+    return {"frontier": queued(frontier, position, only=node)}
 
 
 @_on(j.StepCompleted)
@@ -694,7 +672,7 @@ def _graph_swapped(state: CrewState, entry: j.GraphSwapped, position: int) -> Ch
         **_ruled(state, entry, entry.graph_version, position),
         "graph_version": entry.graph_version,
         "changing": None,
-        "frontier": _queued(frontier, position),
+        "frontier": queued(frontier, position),
         "parked": parked,
         "visits": {node: count for node, count in visits.items() if count},
         "routing": routing,

@@ -31,6 +31,7 @@ from crewlog.ids import (
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState, FrontierEntry, Interrupt, Turn
+from crewlog.state.queueing import queued
 
 NEVER_BACK = frozenset(
     {
@@ -141,7 +142,7 @@ def rewound(now: CrewState, then: CrewState) -> Rewound:
     """
     known = {*now.visits, *then.visits}
     visits = {node: max(now.visits.get(node, 0), then.visits.get(node, 0)) for node in known}
-    there = {step: entry for step, entry in then.frontier.items() if not entry.leaving}
+    there = _there(then, now.position)
     names = _fresh_names([*there, *then.parked], visits)
     other = then.definition != now.definition
     state = then.model_copy(
@@ -159,6 +160,12 @@ def rewound(now: CrewState, then: CrewState) -> Rewound:
         }
     )
     return Rewound(state, tuple(_questions(then, names)), names)
+
+
+def _there(then: CrewState, position: int) -> dict[StepId, FrontierEntry]:
+    """The steps that are taken up again; what was queued behind another one moves up."""
+    there = {step: entry for step, entry in then.frontier.items() if not entry.leaving}
+    return queued(there, position) if len(there) < len(then.frontier) else there
 
 
 def _fresh_names(steps: Sequence[StepId], visits: dict[NodeName, int]) -> dict[StepId, StepId]:
@@ -237,7 +244,7 @@ def forked(then: CrewState, run: RunId) -> Rewound:
     The logs are the other run's, by their heads: nothing is copied. Steps and calls keep their
     names, since all keys begin with the run. Its questions are its own.
     """
-    there = {step: entry for step, entry in then.frontier.items() if not entry.leaving}
+    there = _there(then, then.position)
     fresh = CrewState(run=run)
     apart = ("execution", "execution_trace", "commands", "usage", "mutations", "tags", "started")
     state = then.model_copy(
