@@ -7,7 +7,6 @@ from crewlog.prompt.grammar.clauses import read_clause
 from crewlog.prompt.grammar.moves import outcome, skips
 from crewlog.prompt.grammar.pending import subordinate
 from crewlog.prompt.grammar.phrase import Phrase
-from crewlog.prompt.grammar.segments import SUBORDINATE
 from crewlog.prompt.grammar.state import State, Timed
 
 BOUNDS = (
@@ -25,7 +24,7 @@ def who_waits(state: State, time: Timed) -> str | None:
     return named[0] if named else None
 
 
-_PEOPLE = ("i ", "we ", "you ", "nobody ", "no one ", "somebody ", "someone ", "there ")
+_PEOPLE = frozenset(["i", "we", "you", "nobody", "no", "somebody", "someone", "there"])
 """What people do is asked, and questions have no bound."""
 
 
@@ -33,8 +32,7 @@ def late(state: State, phrase: Phrase) -> Cond | None:
     """What `if the models are not ready` waits for."""
     parsed = subordinate(state, phrase) if phrase else None
     condition = parsed.condition if parsed is not None else None
-    text = SUBORDINATE.sub("", phrase.text, count=1).strip()
-    if not isinstance(condition, Not) or f"{text} ".startswith(_PEOPLE):
+    if not isinstance(condition, Not) or {*phrase.text.split()[1:3]} & _PEOPLE:
         return None
     return condition.of
 
