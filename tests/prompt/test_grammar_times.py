@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.corpus.cases import differences, meaning
 
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.phases import phases
+from crewlog.graph.dry_run import dry_run
+from crewlog.graph.lower import lower
 from crewlog.prompt.compile import compile_prompt
 from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.english import expressible, to_english
@@ -278,6 +281,24 @@ def test_another_agent_takes_over(words: str) -> None:
     sketcher = {"agent": "sketcher", "after": "go"}
     printer = {"agent": "printer", "after": {"any": ["painter", "sketcher"]}}
     same(found, ["backend", painter, sketcher, printer])
+
+
+async def test_who_takes_over_may_stand_beside_others() -> None:
+    found = read(
+        f"{MODELS}Meanwhile, the designer draws. If the models are not ready within two hours, the "
+        "sketcher takes over. Then the printer prints."
+    )
+    painter = READY | {"within": "2h", "else": "sketcher"}
+    both = {"quorum": 2, "of": ["painter", "designer", "sketcher"]}
+    sketcher = {"agent": "sketcher", "after": "go"}
+    printer = {"agent": "printer", "after": both}
+    same(found, ["backend", [painter, "designer"], sketcher, printer])
+    assert expressible(crew_of(found), REGISTRY) == []
+    again = read(to_english(crew_of(found), REGISTRY))
+    assert differences(meaning(crew_of(found)), meaning(crew_of(again))) == []
+    told = await dry_run(lower(crew_of(found)))
+    assert told.end == "completed"
+    assert [step.node for step in told.steps][-1] == "printer"
 
 
 def test_a_bound_may_say_what_is_required() -> None:

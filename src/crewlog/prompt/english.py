@@ -203,17 +203,13 @@ class _Work:
 
 
 def _within(said: ast.Within) -> str:
-    whom = the(str(said.agent)) if said.agent else ""
     if said.takes_over is not None:
         then = does(the(said.takes_over.agent), said.takes_over.task)
     else:
         then = {"skip": "skip it"}.get(str(said.otherwise), "ask me")
-    if said.agent is not None:
-        return f"{whom} waits for that at most {lasting(said.wait)}; otherwise {then}"
-    return f"unless {condition(said.ready or _NOTHING)} within {lasting(said.wait)}, {then}"
-
-
-_NOTHING = ast.Fact(name="it")
+    if said.agent is None and said.ready is not None:
+        return f"unless {condition(said.ready)} within {lasting(said.wait)}, {then}"
+    return f"{the(str(said.agent))} waits for that at most {lasting(said.wait)}; otherwise {then}"
 
 
 def _whether(said: ast.Ask) -> str:

@@ -7,7 +7,6 @@ taken out of the phases before these are said.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import pairwise
 
 from crewlog.definition.model import AgentPhase
 from crewlog.definition.phases import Phase
@@ -22,10 +21,12 @@ def without_taken_over(
         found: The phases in order.
         asked: Phases before which people are asked: these are said by themselves.
     """
+    later = {phase.name: (at, phase) for at, phase in enumerate(found)}
     taken: dict[str, Phase] = {}
-    for phase, following in pairwise(found):
-        if _gives_way(phase, following, found) and following.name not in asked:
-            taken[phase.name] = following
+    for at, phase in enumerate(found):
+        place, to = later.get(str(getattr(phase.item, "otherwise", None)), (-1, phase))
+        if place > at and to.name not in asked and _gives_way(phase, to, found):
+            taken[phase.name] = to
     gone = {phase.name for phase in taken.values()}
     return [phase for phase in found if phase.name not in gone], taken
 

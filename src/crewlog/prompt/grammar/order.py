@@ -28,9 +28,9 @@ from crewlog.prompt.ast import (
     Stop,
     Use,
     Waits,
-    Within,
     Words,
 )
+from crewlog.prompt.grammar.bounds import BOUNDS, instead, late, who_waits
 from crewlog.prompt.grammar.clauses import Clause, read_clause
 from crewlog.prompt.grammar.leads import led
 from crewlog.prompt.grammar.moves import (
@@ -936,10 +936,10 @@ def _bounded(sentence: Sentence) -> None:
     time = state.times[int(mark.text[1:])]
     sentence.at += 1
     phrase = segment.phrase
-    ready, agent = None, _who_waits(state, time)
+    ready, agent = None, who_waits(state, time)
     said = led(Phrase(units))
     if time.agent is None:
-        ready = _late(state, said.phrase)
+        ready = late(state, said.phrase)
     elif said.phrase:
         agent = None
     then = sentence.parts[sentence.at].phrase if sentence.at < len(sentence.parts) else None
@@ -948,7 +948,7 @@ def _bounded(sentence: Sentence) -> None:
         sentence.at += 1
         phrase = _both(phrase, then)
         if time.seconds is not None and (ready is not None or agent):
-            made = _instead(state, led(then).phrase, time.seconds, ready, agent)
+            made = instead(state, led(then).phrase, time.seconds, ready, agent)
     sentence.carried, sentence.glue = set(), None
     if made is None:
         state.branches = []
@@ -958,66 +958,10 @@ def _bounded(sentence: Sentence) -> None:
             "not_understood",
             f"{state.shown(phrase.words)!r} is no bound that a step can keep",
             [Words(start=words[0].start, end=words[-1].end)],
-            time.why or _BOUNDS,
+            time.why or BOUNDS,
         )
         return
     state.say(made.model_copy(update={"words": (phrase.words,)}))
-
-
-_BOUNDS = (
-    "A step waits so long for what it requires; then it is skipped, people are asked, or another "
-    "agent takes over: 'If the models are not ready within two hours, ask me.'"
-)
-
-
-def _who_waits(state: State, time: Timed) -> str | None:
-    if time.agent is None:
-        return None
-    named = state.names(time.agent) or (state.subject if len(state.subject) == 1 else ())
-    return named[0] if named else None
-
-
-_PEOPLE = ("i ", "we ", "you ", "nobody ", "no one ", "somebody ", "someone ", "there ")
-"""Who answers is asked; nobody waits for that with a bound."""
-
-
-def _late(state: State, phrase: Phrase) -> Cond | None:
-    """What `if the models are not ready` waits for."""
-    parsed = subordinate(state, phrase) if phrase else None
-    condition = parsed.condition if parsed is not None else None
-    text = SUBORDINATE.sub("", phrase.text, count=1).strip()
-    if not isinstance(condition, Not) or f"{text} ".startswith(_PEOPLE):
-        return None
-    return condition.of
-
-
-def _instead(
-    state: State, phrase: Phrase, seconds: float, ready: Cond | None, agent: str | None
-) -> Within | None:
-    """What happens where something did not come true in time; none where it is not understood."""
-    said = phrase.text.split()
-    if skipped := state.names(" ".join(skips(said))):
-        if len(skipped) > 1 or (agent is not None and skipped[0] != agent):
-            return None
-        return Within(wait=seconds, ready=ready, agent=skipped[0], otherwise="skip")
-    then = outcome(said)
-    if phrase.text in {f"skip {each}" for each in ("it", "him", "her", "them")}:
-        return Within(wait=seconds, ready=ready, agent=agent, otherwise="skip")
-    without = said.index("without") if "without" in said else -1
-    if without > 0 and outcome(said[:without]) == "next" and len(said) == without + 2:
-        for name in state.names(said[-1]):  # `go on without the painter`
-            return Within(wait=seconds, ready=ready, agent=name, otherwise="skip")
-    if then == "next" and without >= 0:
-        return Within(wait=seconds, ready=ready, agent=agent, otherwise="skip")
-    if then == "ask_human":
-        return Within(wait=seconds, ready=ready, agent=agent, otherwise="ask_human")
-    clause = read_clause(state, phrase, {"otherwise"}) if then is None else None
-    if clause is None or len(clause.agents) != 1 or not clause.works or clause.behind:
-        return None
-    part = Part(agent=clause.agents[0], task=clause.task)
-    state.ever.add(part.agent)
-    state.subject = clause.agents
-    return Within(wait=seconds, ready=ready, agent=agent, takes_over=part)
 
 
 # -- what is left over -----------------------------------------------------------------------------
