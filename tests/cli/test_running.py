@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -244,7 +245,7 @@ def test_a_run_that_was_terminated_asks_nothing(home: Path, alone: Path) -> None
     done = crewlog("run", "ask.yaml", "--id", run)
     assert done.code == 3, done.err
     assert "▸ model: scripted (slow.script.yaml)" in done.out
-    assert f"{run}   waiting, no worker" in crewlog("ps").out
+    assert re.search(rf"{run} +waiting, no worker", crewlog("ps").out)
     program = (
         "import asyncio, crewlog\n"
         "async def main():\n"

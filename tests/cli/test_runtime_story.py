@@ -169,7 +169,7 @@ def test_tools_and_agents_change_while_it_works(crewlog: Cli, story: Path) -> No
     nobody = story / "nobody.json"
     nobody.write_text(json.dumps([{"op": "set_permission", "tool": "design_theme", "agents": []}]))
     said = run.say("change", run.id, "--operations", str(nobody), "--yes")
-    assert "graph v1" in said  # as it was: a permission needs no other graph
+    assert "goes by other rules from now on" in said  # a permission needs no other graph
     run.open("theme")
     run.until(lambda: "write_code" in run.returned(), "the code")
     returned = run.returned()
