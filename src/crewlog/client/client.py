@@ -11,6 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -243,6 +244,9 @@ class Client:
         except RunAlreadyExists:
             await self._attached(run)
         await beginnings.end(self, run)
+        # The run does the same when it begins; who follows it may look at the store before.
+        with suppress(ServiceError):
+            await (await self.store()).forget(run)
         anew = payload.model_copy(update={"replace": True})
         return await self._start(run, name, anew, timeout, again=True)
 

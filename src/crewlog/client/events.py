@@ -123,6 +123,7 @@ async def follow(
     closed = await patience.ask(server)
     ask = closed is None or await server.polled()
     asked = time.monotonic()
+    ending = False
     while True:
         try:
             part = await patience.read(reader, position, give_up=closed is not None, ask=ask)
@@ -133,16 +134,18 @@ async def follow(
             if closed == "failed" and not position:
                 return  # likewise
             raise _untold(run, closed, position, error) from None
-        last = part.page.position if part else 0
-        for item in part.page.entries if part else ():
+        entries, last = (part.page.entries, part.page.position) if part else ((), 0)
+        for item in entries:
             event = event_of(run, item)
             position = event.position
             yield event
-            # A run that ended may have been taken up again: then its journal goes on.
-            if isinstance(event.entry, LAST) and position >= last:
-                return
+            # A run that ended may have been taken up again: then its journal goes on, perhaps
+            # with entries that nobody can tell yet.
+            ending = isinstance(event.entry, LAST) and position >= last
+        if ending and (closed := closed or await patience.ask(server)) is not None:
+            return
         ask = ask and (closed is None or part is None or part.live)
-        if part is not None and part.page.entries:
+        if entries:
             waits, asked = pauses(FAST, SLOW), time.monotonic()
         elif closed is not None:
             _check_end(run, part, position, closed)
