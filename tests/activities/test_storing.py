@@ -88,6 +88,7 @@ class Endless(FakeListChatModel):
     """Answers never, and notes that its request was cancelled."""
 
     responses: list[str] = Field(default_factory=list)
+    disable_streaming: bool = True  # asked as a whole, as a service that has no pieces
     said: list[str] = Field(default_factory=list)
 
     async def _agenerate(self, *_: Any, **__: Any) -> ChatResult:

@@ -173,7 +173,7 @@ class Gateway:
             await asyncio.sleep(pause)
 
     async def update(
-        self, run: RunId, name: str, command: dict[str, Json], limit: float = COMMAND_LIMIT
+        self, run: RunId, name: str, command: dict[str, Json], limit: float | None = None
     ) -> Json:
         """Sends an update until it has an outcome; its id is the command's.
 
@@ -181,7 +181,7 @@ class Gateway:
             run: The run.
             name: The update's name.
             command: The command as JSON.
-            limit: Seconds for which it is sent again.
+            limit: Seconds for which it is sent again; by default `COMMAND_LIMIT`.
 
         Raises:
             RunNotFound: there is no such run.
@@ -190,7 +190,7 @@ class Gateway:
             WorkerMissing: nobody answers; the command may or may not have been applied.
             TemporalUnavailable: the server is away; likewise.
         """
-        deadline = time.monotonic() + limit
+        deadline = time.monotonic() + (COMMAND_LIMIT if limit is None else limit)
         for pause in pauses(0.005, 0.25):
             late = time.monotonic() > deadline
             try:
