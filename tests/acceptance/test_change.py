@@ -90,8 +90,8 @@ async def test_an_agent_is_removed_before_its_turn(crews: Site) -> None:
 async def test_an_edited_prompt_is_what_the_next_turn_is_told(crews: Site) -> None:
     crew = gated(crews)
     run = await at_gate(crews, cut(crew, "a", "b"))
-    crews.open_gate(run, "g")
     await run.change(operations=[EditAgent(name="b", set={"prompt": "You are terse."})])
+    crews.open_gate(run, "g")
     assert await outputs(run) == {"a": "A", "b": "B"}
     told = next(p for p in crews.prompted(run) if p["agent"] == "b")
     assert "You are terse." in str(told["messages"])
