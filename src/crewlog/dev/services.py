@@ -179,12 +179,14 @@ class Services:
         return records
 
     def _end(self, kinds: list[_Kind]) -> None:
-        """End recorded servers, and forget them."""
+        """End recorded servers, and forget them; the registry is not held while they end."""
+        recorded = self._registry.read().services
+        for kind in kinds:
+            if (record := recorded.get(kind.name)) is not None:
+                end(record.process, gently=self._stop_signal(kind))
         with self._registry.edit() as data:
             for kind in kinds:
-                record = data.services.pop(kind.name, None)
-                if record is not None:
-                    end(record.process, gently=self._stop_signal(kind))
+                data.services.pop(kind.name, None)
 
     async def stop_all(self, progress: Progress = SILENT) -> list[str]:
         """End the recorded processes, workers first; the names of those that were running."""

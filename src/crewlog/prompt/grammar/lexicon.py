@@ -6,9 +6,12 @@ whether `the travel desk recalculates …` speaks of an agent, and where its nam
 
 from __future__ import annotations
 
+from functools import cache
 
+
+@cache
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text, as a class."""
+    """The words of a text, as a class; made once, since readers ask within their loops."""
     return frozenset(text.split())
 
 

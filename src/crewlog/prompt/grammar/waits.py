@@ -212,4 +212,4 @@ def _tail(words: Sequence[str], *, passive: bool = False) -> bool:
     found = w.INFLECTED.get(words[0])
     ing = found is not None and found.form == "ing"
     linked = words[0] in word_set("with and on in for to from") or ing
-    return linked or (passive and words[0] in w.DETERMINERS | {"at", "by"} - {"by"})
+    return linked or (passive and words[0] in w.DETERMINERS | {"at"})
