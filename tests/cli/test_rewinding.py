@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from crewlog.cli.rewinding import operations_of, place_of
+from crewlog.cli.rewinding import operations_of
 from crewlog.definition.operations import EditAgent, EditCrew
 from crewlog.errors import UsageError
 
@@ -57,6 +57,33 @@ def test_a_run_goes_back_and_is_forked(crewlog: Cli, folder: Path) -> None:
     assert refused.code == 2
     assert f"{run}@{place}" in refused.err
 
+    for faulty in (
+        ("fork", f"{run}@{place}", "--edit", "agent.nobody.max_calls=3"),
+        ("fork", f"{run}@{place}", "--edit", "model=nobody"),
+        ("replay", run, "--with", "model=scripted:nowhere.json"),
+    ):
+        no = crewlog(*faulty, "--id", f"{run}-no", cwd=folder)
+        assert no.code == 2, (faulty, no.err)
+        assert "no" in no.err
+        assert "Traceback" not in no.err
+    assert crewlog("show", f"{run}-no").code == 4
+
+    named = crewlog("tag", f"{run}@{place}", "first-draft")
+    assert named.code == 0, named.err
+    assert f"@{place} is called 'first-draft' now" in named.out
+    for command in ("show", "trace", "diff"):
+        one, other = (crewlog(command, f"{run}@{at}") for at in (place, "first-draft"))
+        assert one.code == other.code == 0, other.err
+        assert one.out == other.out
+    assert f"position {place}" in crewlog("show", f"{run}@first-draft").out
+    assert crewlog("rollback", f"{run}@first-draft", "--detach", cwd=folder).code == 0
+    ugly = crewlog("rollback", f"{run}@10**30", cwd=folder)
+    assert ugly.code == 2
+    assert "first-draft" in ugly.err
+    spaced = crewlog("tag", f"{run}@{place}", "first draft", cwd=folder)
+    assert spaced.code == 2
+    assert "cannot be a checkpoint's name" in spaced.err
+
     fork = f"{run}-fork"
     forked = crewlog("fork", f"{run}@{place}", "--id", fork, cwd=folder)
     assert forked.code == 3, forked.err
@@ -99,14 +126,6 @@ def test_a_run_that_was_stopped_is_resumed_attached_to_and_replaced(
     assert "there is nothing left to go on with" in completed.err
     replaced = crewlog(*known, "replace", cwd=folder)
     assert replaced.code == 0, replaced.err
-
-
-def test_a_checkpoint_is_a_run_and_a_position() -> None:
-    assert place_of("music-7f3a@12") == ("music-7f3a", 12)
-    assert place_of("a@b@3") == ("a@b", 3)
-    for wrong in ("music", "music@", "@3", "music@0", "music@-1", "music@x"):
-        with pytest.raises(UsageError, match="is no checkpoint"):
-            place_of(wrong)
 
 
 def test_what_is_set_is_an_operation() -> None:
