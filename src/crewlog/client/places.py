@@ -112,7 +112,9 @@ async def tags_of(run: Run) -> Mapping[str, int]:
         RunNotFound: neither knows the run.
     """
     try:
-        return (await run.state()).tags
+        if await run.polled():
+            return (await run.state()).tags
+        return (await load_state(await run.open_store(), run.id)).tags
     except (WorkerMissing, RunNotFound) as error:
         try:
             return (await load_state(await run.open_store(), run.id)).tags

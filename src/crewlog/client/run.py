@@ -109,6 +109,18 @@ class Run(ByHand):
         """The client's store. Raises `StoreUnavailable` where it is away."""
         return await self._client.store()
 
+    async def polled(self) -> bool:
+        """Whether a worker asked lately for the run's work: nobody else can be asked for it.
+
+        Raises:
+            RunNotFound: the server does not know the run.
+        """
+        description = await self._gateway.describe(self.id)
+        try:
+            return await self._gateway.polled(description.task_queue)
+        except RPCError:
+            return True
+
     async def position_of(self, at: int | str) -> int:
         """The journal position that a number or a tag means.
 
