@@ -141,7 +141,8 @@ class CrewActivities:
     async def forget_run(self, task: ForgetRun) -> None:
         """Removes the rows and the claims of an ended run whose id another one has now."""
         with as_failures():
-            await self._store.delete([task.run], Clock().now())
+            # Whoever replaces a run has waited for the forks of it that were starting.
+            await self._store.delete([task.run], Clock().now(), forked=True)
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:

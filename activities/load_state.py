@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import Probe, lowered
 from crewlog.errors import UsageError
@@ -37,6 +38,8 @@ async def load_state(
     """
     if batch.entries:
         await store.append(run, batch)
+    if task.run != run:  # a client that knows of deletions has noted it before: see `Store`
+        await store.expect_fork(task.run, run, Clock().now())
     last: dict[str, Json] = {}
     decision = ""
     if task.reopen:

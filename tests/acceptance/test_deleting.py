@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from crewlog.client import Run
+from crewlog.client import Run, beginnings
 from crewlog.errors import RunNotFound, StoreIncomplete, UsageError
 from crewlog.ids import PUBLIC
 from crewlog.state.reduce import fold
 from crewlog.store.loading import EVERY, load_state
 
-from .harness import LIMIT, Site, assert_equal
+from .harness import LIMIT, RUN_LIMIT, Site, assert_equal
 
 
 def talk(site: Site, **more: Any) -> dict[str, Any]:
@@ -115,3 +115,34 @@ async def test_snapshots_and_checkpoints_of_a_long_run(crews: Site) -> None:
     for each in everything[::7]:
         folded = fold(run.id, (entry for at, entry in rows if at <= each.position))
         assert_equal(await load_state(crews.store, run.id, each.position), folded)
+
+
+async def test_a_source_is_deleted_as_soon_as_its_fork_was_asked_for(crews: Site) -> None:
+    run, _ = await crews.finish(talk(crews))
+    end = (await run.checkpoints()).checkpoints[1]
+    fork = await run.fork(end.position, execution_timeout=RUN_LIMIT)
+    await crews.client().delete(run.id)
+    await gone(crews, run)
+    crews.runs.append(fork)
+    assert (await fork.result(LIMIT)).status == "completed"
+    (heard,) = [each for each in crews.prompted(fork) if each["agent"] == "b"]
+    assert "A" in str(heard["messages"]), "what was said before the fork is there"
+    assert (await fork.rebuild()).whole
+
+
+async def test_a_source_stays_while_nobody_begins_its_fork(
+    crews: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beginnings, "BEGUN_WITHIN", 0.1)
+    run, _ = await crews.finish(talk(crews))
+    end = (await run.checkpoints()).checkpoints[1]
+    fork = await crews.client("nobody").run(run.id).fork(end.position, execution_timeout=RUN_LIMIT)
+    with pytest.raises(UsageError, match=f"'{fork.id}' is about to go on from it"):
+        await crews.client().delete(run.id)
+    assert (await run.status()).status == "completed", "nothing was removed"
+    assert run.id not in {
+        each.run for each in (await crews.client().delete_ended(0, dry_run=True)).runs
+    }
+    await fork.terminate()
+    await crews.client().delete(run.id)
+    await gone(crews, run)

@@ -14,12 +14,14 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.crew import CrewActivities
+from crewlog.client.extract import Place, Told, extract
 from crewlog.graph.engine import Engine
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import fork, reopen, roll_back
 from crewlog.ids import RunId
-from crewlog.state.calls import LoadedState, LoadState
+from crewlog.state.calls import LOAD_STATE, LoadedState, LoadState
+from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState
@@ -52,6 +54,13 @@ async def test_the_store_says_what_steps_need_whose_nodes_are_gone(tmp_path: Pat
         sim, loaded = await without_b(tmp_path, abandon=abandon)
         assert list(loaded.plan["left"]) == ["b#1"]
         assert GraphPlan.from_json(loaded.plan) == sim.engine.plan
+
+
+@pytest.mark.parametrize("abandon", [True, False])
+async def test_a_history_has_the_definitions_of_such_steps(abandon: bool, tmp_path: Path) -> None:
+    _, loaded = await without_b(tmp_path, abandon=abandon)
+    told = extract([Told(Place(LOAD_STATE, "result", 1), loaded.to_json())])
+    assert {hash_json(each.to_json()) for each in (FULL, LESS)} <= told.definitions.keys()
 
 
 async def test_a_run_that_ended_while_a_removed_agent_worked_goes_on(tmp_path: Path) -> None:

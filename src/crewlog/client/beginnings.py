@@ -17,12 +17,13 @@ from crewlog.client import forking
 from crewlog.client.gateway import CALL_LIMIT, pauses
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
-from crewlog.errors import CommandRejected, ServiceError, UsageError
+from crewlog.errors import CommandRejected, RunNotFound, ServiceError, UsageError
 from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.store.checkpoints import resumption_of, settled_at
+from crewlog.store.deleting import needed
 from crewlog.store.loading import load_state
-from crewlog.store.protocol import RunRow
+from crewlog.store.protocol import RunRow, StartingFork
 from crewlog.wire import ForkFrom, StartRun
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ STORED_WITHIN = 3.0
 """Seconds until what a run has recorded is in the store."""
 STOPPED_WITHIN = 10.0
 """Seconds for a run that is replaced to end by itself; then it is ended from outside."""
+BEGUN_WITHIN = 10.0
+"""Seconds for a fork to begin, before its source is refused to be deleted."""
+ASKED_WITHIN = 60.0
+"""Seconds between the note of a fork and its start: what is not there by then was never started."""
 _OPEN = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 
 
@@ -108,6 +113,61 @@ async def _checked(client: Client, source: RunId, position: int) -> str:
     raise AssertionError
 
 
+async def note_fork(client: Client, source: RunId, fork: RunId) -> None:
+    """Notes in the store that a run is about to begin as a fork: its source stays until then.
+
+    Raises:
+        RunNotFound: the source was deleted meanwhile.
+    """
+    try:
+        store = await client.store()
+        noted = await store.expect_fork(source, fork, _now_ms())
+    except ServiceError:
+        return  # the run does the same when it begins
+    if not noted:
+        await client.gateway.describe(source)
+
+
+async def await_forks(client: Client, sources: Sequence[RunId]) -> None:
+    """Waits until the forks of some runs have begun that were asked for.
+
+    Raises:
+        UsageError: one of them has not, and may still.
+    """
+    deadline = time.monotonic() + BEGUN_WITHIN
+    for pause in pauses(0.02, 0.5):
+        starting = await starting_forks(client, sources)
+        if not starting:
+            return
+        if time.monotonic() > deadline:
+            raise needed(starting[0])
+        await asyncio.sleep(pause)
+
+
+async def starting_forks(client: Client, sources: Sequence[RunId]) -> list[StartingFork]:
+    """The forks of some runs that were asked for and may still begin; notes of others are voided.
+
+    Raises:
+        StoreUnavailable: the store is away.
+        TemporalUnavailable: the server is away.
+    """
+    store = await client.store()
+    found: list[StartingFork] = []
+    for each in await store.starting_forks(sources):
+        if await _may_begin(client, each):
+            found.append(each)
+        else:
+            await store.void_fork(each.source, each.fork)
+    return found
+
+
+async def _may_begin(client: Client, fork: StartingFork) -> bool:
+    try:
+        return (await client.gateway.describe(fork.fork)).status in _OPEN
+    except RunNotFound:
+        return _now_ms() - fork.at < ASKED_WITHIN * 1000  # it may be about to be started
+
+
 async def reopen(
     client: Client,
     run: RunId,
@@ -149,3 +209,7 @@ async def end(client: Client, run: RunId) -> None:
                 if now not in _OPEN or time.monotonic() > deadline:
                     break
                 await asyncio.sleep(pause)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -244,6 +244,7 @@ class Client:
         except RunAlreadyExists:
             await self._attached(run)
         await beginnings.end(self, run)
+        await beginnings.await_forks(self, [run])
         # The run does the same when it begins; who follows it may look at the store before.
         with suppress(ServiceError):
             await (await self.store()).forget(run)
@@ -291,6 +292,8 @@ class Client:
         *,
         again: bool = False,
     ) -> Run:
+        if payload.fork is not None:
+            await beginnings.note_fork(self, payload.fork.run, run)
         options = self._options(run, name, payload, timeout)
         if again:
             options["id_reuse_policy"] = WorkflowIDReusePolicy.ALLOW_DUPLICATE

@@ -13,6 +13,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
+from crewlog.client import beginnings
 from crewlog.client.gateway import CALL_LIMIT, pauses
 from crewlog.errors import RunNotFound, TemporalUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
@@ -80,6 +81,7 @@ class Deleting:
         crew = row.crew if row else CrewName("")
         ended = row.ended if row else None
         status = status or (row.status if row else "")
+        await beginnings.await_forks(self._client, [run])
         rows = await self._delete([run], at)
         return Deletion(
             runs=(DeletedRun(run=run, crew=crew, status=status, ended=ended),), rows=rows
@@ -97,6 +99,9 @@ class Deleting:
             and each.status not in _OPEN
             and (not statuses or each.status in statuses)
         ]
+        starting = await beginnings.starting_forks(self._client, [each.run for each in found])
+        needed = {fork.source for fork in starting}  # they go the next time
+        found = [each for each in found if each.run not in needed]
         if dry_run:
             return Deletion(runs=tuple(found))
         gone = Deleted()
@@ -117,6 +122,7 @@ class Deleting:
                 remedy=f"`crewlog stop {run}` ends it with what is there; `crewlog delete {run} "
                 "--force` ends it at once and deletes it.",
             )
+        await beginnings.await_forks(self._client, [run])
         await self._client.run(run).terminate("deleted")
         async with asyncio.timeout(_SLOWEST):
             for pause in pauses(0.02, 0.5):

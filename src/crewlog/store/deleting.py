@@ -4,6 +4,8 @@ A run's rows go at once. What it shares by content goes when it is certain that 
 
 - Links of its logs are needed by forks, whose `Forked` names the heads that they began with. Those
   that are kept for forks are orphans: they go when the last such fork does.
+- A fork that has been asked for, and whose journal does not name its heads yet, is noted: until it
+  has begun, its source is not deleted.
 - A body or a definition that the run named is doomed, if nothing that is left names it. It is
   removed after a grace: an activity may have put the same content for a run of its own, whose
   journal does not name it yet. Putting it again lifts the doom. Where no run is open there is
@@ -13,17 +15,38 @@ A run's rows go at once. What it shares by content goes when it is certain that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from crewlog.errors import UsageError
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.state.journal import Batch
 from crewlog.state.logs import links_of
-from crewlog.store.protocol import JournalRow
+from crewlog.store.protocol import JournalRow, StartingFork
 
 NAMES = r'"([A-Za-z0-9_-]{27})"'
 """A content hash in JSON."""
 _NAMES = re.compile(NAMES)
+
+
+def refuse_started(starting: Sequence[StartingFork]) -> None:
+    """Refuses to delete runs that forks are about to begin from.
+
+    Raises:
+        UsageError: there are such forks.
+    """
+    if starting:
+        raise needed(starting[0])
+
+
+def needed(fork: StartingFork) -> UsageError:
+    """Why a run is not deleted."""
+    return UsageError(
+        f"the run {fork.source!r} is still needed: the run {fork.fork!r} is about to go on from it",
+        remedy=f"Try again once that has begun: `crewlog show {fork.fork}` tells. If it is not to, "
+        f"`crewlog delete {fork.fork} --force` deletes it first.",
+        place=f"run {fork.source!r}",
+    )
 
 
 def named_in(text: str) -> set[ContentHash]:

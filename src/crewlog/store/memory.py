@@ -19,7 +19,7 @@ from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import CLOSED, RunStatus
 from crewlog.store.codec import dump_json, load_json
-from crewlog.store.deleting import heads_in, links_in, named_in, reached
+from crewlog.store.deleting import heads_in, links_in, named_in, reached, refuse_started
 from crewlog.store.missing import BODY, DEFINITION, RowsMissing
 from crewlog.store.projection import (
     CheckpointFacts,
@@ -47,6 +47,7 @@ from crewlog.store.protocol import (
     RegisteredRow,
     RunRow,
     Snapshot,
+    StartingFork,
 )
 
 
@@ -125,6 +126,8 @@ class InMemoryStore:
         self._runs: dict[RunId, _Run] = {}
         self._orphans: set[ContentHash] = set()
         """Links of deleted runs that are kept for forks."""
+        self._forked: dict[tuple[RunId, RunId], int] = {}
+        """Forks that were noted, by their source and themselves, and when."""
         self._doomed: dict[ContentHash, int] = {}
         """Bodies and definitions that deleted runs named, and since when."""
 
@@ -361,8 +364,36 @@ class InMemoryStore:
             new = self._runs[run] = _Run(journal=kept, snapshots=snapshots, pruned=pruned)
             new.add(project_again(run, ((at, load_json(text)) for at, (_, text) in kept.items())))
 
-    async def delete(self, runs: Collection[RunId], at: int, *, grace: int = GRACE) -> Deleted:
+    async def expect_fork(self, source: RunId, fork: RunId, at: int) -> bool:
         """See `Store`."""
+        rows = self._runs.get(source)
+        if rows is None or rows.facts is None:
+            return False
+        self._forked[source, fork] = at
+        return True
+
+    async def starting_forks(self, sources: Collection[RunId]) -> list[StartingFork]:
+        """See `Store`."""
+        return [
+            StartingFork(source=source, fork=fork, at=at)
+            for (source, fork), at in sorted(self._forked.items())
+            if source in sources and fork not in sources
+            if fork not in self._runs or self._runs[fork].facts is None
+        ]
+
+    async def void_fork(self, source: RunId, fork: RunId) -> None:
+        """See `Store`."""
+        self._forked.pop((source, fork), None)
+
+    async def delete(
+        self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
+    ) -> Deleted:
+        """See `Store`."""
+        if not forked:
+            refuse_started(await self.starting_forks(runs))
+        self._forked = {
+            both: noted for both, noted in self._forked.items() if not {*both} & {*runs}
+        }
         links: dict[ContentHash, ContentHash] = {
             head: self._links[head].link.previous for head in self._orphans
         }

@@ -18,7 +18,7 @@ from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, unpack
-from crewlog.store.deleting import heads_in, links_in, named_in, reached
+from crewlog.store.deleting import heads_in, links_in, named_in, reached, refuse_started
 from crewlog.store.migrate import migrate
 from crewlog.store.missing import BODY, DEFINITION, RowsMissing
 from crewlog.store.pool import Connection, EntryRefusedError, Pool
@@ -45,6 +45,7 @@ from crewlog.store.protocol import (
     RegisteredRow,
     RunRow,
     Snapshot,
+    StartingFork,
 )
 from crewlog.store.sql import queries
 
@@ -290,15 +291,38 @@ class PostgresStore:
                 rows = project_again(run, entries)
                 await connection.fetch(self._sql["append"], *_append_args(rows, {}))
 
-    async def delete(self, runs: Collection[RunId], at: int, *, grace: int = GRACE) -> Deleted:
+    async def expect_fork(self, source: RunId, fork: RunId, at: int) -> bool:
+        """See `Store`."""
+        return bool(await self._fetch("expect_fork", pack(source), pack(fork), at))
+
+    async def starting_forks(self, sources: Collection[RunId]) -> list[StartingFork]:
+        """See `Store`."""
+        found = await self._fetch("starting_forks", [pack(source) for source in sources])
+        return list(map(_starting_fork, found))
+
+    async def void_fork(self, source: RunId, fork: RunId) -> None:
+        """See `Store`."""
+        await self._fetch("void_fork", pack(source), pack(fork))
+
+    async def delete(
+        self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
+    ) -> Deleted:
         """See `Store`."""
         # Two transactions: what is put or named again after the first is spared by the second.
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(self._sql["lock_delete"])
+            if not forked:
+                await self._refuse_started(connection, runs)
             entries = await self._delete_runs(connection, runs, at)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(self._sql["lock_delete"])
             return await self._sweep(connection, at - grace, entries)
+
+    async def _refuse_started(self, connection: Connection, runs: Collection[RunId]) -> None:
+        ids = [pack(run) for run in runs]
+        await connection.execute(self._sql["lock_runs"], ids)
+        found = await connection.fetch(self._sql["starting_forks"], ids)
+        refuse_started(list(map(_starting_fork, found)))
 
     async def _delete_runs(self, connection: Connection, runs: Collection[RunId], at: int) -> int:
         ids = [pack(run) for run in runs]
@@ -341,6 +365,12 @@ class PostgresStore:
     async def close(self) -> None:
         """See `Store`."""
         await self._pool.close()
+
+
+def _starting_fork(row: asyncpg.Record) -> StartingFork:
+    return StartingFork(
+        source=RunId(unpack(row["source"])), fork=RunId(unpack(row["fork"])), at=row["at"]
+    )
 
 
 def _journal_row(row: asyncpg.Record) -> JournalRow:

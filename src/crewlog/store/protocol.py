@@ -3,7 +3,7 @@
 What a store has of runs follows from their histories: definitions, message bodies and journal
 batches. The rest (runs, interrupts, checkpoints, log links) is projected from the batches as they
 are appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
-Two things do not: claims, and what people registered.
+Three things do not: claims, notes of forks that begin, and what people registered.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
 Nothing is ever removed, but by `forget`, `prune` and `delete`.
@@ -171,6 +171,15 @@ class Deleted(Model):
     """Bodies and definitions that nobody is known to use, and that go after the grace."""
 
 
+class StartingFork(Model):
+    """A run that was noted as a fork of another one, and has not begun."""
+
+    source: RunId
+    fork: RunId
+    at: int
+    """When it was noted last, in milliseconds since the epoch."""
+
+
 class Store(Protocol):
     """What a store can do. All methods raise `StoreUnavailable` when the store is away."""
 
@@ -329,7 +338,30 @@ class Store(Protocol):
         """
         ...
 
-    async def delete(self, runs: Collection[RunId], at: int, *, grace: int = GRACE) -> Deleted:
+    async def expect_fork(self, source: RunId, fork: RunId, at: int) -> bool:
+        """Notes that a run is about to begin as a fork: its source is not deleted until it has.
+
+        Args:
+            source: The run that it goes on from.
+            fork: The run that begins.
+            at: Now, in milliseconds since the epoch.
+
+        Returns:
+            Whether the store has a row of the source; nothing is noted where it has none.
+        """
+        ...
+
+    async def starting_forks(self, sources: Collection[RunId]) -> list[StartingFork]:
+        """Forks of some runs that were noted and have not begun, but those among these runs."""
+        ...
+
+    async def void_fork(self, source: RunId, fork: RunId) -> None:
+        """Takes back a note: the fork does not begin any more."""
+        ...
+
+    async def delete(
+        self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
+    ) -> Deleted:
         """Removes runs, and what nobody else uses; see `crewlog.store.deleting`.
 
         Bodies and definitions that earlier deletions left, longer than the grace ago, go as well.
@@ -339,6 +371,10 @@ class Store(Protocol):
             at: Now, in milliseconds since the epoch.
             grace: Milliseconds that something must be unused before it goes; 0 only where no other
                 run is open.
+            forked: Whether they go even where a fork of them has not begun, and fails by that.
+
+        Raises:
+            UsageError: a fork of one of them has not begun; nothing is removed.
         """
         ...
 

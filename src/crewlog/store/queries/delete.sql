@@ -2,6 +2,27 @@
 -- Deletions queue up: each works out what is still used.
 SELECT pg_advisory_xact_lock(4854126601903004)
 
+-- name: lock_runs
+-- Whoever notes a fork of one of them comes before this, and is seen; or after it, and finds none.
+SELECT FROM crewlog.runs WHERE run = ANY($1::text[]) ORDER BY run FOR UPDATE
+
+-- name: expect_fork
+INSERT INTO crewlog.forks (source, fork, at)
+SELECT $1::text, $2::text, $3::bigint
+FROM (SELECT FROM crewlog.runs WHERE run = $1 FOR KEY SHARE) AS source
+ON CONFLICT (source, fork) DO UPDATE SET at = excluded.at
+RETURNING source
+
+-- name: starting_forks
+-- One whose row there is has begun, or is another run than was expected.
+SELECT source, fork, at FROM crewlog.forks
+WHERE source = ANY($1::text[]) AND fork <> ALL($1)
+  AND NOT EXISTS (SELECT FROM crewlog.runs WHERE run = fork)
+ORDER BY source, fork
+
+-- name: void_fork
+DELETE FROM crewlog.forks WHERE source = $1::text AND fork = $2::text
+
 -- name: delete_rows
 -- What a run has of its own; its journal is returned, from which the rest is worked out.
 WITH step_rows AS (DELETE FROM crewlog.steps WHERE run = ANY($1::text[])),
@@ -10,6 +31,7 @@ interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = ANY($1)),
 tag_rows AS (DELETE FROM crewlog.tags WHERE run = ANY($1)),
 snapshot_rows AS (DELETE FROM crewlog.snapshots WHERE run = ANY($1)),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = ANY($1)),
+fork_rows AS (DELETE FROM crewlog.forks WHERE source = ANY($1) OR fork = ANY($1)),
 journal_rows AS (
     DELETE FROM crewlog.journal WHERE run = ANY($1) RETURNING run, position, digest, entry
 )
