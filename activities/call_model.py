@@ -24,6 +24,7 @@ from crewlog.activities.replies import kept
 from crewlog.activities.streaming import CannotStream, Writing, streamed
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
+from crewlog.activities.writing import append
 from crewlog.content import check_depth
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelError, ModelRefused, StoreUnavailable
@@ -97,7 +98,7 @@ class ModelCalls:
         """Stores what led to the call; false where the store is away: the run sends it again."""
         try:
             if task.batch.entries:
-                await self._store.append(task.run, task.batch)
+                await append(self._store, task.run, task.batch)
         except StoreUnavailable:
             return False
         return True

@@ -17,6 +17,7 @@ from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import usage_of
 from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
+from crewlog.activities.writing import append
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.model import Json
@@ -82,7 +83,7 @@ class PromptCompiler:
         """Stores what led to the call; false where the store is away: the run sends it again."""
         try:
             if batch.entries:
-                await self._store.append(run, batch)
+                await append(self._store, run, batch)
         except StoreUnavailable:
             return False
         return True

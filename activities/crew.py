@@ -29,6 +29,7 @@ from crewlog.activities.prepare_change import ChangePreparer
 from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
+from crewlog.activities.writing import append
 from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.state.calls import (
@@ -141,6 +142,7 @@ class CrewActivities:
     async def forget_run(self, task: ForgetRun) -> None:
         """Removes the rows and the claims of an ended run whose id another one has now."""
         with as_failures():
+            await self._store.shut(task.run, task.executions)
             # Whoever replaces a run has waited for the forks of it that were starting.
             await self._store.delete([task.run], Clock().now(), forked=True)
 
@@ -195,7 +197,7 @@ class CrewActivities:
             async with heartbeats():
                 batch = await self._batches.whole(task.batch)
                 if batch.entries:
-                    await self._store.append(task.run, batch)
+                    await append(self._store, task.run, batch)
                     self._snapshots.stored(task.run, batch)
                 if task.state is not None:
                     position = batch.last

@@ -7,6 +7,7 @@ import asyncio
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import Probe, lowered
+from crewlog.activities.writing import append
 from crewlog.errors import UsageError
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
@@ -37,7 +38,7 @@ async def load_state(
         InvalidDefinition: the definition that it had does not hold any more.
     """
     if batch.entries:
-        await store.append(run, batch)
+        await append(store, run, batch)
     if task.run != run:  # a client that knows of deletions has noted it before: see `Store`
         await store.expect_fork(task.run, run, Clock().now())
     last: dict[str, Json] = {}

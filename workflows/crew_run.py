@@ -116,7 +116,7 @@ class CrewRun:
     async def _begin(self, data: Any) -> Execution:
         start = _parse_start(data)
         if start.replace:
-            await rewinding.forget(RunId(workflow.info().workflow_id))
+            await rewinding.forget(RunId(workflow.info().workflow_id), start.replaced)
         if start.fork is not None or start.reopen is not None:
             engine, loaded = await rewinding.begin(start, _started())
             return Execution(

@@ -63,9 +63,10 @@ def _refusal(error: ActivityError) -> CrewlogError:
     return CommandRejected(cause.message, remedy="".join(remedies))
 
 
-async def forget(run: RunId) -> None:
+async def forget(run: RunId, executions: tuple[str, ...]) -> None:
     """Has the rows removed of the run that had this one's id, before anything is recorded."""
-    await workflow.execute_local_activity(FORGET_RUN, ForgetRun(run=run), **LOCAL)
+    task = ForgetRun(run=run, executions=executions)
+    await workflow.execute_local_activity(FORGET_RUN, task, **LOCAL)
 
 
 async def begin(start: StartRun, at: int) -> tuple[Engine, LoadedState]:

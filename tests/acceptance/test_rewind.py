@@ -11,7 +11,15 @@ import pytest
 
 from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, EditAgent, RemoveAgent
-from crewlog.errors import CommandRejected, RunAlreadyExists, RunFailed, ServiceError, UsageError
+from crewlog.errors import (
+    CommandRejected,
+    HistoryConflict,
+    RunAlreadyExists,
+    RunFailed,
+    ServiceError,
+    UsageError,
+)
+from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState
 from crewlog.wire import CheckpointView
 
@@ -299,6 +307,31 @@ async def test_an_id_that_exists_is_refused_attached_to_or_replaced(crews: Site)
     assert (await attached.result(LIMIT)).status == "completed"
     with pytest.raises(UsageError, match="needs the id"):
         await client.start(made, "go", existing="attach")
+
+
+async def test_what_a_replaced_run_stores_late_is_refused(crews: Site) -> None:
+    made = crews.crew(
+        {"a": [{"text": "a"}], "b": [calls(("gate", {"name": "g"})), {"text": "b"}]},
+        tools={"gate": tool("gate")},
+        flow=["a", "b"],
+    )
+    name = f"late-{secrets.token_hex(4)}"
+    run = await crews.start(made, id=name)
+    await until(lambda: crews.ledger(run, "start"), "the call")
+    old = (await crews.client().gateway.describe(run.id)).run_id
+    anew = await crews.client().start(
+        made, "anew", id=name, existing="replace", execution_timeout=RUN_LIMIT
+    )
+    await until(lambda: len(crews.ledger(run, "start")) == 2, "the new one's call")
+    before = await crews.journal(anew)
+    end = (await anew.state()).position
+    late = Batch(first=end + 1, entries=({"kind": "StepCompleted", "step": "old#1", "at": 1},))
+    with pytest.raises(HistoryConflict):
+        await crews.store.append(anew.id, late, execution=str(old))
+    assert await crews.journal(anew) == before
+    crews.open_gate(anew, "g")
+    assert (await anew.result(LIMIT)).status == "completed"
+    assert (await anew.rebuild()).whole
 
 
 async def test_a_fork_with_another_prompt(crews: Site) -> None:

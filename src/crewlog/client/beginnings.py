@@ -194,21 +194,34 @@ async def reopen(
     return await client.begin(run, crew, payload, execution_timeout, again=True)
 
 
-async def end(client: Client, run: RunId) -> None:
-    """Ends a run that is to be replaced, gracefully where it can: nothing of it is left at work."""
+async def end(client: Client, run: RunId) -> tuple[str, ...]:
+    """Ends a run that is to be replaced, gracefully where it can.
+
+    Returns:
+        Its last executions: activities of theirs may be at work all the same.
+    """
     description = await client.gateway.describe(run)
     handle = client.gateway.handle(run)
-    if description.status not in _OPEN:
-        return
-    with suppress(RPCError):
-        if await client.gateway.polled(description.task_queue):
-            await handle.cancel(rpc_timeout=timedelta(seconds=CALL_LIMIT))
-            deadline = time.monotonic() + STOPPED_WITHIN
-            for pause in pauses(0.02, 0.5):
-                now = (await client.gateway.describe(run)).status
-                if now not in _OPEN or time.monotonic() > deadline:
-                    break
-                await asyncio.sleep(pause)
+    ids = {description.run_id}
+    if description.status in _OPEN:
+        with suppress(RPCError):
+            if await client.gateway.polled(description.task_queue):
+                await handle.cancel(rpc_timeout=timedelta(seconds=CALL_LIMIT))
+                await _ended(client, run)
+        with suppress(RPCError):  # it has ended
+            await handle.terminate("replaced", rpc_timeout=timedelta(seconds=CALL_LIMIT))
+        ids.add((await client.gateway.describe(run)).run_id)
+    return tuple(sorted(filter(None, ids)))
+
+
+async def _ended(client: Client, run: RunId) -> None:
+    """Waits until a run has ended, for a while."""
+    deadline = time.monotonic() + STOPPED_WITHIN
+    for pause in pauses(0.02, 0.5):
+        now = (await client.gateway.describe(run)).status
+        if now not in _OPEN or time.monotonic() > deadline:
+            return
+        await asyncio.sleep(pause)
 
 
 def _now_ms() -> int:

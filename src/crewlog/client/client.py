@@ -243,12 +243,12 @@ class Client:
             return await self._start(run, name, payload, timeout)
         except RunAlreadyExists:
             await self._attached(run)
-        await beginnings.end(self, run)
+        ended = await beginnings.end(self, run)
         await beginnings.await_forks(self, [run])
         # The run does the same when it begins; who follows it may look at the store before.
         with suppress(ServiceError):
             await (await self.store()).forget(run)
-        anew = payload.model_copy(update={"replace": True})
+        anew = payload.model_copy(update={"replace": True, "replaced": ended})
         return await self._start(run, name, anew, timeout, again=True)
 
     async def begin(

@@ -138,6 +138,22 @@ class Histories:
                 raise await self._gateway.failed(error, self._run) from error
         return found
 
+    async def ended_apart(self, chain: Chain) -> list[str]:
+        """Executions of the workflow id that have ended and are not in a chain."""
+        read = {execution.id for execution in chain.executions}
+        name = _quoted(self._run)
+        try:
+            return [
+                listed.run_id
+                async for listed in self._gateway.temporal.list_workflows(
+                    f"WorkflowId = '{name}' AND ExecutionStatus != 'Running'",
+                    rpc_timeout=timedelta(seconds=CALL_LIMIT),
+                )
+                if listed.run_id not in read
+            ]
+        except RPCError as error:
+            raise await self._gateway.failed(error, self._run) from error
+
     async def _others(self, chain: Chain) -> dict[str, str]:
         """The workflow id's other executions, and by which each was continued."""
         read = {execution.id for execution in chain.executions}

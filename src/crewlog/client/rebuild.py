@@ -173,6 +173,9 @@ class Rebuild:
                     f"`crewlog rebuild {self._run} --replace` removes those rows first.",
                 )
             self._tell(f"removing what is stored from position {differs} on")
+            # What was reset, or replaced, may have activities at work still.
+            others = await Histories(self._gateway, self._run, self._tell).ended_apart(found.chain)
+            await store.shut(self._run, others)
             await store.forget(self._run, differs - 1)
             kept = differs - 1 if kept is None else min(kept, differs - 1)
         raise UsageError(

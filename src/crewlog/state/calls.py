@@ -395,3 +395,5 @@ class ForgetRun(Model):
     """Remove the rows of an ended run whose id another one has, which has recorded nothing yet."""
 
     run: RunId
+    executions: tuple[str, ...] = ()
+    """The executions of the ended run that may still store something: it is refused."""

@@ -126,6 +126,8 @@ class InMemoryStore:
         self._runs: dict[RunId, _Run] = {}
         self._orphans: set[ContentHash] = set()
         """Links of deleted runs that are kept for forks."""
+        self._shut: set[tuple[RunId, str]] = set()
+        """Executions whose run has another history."""
         self._forked: dict[tuple[RunId, RunId], int] = {}
         """Forks that were noted, by their source and themselves, and when."""
         self._doomed: dict[ContentHash, int] = {}
@@ -220,9 +222,16 @@ class InMemoryStore:
         return self._claims.setdefault(key, owner)
 
     async def append(
-        self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+        self,
+        run: RunId,
+        batch: Batch,
+        bodies: Mapping[ContentHash, Json] | None = None,
+        *,
+        execution: str = "",
     ) -> None:
         """See `Store`."""
+        if batch.entries and (run, execution) in self._shut:
+            raise HistoryConflict(run, batch.first)
         rows = project(run, batch)
         # All that can fail comes before anything is stored.
         texts = {
@@ -235,6 +244,10 @@ class InMemoryStore:
         for hash_, text in texts.items():
             self._bodies.setdefault(hash_, text)
             self._doomed.pop(hash_, None)
+
+    async def shut(self, run: RunId, executions: Collection[str]) -> None:
+        """See `Store`."""
+        self._shut |= {(run, execution) for execution in executions}
 
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()

@@ -176,7 +176,12 @@ class PostgresStore:
         return str(rows[0]["owner"])
 
     async def append(
-        self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+        self,
+        run: RunId,
+        batch: Batch,
+        bodies: Mapping[ContentHash, Json] | None = None,
+        *,
+        execution: str = "",
     ) -> None:
         """See `Store`."""
         rows = project(run, batch)
@@ -184,9 +189,15 @@ class PostgresStore:
         if not batch.entries:
             return await self.put_bodies(all_bodies)
         try:
-            await self._fetch("append", *_append_args(rows, all_bodies))
+            await self._fetch("append", *_append_args(rows, all_bodies, execution))
         except EntryRefusedError as refused:
             raise HistoryConflict(run, refused.position) from None
+
+    async def shut(self, run: RunId, executions: Collection[str]) -> None:
+        """See `Store`."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(self._sql["lock_journal"])
+            await connection.execute(self._sql["shut"], pack(run), list(executions))
 
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()
@@ -377,7 +388,9 @@ def _journal_row(row: asyncpg.Record) -> JournalRow:
     return JournalRow(position=row["position"], digest=row["digest"], entry=load_json(row["entry"]))
 
 
-def _append_args(rows: Rows, bodies: Mapping[ContentHash, Json]) -> list[object]:
+def _append_args(
+    rows: Rows, bodies: Mapping[ContentHash, Json], execution: str = ""
+) -> list[object]:
     """The parameters of `queries/append.sql`, in its order."""
     links = [facts.link for facts in rows.links]
     asked = rows.interrupts
@@ -414,6 +427,7 @@ def _append_args(rows: Rows, bodies: Mapping[ContentHash, Json]) -> list[object]
         [pack_optional(facts.by) for facts in asked],
         [facts.answered for facts in asked],
         *_run_args(state),
+        execution,
     ]
 
 

@@ -3,7 +3,8 @@
 What a store has of runs follows from their histories: definitions, message bodies and journal
 batches. The rest (runs, interrupts, checkpoints, log links) is projected from the batches as they
 are appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
-Three things do not: claims, notes of forks that begin, and what people registered.
+Four things do not: claims, notes of forks that begin, which executions are shut, and what people
+registered.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
 Nothing is ever removed, but by `forget`, `prune` and `delete`.
@@ -243,14 +244,34 @@ class Store(Protocol):
         ...
 
     async def append(
-        self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+        self,
+        run: RunId,
+        batch: Batch,
+        bodies: Mapping[ContentHash, Json] | None = None,
+        *,
+        execution: str = "",
     ) -> None:
         """Stores a batch, what it projects to, and `bodies`, in one transaction and one round trip.
 
         Batches may come again, overlap, and come in another order than their positions.
 
+        Args:
+            run: The run.
+            batch: The batch.
+            bodies: Bodies, besides those of the batch.
+            execution: Temporal's run id of the execution whose activity stores it; empty where it
+                is read from the history that counts.
+
         Raises:
-            HistoryConflict: where a position already holds a different entry.
+            HistoryConflict: where a position already holds a different entry, or the execution is
+                shut. Nothing is stored.
+        """
+        ...
+
+    async def shut(self, run: RunId, executions: Collection[str]) -> None:
+        """Refuses what executions store from now on, for good: the run has another history.
+
+        What they were storing meanwhile is stored when this returns, to be forgotten or deleted.
         """
         ...
 

@@ -3,8 +3,10 @@
 -- statements that overlap take their locks in one order and cannot deadlock.
 WITH journal_rows AS (
     INSERT INTO crewlog.journal AS stored (run, position, digest, entry)
-    SELECT $1::text, new.position, new.digest, new.entry
+    SELECT $1::text, new.position, new.digest,
+           CASE WHEN late.run IS NULL THEN new.entry ELSE crewlog.refuse_entry(new.position) END
     FROM unnest($2::bigint[], $3::text[], $4::text[]) AS new (position, digest, entry)
+    LEFT JOIN crewlog.shut AS late ON late.run = $1 AND late.execution = $45::text
     -- Entries that are there already are left out here: the conflict clause would lock their rows.
     WHERE new.digest IS DISTINCT FROM (
         SELECT old.digest FROM crewlog.journal AS old

@@ -1,3 +1,10 @@
+-- name: lock_journal
+-- Waits for whatever is being appended, and lets the rest wait: it then sees what is shut.
+LOCK TABLE crewlog.journal IN SHARE ROW EXCLUSIVE MODE
+
+-- name: shut
+INSERT INTO crewlog.shut (run, execution) SELECT $1::text, unnest($2::text[]) ON CONFLICT DO NOTHING
+
 -- name: forget
 -- What a run's journal says after position $2 goes, and what is kept of it is returned. Rows that
 -- follow from several entries go whole: the caller makes them again from what is kept. The rows are

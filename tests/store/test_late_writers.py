@@ -1,0 +1,77 @@
+"""What an execution stores late, when its run's id has another history: it is refused."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from crewlog.errors import HistoryConflict
+from crewlog.ids import PUBLIC, ContentHash, CrewName, RunId
+from crewlog.state import journal as j
+from crewlog.store import PostgresStore, Store
+from store.journals import Journal
+
+
+def told(run: RunId, who: str, texts: int) -> Journal:
+    """A run that was started by somebody, and said something."""
+    entry = j.RunStarted(
+        run=run, crew=CrewName("band"), definition=ContentHash("x" * 27), at=1, by=who
+    )
+    journal = Journal(run, [entry])
+    for number in range(texts):
+        journal.say({"text": f"{who} {number}"}, PUBLIC)
+    return journal
+
+
+async def kinds(store: Store, run: RunId) -> list[str]:
+    return [row.entry.get("by", "") for row in await store.read_journal(run)][:1]
+
+
+async def test_a_late_batch_does_not_mix_into_the_new_history(store: Store, run: RunId) -> None:
+    old, new = told(run, "old", 6), told(run, "new", 2)
+    await store.append(run, old.batch(1), old.bodies, execution="first")
+    await store.shut(run, ["first"])
+    await store.shut(run, ["first"])  # told again
+    await store.delete([run], 1, grace=0)
+    late = old.batch(5)  # beyond what the new one has said: no position would tell
+    with pytest.raises(HistoryConflict):
+        await store.append(run, late, old.bodies, execution="first")
+    assert await store.read_journal(run) == []
+    await store.append(run, new.batch(), new.bodies, execution="second")
+    with pytest.raises(HistoryConflict):
+        await store.append(run, late, execution="first")
+    assert len(await store.read_journal(run)) == len(new)
+    assert await kinds(store, run) == ["new"]
+    row = await store.get_run(run)
+    assert row is not None
+    assert row.by == "new"
+    other = RunId(f"{run}-other")
+    await store.append(other, told(other, "third", 1).batch(), execution="first")
+    assert await store.get_run(other) is not None, "it is shut for its run alone"
+
+
+async def test_a_rebuild_may_store_what_a_shut_execution_said(store: Store, run: RunId) -> None:
+    old = told(run, "old", 2)
+    await store.shut(run, ["first"])
+    await store.append(run, old.batch(), old.bodies)
+    assert len(await store.read_journal(run)) == len(old)
+
+
+@pytest.mark.parametrize("number", range(5))
+async def test_what_is_being_stored_when_it_is_shut_is_forgotten(
+    postgres_store: PostgresStore, run: RunId, number: int
+) -> None:
+    old = told(run, f"old {number}", 20)
+
+    async def replace() -> None:
+        await postgres_store.shut(run, ["first"])
+        await postgres_store.delete([run], 1, grace=0)
+
+    async def write(first: int) -> None:
+        await postgres_store.append(run, old.batch(first), old.bodies, execution="first")
+
+    await asyncio.gather(
+        *(write(first) for first in range(1, 8)), replace(), return_exceptions=True
+    )
+    assert await postgres_store.read_journal(run) == []
