@@ -383,7 +383,7 @@ class Timeline:
                 by, why = _by(entry.by), _why(entry.reason)
                 if entry.decision == "withdrawn":
                     text = f"{entry.interrupt} withdrawn{by}{why}"
-                    return self._row(entry, "", "–", text, "dim")
+                    return self._row(entry, "", "↩", text, "dim")
                 text = f"{entry.interrupt} answered{by}: {entry.decision}{why}"
                 return self._row(entry, "", "✓", text, "green")
             case j.BreakRequested():
