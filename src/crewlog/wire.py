@@ -26,9 +26,10 @@ are durable data: a field may be added with a default, never renamed or removed.
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from typing_extensions import override
 
 from crewlog.definition.operations import Operation
@@ -56,6 +57,11 @@ BUSY = "Busy"
 """The type of the error that refuses an `ask` where enough others wait by it."""
 
 
+LARGEST_POSITION = 2**53
+"""No journal comes to it, and every language has it as a whole number."""
+_TAG = re.compile(r"[^\W_][\w.-]*")
+
+
 class Inlet(Model):
     """What comes from outside. Unknown fields are refused by name, as everywhere."""
 
@@ -66,12 +72,18 @@ class ForkFrom(Inlet):
     """Another run, as it was at a checkpoint."""
 
     run: RunId
-    position: int = Field(ge=1)
+    position: int = Field(ge=1, le=LARGEST_POSITION)
     """The checkpoint."""
     operations: tuple[Operation, ...] = ()
     """What is to be otherwise from there on."""
     definition: dict[str, Json] | None = None
-    """A definition to go on with instead of that run's."""
+    """A definition to go on with instead of that run's; not together with `operations`."""
+
+    @model_validator(mode="after")
+    def _one_change(self) -> Self:
+        if self.operations and self.definition is not None:
+            raise ValueError("`operations` and `definition` do not go together")
+        return self
 
 
 class StartRun(Inlet):
@@ -212,10 +224,21 @@ class AskRun(Command):
 class TagCommand(Command):
     """Give a checkpoint a name."""
 
-    checkpoint: int = Field(ge=1)
+    checkpoint: int = Field(ge=1, le=LARGEST_POSITION)
     """Its position."""
     tag: str = Field(min_length=1, max_length=100)
-    """The name; a name that another checkpoint has moves to this one."""
+    """The name: letters, digits and `.` `_` `-`, not digits alone. A name that another checkpoint
+    has moves to this one."""
+
+    @field_validator("tag")
+    @classmethod
+    def _is_name(cls, tag: str) -> str:
+        if not _TAG.fullmatch(tag) or tag.isdecimal():
+            raise ValueError(
+                f"{tag!r} cannot be a checkpoint's name: it begins with a letter or a digit, has "
+                "letters, digits and . _ - only, and is no number"
+            )
+        return tag
 
 
 class Change(Command):
@@ -284,7 +307,7 @@ class Redirect(Command):
 class Rollback(Command):
     """Go back to a checkpoint."""
 
-    position: int = Field(ge=1)
+    position: int = Field(ge=1, le=LARGEST_POSITION)
     """The checkpoint's position."""
 
 

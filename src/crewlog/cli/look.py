@@ -9,7 +9,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, Debug, RunArgument
+from crewlog.cli.options import AsJson, Debug, RunArgument, RunPlaceArgument
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
@@ -101,7 +101,7 @@ def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
 
 
 @app.command(rich_help_panel=LOOK)
-def show(run: RunArgument, as_json: AsJson = False, debug: Debug = False) -> int:
+def show(run: RunPlaceArgument, as_json: AsJson = False, debug: Debug = False) -> int:
     """Show where a run is: its graph, what it does, what it waits for, what it made.
 
     Looking never moves a run: where no worker answers, the store is read.
@@ -109,20 +109,20 @@ def show(run: RunArgument, as_json: AsJson = False, debug: Debug = False) -> int
     return go(_show(run, as_json=as_json), debug=debug)
 
 
-async def _show(run_id: str, *, as_json: bool) -> int:
+async def _show(target: str, *, as_json: bool) -> int:
     from crewlog.cli.layers import layers_json, recipe_of  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.shown import show_run  # noqa: PLC0415
     from crewlog.cli.sight import as_json as sight_json  # noqa: PLC0415
-    from crewlog.cli.sight import see  # noqa: PLC0415
+    from crewlog.cli.sight import see_at  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        sight = await see(client, run_id)
+        sight = await see_at(client, target)
         if as_json:
             recipe = await recipe_of(client, sight.state)
-            data = sight_json(sight, client.url(run_id))
+            data = sight_json(sight, client.url(sight.run))
             screen.document({**data, **layers_json(recipe, sight.state)})
         else:
             await show_run(screen, client, sight)

@@ -242,7 +242,9 @@ class Gateway:
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError):
-                return "\n    ".join([cause.message, *(str(d) for d in cause.details if d)])
+                # Place and remedy; what else a failure tells is for the run.
+                told = [d for d in cause.details[:2] if isinstance(d, str) and d]
+                return "\n    ".join([cause.message, *told])
             return str(cause)
         except RPCError as error:
             return error.message
@@ -413,7 +415,9 @@ class Gateway:
         status = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
         return CommandRejected(
             f"the run {run!r} has ended ({status}): {name!r} has no effect",
-            remedy=f"`crewlog show {run}` shows how.",
+            remedy=_TO_GO_BACK.format(run=run)
+            if name == "rollback"
+            else f"`crewlog show {run}` shows how.",
         )
 
     async def _late_outcome(
@@ -438,6 +442,12 @@ class Gateway:
             "detail": outcome.get("detail", ""),
             **told,
         }
+
+
+_TO_GO_BACK = (
+    "`crewlog fork {run}@POSITION` goes on from a checkpoint in another run; "
+    "`crewlog resume {run}` takes up a run that was stopped or has failed."
+)
 
 
 def _gone(identity: str) -> bool:
