@@ -480,7 +480,9 @@ class Client:
 
     # -- deleting ----------------------------------------------------------------------------
 
-    async def delete(self, run: str, *, force: bool = False) -> Deletion:
+    async def delete(
+        self, run: str, *, force: bool = False, tell: Callable[[str], None] | None = None
+    ) -> Deletion:
         """Deletes a run: its executions from the server, its rows from the store.
 
         What other runs, forks, registered crews and registries use stays. What a run that is under
@@ -491,6 +493,7 @@ class Client:
             force: Whether a run that is under way is ended at once; else it is refused. An
                 activity of it that is at work may store once more what it began with: deleted
                 again, that goes as well.
+            tell: Told what is waited for, in words.
 
         Raises:
             RunNotFound: neither the server nor the store knows it.
@@ -498,10 +501,15 @@ class Client:
             TemporalUnavailable: the server is away.
             StoreUnavailable: the store is away. Deleted again, the rest goes.
         """
-        return await Deleting(self).one(RunId(run), _now_ms(), force=force)
+        return await Deleting(self, tell).one(RunId(run), _now_ms(), force=force)
 
     async def delete_ended(
-        self, seconds: float, *, statuses: Sequence[str] = (), dry_run: bool = False
+        self,
+        seconds: float,
+        *,
+        statuses: Sequence[str] = (),
+        dry_run: bool = False,
+        tell: Callable[[str], None] | None = None,
     ) -> Deletion:
         """Deletes the runs that ended so long ago; see `delete`.
 
@@ -509,10 +517,12 @@ class Client:
             seconds: How long ago, at least.
             statuses: Only those that ended so; by default all.
             dry_run: Whether it is only told which they are.
+            tell: Told what is waited for, in words.
         """
         now = _now_ms()
         before = now - int(seconds * 1000)
-        return await Deleting(self).ended_before(before, now, statuses=statuses, dry_run=dry_run)
+        deleting = Deleting(self, tell)
+        return await deleting.ended_before(before, now, statuses=statuses, dry_run=dry_run)
 
     # -- lists -------------------------------------------------------------------------------
 
