@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
 
     from crewlog.content import check_depth
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError, UsageError
+    from crewlog.faults import faults_of
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.approvals import ACTION, decided
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
@@ -49,6 +50,7 @@ with workflow.unsafe.imports_passed_through():
         Rollback,
         SetPermission,
         TagCommand,
+        spoken,
     )
 
 from crewlog.workflows import changes
@@ -157,14 +159,14 @@ def parse(name: str, data: Any) -> Command:
             f"there is no signal {name!r}", remedy=f"Signals: {', '.join(SIGNALS)}."
         )
     if isinstance(data, Unreadable):
-        raise CommandRejected(f"{name}: {data.reason}")
+        raise CommandRejected(f"{spoken(name)}: {data.reason}")
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(p) for p in e['loc']) or 'content'}: {e['msg']}" for e in error.errors()
-        )
-        raise CommandRejected(f"{name}: {faults}", remedy="docs/wire.md has the fields.") from error
+        faults = faults_of(error, "its content")
+        raise CommandRejected(
+            f"{spoken(name)}: {faults}", remedy="docs/wire.md has the fields."
+        ) from error
 
 
 async def take(engine: Engine | Drafting, incoming: Incoming) -> None:

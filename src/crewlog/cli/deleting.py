@@ -108,9 +108,7 @@ async def _older(older_than: str, statuses: list[str], *, dry_run: bool, as_json
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         with _progress(screen) as tell:
-            done = await client.delete_ended(
-                seconds, statuses=statuses, dry_run=dry_run, tell=tell
-            )
+            done = await client.delete_ended(seconds, statuses=statuses, dry_run=dry_run, tell=tell)
     if as_json:
         screen.document({**done.model_dump(mode="json"), "dry_run": dry_run})
     elif dry_run:

@@ -16,6 +16,7 @@ from temporalio.service import RPCError
 from crewlog.client.gateway import CALL_LIMIT, pauses
 from crewlog.definition.operations import Operation
 from crewlog.errors import CommandRejected, RunNotFound, ServiceError, StoreUnavailable, UsageError
+from crewlog.faults import faults_of
 from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.store.checkpoints import last_state, settled_at, taken_up
@@ -52,7 +53,7 @@ async def fork(
         )
         payload = StartRun(fork=begin, by=by)
     except ValidationError as error:
-        raise UsageError(f"the fork cannot be started: {error.errors()[0]['msg']}") from error
+        raise UsageError(f"the fork cannot be started: {faults_of(error)}") from error
     return await client.begin(id, crew or "fork", payload, execution_timeout)
 
 

@@ -93,9 +93,7 @@ async def resumption_of(store: Store, run: RunId, end: int) -> Resumption:
         looked *= 4
 
 
-async def _tells(
-    store: Store, run: RunId, tail: Sequence[tuple[int, JournalEntry]]
-) -> bool:
+async def _tells(store: Store, run: RunId, tail: Sequence[tuple[int, JournalEntry]]) -> bool:
     """Whether the end of a journal has all that tells how the run came to it.
 
     What ended it is in it where the run was at work when it began, or soon after: an answer is
