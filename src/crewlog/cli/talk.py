@@ -16,7 +16,7 @@ from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
     from crewlog.client import Client, Run
-    from crewlog.state.model import CommandOutcome
+    from crewlog.state.model import CommandOutcome, CrewState
 
 TALK = "Talk"
 OUTCOME_LIMIT = 2.0
@@ -208,8 +208,15 @@ def interrupt(
     debug: Debug = False,
 ) -> int:
     """Make a run ask people before a node, or before its next step."""
-    return signalled(
-        run, "interrupt", lambda r: r.interrupt(node, reason, by=by, id=command_id), as_json, debug
+    return go(
+        _sent(
+            run,
+            "interrupt",
+            lambda r: r.interrupt(node, reason, by=by, id=command_id),
+            as_json=as_json,
+            node=node,
+        ),
+        debug=debug,
     )
 
 
@@ -257,17 +264,24 @@ def signalled(
 
 
 async def _sent(
-    run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], *, as_json: bool
+    run_id: str,
+    name: str,
+    send: Callable[[Run], Awaitable[Any]],
+    *,
+    as_json: bool,
+    node: str = "",
 ) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.cli.told_breaks import steps_before  # noqa: PLC0415
     from crewlog.errors import CommandRejected  # noqa: PLC0415
+    from crewlog.wire import spoken  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen) as client, AsyncExitStack() as helping:
         run = client.run(run_id)
         command = await send(run)
-        outcome = await _outcome(client, run, command)
+        outcome, state = await _outcome(client, run, command)
         ended = None
         if name == "stop" and outcome is None:
             ended = await _stopped(client, run, helping)
@@ -281,10 +295,11 @@ async def _sent(
         if outcome is not None and not outcome.ok:
             detail, _, remedy = outcome.detail.partition("\n")
             raise CommandRejected(
-                detail or f"the run refused {name!r}",
+                detail or f"the run refused {spoken(name)!r}",
                 remedy=remedy.strip() or f"`crewlog show {run_id}` shows where it is.",
                 place=f"run {run_id!r}",
             )
+        before = steps_before(node, state, outcome) if node else None
         if as_json:
             screen.document(
                 {
@@ -293,10 +308,11 @@ async def _sent(
                     "id": command,
                     "applied": outcome is not None,
                     "position": outcome.position if outcome else None,
+                    **(before.to_json() if before else {}),
                 }
             )
             return exits.OK
-        done = _DONE[name].format(run=plain(run_id))
+        done = before.words if before else _DONE.get(name, "").format(run=plain(run_id))
         if outcome is not None:
             screen.line(
                 "  ",
@@ -326,7 +342,6 @@ _DONE = {
     "pause": "is paused: what runs finishes. Go on: crewlog resume {run}",
     "resume": "goes on",
     "stop": "is stopping",
-    "interrupt": "will ask before that step",
     "message": "has the message",
     "tag": "has the name for its checkpoint",
 }
@@ -357,19 +372,21 @@ async def _stopped(client: Client, run: Run, helping: AsyncExitStack) -> str | N
         ending.cancel()
 
 
-async def _outcome(client: Client, run: Run, command: str) -> CommandOutcome | None:
-    """How a signal ended, where a worker tells in time."""
+async def _outcome(
+    client: Client, run: Run, command: str
+) -> tuple[CommandOutcome | None, CrewState | None]:
+    """How a signal ended, where a worker tells in time, and the state that it led to."""
     from crewlog.cli.background import polled  # noqa: PLC0415
     from crewlog.errors import CrewlogError  # noqa: PLC0415
 
     try:
         if not await polled(client, (await client.gateway.describe(run.id)).task_queue):
-            return None
+            return None, None
         async with asyncio.timeout(OUTCOME_LIMIT):
             while True:
-                found = (await run.state()).commands.get(command)
-                if found is not None:
-                    return found
+                state = await run.state()
+                if (found := state.commands.get(command)) is not None:
+                    return found, state
                 await asyncio.sleep(0.05)
     except (TimeoutError, CrewlogError):
-        return None
+        return None, None

@@ -347,6 +347,7 @@ class Client:
         to: str = "public",
         timeout: float | None = None,
         execution_timeout: timedelta | None = None,
+        tell: asking.Tell | None = None,
     ) -> RunResult:
         """Asks a crew and gives its answer: in one round trip, where the run is quick.
 
@@ -361,11 +362,13 @@ class Client:
             to: The audience of what is said to a run that is open.
             timeout: Seconds; without it, as long as it takes. The run goes on afterwards.
             execution_timeout: When Temporal ends a run that this starts.
+            tell: Told about questions to people that the run waits for meanwhile, each once.
 
         Raises:
             RunAlreadyExists: the run of that id has ended.
             RunFailed: the run failed, or was ended from outside.
             CommandRejected: the open run has no such audience.
+            AnswerNeeded: it did not end in time, since it waits for people; it is a TimeoutError.
             TimeoutError: it did not end in time; it goes on.
             InvalidDefinition, UsageError, TemporalUnavailable: as for `start`.
         """
@@ -387,13 +390,15 @@ class Client:
                 **self._options(run, name, start, execution_timeout),
             )
 
+        looking = asyncio.create_task(asking.tell_questions(self.run(run), tell)) if tell else None
         try:
             async with asyncio.timeout(timeout):
                 return await self._ask(run, command, operation)
         except TimeoutError as error:
-            raise TimeoutError(
-                f"the run {run!r} did not end within {timeout:g} s; it goes on"
-            ) from error
+            raise await asking.late(self.run(run), timeout or 0) from error
+        finally:
+            if looking is not None:
+                looking.cancel()
 
     async def scheduled(
         self, id: RunId, crew: Crew, input: Json, *, by: str | None
