@@ -47,6 +47,14 @@ SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
 UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "set_permission")
 QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints")
 
+_SPOKEN = {"respond": "answer", "edit_state": "edit", "message": "inject"}
+
+
+def spoken(name: str) -> str:
+    """What the command line calls a command: what people are told of it has that name."""
+    return _SPOKEN.get(name, name)
+
+
 SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWaiting")
 """Keyword search attributes; left out where the server does not know them."""
 

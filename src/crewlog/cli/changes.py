@@ -27,6 +27,7 @@ from crewlog.definition.operations import (
 )
 from crewlog.definition.text import read_document
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
+from crewlog.faults import fault_of
 from crewlog.model import Json
 
 PLACE = "crewlog change"
@@ -279,5 +280,4 @@ def _said_of(fault: Any) -> str:
 
 
 def _said(fault: Any) -> str:
-    where = ".".join(str(part) for part in fault["loc"][1:])
-    return f"{where}: {fault['msg']}" if where else str(fault["msg"])
+    return fault_of(fault, "the operation", below=1)

@@ -32,6 +32,7 @@ def _places(count: int) -> str:
 _UPDATES = {
     "respond": "an answer",
     "edit_state": "an edit",
+    "message": "a message",
     "redirect": "a redirect",
     "set_permission": "a permission",
 }

@@ -411,14 +411,28 @@ class Gateway:
 
     async def ended(self, run: RunId, name: str) -> CrewlogError:
         """Why a command found no open run: it has ended, or never was."""
-        execution = await self.describe(run)
-        status = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
+        status = await self._how_it_ended(run)
+        again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
-            f"the run {run!r} has ended ({status}): {name!r} has no effect",
+            f"the run {run!r} has ended, it is {status}: {wire.spoken(name)!r} has no effect",
             remedy=_TO_GO_BACK.format(run=run)
             if name == "rollback"
-            else f"`crewlog show {run}` shows how.",
+            else f"`crewlog show {run}` shows how{again}.",
+            place=f"run {run!r}",
         )
+
+    async def _how_it_ended(self, run: RunId) -> str:
+        """The status of a run that has ended: `completed`, `stopped`, `failed`, `terminated`.
+
+        To the server, a run that people stopped is completed: its result says how.
+        """
+        execution = await self.describe(run)
+        name = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
+        if execution.status is WorkflowExecutionStatus.COMPLETED:
+            with suppress(WorkflowFailureError, RPCError):
+                result = await self.handle(run).result(rpc_timeout=timedelta(seconds=CALL_LIMIT))
+                return str(result.get("status", name))
+        return name.replace("_", " ")
 
     async def _late_outcome(
         self, run: RunId, name: str, command: CommandId, error: RPCError
@@ -477,4 +491,4 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
     details = cause.details if isinstance(cause, ApplicationError) else ()
     remedy = next((str(detail) for detail in details if detail), "")
     error_type = _REFUSALS.get(kind or "", CommandRejected)
-    return error_type(message or f"the run {run!r} refused {name!r}", remedy=remedy)
+    return error_type(message or f"the run {run!r} refused {wire.spoken(name)!r}", remedy=remedy)

@@ -44,6 +44,7 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
+from crewlog.faults import faults_of
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.state.journal import GraphSwapped, SwapFailed
@@ -755,13 +756,8 @@ class Run(ByHand):
         try:
             return kind.model_validate({**head, **fields})
         except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(map(str, e['loc'])) or 'command'}: "
-                f"{e['msg'].removeprefix('Value error, ')}"
-                for e in error.errors()
-            )
             raise UsageError(
-                f"the run {self.id!r} cannot be told that: {faults}",
+                f"the run {self.id!r} cannot be told that: {faults_of(error, 'the command')}",
                 remedy="docs/wire.md has the fields.",
             ) from error
 
