@@ -91,7 +91,7 @@ def check(engine: Engine | Drafting, command: Change) -> Engine:
         raise ChangeConflict(
             f"the change was made against graph v{command.graph_version}, and the run has "
             f"v{state.graph_version}",
-            remedy="Look at what it does now, by a dry run, and send it with a new id.",
+            remedy="Look at what it would do now, by a dry run, and send it as a new change.",
         )
     return engine
 
@@ -143,14 +143,15 @@ def _refusal(error: ActivityError) -> CrewlogError | ActivityError:
         return error
     if not isinstance(cause, ApplicationError):
         return CommandRejected(
-            f"the change could not be prepared: {cause or error}", remedy="Send it with a new id."
+            f"the change could not be prepared: {cause or error}",
+            remedy="Send it as a new change.",
         )
     remedy = next((str(detail) for detail in cause.details[1:2] if detail), "")
     if cause.type == "ChangeConflict":
         return ChangeConflict(cause.message, remedy=remedy)
     return CommandRejected(
         f"the change makes no crew:\n{cause.message}",
-        remedy=remedy or "The run goes on as it was: correct the change, and use a new id.",
+        remedy=remedy or "The run goes on as it was: correct the change, and send it as a new one.",
     )
 
 

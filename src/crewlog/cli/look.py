@@ -237,8 +237,15 @@ async def _graph(target: str, *, mermaid: bool, version: int | None, as_json: bo
     screen = Screen(as_json=as_json)
     number, url, statuses = 1, None, {}
     plan: GraphPlan | None
-    if is_file(target) and version is None:
+    if is_file(target):
         from crewlog.graph.lower import lower  # noqa: PLC0415
+
+        if version is not None:
+            raise UsageError(
+                f"--version asks for an earlier graph of a run, and {target!r} is a file",
+                remedy="A file has one graph: leave --version out, or name a run.",
+                place="crewlog graph",
+            )
 
         plan = lower(load_crew(target))
     else:

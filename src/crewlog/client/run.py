@@ -637,11 +637,22 @@ class Run(ByHand):
         )
         changed = Changed.model_validate(outcome, extra="ignore")
         if wait and changed.swap and not command.dry_run:
-            await self._swapped(changed)
+            await self.swapped(changed)
         return changed
 
-    async def _swapped(self, changed: Changed) -> None:
-        """Waits until the run has the graph that an accepted change leads to."""
+    async def swapped(self, changed: Changed) -> None:
+        """Waits until the run has the graph that an accepted change leads to.
+
+        Args:
+            changed: What `change` gave, with `wait=False`; nothing is waited for where rules alone
+                changed.
+
+        Raises:
+            CommandRejected: the graph could not be swapped: the run goes on with the one it had, or
+                has ended.
+        """
+        if not changed.swap:
+            return
         version = changed.graph_version
         async for event in self.events(changed.position):
             if isinstance(event.entry, GraphSwapped) and event.entry.graph_version == version:
