@@ -96,6 +96,29 @@ def check(engine: Engine | Drafting, command: Change) -> Engine:
     return engine
 
 
+def check_other(engine: Engine | Drafting, command: Change) -> None:
+    """Checks whether a change may wait for another one that is under way.
+
+    It may, where it takes any graph, or the one that the other leads to. Made against the graph
+    that goes, it would only hold if the other failed: it is not kept waiting for that.
+
+    Raises:
+        ChangeConflict: it was made against the graph that goes.
+    """
+    under_way = engine.state.changing
+    if under_way is None or command.id in engine.state.commands:
+        return
+    if command.graph_version in (None, under_way.graph_version):
+        return
+    who = f" by {under_way.by}" if under_way.by else ""
+    raise ChangeConflict(
+        f"another change{who} is under way, to graph v{under_way.graph_version}: "
+        f"{under_way.what or under_way.command}",
+        remedy="It waits for what runs now. Look at what yours would do once it is there, and send "
+        "it as a new change.",
+    )
+
+
 async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str) -> PreparedChange:
     """The rounds of preparing: more than one only where a model reads a prompt."""
     prompt = engine.state.prompt
@@ -185,6 +208,7 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
         "definition": plan.definition,
         "report": report,
         "remarks": tuple(map(str, prepared.remarks)),
+        "digest": incoming.digest,
     }
     if command.dry_run:
         return Changed(position=checked.state.position, plan=plan.to_json(), **told)
@@ -212,6 +236,7 @@ def repeated(engine: Engine | Drafting, command: str, known: CommandOutcome) -> 
         detail="applied before",
         graph_version=known.graph_version or state.graph_version,
         swap=known.graph_version > 0,
+        digest=known.digest,
     )
 
 

@@ -358,18 +358,25 @@ async def _stopped(client: Client, run: Run, helping: AsyncExitStack) -> str | N
 
 
 async def _outcome(client: Client, run: Run, command: str) -> CommandOutcome | None:
-    """How a signal ended, where a worker tells in time."""
+    """How a signal ended, where a worker tells in time.
+
+    Raises:
+        CommandConflict: its id was used for another command.
+    """
     from crewlog.cli.background import polled  # noqa: PLC0415
-    from crewlog.errors import CrewlogError  # noqa: PLC0415
+    from crewlog.errors import CommandConflict, CrewlogError  # noqa: PLC0415
+    from crewlog.ids import CommandId  # noqa: PLC0415
 
     try:
         if not await polled(client, (await client.gateway.describe(run.id)).task_queue):
             return None
         async with asyncio.timeout(OUTCOME_LIMIT):
             while True:
-                found = (await run.state()).commands.get(command)
+                found = await run.outcome(CommandId(command))
                 if found is not None:
                     return found
                 await asyncio.sleep(0.05)
+    except CommandConflict:
+        raise
     except (TimeoutError, CrewlogError):
         return None

@@ -22,7 +22,7 @@ from typing_extensions import override
 from crewlog.client import beginnings
 from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
-from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
+from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, check_own, pauses
 from crewlog.client.journal import JournalReader
 from crewlog.client.past import state_at
 from crewlog.client.rebuild import Rebuild, RebuildReport
@@ -47,7 +47,7 @@ from crewlog.errors import (
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.state.journal import GraphSwapped, SwapFailed
-from crewlog.state.model import CLOSED, CrewState
+from crewlog.state.model import CLOSED, CommandOutcome, CrewState
 from crewlog.wire import (
     Accepted,
     Change,
@@ -84,6 +84,8 @@ class Run(ByHand):
         self._client = client
         self._gateway = client.gateway
         self._reader = JournalReader(self._gateway, client.store, run)
+        self._signalled: dict[CommandId, str] = {}
+        """The digests of signals that were sent, by their ids."""
         self.id = run
 
     def __repr__(self) -> str:
@@ -103,6 +105,20 @@ class Run(ByHand):
     async def state(self) -> CrewState:
         """The whole state, transcripts as heads."""
         return await self._view("state", CrewState)
+
+    async def outcome(self, command: CommandId) -> CommandOutcome | None:
+        """How a command ended; none where the run has not taken it yet, or remembers it no more.
+
+        Args:
+            command: The command's id, as `pause`, `message` and other signals give it.
+
+        Raises:
+            CommandConflict: the id was used for another command than the signal that was sent here.
+        """
+        found = (await self.state()).commands.get(command)
+        if found is not None:
+            check_own(command, found.digest, self._signalled.get(command, ""))
+        return found
 
     async def state_at(self, position: int) -> CrewState:
         """The whole state as it was at a journal position.
@@ -392,8 +408,7 @@ class Run(ByHand):
             CommandRejected: it is no checkpoint, or the run is ending or has ended.
         """
         command = self._made(Rollback, by, id, position=position, reason=reason)
-        outcome = await self._gateway.update(self.id, "rollback", _json(command))
-        return Accepted.model_validate(outcome, extra="ignore")
+        return await self._update("rollback", command)
 
     async def fork(
         self,
@@ -538,7 +553,9 @@ class Run(ByHand):
 
     @override
     async def _update(self, name: str, command: Command) -> Accepted:
-        outcome = await self._gateway.update(self.id, name, _json(command))
+        outcome = await self._gateway.update(
+            self.id, name, _json(command), digest=command.digest(name)
+        )
         return Accepted.model_validate(outcome, extra="ignore")
 
     async def change(
@@ -633,7 +650,11 @@ class Run(ByHand):
     async def _change(self, command: Change, *, wait: bool) -> Changed:
         # A model may read a prompt for minutes, and a change waits for another one to drain.
         outcome = await self._gateway.update(
-            self.id, "change", _change_json(command), limit=math.inf
+            self.id,
+            "change",
+            _change_json(command),
+            limit=math.inf,
+            digest=command.digest("change"),
         )
         changed = Changed.model_validate(outcome, extra="ignore")
         if wait and changed.swap and not command.dry_run:
@@ -690,6 +711,7 @@ class Run(ByHand):
         return await self._gateway.failed(error, self.id)
 
     async def _signal(self, name: str, command: Command) -> CommandId:
+        self._signalled[command.id] = command.digest(name)
         await self._gateway.signal(self.id, name, _json(command))
         return command.id
 

@@ -154,6 +154,7 @@ def _remember(
         detail=refused.reason if refused else "",
         error_type=refused.error_type if refused else "",
         graph_version=entry.graph_version if isinstance(entry, j.ChangeAccepted) else 0,
+        digest=entry.digest,
     )
     kept = _with(state.commands, command, outcome)
     while len(kept) > COMMANDS_KEPT:
