@@ -1,4 +1,4 @@
-"""Ids of commands: the same command again has no second effect, another one under them is refused."""
+"""Ids of commands: the same command again has no second effect, another one is refused."""
 
 from __future__ import annotations
 

@@ -101,15 +101,36 @@ def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
 
 
 @app.command(rich_help_panel=LOOK)
-def show(run: RunArgument, as_json: AsJson = False, debug: Debug = False) -> int:
+def show(
+    run: RunArgument,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Only what was changed at run time, all of it.")
+    ] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
     """Show where a run is: its graph, what it does, what it waits for, what it made.
 
     Looking never moves a run: where no worker answers, the store is read.
     """
-    return go(_show(run, as_json=as_json), debug=debug)
+    return go(_show(run, changes=changes, as_json=as_json), debug=debug)
 
 
-async def _show(run_id: str, *, as_json: bool) -> int:
+async def _changes(screen: Screen, client: Client, run_id: str) -> None:
+    """All changes that were made to a run while it lived."""
+    from crewlog.cli.layers import mutations_of, show_mutations  # noqa: PLC0415
+    from crewlog.cli.sight import see  # noqa: PLC0415
+
+    sight = await see(client, run_id)
+    found = await mutations_of(client.run(run_id))
+    if screen.as_json:
+        told = [each.model_dump(mode="json") for each in found]
+        screen.document({"run": run_id, "mutations": told})
+    else:
+        show_mutations(screen, sight.state, found)
+
+
+async def _show(run_id: str, *, changes: bool, as_json: bool) -> int:
     from crewlog.cli.layers import layers_json, recipe_of  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
@@ -119,6 +140,9 @@ async def _show(run_id: str, *, as_json: bool) -> int:
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
+        if changes:
+            await _changes(screen, client, run_id)
+            return exits.OK
         sight = await see(client, run_id)
         if as_json:
             recipe = await recipe_of(client, sight.state)

@@ -372,6 +372,8 @@ class Mutation(Model):
     """The graph's version since."""
     definition: ContentHash
     """The definition since."""
+    number: int = 0
+    """Which of the run's changes it is, from 1; 0 where nobody counted."""
 
 
 class Lineage(Model):
