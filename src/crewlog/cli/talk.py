@@ -399,10 +399,14 @@ async def _outcome(
     """How a signal ended, where a worker tells in time, and the state that it led to.
 
     The worker is one of our own, where we may bring it.
+
+    Raises:
+        CommandConflict: its id was used for another command.
     """
     from crewlog.cli.background import polled  # noqa: PLC0415
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
-    from crewlog.errors import CrewlogError, WorkerMissing  # noqa: PLC0415
+    from crewlog.errors import CommandConflict, CrewlogError, WorkerMissing  # noqa: PLC0415
+    from crewlog.ids import CommandId  # noqa: PLC0415
 
     limit = OUTCOME_LIMIT
     try:
@@ -416,13 +420,14 @@ async def _outcome(
         async with asyncio.timeout(limit):
             while True:
                 try:
-                    state = await run.state()
+                    found = await run.outcome(CommandId(command))
+                    if found is not None:
+                        return found, await run.state()
                 except WorkerMissing:
                     if limit != WORKER_LIMIT:
                         return None, None
-                else:
-                    if (found := state.commands.get(command)) is not None:
-                        return found, state
                 await asyncio.sleep(0.05)
+    except CommandConflict:
+        raise
     except (TimeoutError, CrewlogError):
         return None, None
