@@ -16,8 +16,7 @@ from crewlog.model import Json
 from crewlog.state.calls import LoadedState, LoadState
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import after
-from crewlog.store.checkpoints import resumption_of, settled_at
+from crewlog.store.checkpoints import last_state, settled_at, taken_up
 from crewlog.store.loading import load_state as state_at
 from crewlog.store.protocol import Store
 
@@ -45,9 +44,8 @@ async def load_state(
     decision = ""
     if task.reopen:
         end = await _at_rest(store, task.run)
-        found = await resumption_of(store, task.run, end.position)
+        found, then = await taken_up(store, task.run, end)
         last, decision = end.to_json(), found.decision or ""
-        then = after(await state_at(store, task.run, found.position), found.landed)
     else:
         then = await state_at(store, task.run, await settled_at(store, task.run, task.position))
     if not then.definition:
@@ -93,7 +91,7 @@ async def _at_rest(store: Store, run: RunId) -> CrewState:
 
     Where it was ended from outside, what was under way may be storing still.
     """
-    end = await state_at(store, run)
+    end = await last_state(store, run)
     while not end.closed:
         await asyncio.sleep(QUIET)
         now = await state_at(store, run)

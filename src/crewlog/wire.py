@@ -32,6 +32,7 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from typing_extensions import override
 
+from crewlog.content import hash_json
 from crewlog.definition.operations import Operation
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
@@ -47,6 +48,14 @@ SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
 UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "set_permission")
 QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints")
 
+_SPOKEN = {"respond": "answer", "edit_state": "edit", "message": "inject"}
+
+
+def spoken(name: str) -> str:
+    """What the command line calls a command: what people are told of it has that name."""
+    return _SPOKEN.get(name, name)
+
+
 SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWaiting")
 """Keyword search attributes; left out where the server does not know them."""
 
@@ -60,6 +69,10 @@ BUSY = "Busy"
 LARGEST_POSITION = 2**53
 """No journal comes to it, and every language has it as a whole number."""
 _TAG = re.compile(r"[^\W_][\w.-]*")
+DIGEST = 12
+"""Characters of a command's digest: 72 bits."""
+_ASIDE = frozenset({"id", "by", "reason", "hash", "graph_version", "expect", "dry_run"})
+"""Fields of commands that are no part of their digests."""
 
 
 class Inlet(Model):
@@ -157,6 +170,22 @@ class Command(Inlet):
     """Who commands."""
     reason: str = Field(default="", max_length=10_000)
     """Why, for the journal."""
+
+    def digest(self, name: str) -> str:
+        """What the command asks for, in short: the same id with another digest is a conflict.
+
+        Who sends it, why, and what it takes for granted of the run is no part of it: a repetition
+        may say these otherwise, or not at all.
+
+        Args:
+            name: The signal's or update's name.
+        """
+        said = {key: value for key, value in self._said().items() if key not in _ASIDE}
+        return hash_json([name, said])[:DIGEST]
+
+    def _said(self) -> dict[str, Json]:
+        """The command's fields, without those that have their default."""
+        return self.to_json()
 
 
 class InterruptCommand(Command):
@@ -273,6 +302,11 @@ class Change(Command):
     """Seconds for the activities under way to end; then they are cancelled, and made again with
     the new graph. None: they are waited for."""
 
+    @override
+    def _said(self) -> dict[str, Json]:
+        operations = [{"op": each.op, **each.to_json()} for each in self.operations]
+        return {**self.to_json(), "operations": operations}
+
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         given = [bool(self.prompt), self.definition is not None, bool(self.operations)]
@@ -330,6 +364,10 @@ class Accepted(Model):
     """The journal position of its fact."""
     detail: str = ""
     """What was decided."""
+    digest: str = ""
+    """The digest of the command that has this outcome. The server answers a repeated update id
+    itself, whatever comes with it: who sees another digest than its own command has sent another
+    command under a used id."""
 
 
 class Changed(Accepted):

@@ -54,14 +54,14 @@ async def test_a_waiting_step_whose_condition_comes_true_goes_on() -> None:
 async def test_each_kind_of_path_is_set_and_taken_away() -> None:
     sim = await at(["a", "b"], agents=READY)
     values = {
-        "flags.ok": "yes",
+        "flags.ok": True,
         "outputs.a.score": 0.5,
         "shared.tone": {"formal": True},
         "private.agent:b.hint": [1, 2],
     }
     await sim.command("edit_state", set=values)
     state = sim.state
-    assert state.flags["ok"] == "yes"  # type: ignore[index]
+    assert state.flags["ok"] is True  # type: ignore[index]
     assert state.agent_outputs["a"]["score"].value == 0.5  # type: ignore[index]
     assert state.shared_context == {"tone": {"formal": True}}
     assert state.private_context == {"agent:b": {"hint": [1, 2]}}
@@ -129,7 +129,7 @@ async def test_a_list_that_steps_add_to_is_replaced_and_added_to() -> None:
         ({"delete": ["flagz"]}, "'flagz'", ""),
         ({"set": {"private.agent:bb.x": 1}}, "audience 'agent:bb'", "Did you mean 'agent:b'?"),
         ({"set": {"shared.": 1}}, "'shared.'", "Paths are"),
-        ({"set": {"flags.ok": "x" * 5000}}, "5,002 bytes", "An output takes"),
+        ({"set": {"shared.tone": "x" * 5000}}, "5,002 bytes", "An output takes"),
         ({"set": {"flags.ok": 1}, "delete": ["flags.ok"]}, "both set and taken away", ""),
     ],
 )

@@ -103,7 +103,8 @@ async def _show(
         screen.rows(("", "", "", ""), [row])
         if inner := state_rows(changed[each.position], full=full):
             screen.rows(("", "", "", ""), [["   ", *line] for line in inner])
-    screen.rows(("position", "after", "checkpoint", "name"), rows)
+    if rows:
+        screen.rows(("position", "after", "checkpoint", "name"), rows)
 
 
 def _what(each: CheckpointView) -> list[Part]:

@@ -16,7 +16,7 @@ from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
     from crewlog.client import Client, Run
-    from crewlog.state.model import CommandOutcome
+    from crewlog.state.model import CommandOutcome, CrewState
 
 TALK = "Talk"
 OUTCOME_LIMIT = 2.0
@@ -210,8 +210,15 @@ def interrupt(
     debug: Debug = False,
 ) -> int:
     """Make a run ask people before a node, or before its next step."""
-    return signalled(
-        run, "interrupt", lambda r: r.interrupt(node, reason, by=by, id=command_id), as_json, debug
+    return go(
+        _sent(
+            run,
+            "interrupt",
+            lambda r: r.interrupt(node, reason, by=by, id=command_id),
+            as_json=as_json,
+            node=node,
+        ),
+        debug=debug,
     )
 
 
@@ -281,16 +288,19 @@ async def _sent(
     *,
     as_json: bool,
     told: Callable[[], str] | None = None,
+    node: str = "",
 ) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.cli.told_breaks import steps_before  # noqa: PLC0415
     from crewlog.errors import CommandRejected  # noqa: PLC0415
+    from crewlog.wire import spoken  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen) as client, AsyncExitStack() as helping:
         run = client.run(run_id)
         command = await send(run)
-        outcome = await _outcome(client, run, command, helping if told is not None else None)
+        outcome, state = await _outcome(client, run, command, helping if told is not None else None)
         ended = None
         if name == "stop" and outcome is None:
             ended = await _stopped(client, run, helping)
@@ -304,10 +314,11 @@ async def _sent(
         if outcome is not None and not outcome.ok:
             detail, _, remedy = outcome.detail.partition("\n")
             raise CommandRejected(
-                detail or f"the run refused {name!r}",
+                detail or f"the run refused {spoken(name)!r}",
                 remedy=remedy.strip() or f"`crewlog show {run_id}` shows where it is.",
                 place=f"run {run_id!r}",
             )
+        before = steps_before(node, state, outcome) if node else None
         if as_json:
             screen.document(
                 {
@@ -316,10 +327,14 @@ async def _sent(
                     "id": command,
                     "applied": outcome is not None,
                     "position": outcome.position if outcome else None,
+                    **(before.to_json() if before else {}),
                 }
             )
             return exits.OK
-        done = plain(told()) if told is not None else _DONE[name].format(run=plain(run_id))
+        if before is not None:
+            done = before.words
+        else:
+            done = plain(told()) if told else _DONE.get(name, "").format(run=plain(run_id))
         if outcome is not None:
             screen.line(
                 "  ",
@@ -349,7 +364,6 @@ _DONE = {
     "pause": "is paused: what runs finishes. Go on: crewlog resume {run}",
     "resume": "goes on",
     "stop": "is stopping",
-    "interrupt": "will ask before that step",
     "message": "has the message",
 }
 
@@ -381,11 +395,18 @@ async def _stopped(client: Client, run: Run, helping: AsyncExitStack) -> str | N
 
 async def _outcome(
     client: Client, run: Run, command: str, helping: AsyncExitStack | None
-) -> CommandOutcome | None:
-    """How a signal ended, where a worker tells in time; one of our own, where we may bring it."""
+) -> tuple[CommandOutcome | None, CrewState | None]:
+    """How a signal ended, where a worker tells in time, and the state that it led to.
+
+    The worker is one of our own, where we may bring it.
+
+    Raises:
+        CommandConflict: its id was used for another command.
+    """
     from crewlog.cli.background import polled  # noqa: PLC0415
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
-    from crewlog.errors import CrewlogError, WorkerMissing  # noqa: PLC0415
+    from crewlog.errors import CommandConflict, CrewlogError, WorkerMissing  # noqa: PLC0415
+    from crewlog.ids import CommandId  # noqa: PLC0415
 
     limit = OUTCOME_LIMIT
     try:
@@ -393,19 +414,20 @@ async def _outcome(
         if not await polled(client, queue):
             assignment = assigned(queue)
             if helping is None or not assignment.own:
-                return None
+                return None, None
             await helping.enter_async_context(hand(assignment))
             limit = WORKER_LIMIT
         async with asyncio.timeout(limit):
             while True:
                 try:
-                    found = (await run.state()).commands.get(command)
+                    found = await run.outcome(CommandId(command))
+                    if found is not None:
+                        return found, await run.state()
                 except WorkerMissing:
                     if limit != WORKER_LIMIT:
-                        return None
-                    found = None
-                if found is not None:
-                    return found
+                        return None, None
                 await asyncio.sleep(0.05)
+    except CommandConflict:
+        raise
     except (TimeoutError, CrewlogError):
-        return None
+        return None, None

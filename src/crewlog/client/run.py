@@ -22,7 +22,7 @@ from typing_extensions import override
 from crewlog.client import beginnings, places
 from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
-from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
+from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, check_own, pauses
 from crewlog.client.journal import JournalReader
 from crewlog.client.past import state_at
 from crewlog.client.rebuild import Rebuild, RebuildReport
@@ -44,10 +44,11 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
+from crewlog.faults import faults_of
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.state.journal import GraphSwapped, SwapFailed
-from crewlog.state.model import CLOSED, CrewState
+from crewlog.state.model import CLOSED, CommandOutcome, CrewState
 from crewlog.wire import (
     Accepted,
     Change,
@@ -85,6 +86,8 @@ class Run(ByHand):
         self._client = client
         self._gateway = client.gateway
         self._reader = JournalReader(self._gateway, client.store, run)
+        self._signalled: dict[CommandId, str] = {}
+        """The digests of signals that were sent, by their ids."""
         self.id = run
 
     def __repr__(self) -> str:
@@ -128,6 +131,20 @@ class Run(ByHand):
             UsageError: the run has no such tag, or can have no such position.
         """
         return await places.position_of(self, at)
+
+    async def outcome(self, command: CommandId) -> CommandOutcome | None:
+        """How a command ended; none where the run has not taken it yet, or remembers it no more.
+
+        Args:
+            command: The command's id, as `pause`, `message` and other signals give it.
+
+        Raises:
+            CommandConflict: the id was used for another command than the signal that was sent here.
+        """
+        found = (await self.state()).commands.get(command)
+        if found is not None:
+            check_own(command, found.digest, self._signalled.get(command, ""))
+        return found
 
     async def state_at(self, position: int) -> CrewState:
         """The whole state as it was at a journal position.
@@ -419,8 +436,7 @@ class Run(ByHand):
         """
         at = await self.position_of(position)
         command = self._made(Rollback, by, id, position=at, reason=reason)
-        outcome = await self._gateway.update(self.id, "rollback", _json(command))
-        return Accepted.model_validate(outcome, extra="ignore")
+        return await self._update("rollback", command)
 
     async def fork(
         self,
@@ -597,7 +613,9 @@ class Run(ByHand):
 
     @override
     async def _update(self, name: str, command: Command) -> Accepted:
-        outcome = await self._gateway.update(self.id, name, _json(command))
+        outcome = await self._gateway.update(
+            self.id, name, _json(command), digest=command.digest(name)
+        )
         return Accepted.model_validate(outcome, extra="ignore")
 
     async def change(
@@ -692,15 +710,30 @@ class Run(ByHand):
     async def _change(self, command: Change, *, wait: bool) -> Changed:
         # A model may read a prompt for minutes, and a change waits for another one to drain.
         outcome = await self._gateway.update(
-            self.id, "change", _change_json(command), limit=math.inf
+            self.id,
+            "change",
+            _change_json(command),
+            limit=math.inf,
+            digest=command.digest("change"),
         )
         changed = Changed.model_validate(outcome, extra="ignore")
         if wait and changed.swap and not command.dry_run:
-            await self._swapped(changed)
+            await self.swapped(changed)
         return changed
 
-    async def _swapped(self, changed: Changed) -> None:
-        """Waits until the run has the graph that an accepted change leads to."""
+    async def swapped(self, changed: Changed) -> None:
+        """Waits until the run has the graph that an accepted change leads to.
+
+        Args:
+            changed: What `change` gave, with `wait=False`; nothing is waited for where rules alone
+                changed.
+
+        Raises:
+            CommandRejected: the graph could not be swapped: the run goes on with the one it had, or
+                has ended.
+        """
+        if not changed.swap:
+            return
         version = changed.graph_version
         async for event in self.events(changed.position):
             if isinstance(event.entry, GraphSwapped) and event.entry.graph_version == version:
@@ -738,6 +771,7 @@ class Run(ByHand):
         return await self._gateway.failed(error, self.id)
 
     async def _signal(self, name: str, command: Command) -> CommandId:
+        self._signalled[command.id] = command.digest(name)
         await self._gateway.signal(self.id, name, _json(command))
         return command.id
 
@@ -755,13 +789,8 @@ class Run(ByHand):
         try:
             return kind.model_validate({**head, **fields})
         except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(map(str, e['loc'])) or 'command'}: "
-                f"{e['msg'].removeprefix('Value error, ')}"
-                for e in error.errors()
-            )
             raise UsageError(
-                f"the run {self.id!r} cannot be told that: {faults}",
+                f"the run {self.id!r} cannot be told that: {faults_of(error, 'the command')}",
                 remedy="docs/wire.md has the fields.",
             ) from error
 

@@ -58,6 +58,8 @@ _ANSWERS = (
     ["InterruptAnswered", "FlagSet", "StepCompleted"],
 )
 """What an answer that ends the run records before `StopRequested`."""
+LONGEST_ANSWER = max(map(len, _ANSWERS)) + 1
+"""Entries of the longest answer, and the one before it."""
 ENDINGS = ("StepCancelled", "StopRequested", "RunStopped", "RunFailed", "RunCompleted")
 """What stands after the end of a step from which nothing follows."""
 
@@ -285,7 +287,8 @@ def resumption(run: RunId, tail: Sequence[tuple[int, j.JournalEntry]]) -> Resump
 
     Args:
         run: The run.
-        tail: The last entries of its journal, with their positions: some hundred.
+        tail: The last entries of its journal, with their positions: from before what ended it, or
+            from its beginning.
 
     Raises:
         UsageError: it is done.
