@@ -9,7 +9,7 @@ from crewlog.activities.open_run import Probe, lowered
 from crewlog.errors import UsageError
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
-from crewlog.ids import RunId, StepId, visit_of
+from crewlog.ids import ContentHash, RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state.calls import LoadedState, LoadState
 from crewlog.state.journal import Batch
@@ -51,7 +51,8 @@ async def load_state(
         )
     given = await store.get_definition(then.definition)
     definition, plan = await lowered(given, store, definitions)
-    if left := await _left(then, store, definitions):
+    left, older = await _left(then, store, definitions)
+    if left:
         plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
     return LoadedState(
         position=then.position,
@@ -61,20 +62,24 @@ async def load_state(
         search_attributes=await search_attributes(),
         last=last,
         decision=decision,
+        older=older,
     )
 
 
-async def _left(then: CrewState, store: Store, definitions: Definitions) -> dict[StepId, LeftStep]:
-    """What the visits need whose nodes a change took away: of the definitions that had them."""
+async def _left(
+    then: CrewState, store: Store, definitions: Definitions
+) -> tuple[dict[StepId, LeftStep], tuple[dict[str, Json], ...]]:
+    """What the visits need whose nodes a change took away, and the definitions that had them."""
     found: dict[StepId, LeftStep] = {}
+    older: dict[ContentHash, dict[str, Json]] = {}
     for step, entry in sorted((then.frontier | then.parked).items()):
         visit = visit_of(step)
         if entry.definition and visit not in found:
-            given = await store.get_definition(entry.definition)
+            older[entry.definition] = given = await store.get_definition(entry.definition)
             _, plan = await lowered(given, store, definitions)
             if (left := left_step(GraphPlan.from_json(plan), entry.node)) is not None:
                 found[visit] = left
-    return found
+    return found, tuple(older.values())
 
 
 async def _at_rest(store: Store, run: RunId) -> CrewState:

@@ -19,7 +19,13 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from crewlog.content import check_depth
-    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError, UsageError
+    from crewlog.errors import (
+        ChangeConflict,
+        CommandConflict,
+        CommandRejected,
+        CrewlogError,
+        UsageError,
+    )
     from crewlog.faults import faults_of
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.approvals import ACTION, decided
@@ -73,6 +79,10 @@ COMMAND_MODELS: dict[str, type[Command]] = {
 }
 
 
+_CONFLICTS = (ChangeConflict, CommandConflict)
+"""Refusals that are of a kind of their own."""
+
+
 @dataclass
 class Incoming:
     """A signal or an update on its way to the loop."""
@@ -95,6 +105,8 @@ class Incoming:
     """What models answered that read its prompt."""
     drain: float | None = None
     """Of a change that was accepted: the seconds that it gives to what is in flight."""
+    digest: str = ""
+    """The digest of the command whose outcome this is."""
     dry: bool = False
     """Whether nothing may come of it but an answer."""
     late: bool = False
@@ -190,23 +202,33 @@ async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
             name=incoming.name[:200],
             reason=str(error)[:2000],
             command=raw_id if usable else None,
-            error_type=ChangeConflict.__name__ if isinstance(error, ChangeConflict) else "",
+            error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
         )
     finally:
         incoming.done = True
+        engine.digest = ""
 
 
 async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | None:
     command = parse(incoming.name, incoming.data)
     incoming.dry = isinstance(command, Change) and command.dry_run
+    incoming.digest = engine.digest = command.digest(incoming.name)
     known = engine.state.commands.get(command.id)
     if known is not None:
+        if not known.repeats(incoming.digest):
+            raise CommandConflict(
+                f"the id {command.id!r} was used for another command",
+                remedy="Give each command an id of its own; an id is there to repeat a command.",
+            )
+        incoming.digest = known.digest
         if not known.ok:
-            conflict = known.error_type == ChangeConflict.__name__
-            raise (ChangeConflict if conflict else CommandRejected)(known.detail)
+            kinds = {each.__name__: each for each in _CONFLICTS}
+            raise kinds.get(known.error_type, CommandRejected)(known.detail)
         if isinstance(command, Change):
             return changes.repeated(engine, command.id, known)
-        return Accepted(id=command.id, position=known.position, detail="applied before")
+        return Accepted(
+            id=command.id, position=known.position, detail="applied before", digest=known.digest
+        )
     if engine.state.closed:
         raise UsageError(f"the run has ended: it is {engine.state.status}")
     changes.spent(engine, incoming)
@@ -218,7 +240,7 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | No
         return changed
     detail = await _effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
-    return Accepted(id=command.id, position=outcome.position, detail=detail)
+    return Accepted(id=command.id, position=outcome.position, detail=detail, digest=outcome.digest)
 
 
 async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Command) -> str:

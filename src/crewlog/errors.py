@@ -9,6 +9,7 @@
     │   ├── InterruptNotOpen
     │   └── CommandRejected        the run answered no, and says why
     │       ├── ApprovalMismatch   it was asked about another definition
+    │       ├── CommandConflict    the command's id was used for another command
     │       └── ChangeConflict     the run has another graph than the change was made against
     ├── ServiceError               the surroundings: they may come back
     │   ├── TemporalUnavailable
@@ -173,6 +174,10 @@ class CommandRejected(UsageError):
 
 class ApprovalMismatch(CommandRejected):
     """The answer names another definition than the question is about."""
+
+
+class CommandConflict(CommandRejected):
+    """The command's id was used for another command: that one has the outcome, this one none."""
 
 
 class ChangeConflict(CommandRejected):

@@ -39,8 +39,8 @@ def delete(
         typer.Option(
             "--status",
             metavar="STATUS",
-            help="With --older-than, only those that ended so: completed, failed, stopped, "
-            "terminated, …; may be repeated.",
+            help="With --older-than, only those that ended so: canceled, completed, failed, "
+            "stopped, terminated or timed_out; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -98,6 +98,7 @@ def _progress(screen: Screen) -> Generator[Callable[[str], None]]:
 async def _older(older_than: str, statuses: list[str], *, dry_run: bool, as_json: bool) -> int:
     from crewlog.cli.screen import Screen, ago, counted, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.client.deletion import check_ended  # noqa: PLC0415
     from crewlog.definition.model import parse_duration  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
 
@@ -105,6 +106,7 @@ async def _older(older_than: str, statuses: list[str], *, dry_run: bool, as_json
         seconds = parse_duration(older_than)
     except ValueError as error:
         raise UsageError(f"--older-than {older_than!r}: {error}", remedy="e.g. 30d") from None
+    check_ended(statuses)
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         with _progress(screen) as tell:

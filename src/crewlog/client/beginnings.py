@@ -13,7 +13,9 @@ from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from crewlog.client import forking
 from crewlog.client.gateway import CALL_LIMIT, pauses
+from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
 from crewlog.errors import CommandRejected, RunNotFound, ServiceError, StoreUnavailable, UsageError
 from crewlog.faults import faults_of
@@ -47,6 +49,7 @@ async def fork(
 ) -> Run:
     """Starts a run that goes on from a checkpoint of another one; see `Run.fork`."""
     crew = await _checked(client, source, position)
+    await forked_crew(client, source, position, operations, definition)
     try:
         begin = ForkFrom(
             run=source, position=position, operations=tuple(operations), definition=definition
@@ -55,6 +58,25 @@ async def fork(
     except ValidationError as error:
         raise UsageError(f"the fork cannot be started: {faults_of(error)}") from error
     return await client.begin(id, crew or "fork", payload, execution_timeout)
+
+
+async def forked_crew(
+    client: Client,
+    source: RunId,
+    position: int,
+    operations: Sequence[Operation],
+    definition: dict[str, Json] | None,
+) -> CrewDefinition | None:
+    """The crew that a fork goes on with, checked; see `Run.forked_crew`."""
+    if not operations and definition is None:
+        return None
+    await _checked(client, source, position)
+    try:
+        store = await client.store()
+        base = await forking.crew_at(store, source, position)
+        return await forking.forked_crew(store, base, operations, definition)
+    except ServiceError:
+        return None  # a worker judges it, when the store is there again
 
 
 async def _checked(client: Client, source: RunId, position: int) -> str:

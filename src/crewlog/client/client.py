@@ -33,7 +33,7 @@ from crewlog import wire
 from crewlog.client import asking, beginnings
 from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
-from crewlog.client.deletion import Deleting, Deletion
+from crewlog.client.deletion import Deleting, Deletion, check_ended
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
@@ -523,7 +523,13 @@ class Client:
             statuses: Only those that ended so; by default all.
             dry_run: Whether it is only told which they are.
             tell: Told what is waited for, in words.
+
+        Raises:
+            UsageError: no run ends with such a status.
+            TemporalUnavailable: the server is away.
+            StoreUnavailable: the store is away. Deleted again, the rest goes.
         """
+        check_ended(statuses)
         now = _now_ms()
         before = now - int(seconds * 1000)
         deleting = Deleting(self, tell)

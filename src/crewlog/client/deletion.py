@@ -20,10 +20,12 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
-from crewlog.client.gateway import CALL_LIMIT, pauses
+from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
+from crewlog.definition.findings import did_you_mean, listed
 from crewlog.errors import RunNotFound, TemporalUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Model
+from crewlog.state.model import CLOSED
 from crewlog.store.protocol import GRACE, Deleted
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ _BATCH = 100
 _MOST = 100_000
 """Runs that are looked at."""
 _OPEN = frozenset({"running", "paused", "waiting", "stopping"})
+_ENDED = frozenset({*CLOSED, *STATUS_NAMES.values()}) - _OPEN
+"""The statuses of runs that are over."""
 _SLOWEST = 60.0
 """Seconds in which the server forgets a run."""
 _AGAIN = 1.0
@@ -61,6 +65,26 @@ class Deletion(Model):
     runs: tuple[DeletedRun, ...] = ()
     rows: Deleted = Deleted()
     """What went from the store."""
+
+
+def check_ended(statuses: Collection[str]) -> None:
+    """Sees to it that runs that are over can have each of these statuses.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    for status in statuses:
+        if status in _OPEN:
+            raise UsageError(
+                f"a run that is {status} is under way, and only what ended is deleted by its age",
+                remedy=f"One that ended is {listed(sorted(_ENDED), 'or')}.",
+            )
+        if status not in _ENDED:
+            known = f"It is one of {listed(sorted(_ENDED))}."
+            raise UsageError(
+                f"no run that ended has the status {status!r}",
+                remedy=" ".join(filter(None, (did_you_mean(status, _ENDED), known))),
+            )
 
 
 class Deleting:

@@ -60,7 +60,8 @@ _ANSWERS = (
 """What an answer that ends the run records before `StopRequested`."""
 LONGEST_ANSWER = max(map(len, _ANSWERS)) + 1
 """Entries of the longest answer, and the one before it."""
-_ENDINGS = ("StepCancelled", "StopRequested", "RunStopped", "RunFailed", "RunCompleted")
+ENDINGS = ("StepCancelled", "StopRequested", "RunStopped", "RunFailed", "RunCompleted")
+"""What stands after the end of a step from which nothing follows."""
 
 
 # -- checkpoints -----------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def settled(entries: Sequence[j.JournalEntry]) -> int | None:
     if isinstance(after, j.Routed) and after.because == handed_off(first.step):
         return 2
     # Nothing follows from a decision that fails the run, or from a no that ends it.
-    return None if after is None or after.kind in _ENDINGS else 1
+    return None if after is None or after.kind in ENDINGS else 1
 
 
 def _settled_item(step: StepId, entries: Sequence[j.JournalEntry]) -> int | None:

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import RunId
+from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint
 from crewlog.state.journal import CommandRejected, JournalEntry, entry_from_json
 from crewlog.state.model import CLOSED, CrewState
 from crewlog.state.reduce import after
-from crewlog.state.rewinding import LONGEST_ANSWER, Resumption, resumption, settled
+from crewlog.state.rewinding import ENDINGS, LONGEST_ANSWER, Resumption, resumption, settled
 from crewlog.store.loading import load_state
 from crewlog.store.missing import rows_missing
 from crewlog.store.protocol import Store
@@ -27,7 +28,7 @@ async def settled_at(store: Store, run: RunId, position: int) -> int:
     entries = await _entries(store, run, position)
     count = settled(entries)
     if count is None:
-        raise await _no_checkpoint(store, run, position)
+        raise await _no_checkpoint(store, run, position, ended=_ends(entries))
     return position + count - 1
 
 
@@ -37,21 +38,25 @@ async def _entries(store: Store, run: RunId, position: int) -> list[JournalEntry
     return [entry_from_json(row.entry) for row in rows if rows[0].position == position]
 
 
-async def _no_checkpoint(store: Store, run: RunId, position: int) -> UsageError:
-    """Why a position is none to go to, with the nearest that are."""
-    before = after = 0
-    async for checkpoint in _checkpoints(store, run):
-        if checkpoint < position:
-            before = checkpoint
-        elif checkpoint > position:
-            after = checkpoint
-            break
-    near = " and ".join(f"{run}@{each}" for each in (before, after) if each)
-    listed = f"`crewlog checkpoints {run}` lists them."
-    return UsageError(
-        f"position {position} of the run {run!r} is no checkpoint",
-        remedy=f"The nearest: {near}. {listed}" if near else listed,
+def _ends(entries: list[JournalEntry]) -> bool:
+    """Whether the first entry ended its run: nothing follows from it that could be gone on with."""
+    return (
+        len(entries) > 1
+        and checkpoint_kind(entries[0].kind, None, " ") is not None
+        and entries[1].kind in ENDINGS
     )
+
+
+async def _no_checkpoint(store: Store, run: RunId, position: int, *, ended: bool) -> UsageError:
+    """Why a position is none to go to, with the nearest that are."""
+    known = [checkpoint async for checkpoint in _checkpoints(store, run)]
+    remedy = nearest(run, position, known)
+    if ended:
+        return UsageError(
+            f"the run {run!r} ended with position {position}: there is nothing to go on with",
+            remedy=remedy,
+        )
+    return UsageError(no_checkpoint(run, position), remedy=remedy)
 
 
 async def _checkpoints(store: Store, run: RunId) -> AsyncIterator[int]:
