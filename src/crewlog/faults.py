@@ -54,8 +54,8 @@ def fault_of(fault: ErrorDetails, whole: str = "it", *, below: int = 0) -> str:
         below: How many parts of the place are known anyway.
     """
     where = ".".join(str(part) for part in fault["loc"][below:])
-    if not where and "error" in fault.get("ctx", {}):
-        return rule_of(fault)  # a sentence of ours, that names the fields
+    if "error" in fault.get("ctx", {}):  # a sentence of ours
+        return f"{where!r}: {rule_of(fault)}" if where else rule_of(fault)
     return f"{repr(where) if where else whole} {rule_of(fault)}"
 
 
@@ -88,13 +88,13 @@ def rule(kind: str, context: Mapping[str, Any], value: object) -> str:
         case "literal_error":
             return f"must be {_plain(context.get('expected', ''))}, not {called(value)}"
         case "greater_than_equal":
-            return f"must be at least {context.get('ge')}, not {called(value)}"
+            return f"must be at least {_bound(context.get('ge'))}, not {called(value)}"
         case "greater_than":
-            return f"must be more than {context.get('gt')}, not {called(value)}"
+            return f"must be more than {_bound(context.get('gt'))}, not {called(value)}"
         case "less_than_equal":
-            return f"must be at most {context.get('le')}, not {called(value)}"
+            return f"must be at most {_bound(context.get('le'))}, not {called(value)}"
         case "less_than":
-            return f"must be less than {context.get('lt')}, not {called(value)}"
+            return f"must be less than {_bound(context.get('lt'))}, not {called(value)}"
         case "too_short" | "string_too_short":
             return "is empty" if not value else f"needs {context.get('min_length')}{items}"
         case "too_long" | "string_too_long":
@@ -118,6 +118,10 @@ def called(value: object) -> str:
             return "a list"
         case _:
             return "a mapping"
+
+
+def _bound(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _plain(text: object) -> str:

@@ -46,6 +46,9 @@ class Handle:
         status = WorkflowExecutionStatus.COMPLETED
         return SimpleNamespace(status=status, task_queue="q", workflow_type="CrewRun")
 
+    async def result(self, **_: Any) -> Json:
+        return {"run": RUN, "status": "stopped"}
+
 
 def gateway(handle: Handle, monkeypatch: pytest.MonkeyPatch, *, polled: bool = True) -> Gateway:
     made = Gateway(cast("TemporalClient", SimpleNamespace()), "here")
@@ -123,5 +126,5 @@ async def test_a_command_that_came_after_the_end_has_no_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handle = ended(r2={"position": 8})
-    with pytest.raises(CommandRejected, match=r"has ended \(completed\): 'respond' has no effect"):
+    with pytest.raises(CommandRejected, match=r"has ended \(stopped\): 'answer' has no effect"):
         await gateway(handle, monkeypatch).update(RUN, "respond", COMMAND)

@@ -363,7 +363,7 @@ async def resumed(
     from crewlog.client.gateway import STATUS_NAMES  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    async with connected(screen) as client:
+    async with connected(screen, both=True) as client:
         run = client.run(run_id)
         found = await client.gateway.describe(run.id)
         ended = found.status is not None and STATUS_NAMES.get(found.status) != "running"

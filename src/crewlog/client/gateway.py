@@ -430,7 +430,7 @@ class Gateway:
         status = await self._how_it_ended(run)
         again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
-            f"the run {run!r} has ended, it is {status}: {wire.spoken(name)!r} has no effect",
+            f"the run {run!r} has ended ({status}): {wire.spoken(name)!r} has no effect",
             remedy=_TO_GO_BACK.format(run=run)
             if name == "rollback"
             else f"`crewlog show {run}` shows how{again}.",
