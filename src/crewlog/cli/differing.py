@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from crewlog.cli.screen import Part
+    from crewlog.cli.texts import Bodies, Told
     from crewlog.client import Client
+    from crewlog.definition.diff import Change as DefinitionChange
+    from crewlog.definition.diff import DefinitionDiff
+    from crewlog.definition.model import CrewDefinition
     from crewlog.graph.difference import GraphDifference
     from crewlog.graph.plan import GraphPlan
     from crewlog.state.difference import Change, StateDifference
@@ -50,7 +54,8 @@ def diff(
         ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Whole values, and counts of visits and usage.")
+        bool,
+        typer.Option("--full", help="Whole texts, line by line, and counts of visits and usage."),
     ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -66,6 +71,8 @@ class Place:
     run: str
     state: CrewState
     plan: GraphPlan | None
+    crew: CrewDefinition | None
+    """The definition; none before the run had one."""
 
     def __str__(self) -> str:
         return f"{self.run}@{self.state.position}"
@@ -74,6 +81,8 @@ class Place:
 async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.cli.texts import Told, bodies_of, tell  # noqa: PLC0415
+    from crewlog.definition.diff import diff as diff_crews  # noqa: PLC0415
     from crewlog.graph.difference import graph_difference  # noqa: PLC0415
     from crewlog.state.difference import difference  # noqa: PLC0415
 
@@ -81,8 +90,10 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     async with connected(screen, both=True) as client:
         other = second if second is not None else split(first)[0]
         old, new = await asyncio.gather(place(client, first), place(client, other))
-    found = difference(old.state, new.state)
+        found = difference(old.state, new.state)
+        bodies = await bodies_of(client, [found]) if full and not as_json else {}
     graph = graph_difference(old.plan, new.plan) if old.plan and new.plan else None
+    crew = diff_crews(old.crew, new.crew) if old.crew and new.crew else None
     if as_json:
         screen.document(
             {
@@ -90,6 +101,7 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
                 "to": {"run": new.run, "position": new.state.position},
                 "changes": found.changes,
                 "graph": graph.model_dump(mode="json") if graph is not None else None,
+                "definition": crew.model_dump(mode="json")["changes"] if crew is not None else None,
             }
         )
         return exits.OK
@@ -97,10 +109,13 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     later = f"  {abs(steps)} step{'s' * (abs(steps) != 1)} {'later' if steps > 0 else 'earlier'}"
     screen.line("  ", (plain(f"{old} → {new}"), "bold"), (later if steps else "", "dim"))
     screen.line("")
-    rows = [*graph_rows(graph), *state_rows(found, full=full)]
-    if rows:
-        screen.rows(("", "", ""), rows)
-    else:
+    told = [
+        *map(Told, graph_rows(graph, rules=crew is None)),
+        *definition_told(crew, full=full),
+        *state_told(found, full=full, bodies=bodies),
+    ]
+    tell(screen, told)
+    if not told:
         screen.line("  nothing differs", ("" if full else " (with --full: counts, too)", "dim"))
     return exits.OK
 
@@ -124,7 +139,7 @@ async def place(client: Client, target: str) -> Place:
     run_id, at = split(target)
     sight = await see(client, run_id)
     if not at:
-        return Place(run_id, sight.state, sight.plan)
+        return Place(run_id, sight.state, sight.plan, await _crew(client, sight.state))
     tags = sight.state.tags
     position = int(at) if at.isdecimal() else tags.get(at, 0)
     if position < 1:
@@ -135,35 +150,87 @@ async def place(client: Client, target: str) -> Place:
             place=f"run {run_id!r}",
         )
     state = await client.run(run_id).state_at(position)
-    same = state.definition == sight.state.definition
-    return Place(run_id, state, sight.plan if same else await _plan(client, state))
-
-
-async def _plan(client: Client, state: CrewState) -> GraphPlan | None:
-    """The graph that a run had; none before it had one."""
-    from crewlog.definition.model import CrewDefinition  # noqa: PLC0415
     from crewlog.graph.lower import lower  # noqa: PLC0415
+
+    crew = await _crew(client, state)
+    same = state.definition == sight.state.definition
+    return Place(run_id, state, sight.plan if same else lower(crew) if crew else None, crew)
+
+
+async def _crew(client: Client, state: CrewState) -> CrewDefinition | None:
+    """The definition that a run had; none before it had one."""
+    from crewlog.definition.model import CrewDefinition  # noqa: PLC0415
 
     if not state.definition:
         return None
     store = await client.store()
-    return lower(CrewDefinition.from_json(await store.get_definition(state.definition)))
+    return CrewDefinition.from_json(await store.get_definition(state.definition))
+
+
+def definition_told(found: DefinitionDiff | None, *, full: bool = False) -> list[Told]:
+    """What of a crew's prompts and settings differs; its graph is told apart."""
+    from crewlog.cli.texts import Told, is_long, lines_between  # noqa: PLC0415
+
+    told: list[Told] = []
+    for change in found.changes if found is not None else ():
+        if change.path[0] == "flow" and (len(change.path) < 3 or change.path[-1] == "after"):
+            continue  # nodes and edges say it
+        sign, style = _SIGNS[change.kind]
+        title = "" if told else "definition"
+        what, how = _parted(change)
+        if full and change.kind == "changed" and is_long(change.old, change.new):
+            row: list[Part] = [(title, "dim"), (f"{sign} {_plain(what)}", style), change.path[-1]]
+            told.append(Told(row, lines_between(change.old, change.new)))
+        else:
+            told.append(Told([(title, "dim"), (f"{sign} {_plain(what)}", style), _plain(how)]))
+    return told
+
+
+def _parted(change: DefinitionChange) -> tuple[str, str]:
+    """What a difference is about, and how it differs."""
+    section, *names = change.path
+    if section == "limits" or not names:
+        what = " ".join(["limit" if names else section, ".".join(names)]).strip()
+        return what, change.words.removeprefix(what).strip()
+    what, _, how = change.words.partition(": ")
+    return what, how
 
 
 def state_rows(found: StateDifference, *, full: bool = False) -> list[list[Part]]:
     """A difference of states as rows: part, sign and name, values."""
-    rows: list[list[Part]] = []
+    return [each.row for each in state_told(found, full=full, bodies=None)]
+
+
+def state_told(
+    found: StateDifference, *, full: bool = False, bodies: Bodies | None = None
+) -> list[Told]:
+    """The same, with long values line by line.
+
+    Args:
+        found: The difference.
+        full: Whether whole values are told, and counts.
+        bodies: What is too large to be in a state; none: rows alone are made.
+    """
+    from crewlog.cli.texts import Told, is_long, lines_between, with_texts  # noqa: PLC0415
+
+    told: list[Told] = []
     said = ""
-    for change in found.changes:
+    for each in found.changes:
+        change = each
         if change.section in _QUIET and not full:
             continue
         sign, style = _SIGNS[change.kind]
         title = "" if change.section == said else change.section
         said = change.section
-        rows.append(
-            [(title, "dim"), (f"{sign} {_plain(change.name)}", style), _values(change, full)]
-        )
-    return rows
+        head: list[Part] = [(title, "dim"), (f"{sign} {_plain(change.name)}", style)]
+        if bodies is not None:
+            old, new = (with_texts(value, bodies) for value in (change.old, change.new))
+            change = change.model_copy(update={"old": old, "new": new})
+        if full and bodies is not None and is_long(change.old, change.new):
+            told.append(Told([*head, ""], lines_between(change.old, change.new)))
+        else:
+            told.append(Told([*head, _values(change, full)]))
+    return told
 
 
 def _values(change: Change, full: bool) -> Part:
@@ -176,7 +243,9 @@ def _values(change: Change, full: bool) -> Part:
 
 def shown(value: Any, full: bool = False) -> str:
     """A value in a line; a body by its hash."""
-    if isinstance(value, dict) and [*value] == ["body"]:  # pyright: ignore[reportUnknownArgumentType]
+    from crewlog.cli.texts import is_body  # noqa: PLC0415
+
+    if is_body(value):
         return f"body {value['body'][:8]}…"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     line = _plain(text)
@@ -189,11 +258,17 @@ def _plain(text: object) -> str:
     return plain(text)
 
 
-def graph_rows(found: GraphDifference | None) -> list[list[Part]]:
-    """A difference of graphs as rows: kind, sign and name, what of it."""
+def graph_rows(found: GraphDifference | None, *, rules: bool = True) -> list[list[Part]]:
+    """A difference of graphs as rows: kind, sign and name, what of it.
+
+    Args:
+        found: The difference.
+        rules: Whether what is no node and no edge is told, too: who has the definitions has more.
+    """
     if found is None or not found:
         return []
-    return [*_section("nodes", _nodes(found)), *_section("edges", _edges(found)), *_rules(found)]
+    rows = [*_section("nodes", _nodes(found)), *_section("edges", _edges(found))]
+    return [*rows, *_rules(found)] if rules else rows
 
 
 Line = tuple[str, str, str]
