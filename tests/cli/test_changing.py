@@ -267,6 +267,19 @@ def test_a_run_is_changed_while_its_question_is_open(crewlog: Cli) -> None:
     assert (again.code, again.records[0]["graph_version"]) == (0, 2), again.err
     rules = crewlog("change", run, "--edit", "agent.first.timeout=90s", "--json").records[0]
     assert (rules["event"], rules["swap"], rules["graph_version"]) == ("changed", False, 2)
+    other = crewlog("change", run, "--edit", "agent.first.prompt=Other.", "--id", "c1")
+    assert (other.code, "the id 'c1' was used for another command" in other.err) == (2, True)
+    text = crewlog("change", run, "--edit", "agent.first.prompt=One.\nTwo.")
+    assert text.code == 0, text.err
+    differs = crewlog("diff", f"{run}@{rules['position']}").out
+    assert "~ agent first" in differs
+    assert 'prompt P. → "One. Two."' in differs
+    full = crewlog("diff", f"{run}@{rules['position']}", "--full").out
+    assert [f"{line}\n" in full for line in ("- P.", "+ One.", "+ Two.")] == [True] * 3
+    data = crewlog("diff", f"{run}@{rules['position']}", "--json").records[0]
+    assert [each["path"] for each in data["definition"]] == [["agents", "first", "prompt"]]
+    points = crewlog("checkpoints", run, "--diff", "--full")
+    assert (points.code, "position" in points.out) == (0, False)
     first = crewlog("graph", run, "--version", "1")
     assert "first ── done" in first.out
     assert "first ── second ── done" in crewlog("graph", run, "--version", "2").out

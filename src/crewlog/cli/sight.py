@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from crewlog.client import Client, Run
@@ -52,6 +52,8 @@ class Sight:
     queue: str = ""
     doing: dict[str, tuple[str, ...]] | None = None
     """Calls in flight, by step."""
+    lacks: dict[str, str] = field(default_factory=dict[str, str])
+    """Steps whose calls wait for a worker that has their tool, with what to do about it."""
     prompt: str | None = None
     """The prompt that it was started with, where it was one and the store has it."""
 
@@ -150,6 +152,7 @@ async def _live(client: Client, run: Run, queue: str) -> Sight:
         questions=questions,
         queue=queue,
         doing={step.step: step.doing for step in view.frontier},
+        lacks={step.step: step.lacks for step in view.frontier if step.lacks},
     )
 
 
@@ -269,6 +272,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "due": entry.due if entry.status == "waiting" else 0,
                 "leaving": entry.leaving,
                 "doing": list((sight.doing or {}).get(entry.step, ())),
+                "lacks": sight.lacks.get(entry.step, ""),
             }
             for entry in state.frontier.values()
         ],
