@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
+    from crewlog.faults import faults_of
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
@@ -474,11 +475,8 @@ def _parse_start(data: Any) -> StartRun:
     try:
         return StartRun.model_validate(data)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(p) for p in e['loc']) or 'input'}: {e['msg']}" for e in error.errors()
-        )
         raise ApplicationError(
-            f"the run was started with something else than a crew: {faults}",
+            f"the run was started with something else than a crew: {faults_of(error, 'its input')}",
             "docs/wire.md has the fields.",
             type="InvalidStart",
             non_retryable=True,

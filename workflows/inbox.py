@@ -26,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
         CrewlogError,
         UsageError,
     )
+    from crewlog.faults import faults_of
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.approvals import ACTION, decided
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
@@ -38,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.tagging import tag
     from crewlog.ids import RESERVED, item_log, item_of
     from crewlog.state import journal as j
+    from crewlog.state.brief import brief
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
     from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import (
@@ -55,6 +57,7 @@ with workflow.unsafe.imports_passed_through():
         Rollback,
         SetPermission,
         TagCommand,
+        spoken,
     )
 
 from crewlog.workflows import changes
@@ -169,14 +172,14 @@ def parse(name: str, data: Any) -> Command:
             f"there is no signal {name!r}", remedy=f"Signals: {', '.join(SIGNALS)}."
         )
     if isinstance(data, Unreadable):
-        raise CommandRejected(f"{name}: {data.reason}")
+        raise CommandRejected(f"{spoken(name)}: {data.reason}")
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(p) for p in e['loc']) or 'content'}: {e['msg']}" for e in error.errors()
-        )
-        raise CommandRejected(f"{name}: {faults}", remedy="docs/wire.md has the fields.") from error
+        faults = faults_of(error, "its content")
+        raise CommandRejected(
+            f"{spoken(name)}: {faults}", remedy="docs/wire.md has the fields."
+        ) from error
 
 
 async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
@@ -251,9 +254,7 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
             engine.record(j.Paused, **who)
         case "resume", _:
             if engine.state.status != "paused":
-                raise CommandRejected(
-                    f"the run is {engine.state.status}; only a paused one resumes"
-                )
+                raise _not_paused(engine.state)
             engine.record(j.Resumed, **who)
         case "stop", _:
             engine.record(j.StopRequested, **who)
@@ -299,6 +300,26 @@ async def _by_hand(
             return set_permission(_crew(engine), command.tool, command.agents, **who)
         case _:
             raise CommandRejected(f"{name!r} is not understood")
+
+
+def _not_paused(state: CrewState) -> CommandRejected:
+    """Why a run is not resumed, and what it waits for instead."""
+    if state.status == "stopping":
+        return CommandRejected(
+            "the run is stopping", remedy=f"Once it has: `crewlog resume {state.run}`."
+        )
+    if not state.interrupts:
+        return CommandRejected(
+            "the run is not paused: it goes on", remedy=f"`crewlog watch {state.run}` follows it."
+        )
+    first = next(iter(state.interrupts.values()))
+    others = len(state.interrupts) - 1
+    more = f" and {others} more" if others else ""
+    return CommandRejected(
+        f"the run is not paused: it waits for an answer to {first.id}{more}: "
+        f"{brief(first.question, 200)}",
+        remedy=f"`crewlog answer {state.run}` gives it.",
+    )
 
 
 def _crew(engine: Engine | Drafting) -> Engine:

@@ -300,7 +300,8 @@ async def test_a_schedule_starts_runs_with_ids_of_their_own(crews: Site) -> None
         view = await schedules.show(name)
         assert (view.paused, view.note, view.when) == (True, "enough", "every 1s")
         assert (view.crew, view.overlap, view.by) == ("acceptance", "allow", "test")
-        assert name in [each.name for each in await schedules.list()]
+        (listed,) = (each for each in await schedules.list() if each.name == name)
+        assert (listed.overlap, listed.by, listed.started) == ("allow", "test", view.started)
     finally:
         await schedules.delete(name)
     crews.runs += runs

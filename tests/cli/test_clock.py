@@ -93,6 +93,14 @@ def test_a_schedule_from_its_beginning_to_its_end(crewlog: Cli) -> None:
     assert run.startswith(f"{name}-20")
     assert crewlog("watch", run).code == 0
     assert "holidays" in crewlog("schedule", "show", name).out
+    (listed,) = (
+        each
+        for each in crewlog("schedule", "list", "--json").records[0]["schedules"]
+        if each["name"] == name
+    )
+    assert listed == crewlog("schedule", "show", name, "--json").records[0]
+    assert (listed["started"], listed["overlap"], listed["running"]) == (1, "skip", [])
+    assert listed["recent"] == [run]
     assert crewlog("schedule", "delete", name).code == 0
     gone = crewlog("schedule", "show", name)
     assert gone.code == 2
@@ -106,3 +114,9 @@ def test_what_makes_no_schedule_is_told(crewlog: Cli) -> None:
     odd = crewlog("schedule", "create", "x", "two", "--every", "often")
     assert odd.code == 2
     assert "--every often: a duration is a number of seconds" in odd.err
+    line = crewlog("schedule", "create", "x", "two", "--cron", "at nine", "--json")
+    assert line.code == 2
+    error = json.loads(line.err)["error"]
+    assert "'at nine UTC' is no time" in error["message"]
+    assert "'0 9 * * MON-FRI'" in error["remedy"]
+    assert error["place"] == "the schedule 'x'"

@@ -21,6 +21,7 @@ agents:
 tools:
   git_log: {run: my_tools:git_log, effects: read}
 """
+OLD = ["delete", "--older-than", "1d", "--status"]
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +74,9 @@ def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[
         (["resume", "m", "--from", "x"], "cannot be resumed from 'x'", "recipe or live"),
         (["run", "c", "--existing", "x"], "--existing x is not understood", "attach or replace"),
         (["show"], "missing argument 'RUN'", "`crewlog show --help`"),
+        ([*OLD, "nonsense"], "has the status 'nonsense'", "stopped, terminated and timed_out."),
+        ([*OLD, "failed", *OLD[3:], "complete"], "'complete'", "Did you mean 'completed'?"),
+        ([*OLD, "paused"], "a run that is paused is under way", "completed, failed, stopped"),
         (["ps", "--limit", "x"], "invalid value for '--limit'", "`crewlog ps --help`"),
     ],
 )

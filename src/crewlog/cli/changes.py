@@ -27,6 +27,7 @@ from crewlog.definition.operations import (
 )
 from crewlog.definition.text import read_document
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
+from crewlog.faults import fault_of
 from crewlog.model import Json
 
 PLACE = "crewlog change"
@@ -36,6 +37,9 @@ _EDIT = "For example: --edit agent.writer.prompt='Be brief.' or --edit crew.mode
 
 
 _PROMPT = "Give a prompt's file, or the prompt itself in quotes."
+_MARKED = ('"', "'", "|", ">", "!", "&")
+"""How a text begins that is written in YAML's own way."""
+_NULLS = ("", "~", "null", "Null", "NULL")
 _PROSE = frozenset({"prompt", "task"})
 """Fields that a file may hold."""
 _NAMES = "A name is a letter and then at most 63 letters, digits, '_' or '-'."
@@ -262,6 +266,11 @@ def _value(typed: str, keys: Iterable[str] = ()) -> Json:
         if typed.lstrip().startswith(("{", "[")):
             raise
         return typed
+    text = typed.strip()
+    if isinstance(data, str) and not text.startswith(_MARKED):
+        return text  # as it was typed: YAML would fold its lines, and leave out what # begins
+    if data is None and text not in _NULLS:
+        return text
     braced = typed.lstrip().startswith(("{", "["))
     mapping, listing = isinstance(data, dict), isinstance(data, list)
     meant = mapping and any(key in data for key in keys)
@@ -310,5 +319,4 @@ def _said_of(fault: Any) -> str:
 
 
 def _said(fault: Any) -> str:
-    where = ".".join(str(part) for part in fault["loc"][1:])
-    return f"{where}: {fault['msg']}" if where else str(fault["msg"])
+    return fault_of(fault, "the operation", below=1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,14 +16,10 @@ if TYPE_CHECKING:
 
     from crewlog.cli.screen import Part
     from crewlog.cli.texts import Bodies, Told
-    from crewlog.client import Client
     from crewlog.definition.diff import Change as DefinitionChange
     from crewlog.definition.diff import DefinitionDiff
-    from crewlog.definition.model import CrewDefinition
     from crewlog.graph.difference import GraphDifference
-    from crewlog.graph.plan import GraphPlan
     from crewlog.state.difference import Change, StateDifference
-    from crewlog.state.model import CrewState
 
 LOOK = "Look"
 _LONGEST = 60
@@ -64,23 +58,10 @@ def diff(
     return go(_diff(first, second, full=full, as_json=as_json), debug=debug)
 
 
-@dataclass(frozen=True)
-class Place:
-    """A run at a position."""
-
-    run: str
-    state: CrewState
-    plan: GraphPlan | None
-    crew: CrewDefinition | None
-    """The definition; none before the run had one."""
-
-    def __str__(self) -> str:
-        return f"{self.run}@{self.state.position}"
-
-
 async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.cli.sight import crew_of, see_at  # noqa: PLC0415
     from crewlog.cli.texts import Told, bodies_of, tell  # noqa: PLC0415
     from crewlog.definition.diff import diff as diff_crews  # noqa: PLC0415
     from crewlog.graph.difference import graph_difference  # noqa: PLC0415
@@ -88,12 +69,13 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        other = second if second is not None else split(first)[0]
-        old, new = await asyncio.gather(place(client, first), place(client, other))
+        old = await see_at(client, first)
+        new = await see_at(client, second if second is not None else old.run)
+        before, after = await crew_of(client, old.state), await crew_of(client, new.state)
         found = difference(old.state, new.state)
         bodies = await bodies_of(client, [found]) if full and not as_json else {}
     graph = graph_difference(old.plan, new.plan) if old.plan and new.plan else None
-    crew = diff_crews(old.crew, new.crew) if old.crew and new.crew else None
+    crew = diff_crews(before, after) if before and after else None
     if as_json:
         screen.document(
             {
@@ -107,7 +89,8 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
         return exits.OK
     steps = new.state.steps - old.state.steps
     later = f"  {abs(steps)} step{'s' * (abs(steps) != 1)} {'later' if steps > 0 else 'earlier'}"
-    screen.line("  ", (plain(f"{old} → {new}"), "bold"), (later if steps else "", "dim"))
+    between = " → ".join(f"{each.run}@{each.state.position}" for each in (old, new))
+    screen.line("  ", (plain(between), "bold"), (later if steps else "", "dim"))
     screen.line("")
     told = [
         *map(Told, graph_rows(graph, rules=crew is None)),
@@ -118,53 +101,6 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     if not told:
         screen.line("  nothing differs", ("" if full else " (with --full: counts, too)", "dim"))
     return exits.OK
-
-
-def split(target: str) -> tuple[str, str]:
-    """A run's id, and the position or tag after its last `@`; empty where there is none."""
-    run, at, place_ = target.rpartition("@")
-    return (run, place_) if at and run else (target, "")
-
-
-async def place(client: Client, target: str) -> Place:
-    """A run at a position, at a tag, or as it is.
-
-    Raises:
-        UsageError: it has no such position or tag.
-    """
-    from crewlog.cli.sight import see  # noqa: PLC0415
-    from crewlog.definition.findings import did_you_mean  # noqa: PLC0415
-    from crewlog.errors import UsageError  # noqa: PLC0415
-
-    run_id, at = split(target)
-    sight = await see(client, run_id)
-    if not at:
-        return Place(run_id, sight.state, sight.plan, await _crew(client, sight.state))
-    tags = sight.state.tags
-    position = int(at) if at.isdecimal() else tags.get(at, 0)
-    if position < 1:
-        known = f"Tags: {', '.join(tags)}." if tags else "It has no tags; give a position."
-        raise UsageError(
-            f"the run {run_id!r} has no checkpoint {at!r}",
-            remedy=did_you_mean(at, tags, known),
-            place=f"run {run_id!r}",
-        )
-    state = await client.run(run_id).state_at(position)
-    from crewlog.graph.lower import lower  # noqa: PLC0415
-
-    crew = await _crew(client, state)
-    same = state.definition == sight.state.definition
-    return Place(run_id, state, sight.plan if same else lower(crew) if crew else None, crew)
-
-
-async def _crew(client: Client, state: CrewState) -> CrewDefinition | None:
-    """The definition that a run had; none before it had one."""
-    from crewlog.definition.model import CrewDefinition  # noqa: PLC0415
-
-    if not state.definition:
-        return None
-    store = await client.store()
-    return CrewDefinition.from_json(await store.get_definition(state.definition))
 
 
 def definition_told(found: DefinitionDiff | None, *, full: bool = False) -> list[Told]:

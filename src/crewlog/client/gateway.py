@@ -258,7 +258,9 @@ class Gateway:
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError):
-                return "\n    ".join([cause.message, *(str(d) for d in cause.details if d)])
+                # Place and remedy; what else a failure tells is for the run.
+                told = [d for d in cause.details[:2] if isinstance(d, str) and d]
+                return "\n    ".join([cause.message, *told])
             return str(cause)
         except RPCError as error:
             return error.message
@@ -425,12 +427,28 @@ class Gateway:
 
     async def ended(self, run: RunId, name: str) -> CrewlogError:
         """Why a command found no open run: it has ended, or never was."""
-        execution = await self.describe(run)
-        status = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
+        status = await self._how_it_ended(run)
+        again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
-            f"the run {run!r} has ended ({status}): {name!r} has no effect",
-            remedy=f"`crewlog show {run}` shows how.",
+            f"the run {run!r} has ended, it is {status}: {wire.spoken(name)!r} has no effect",
+            remedy=_TO_GO_BACK.format(run=run)
+            if name == "rollback"
+            else f"`crewlog show {run}` shows how{again}.",
+            place=f"run {run!r}",
         )
+
+    async def _how_it_ended(self, run: RunId) -> str:
+        """The status of a run that has ended: `completed`, `stopped`, `failed`, `terminated`.
+
+        To the server, a run that people stopped is completed: its result says how.
+        """
+        execution = await self.describe(run)
+        name = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
+        if execution.status is WorkflowExecutionStatus.COMPLETED:
+            with suppress(WorkflowFailureError, RPCError):
+                result = await self.handle(run).result(rpc_timeout=timedelta(seconds=CALL_LIMIT))
+                return str(result.get("status", name))
+        return name.replace("_", " ")
 
     async def _late_outcome(
         self, run: RunId, name: str, command: CommandId, error: RPCError, digest: str
@@ -455,6 +473,12 @@ class Gateway:
             "detail": outcome.get("detail", ""),
             **told,
         }
+
+
+_TO_GO_BACK = (
+    "`crewlog fork {run}@POSITION` goes on from a checkpoint in another run; "
+    "`crewlog resume {run}` takes up a run that was stopped or has failed."
+)
 
 
 def _gone(identity: str) -> bool:
@@ -509,4 +533,4 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
     details = cause.details if isinstance(cause, ApplicationError) else ()
     remedy = str(details[0] or "") if details else ""
     error_type = _REFUSALS.get(kind or "", CommandRejected)
-    return error_type(message or f"the run {run!r} refused {name!r}", remedy=remedy)
+    return error_type(message or f"the run {run!r} refused {wire.spoken(name)!r}", remedy=remedy)

@@ -19,7 +19,7 @@ from temporalio.exceptions import TimeoutError as TemporalTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
 from typing_extensions import override
 
-from crewlog.client import beginnings
+from crewlog.client import beginnings, places
 from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, check_own, pauses
@@ -44,6 +44,7 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
+from crewlog.faults import faults_of
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.state.journal import GraphSwapped, SwapFailed
@@ -68,6 +69,7 @@ from crewlog.wire import (
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
+    from crewlog.store.protocol import Store
 
 M = TypeVar("M", bound=Model)
 C = TypeVar("C", bound=Command)
@@ -105,6 +107,30 @@ class Run(ByHand):
     async def state(self) -> CrewState:
         """The whole state, transcripts as heads."""
         return await self._view("state", CrewState)
+
+    async def open_store(self) -> Store:
+        """The client's store. Raises `StoreUnavailable` where it is away."""
+        return await self._client.store()
+
+    async def polled(self) -> bool:
+        """Whether a worker asked lately for the run's work: nobody else can be asked for it.
+
+        Raises:
+            RunNotFound: the server does not know the run.
+        """
+        description = await self._gateway.describe(self.id)
+        try:
+            return await self._gateway.polled(description.task_queue)
+        except RPCError:
+            return True
+
+    async def position_of(self, at: int | str) -> int:
+        """The journal position that a number or a tag means.
+
+        Raises:
+            UsageError: the run has no such tag, or can have no such position.
+        """
+        return await places.position_of(self, at)
 
     async def outcome(self, command: CommandId) -> CommandOutcome | None:
         """How a command ended; none where the run has not taken it yet, or remembers it no more.
@@ -391,7 +417,7 @@ class Run(ByHand):
         )
 
     async def rollback(
-        self, position: int, reason: str = "", *, by: str | None = None, id: str | None = None
+        self, position: int | str, reason: str = "", *, by: str | None = None, id: str | None = None
     ) -> Accepted:
         """Takes the run back to a checkpoint; it goes on from there unless it is paused.
 
@@ -399,20 +425,22 @@ class Run(ByHand):
         that are done again have keys of their own.
 
         Args:
-            position: The checkpoint's position, as `checkpoints` lists it.
+            position: The checkpoint's position, as `checkpoints` lists it, or its tag.
             reason: Why, for the journal.
             by: Who commands; by default the system's user.
             id: The command's id, to repeat a command whose outcome is not known.
 
         Raises:
             CommandRejected: it is no checkpoint, or the run is ending or has ended.
+            UsageError: the run has no such tag.
         """
-        command = self._made(Rollback, by, id, position=position, reason=reason)
+        at = await self.position_of(position)
+        command = self._made(Rollback, by, id, position=at, reason=reason)
         return await self._update("rollback", command)
 
     async def fork(
         self,
-        position: int,
+        position: int | str,
         *,
         id: str | None = None,
         operations: Sequence[Operation] = (),
@@ -425,7 +453,7 @@ class Run(ByHand):
         It shares what was said until then. It has a workspace of its own, which begins empty.
 
         Args:
-            position: The checkpoint's position, as `checkpoints` lists it.
+            position: The checkpoint's position, as `checkpoints` lists it, or its tag.
             id: The new run's id; by default the crew's name and four characters.
             operations: What is to be otherwise from there on.
             definition: A definition to go on with instead of this run's.
@@ -434,6 +462,7 @@ class Run(ByHand):
 
         Raises:
             UsageError: it is no checkpoint; the remedy names the nearest that are.
+            InvalidDefinition: what is to be otherwise makes no crew; nothing is started.
             RunAlreadyExists: the id is taken.
         """
         if isinstance(definition, CrewDefinition):
@@ -441,12 +470,42 @@ class Run(ByHand):
         return await beginnings.fork(
             self._client,
             self.id,
-            position,
+            await self.position_of(position),
             id=id,
             operations=operations,
             definition=None if definition is None else {**definition},
             by=self._client.user if by is None else by,
             execution_timeout=execution_timeout,
+        )
+
+    async def forked_crew(
+        self,
+        position: int | str,
+        *,
+        operations: Sequence[Operation] = (),
+        definition: Mapping[str, Json] | CrewDefinition | None = None,
+    ) -> CrewDefinition | None:
+        """The crew that a fork would go on with: nothing is started.
+
+        Args:
+            position: As of `fork`.
+            operations: As of `fork`.
+            definition: As of `fork`.
+
+        Returns:
+            The crew; none where it is that of this run, or where only a worker can tell.
+
+        Raises:
+            UsageError: it is no checkpoint.
+            InvalidDefinition: with everything that is wrong with what comes out.
+        """
+        data = definition.to_json() if isinstance(definition, CrewDefinition) else definition
+        return await beginnings.forked_crew(
+            self._client,
+            self.id,
+            await self.position_of(position),
+            operations,
+            None if data is None else {**data},
         )
 
     async def stop(
@@ -549,6 +608,7 @@ class Run(ByHand):
 
     @override
     async def _tag(self, command: TagCommand) -> CommandId:
+        await places.check_checkpoint(self, command.checkpoint)
         return await self._signal("tag", command)
 
     @override
@@ -729,11 +789,8 @@ class Run(ByHand):
         try:
             return kind.model_validate({**head, **fields})
         except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(map(str, e['loc'])) or 'command'}: {e['msg']}" for e in error.errors()
-            )
             raise UsageError(
-                f"the run {self.id!r} cannot be told that: {faults}",
+                f"the run {self.id!r} cannot be told that: {faults_of(error, 'the command')}",
                 remedy="docs/wire.md has the fields.",
             ) from error
 

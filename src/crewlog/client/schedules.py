@@ -6,6 +6,7 @@ schedule's with the time that it was due: `nightly-2026-12-01T02:00:00Z`; so no 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,7 +21,6 @@ from temporalio.client import (
     ScheduleHandle,
     ScheduleIntervalSpec,
     ScheduleListActionStartWorkflow,
-    ScheduleListDescription,
     ScheduleOverlapPolicy,
     SchedulePolicy,
     ScheduleSpec,
@@ -53,6 +53,8 @@ _OVERLAP_NAMES: dict[ScheduleOverlapPolicy, Overlap] = {
 _LIMIT = timedelta(seconds=CALL_LIMIT)
 _LONGEST_NAME = 150
 """Characters: the ids of the runs have a time behind it."""
+_AT_ONCE = 16
+"""Schedules that are asked for at a time."""
 _WHEN, _CREW, _BY = "when", "crew", "by"
 """What the memo of a schedule says: the server tells a cron line only as a calendar."""
 
@@ -73,13 +75,14 @@ class ScheduleView:
     recent: tuple[RunId, ...]
     """Runs that it started, the newest last; some of them."""
     overlap: Overlap | None = None
-    """What happens where a run is due and the last one goes on; lists do not tell it."""
+    """What happens where a run is due and the last one goes on; none where another client made the
+    schedule with an overlap that has no name here."""
     running: tuple[RunId, ...] = ()
-    """Runs of it that go on; lists do not tell them."""
+    """Runs of it that go on."""
     started: int = 0
-    """How many runs it has started; lists do not tell it."""
+    """How many runs it has started."""
     skipped: int = 0
-    """How many it skipped because the last one went on; lists do not tell it."""
+    """How many it skipped because the last one went on."""
     by: str = ""
     """Who made it."""
 
@@ -139,28 +142,22 @@ class Schedules:
                 remedy=f"Choose another name, or `crewlog schedule delete {name}` first.",
             ) from error
         except RPCError as error:
-            raise await self._failed(error, name, f"{when!r} is no time: ") from error
+            raise await self._failed(error, name, when) from error
 
     async def list(self, limit: int = 200) -> list[ScheduleView]:
-        """The schedules, by name.
+        """The schedules, by name, each as `show` tells it.
 
         Raises:
             TemporalUnavailable: the server is away.
         """
-        found: list[ScheduleView] = []
-        try:
-            async for each in await self._client.temporal.list_schedules(rpc_timeout=_LIMIT):
-                action = each.schedule.action if each.schedule else None
-                if (
-                    isinstance(action, ScheduleListActionStartWorkflow)
-                    and action.workflow == wire.WORKFLOW_TYPE
-                ):
-                    found.append(await _listed(each))
-                if len(found) >= limit:
-                    break
-        except RPCError as error:
-            raise await self._client.gateway.failed(error, RunId("")) from error
-        return sorted(found, key=lambda view: view.name)
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def view(name: str) -> ScheduleView | None:
+            async with room:
+                return await self._found(name)
+
+        views = await asyncio.gather(*map(view, await self._names(limit)))
+        return [each for each in views if each is not None]
 
     async def show(self, name: str) -> ScheduleView:
         """A schedule with what it did and will do.
@@ -193,15 +190,51 @@ class Schedules:
         except RPCError as error:
             raise await self._failed(error, name) from error
 
-    async def _failed(self, error: RPCError, name: str, invalid: str = "") -> CrewlogError:
+    async def _found(self, name: str) -> ScheduleView | None:
+        """A schedule, or none where it went after it was listed."""
+        handle = self._client.temporal.get_schedule_handle(name)
+        try:
+            return await _described(await handle.describe(rpc_timeout=_LIMIT))
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise await self._client.gateway.failed(error, RunId(name)) from error
+
+    async def _names(self, limit: int = 200) -> tuple[str, ...]:
+        """What the schedules that start crews are called, sorted.
+
+        The server's list of schedules does not have what they did: `show` has.
+        """
+        found: list[str] = []
+        try:
+            async for each in await self._client.temporal.list_schedules(rpc_timeout=_LIMIT):
+                action = each.schedule.action if each.schedule else None
+                if (
+                    isinstance(action, ScheduleListActionStartWorkflow)
+                    and action.workflow == wire.WORKFLOW_TYPE
+                ):
+                    found.append(each.id)
+                if len(found) >= limit:
+                    break
+        except RPCError as error:
+            raise await self._client.gateway.failed(error, RunId("")) from error
+        return tuple(sorted(found))
+
+    async def _failed(self, error: RPCError, name: str, when: str = "") -> CrewlogError:
         if error.status is RPCStatusCode.INVALID_ARGUMENT:
-            return UsageError(f"{invalid}{error.message}")
+            if not when:
+                return UsageError(error.message, place=f"the schedule {name!r}")
+            return UsageError(
+                f"{when!r} is no time: {error.message}",
+                remedy="A cron line is a minute, hour, day of the month, month and day of the "
+                "week, such as '0 9 * * MON-FRI'; a time zone has a name such as Europe/Berlin.",
+                place=f"the schedule {name!r}",
+            )
         if error.status is not RPCStatusCode.NOT_FOUND:
             return await self._client.gateway.failed(error, RunId(name))
-        known = [view.name for view in await self.list()]
         return UsageError(
             f"there is no schedule {name!r}",
-            remedy=did_you_mean(name, known, "`crewlog schedule list` lists them."),
+            remedy=did_you_mean(name, await self._names(), "`crewlog schedule list` lists them."),
         )
 
 
@@ -209,7 +242,10 @@ def _checked(name: str) -> RunId:
     from crewlog.client.client import checked  # noqa: PLC0415 - it imports this module
 
     if len(name) > _LONGEST_NAME:
-        raise UsageError(f"a schedule's name has at most {_LONGEST_NAME} characters")
+        raise UsageError(
+            f"a schedule's name has at most {_LONGEST_NAME} characters",
+            remedy=f"Shorten it: this one has {len(name)}.",
+        )
     return checked(name)
 
 
@@ -221,31 +257,23 @@ def _spec(every: timedelta | None, cron: str, timezone: str) -> tuple[ScheduleSp
         )
     if every is not None:
         if every < timedelta(seconds=1):
-            raise UsageError("a schedule starts a run at most once a second")
+            raise UsageError(
+                "a schedule starts a run at most once a second",
+                remedy="Say a second or more, such as --every 10m.",
+            )
         if timezone:
-            raise UsageError("a time zone is for a cron line: 'every' counts from the epoch")
+            raise UsageError(
+                "a time zone is for a cron line: 'every' counts from the epoch",
+                remedy="Leave --timezone out, or say the time as --cron.",
+            )
         when = f"every {duration_words(every.total_seconds())}"
         return ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)]), when
     spec = ScheduleSpec(cron_expressions=[cron], time_zone_name=timezone or None)
     return spec, f"{cron} {timezone or 'UTC'}"
 
 
-async def _memo(of: ScheduleDescription | ScheduleListDescription) -> dict[str, str]:
+async def _memo(of: ScheduleDescription) -> dict[str, str]:
     return {key: str(value) for key, value in (await of.memo()).items()}
-
-
-async def _listed(each: ScheduleListDescription) -> ScheduleView:
-    memo, info, schedule = await _memo(each), each.info, each.schedule
-    return ScheduleView(
-        name=each.id,
-        crew=memo.get(_CREW, ""),
-        when=memo.get(_WHEN, ""),
-        paused=bool(schedule and schedule.state.paused),
-        note=(schedule.state.note if schedule else None) or "",
-        next=tuple(map(_ms, info.next_action_times)) if info else (),
-        recent=_runs([done.action for done in info.recent_actions] if info else []),
-        by=memo.get(_BY, ""),
-    )
 
 
 async def _described(found: ScheduleDescription) -> ScheduleView:

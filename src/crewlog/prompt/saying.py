@@ -8,7 +8,7 @@ makes sentences of the statements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,7 +152,7 @@ class Teller:
             self.said.rules.append(ast.Gate(agents=(agent,), below=below))
         found, self.questions = without_before(found)
         found, self.taken_over = without_taken_over(found, {*self.questions})
-        for group in _groups(_waits_last(found), self._only_works):
+        for group in _groups(_waits_last(found), self._only_works, self.questions):
             first = group[0].item
             if isinstance(first, AgentPhase):
                 self._step(group)
@@ -562,14 +562,21 @@ def _waits_last(found: Sequence[Phase]) -> list[Phase]:
     ]
 
 
-def _groups(found: Sequence[Phase], only_works: Callable[[Phase], bool]) -> Iterator[list[Phase]]:
+def _groups(
+    found: Sequence[Phase],
+    only_works: Callable[[Phase], bool],
+    questions: Mapping[str, Phase],
+) -> Iterator[list[Phase]]:
     """Agents' phases that wait for the same together; everything else by itself.
 
-    What phases require is said of several only where nothing else is.
+    What phases require is said of several only where nothing else is. A phase whose question can
+    go back to another one comes after it.
     """
     group: list[Phase] = []
     for phase in found:
         item = phase.item
+        asked = questions[phase.name].item if phase.name in questions else None
+        back = asked.options if isinstance(asked, AskPhase) else ()
         together = (
             bool(group)
             and isinstance(item, AgentPhase)
@@ -579,7 +586,8 @@ def _groups(found: Sequence[Phase], only_works: Callable[[Phase], bool]) -> Iter
             and head.when == item.when
             and (item.when is None or (only_works(group[0]) and only_works(phase)))
             and not any(
-                isinstance(p.item, AgentPhase) and p.item.agent == item.agent for p in group
+                isinstance(p.item, AgentPhase) and (p.item.agent == item.agent or p.name in back)
+                for p in group
             )
         )
         if group and not together:
