@@ -99,9 +99,8 @@ def test_operations_of_a_file(tmp_path: Path) -> None:
         operations(operations=file)
     first, second = caught.value.diagnostics
     assert (first.line, first.message) == (1, "'name' is missing")
-    assert second.line == 2
-    assert "'remove_agnet'" in second.message
-    assert "remove_agent" in second.message
+    assert (second.line, second.message) == (2, "there is no operation 'remove_agnet'")
+    assert second.remedy == "Did you mean 'remove_agent'?"
 
 
 def test_a_prompt_or_its_file(tmp_path: Path) -> None:
