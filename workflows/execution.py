@@ -108,6 +108,9 @@ MOVED = "Moved"
 STORE_PAUSE = 5.0
 """Seconds between calls that met no store, on top of the waits of the call's own retry policy."""
 
+LACKS_LIMIT = 500
+"""Characters that say what a worker lacks and what to do about it."""
+
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between calls that met a worker without their tool; the last one from then on."""
 
@@ -514,8 +517,9 @@ class Execution:
             if cause.type == StoreUnavailable.__name__ and not told.started:
                 return Landed(order, position, error_type=AGAIN)
             if told.again and not told.started:
-                lacks = f"waits for a worker that has the {told.place}: {cause.message}"
-                return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, 300))
+                why = f"{cause.message}. {told.remedy}" if told.remedy else cause.message
+                lacks = f"waits for a worker that has the {told.place}: {why}"
+                return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, LACKS_LIMIT))
             details = [str(part) for part in (told.place, told.remedy) if part]
             text = "\n".join([cause.message, *details])
             return Landed(order, position, error=text, error_type=cause.type or "ApplicationError")

@@ -49,6 +49,7 @@ def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
             waits_for=waits.waits_for(entry),
             due=entry.due if entry.status == "waiting" else 0,
             doing=tuple(_doing(entry, flights)),
+            lacks=_lacks(entry, flights),
         )
         for entry in state.frontier.values()
     )
@@ -230,6 +231,12 @@ def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:
         if (why := flights.get((entry.step, call.call))) is not None:
             what = f"{call.tool} {call.brief}".strip() if call.tool else "model"
             yield f"{what}: {why}" if why else what
+
+
+def _lacks(entry: FrontierEntry, flights: Flights) -> str:
+    """What the first of its calls waits for that waits for a worker."""
+    calls = entry.turn.calls if entry.turn else ()
+    return next(filter(None, (flights.get((entry.step, call.call)) for call in calls)), "")
 
 
 def _status(state: CrewState, waiting: str) -> str:

@@ -411,6 +411,9 @@ class StepView(Model):
     """When a timer that it waits for is over, in milliseconds since the epoch; 0: none."""
     doing: tuple[str, ...] = ()
     """Its calls in flight: `model`, or a tool with the start of its arguments."""
+    lacks: str = ""
+    """That a call of it waits for a worker that has a tool, with what the last one lacked and what
+    to do about it: the call is made again until there is one. Empty: none does."""
 
 
 class RunView(Model):

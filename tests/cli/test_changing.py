@@ -97,10 +97,10 @@ def test_operations_of_a_file(tmp_path: Path) -> None:
     file.write_text("- {op: remove_agent}\n- {op: remove_agnet, name: a}\n")
     with pytest.raises(InvalidDefinition) as caught:
         operations(operations=file)
-    assert [(d.line, d.message.split(":")[0]) for d in caught.value.diagnostics] == [
-        (1, "name"),
-        (2, "Input tag 'remove_agnet' found using 'op' does not match any of the expected tags"),
-    ]
+    first, second = caught.value.diagnostics
+    assert (first.line, first.message) == (1, "'name' is missing")
+    assert (second.line, second.message) == (2, "there is no operation 'remove_agnet'")
+    assert second.remedy == "Did you mean 'remove_agent'?"
 
 
 def test_a_prompt_or_its_file(tmp_path: Path) -> None:
@@ -159,6 +159,24 @@ def test_what_only_looks_like_a_file_is_a_value(tmp_path: Path) -> None:
         {"op": "edit_crew", "set": {"model": "openrouter:meta/llama-4"}},
         {"op": "edit_agent", "name": "c", "set": {"prompt": None}},
     ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ("One.\nTwo.", "One.\nTwo."),
+        ("Fix issue #5 first.", "Fix issue #5 first."),
+        ("# Heading\nText", "# Heading\nText"),
+        ("'quoted: yes'", "quoted: yes"),
+        ("|\n  block\n  text", "block\ntext"),
+        ("~", None),
+        ("", ""),
+        ("90", 90),
+    ],
+)
+def test_a_text_is_taken_as_it_was_typed(typed: str, value: Any) -> None:
+    (edited,) = operations(edit=[f"agent.a.prompt={typed}"])
+    assert edited["set"] == {"prompt": value}
 
 
 def test_a_text_may_be_in_a_file(tmp_path: Path) -> None:
@@ -267,6 +285,19 @@ def test_a_run_is_changed_while_its_question_is_open(crewlog: Cli) -> None:
     assert (again.code, again.records[0]["graph_version"]) == (0, 2), again.err
     rules = crewlog("change", run, "--edit", "agent.first.timeout=90s", "--json").records[0]
     assert (rules["event"], rules["swap"], rules["graph_version"]) == ("changed", False, 2)
+    other = crewlog("change", run, "--edit", "agent.first.prompt=Other.", "--id", "c1")
+    assert (other.code, "the id 'c1' was used for another command" in other.err) == (2, True)
+    text = crewlog("change", run, "--edit", "agent.first.prompt=One.\nTwo.")
+    assert text.code == 0, text.err
+    differs = crewlog("diff", f"{run}@{rules['position']}").out
+    assert "~ agent first" in differs
+    assert 'prompt P. → "One. Two."' in differs
+    full = crewlog("diff", f"{run}@{rules['position']}", "--full").out
+    assert [f"{line}\n" in full for line in ("- P.", "+ One.", "+ Two.")] == [True] * 3
+    data = crewlog("diff", f"{run}@{rules['position']}", "--json").records[0]
+    assert [each["path"] for each in data["definition"]] == [["agents", "first", "prompt"]]
+    points = crewlog("checkpoints", run, "--diff", "--full")
+    assert (points.code, "position" in points.out) == (0, False)
     first = crewlog("graph", run, "--version", "1")
     assert "first ── done" in first.out
     assert "first ── second ── done" in crewlog("graph", run, "--version", "2").out
@@ -332,3 +363,39 @@ def test_a_file_has_no_versions(crewlog: Cli) -> None:
     done = crewlog("graph", "two.yaml", "--version", "2")
     assert done.code == 2
     assert "--version asks for an earlier graph of a run, and 'two.yaml' is a file" in done.err
+
+
+@pytest.mark.server
+def test_what_a_change_waits_for_is_shown_while_it_drains(crewlog: Cli, project: Path) -> None:
+    gate = project / f"gate-{uuid4().hex[:6]}"
+    (project / "gates.py").write_text(
+        "import pathlib\nimport time\n\n\n"
+        'def gate(path: str) -> str:\n    """Wait for a file."""\n'
+        "    while not pathlib.Path(path).exists():\n        time.sleep(0.02)\n"
+        '    return "open"\n'
+    )
+    (project / "gated.yaml").write_text(
+        "crew: gated\nmodel: scripted:gated.script.yaml\n"
+        "tools:\n  gate: {run: 'gates:gate', effects: read}\n"
+        "agents:\n  first: {prompt: P.}\n"
+    )
+    call = f"{{tool: gate, args: {{path: '{gate}'}}}}"
+    (project / "gated.script.yaml").write_text(
+        f"agents:\n  first:\n    - {{tool_calls: [{call}]}}\n    - {{text: ok}}\n"
+        '  "*": [{text: ok}]\n'
+    )
+    run = f"gated-{uuid4().hex[:6]}"
+    following = crewlog.start("run", "gated.yaml", "--id", run)
+    assert following.stdout is not None
+    assert any("gate" in line for line in following.stdout)
+    terminal = Terminal(
+        "change", run, "--add-agent", "second=Speak.", "--yes", cwd=crewlog.cwd, env=crewlog.env
+    )
+    terminal.expect("waits for first#1 (gate ")
+    late = crewlog("change", run, "--add-agent", "third=Speak.", "--by", "late")
+    assert (late.code, "another change" in late.err, "to graph v2" in late.err) == (2, True, True)
+    gate.touch()
+    terminal.expect(f"{run} has graph v2: adds second")
+    assert terminal.end() == 0
+    following.communicate(timeout=90)
+    assert following.returncode == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -33,10 +33,14 @@ from crewlog.model import Json
 PLACE = "crewlog change"
 _PARTS: Mapping[str, type[Any]] = {"agent": EditAgent, "tool": EditTool, "phase": EditPhase}
 _OPERATION: TypeAdapter[Operation] = TypeAdapter(Operation)
+_OPS = [str(each.model_fields["op"].default) for each in get_args(get_args(Operation)[0])]
 _EDIT = "For example: --edit agent.writer.prompt='Be brief.' or --edit crew.model=openai:gpt-5-mini"
 
 
 _PROMPT = "Give a prompt's file, or the prompt itself in quotes."
+_MARKED = ('"', "'", "|", ">", "!", "&")
+"""How a text begins that is written in YAML's own way."""
+_NULLS = ("", "~", "null", "Null", "NULL")
 _PROSE = frozenset({"prompt", "task"})
 """Fields that a file may hold."""
 _NAMES = "A name is a letter and then at most 63 letters, digits, '_' or '-'."
@@ -263,6 +267,11 @@ def _value(typed: str, keys: Iterable[str] = ()) -> Json:
         if typed.lstrip().startswith(("{", "[")):
             raise
         return typed
+    text = typed.strip()
+    if isinstance(data, str) and not text.startswith(_MARKED):
+        return text  # as it was typed: YAML would fold its lines, and leave out what # begins
+    if data is None and text not in _NULLS:
+        return text
     braced = typed.lstrip().startswith(("{", "["))
     mapping, listing = isinstance(data, dict), isinstance(data, list)
     meant = mapping and any(key in data for key in keys)
@@ -298,8 +307,10 @@ def _of_file(path: Path) -> Iterator[Typed]:
         except ValidationError as error:
             span = document.values[(i,)].span
             faults += [
-                Diagnostic(_said(each), file=str(path), line=span.line, column=span.column)
-                for each in error.errors(include_url=False)
+                Diagnostic(
+                    message, remedy=remedy, file=str(path), line=span.line, column=span.column
+                )
+                for message, remedy in map(_said, error.errors(include_url=False))
             ]
     if faults:
         raise InvalidDefinition(faults)
@@ -310,5 +321,9 @@ def _said_of(fault: Any) -> str:
     return f"{str(fault['input'])[:40]!r} cannot be {'.'.join(map(str, fault['loc']))}"
 
 
-def _said(fault: Any) -> str:
-    return fault_of(fault, "the operation", below=1)
+def _said(fault: Any) -> tuple[str, str]:
+    """What is wrong with an operation of a file, and what to do."""
+    if fault["type"] == "union_tag_invalid":
+        op = str(fault["ctx"]["tag"])
+        return f"there is no operation {op!r}", did_you_mean(op, _OPS, f"There are {listed(_OPS)}.")
+    return fault_of(fault, "the operation", below=1), ""

@@ -83,10 +83,12 @@ async def _show(
     *,
     full: bool,
 ) -> None:
-    from crewlog.cli.differing import state_rows  # noqa: PLC0415
+    from crewlog.cli.differing import state_told  # noqa: PLC0415
     from crewlog.cli.screen import clock  # noqa: PLC0415
     from crewlog.cli.sight import see  # noqa: PLC0415
+    from crewlog.cli.texts import bodies_of, tell  # noqa: PLC0415
 
+    bodies = await bodies_of(client, changed.values()) if full else None
     start = (await see(client, run.id)).state.started
     if not found:
         screen.line("  no checkpoints yet: ", ("one comes after each step", "dim"))
@@ -101,8 +103,7 @@ async def _show(
             rows.append(row)
             continue
         screen.rows(("", "", "", ""), [row])
-        if inner := state_rows(changed[each.position], full=full):
-            screen.rows(("", "", "", ""), [["   ", *line] for line in inner])
+        tell(screen, state_told(changed[each.position], full=full, bodies=bodies), indent=6)
     if rows:
         screen.rows(("position", "after", "checkpoint", "name"), rows)
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from crewlog.cli.screen import Part
+    from crewlog.cli.texts import Bodies, Told
+    from crewlog.definition.diff import Change as DefinitionChange
+    from crewlog.definition.diff import DefinitionDiff
     from crewlog.graph.difference import GraphDifference
     from crewlog.state.difference import Change, StateDifference
 
@@ -45,7 +48,8 @@ def diff(
         ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Whole values, and counts of visits and usage.")
+        bool,
+        typer.Option("--full", help="Whole texts, line by line, and counts of visits and usage."),
     ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -57,7 +61,9 @@ def diff(
 async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.cli.sight import see_at  # noqa: PLC0415
+    from crewlog.cli.sight import crew_of, see_at  # noqa: PLC0415
+    from crewlog.cli.texts import Told, bodies_of, tell  # noqa: PLC0415
+    from crewlog.definition.diff import diff as diff_crews  # noqa: PLC0415
     from crewlog.graph.difference import graph_difference  # noqa: PLC0415
     from crewlog.state.difference import difference  # noqa: PLC0415
 
@@ -65,8 +71,11 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     async with connected(screen, both=True) as client:
         old = await see_at(client, first)
         new = await see_at(client, second if second is not None else old.run)
-    found = difference(old.state, new.state)
+        before, after = await crew_of(client, old.state), await crew_of(client, new.state)
+        found = difference(old.state, new.state)
+        bodies = await bodies_of(client, [found]) if full and not as_json else {}
     graph = graph_difference(old.plan, new.plan) if old.plan and new.plan else None
+    crew = diff_crews(before, after) if before and after else None
     if as_json:
         screen.document(
             {
@@ -74,6 +83,7 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
                 "to": {"run": new.run, "position": new.state.position},
                 "changes": found.changes,
                 "graph": graph.model_dump(mode="json") if graph is not None else None,
+                "definition": crew.model_dump(mode="json")["changes"] if crew is not None else None,
             }
         )
         return exits.OK
@@ -82,28 +92,81 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     between = " → ".join(f"{each.run}@{each.state.position}" for each in (old, new))
     screen.line("  ", (plain(between), "bold"), (later if steps else "", "dim"))
     screen.line("")
-    rows = [*graph_rows(graph), *state_rows(found, full=full)]
-    if rows:
-        screen.rows(("", "", ""), rows)
-    else:
+    told = [
+        *map(Told, graph_rows(graph, rules=crew is None)),
+        *definition_told(crew, full=full),
+        *state_told(found, full=full, bodies=bodies),
+    ]
+    tell(screen, told)
+    if not told:
         screen.line("  nothing differs", ("" if full else " (with --full: counts, too)", "dim"))
     return exits.OK
 
 
+def definition_told(found: DefinitionDiff | None, *, full: bool = False) -> list[Told]:
+    """What of a crew's prompts and settings differs; its graph is told apart."""
+    from crewlog.cli.texts import Told, is_long, lines_between  # noqa: PLC0415
+
+    told: list[Told] = []
+    for change in found.changes if found is not None else ():
+        if change.path[0] == "flow" and (len(change.path) < 3 or change.path[-1] == "after"):
+            continue  # nodes and edges say it
+        sign, style = _SIGNS[change.kind]
+        title = "" if told else "definition"
+        what, how = _parted(change)
+        if full and change.kind == "changed" and is_long(change.old, change.new):
+            row: list[Part] = [(title, "dim"), (f"{sign} {_plain(what)}", style), change.path[-1]]
+            told.append(Told(row, lines_between(change.old, change.new)))
+        else:
+            told.append(Told([(title, "dim"), (f"{sign} {_plain(what)}", style), _plain(how)]))
+    return told
+
+
+def _parted(change: DefinitionChange) -> tuple[str, str]:
+    """What a difference is about, and how it differs."""
+    section, *names = change.path
+    if section == "limits" or not names:
+        what = " ".join(["limit" if names else section, ".".join(names)]).strip()
+        return what, change.words.removeprefix(what).strip()
+    what, _, how = change.words.partition(": ")
+    return what, how
+
+
 def state_rows(found: StateDifference, *, full: bool = False) -> list[list[Part]]:
     """A difference of states as rows: part, sign and name, values."""
-    rows: list[list[Part]] = []
+    return [each.row for each in state_told(found, full=full, bodies=None)]
+
+
+def state_told(
+    found: StateDifference, *, full: bool = False, bodies: Bodies | None = None
+) -> list[Told]:
+    """The same, with long values line by line.
+
+    Args:
+        found: The difference.
+        full: Whether whole values are told, and counts.
+        bodies: What is too large to be in a state; none: rows alone are made.
+    """
+    from crewlog.cli.texts import Told, is_long, lines_between, with_texts  # noqa: PLC0415
+
+    told: list[Told] = []
     said = ""
-    for change in found.changes:
+    for each in found.changes:
+        change = each
         if change.section in _QUIET and not full:
             continue
         sign, style = _SIGNS[change.kind]
         title = "" if change.section == said else change.section
         said = change.section
-        rows.append(
-            [(title, "dim"), (f"{sign} {_plain(change.name)}", style), _values(change, full)]
-        )
-    return rows
+        head: list[Part] = [(title, "dim"), (f"{sign} {_plain(change.name)}", style)]
+        if bodies is not None:
+            old, new = (with_texts(value, bodies) for value in (change.old, change.new))
+            change = change.model_copy(update={"old": old, "new": new})
+        if full and bodies is not None and is_long(change.old, change.new):
+            told.append(Told([*head, ""], lines_between(change.old, change.new)))
+        else:
+            told.append(Told([*head, _values(change, full)]))
+    return told
 
 
 def _values(change: Change, full: bool) -> Part:
@@ -116,7 +179,9 @@ def _values(change: Change, full: bool) -> Part:
 
 def shown(value: Any, full: bool = False) -> str:
     """A value in a line; a body by its hash."""
-    if isinstance(value, dict) and [*value] == ["body"]:  # pyright: ignore[reportUnknownArgumentType]
+    from crewlog.cli.texts import is_body  # noqa: PLC0415
+
+    if is_body(value):
         return f"body {value['body'][:8]}…"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     line = _plain(text)
@@ -129,11 +194,17 @@ def _plain(text: object) -> str:
     return plain(text)
 
 
-def graph_rows(found: GraphDifference | None) -> list[list[Part]]:
-    """A difference of graphs as rows: kind, sign and name, what of it."""
+def graph_rows(found: GraphDifference | None, *, rules: bool = True) -> list[list[Part]]:
+    """A difference of graphs as rows: kind, sign and name, what of it.
+
+    Args:
+        found: The difference.
+        rules: Whether what is no node and no edge is told, too: who has the definitions has more.
+    """
     if found is None or not found:
         return []
-    return [*_section("nodes", _nodes(found)), *_section("edges", _edges(found)), *_rules(found)]
+    rows = [*_section("nodes", _nodes(found)), *_section("edges", _edges(found))]
+    return [*rows, *_rules(found)] if rules else rows
 
 
 Line = tuple[str, str, str]

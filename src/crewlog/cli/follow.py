@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 from crewlog.cli import exits
 from crewlog.cli.differing import state_rows
 from crewlog.cli.ending import look, show_end, summary
+from crewlog.cli.lacking import Lacking
 from crewlog.cli.questions import Prompt, answer_line, fits, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
+from crewlog.cli.shown import tell_lack
 from crewlog.cli.stating import Stated, States
 from crewlog.cli.timeline import Row, Timeline, sentences
 from crewlog.cli.topology import Plans, graph_after
@@ -111,6 +113,7 @@ class Follower:
         """Questions that no answer given in advance fits, and that were told to be so."""
         self._refused: set[str] = set()
         """Answers that were typed here and told to be none: the timeline need not tell it again."""
+        self._lacking = Lacking(run)
         self._looked = 0.0
         self._behind = 0.0
         self._last: j.JournalEntry | None = None
@@ -143,6 +146,7 @@ class Follower:
             self._still()
             if self._prompt is not None:
                 self._prompt.close()
+            self._lacking.end()
             reading.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await reading
@@ -292,6 +296,7 @@ class Follower:
         if self._prompt is not None:
             await self._hear()
             return None
+        self._look_for_lacks()
         if not self._over and self.timeline.interrupts and time.monotonic() - self._looked > LOOK:
             self._looked = time.monotonic()
             left = await self._questions()
@@ -300,6 +305,19 @@ class Follower:
         if self._prompt is None:
             self._move()
         return None
+
+    def _look_for_lacks(self) -> None:
+        """Say, once each, what calls wait for that no worker can make: the journal does not."""
+        if self._over or self.alone or not self.timeline.running:
+            return
+        for step, lacks in self._lacking.look():
+            if self.screen.as_json:
+                found = {"event": "lacks", "run": self.run.id, "step": step, "lacks": lacks}
+                self.screen.record(found)
+            else:
+                self._still()
+                tell_lack(self.screen, step, lacks)
+        self.timeline.lacking = self._lacking.steps
 
     async def _questions(self) -> int | None:
         """Answer, ask or tell what is open."""

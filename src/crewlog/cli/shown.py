@@ -73,6 +73,8 @@ def _facts(screen: Screen, sight: Sight) -> None:
         waits = plain(sight.waiting_for)
         if sight.status == "paused":
             waits = f"{waits.partition(': ')[0]}: crewlog resume {sight.run}"
+        elif sight.waiting_for in sight.lacks.values():
+            waits = waits.partition(": ")[0].removeprefix("waits for ")
         rows.append([("waits for", "dim"), (waits, "yellow")])
     if state.flags:
         flags = ", ".join(f"{name} = {_short(value)}" for name, value in state.flags.items())
@@ -104,6 +106,8 @@ def _frontier(screen: Screen, sight: Sight) -> None:
             continue  # the question says it
         doing = (sight.doing or {}).get(entry.step, ())
         what = ", ".join(plain(each) for each in doing) or plain(waits_for(entry))
+        if lacks := sight.lacks.get(entry.step):
+            what = plain(lacks).partition(": ")[0]
         if entry.leaving:
             what = f"{what}{', ' if what else ''}its node is gone: its turn ends, nothing follows"
         rows.append([plain(entry.step), (entry.status, "cyan"), (what, "dim")])
@@ -114,6 +118,13 @@ def _frontier(screen: Screen, sight: Sight) -> None:
     if rows:
         screen.line("")
         screen.rows(("", "", ""), rows)
+    for step, lacks in sight.lacks.items():
+        tell_lack(screen, step, lacks)
+
+
+def tell_lack(screen: Screen, step: str, lacks: str) -> None:
+    """That a step waits for a worker that has its tool, whole: what is lacking and what to do."""
+    screen.wrapped(["  ", ("! ", "bold yellow")], f"{plain(step)} {plain(lacks)}", indent=4)
 
 
 async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:

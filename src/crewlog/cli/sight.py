@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crewlog.client import Client, Run
@@ -53,6 +53,8 @@ class Sight:
     queue: str = ""
     doing: dict[str, tuple[str, ...]] | None = None
     """Calls in flight, by step."""
+    lacks: dict[str, str] = field(default_factory=dict[str, str])
+    """Steps whose calls wait for a worker that has their tool, with what to do about it."""
     prompt: str | None = None
     """The prompt that it was started with, where it was one and the store has it."""
     at: int | None = None
@@ -144,16 +146,23 @@ async def see_at(client: Client, target: str) -> Sight:
         ended=None,
         questions=[],  # they were open then: nobody can answer there
         doing=None,
+        lacks={},
         at=position,
     )
 
 
 async def plan_of(client: Client, state: CrewState) -> GraphPlan | None:
     """The graph that a run had; none before it had one."""
+    crew = await crew_of(client, state)
+    return lower(crew) if crew is not None else None
+
+
+async def crew_of(client: Client, state: CrewState) -> CrewDefinition | None:
+    """The definition that a run had; none before it had one."""
     if not state.definition:
         return None
     store = await client.store()
-    return lower(CrewDefinition.from_json(await store.get_definition(state.definition)))
+    return CrewDefinition.from_json(await store.get_definition(state.definition))
 
 
 async def _with_prompt(client: Client, sight: Sight) -> Sight:
@@ -190,6 +199,7 @@ async def _live(client: Client, run: Run, queue: str) -> Sight:
         questions=questions,
         queue=queue,
         doing={step.step: step.doing for step in view.frontier},
+        lacks={step.step: step.lacks for step in view.frontier if step.lacks},
     )
 
 
@@ -310,6 +320,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "due": entry.due if entry.status == "waiting" else 0,
                 "leaving": entry.leaving,
                 "doing": list((sight.doing or {}).get(entry.step, ())),
+                "lacks": sight.lacks.get(entry.step, ""),
             }
             for entry in state.frontier.values()
         ],

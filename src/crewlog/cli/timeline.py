@@ -78,6 +78,8 @@ class Timeline:
         """Requirements of waiting nodes."""
         self.timers: dict[str, str] = {}
         """Until when nodes wait, for people."""
+        self.lacking: dict[StepId, str] = {}
+        """Steps whose calls wait for a worker that has their tool."""
         self.steps = 0
         self.version = 1
         """The graph's version."""
@@ -482,6 +484,11 @@ class Timeline:
         for step, running in self.running.items():
             seconds = max(at - running.since, 0) // 1000
             first = next(iter(running.doing.values()), "thinking")
+            if step in self.lacking:
+                what = plain(self.lacking[step]).partition(": ")[0]
+                found += [" · " if found else "", (plain(node_of(step)), self.color(node_of(step)))]
+                found.append((f" {what}", "yellow"))
+                continue
             more = f" +{len(running.doing) - 1}" if len(running.doing) > 1 else ""
             node = node_of(step)
             found += [" · " if found else "", (plain(node), self.color(node))]
