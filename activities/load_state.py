@@ -9,13 +9,12 @@ from crewlog.activities.open_run import Probe, lowered
 from crewlog.errors import UsageError
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
-from crewlog.ids import RunId, StepId, visit_of
+from crewlog.ids import ContentHash, RunId, StepId, visit_of
 from crewlog.model import Json
 from crewlog.state.calls import LoadedState, LoadState
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import after
-from crewlog.store.checkpoints import resumption_of, settled_at
+from crewlog.store.checkpoints import last_state, settled_at, taken_up
 from crewlog.store.loading import load_state as state_at
 from crewlog.store.protocol import Store
 
@@ -41,9 +40,8 @@ async def load_state(
     decision = ""
     if task.reopen:
         end = await _at_rest(store, task.run)
-        found = await resumption_of(store, task.run, end.position)
+        found, then = await taken_up(store, task.run, end)
         last, decision = end.to_json(), found.decision or ""
-        then = after(await state_at(store, task.run, found.position), found.landed)
     else:
         then = await state_at(store, task.run, await settled_at(store, task.run, task.position))
     if not then.definition:
@@ -53,7 +51,8 @@ async def load_state(
         )
     given = await store.get_definition(then.definition)
     definition, plan = await lowered(given, store, definitions)
-    if left := await _left(then, store, definitions):
+    left, older = await _left(then, store, definitions)
+    if left:
         plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
     return LoadedState(
         position=then.position,
@@ -63,20 +62,24 @@ async def load_state(
         search_attributes=await search_attributes(),
         last=last,
         decision=decision,
+        older=older,
     )
 
 
-async def _left(then: CrewState, store: Store, definitions: Definitions) -> dict[StepId, LeftStep]:
-    """What the visits need whose nodes a change took away: of the definitions that had them."""
+async def _left(
+    then: CrewState, store: Store, definitions: Definitions
+) -> tuple[dict[StepId, LeftStep], tuple[dict[str, Json], ...]]:
+    """What the visits need whose nodes a change took away, and the definitions that had them."""
     found: dict[StepId, LeftStep] = {}
+    older: dict[ContentHash, dict[str, Json]] = {}
     for step, entry in sorted((then.frontier | then.parked).items()):
         visit = visit_of(step)
         if entry.definition and visit not in found:
-            given = await store.get_definition(entry.definition)
+            older[entry.definition] = given = await store.get_definition(entry.definition)
             _, plan = await lowered(given, store, definitions)
             if (left := left_step(GraphPlan.from_json(plan), entry.node)) is not None:
                 found[visit] = left
-    return found
+    return found, tuple(older.values())
 
 
 async def _at_rest(store: Store, run: RunId) -> CrewState:
@@ -84,7 +87,7 @@ async def _at_rest(store: Store, run: RunId) -> CrewState:
 
     Where it was ended from outside, what was under way may be storing still.
     """
-    end = await state_at(store, run)
+    end = await last_state(store, run)
     while not end.closed:
         await asyncio.sleep(QUIET)
         now = await state_at(store, run)

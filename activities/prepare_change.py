@@ -28,6 +28,7 @@ from crewlog.definition.load import read_data
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation, apply_operations
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
+from crewlog.faults import fault_of
 from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
@@ -167,7 +168,7 @@ def _read(operations: Iterable[dict[str, Json]]) -> tuple[Operation, ...]:
         return _OPERATIONS.validate_python(tuple(operations))
     except ValidationError as error:  # the update was checked: another version sent it
         faults = [
-            Diagnostic(each["msg"], path=("operations", *each["loc"]))
+            Diagnostic(fault_of(each), path=("operations", *each["loc"]))
             for each in error.errors(include_url=False)
         ]
         raise InvalidDefinition(faults) from error

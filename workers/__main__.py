@@ -20,6 +20,7 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from crewlog.client import connect
 from crewlog.dev.sdk_log import forwarded
 from crewlog.errors import CrewlogError, UsageError
+from crewlog.faults import rule_of
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import loop_factory, relieve_collector, work_until
 
@@ -64,7 +65,7 @@ def main() -> int:
             runner.run(serve(WorkerSettings()))
     except ValidationError as error:
         faults = "; ".join(
-            f"CREWLOG_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors()
+            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of(e)}" for e in error.errors()
         )
         return _report(UsageError(f"the worker's settings are wrong: {faults}"))
     except CrewlogError as error:

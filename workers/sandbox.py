@@ -38,6 +38,7 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.content": "pure core",
     "crewlog.definition": "pure core",
     "crewlog.errors": "error classes must be the same in and out",
+    "crewlog.faults": "pure functions",
     "crewlog.graph": "pure core",
     "crewlog.ids": "pure core",
     "crewlog.model": "pure core",

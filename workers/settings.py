@@ -24,9 +24,10 @@ class WorkerSettings(PayloadSettings):
     max_activities: int = Field(default=128, ge=2)
     """Activities at a time. With one slot nothing could start eagerly."""
     max_workflow_tasks: int = Field(default=64, ge=2)
-    """Workflow tasks at a time; never more than executions kept in memory."""
+    """Workflow tasks at a time; at most one for 16 executions kept in memory."""
     max_cached_runs: int = Field(default=1000, ge=0)
-    """Executions kept in memory; 0 replays the history at every task, one task at a time."""
+    """Executions kept in memory, 32 at least; 0 keeps none: the history is replayed at every task,
+    one task at a time."""
     eager_activities: int = Field(default=64, ge=1)
     """Activities of one workflow task that may start on this worker without a round trip."""
     sticky_seconds: float = Field(default=1.0, gt=0)

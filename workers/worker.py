@@ -39,6 +39,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger("crewlog.worker")
 
 HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
 """Heartbeats travel at most this often; it is also how soon a running activity hears of a stop."""
+KEPT_PER_TASK = 16
+"""Executions kept in memory for each workflow task that may run at a time."""
+LEAST_KEPT = 2 * KEPT_PER_TASK
+"""The SDK runs no fewer than two tasks at a time where it keeps executions."""
 _NO_WORKER = "Worker validation failed: "
 """How the SDK's core begins where it asks the server before it polls, and is refused."""
 _KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
@@ -213,14 +217,15 @@ async def running_worker(
 def _room(settings: WorkerSettings) -> tuple[int, int]:
     """How many executions are kept in memory, and how many workflow tasks run at a time.
 
-    Never more tasks than executions. Where there is no room, the SDK evicts one even in mid-task:
-    a task that waits for a local activity, as the first of every run does, is then lost, and is
-    begun again only after it has timed out. The SDK wants room for two tasks where it keeps any.
+    Where there is no room, the SDK evicts the execution that it has not touched for longest, even
+    one in mid-task: a task that waits for a local activity, as the first of every run does, is
+    then lost, and is begun again only after it has timed out. So many more are kept than tasks run
+    at a time: while one waits, the others cannot pass through so many that it is the oldest.
     """
     if not settings.max_cached_runs:
         return 0, 1
-    cached = max(settings.max_cached_runs, 2)
-    return cached, min(settings.max_workflow_tasks, cached)
+    cached = max(settings.max_cached_runs, LEAST_KEPT)
+    return cached, min(settings.max_workflow_tasks, cached // KEPT_PER_TASK)
 
 
 async def work_until(

@@ -91,9 +91,32 @@ def check(engine: Engine | Drafting, command: Change) -> Engine:
         raise ChangeConflict(
             f"the change was made against graph v{command.graph_version}, and the run has "
             f"v{state.graph_version}",
-            remedy="Look at what it does now, by a dry run, and send it with a new id.",
+            remedy="Look at what it would do now, by a dry run, and send it as a new change.",
         )
     return engine
+
+
+def check_other(engine: Engine | Drafting, command: Change) -> None:
+    """Checks whether a change may wait for another one that is under way.
+
+    It may, where it takes any graph, or the one that the other leads to. Made against the graph
+    that goes, it would only hold if the other failed: it is not kept waiting for that.
+
+    Raises:
+        ChangeConflict: it was made against the graph that goes.
+    """
+    under_way = engine.state.changing
+    if under_way is None or command.id in engine.state.commands:
+        return
+    if command.graph_version in (None, under_way.graph_version):
+        return
+    who = f" by {under_way.by}" if under_way.by else ""
+    raise ChangeConflict(
+        f"another change{who} is under way, to graph v{under_way.graph_version}: "
+        f"{under_way.what or under_way.command}",
+        remedy="It waits for what runs now. Look at what yours would do once it is there, and send "
+        "it as a new change.",
+    )
 
 
 async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str) -> PreparedChange:
@@ -143,14 +166,15 @@ def _refusal(error: ActivityError) -> CrewlogError | ActivityError:
         return error
     if not isinstance(cause, ApplicationError):
         return CommandRejected(
-            f"the change could not be prepared: {cause or error}", remedy="Send it with a new id."
+            f"the change could not be prepared: {cause or error}",
+            remedy="Send it as a new change.",
         )
     remedy = next((str(detail) for detail in cause.details[1:2] if detail), "")
     if cause.type == "ChangeConflict":
         return ChangeConflict(cause.message, remedy=remedy)
     return CommandRejected(
         f"the change makes no crew:\n{cause.message}",
-        remedy=remedy or "The run goes on as it was: correct the change, and use a new id.",
+        remedy=remedy or "The run goes on as it was: correct the change, and send it as a new one.",
     )
 
 
@@ -184,6 +208,7 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
         "definition": plan.definition,
         "report": report,
         "remarks": tuple(map(str, prepared.remarks)),
+        "digest": incoming.digest,
     }
     if command.dry_run:
         return Changed(position=checked.state.position, plan=plan.to_json(), **told)
@@ -211,6 +236,7 @@ def repeated(engine: Engine | Drafting, command: str, known: CommandOutcome) -> 
         detail="applied before",
         graph_version=known.graph_version or state.graph_version,
         swap=known.graph_version > 0,
+        digest=known.digest,
     )
 
 

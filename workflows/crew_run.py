@@ -19,7 +19,8 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.errors import CommandRejected, CrewlogError
+    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
+    from crewlog.faults import faults_of
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
@@ -289,7 +290,8 @@ class CrewRun:
             if not incoming.late:
                 break
         if incoming.error is not None or incoming.result is None:
-            raise failure(incoming.error or CrewlogError("the command was not applied"))
+            error = incoming.error or CrewlogError("the command was not applied")
+            raise failure(error, incoming.digest)
         return incoming.result.model_dump(mode="json")
 
     async def _ask(self, raw: RawValue) -> dict[str, Any]:
@@ -338,10 +340,19 @@ class CrewRun:
             await rewinding.prepare(execution.engine, incoming, command)
 
     async def _prepare_change(self, incoming: Incoming) -> None:
+        command = parse("change", incoming.data)
+        if not isinstance(command, Change):
+            return
+        if self._execution is not None and not self._closing():
+            try:
+                changes.check_other(self._execution.engine, command)
+            except ChangeConflict as error:
+                incoming.refusal = error
+                return
         # While it drains for another change, the graph that this one meets is not there yet.
         await workflow.wait_condition(lambda: self._closing() or self._may_change())
-        execution, command = self._ready(), parse("change", incoming.data)
-        if isinstance(command, Change) and not execution.closing:
+        execution = self._ready()
+        if not execution.closing:
             await changes.prepare(
                 incoming, command, execution.engine, execution.queue, self._closing
             )
@@ -430,11 +441,15 @@ def closing() -> ApplicationError:
     return ApplicationError("the run continues as new; send it again", type=CLOSING)
 
 
-def failure(error: CrewlogError) -> ApplicationError:
-    """An error as what an update fails with."""
-    return ApplicationError(
-        error.message, error.remedy, type=type(error).__name__, non_retryable=True
-    )
+def failure(error: CrewlogError, digest: str = "") -> ApplicationError:
+    """An error as what an update fails with; its details are the remedy, and the digest.
+
+    Args:
+        error: The error.
+        digest: The digest of the command that is refused, where that is remembered.
+    """
+    details = (error.remedy, digest) if digest else (error.remedy,)
+    return ApplicationError(error.message, *details, type=type(error).__name__, non_retryable=True)
 
 
 def _started() -> int:
@@ -460,11 +475,8 @@ def _parse_start(data: Any) -> StartRun:
     try:
         return StartRun.model_validate(data)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(p) for p in e['loc']) or 'input'}: {e['msg']}" for e in error.errors()
-        )
         raise ApplicationError(
-            f"the run was started with something else than a crew: {faults}",
+            f"the run was started with something else than a crew: {faults_of(error, 'its input')}",
             "docs/wire.md has the fields.",
             type="InvalidStart",
             non_retryable=True,

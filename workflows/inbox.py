@@ -19,7 +19,14 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from crewlog.content import check_depth
-    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError, UsageError
+    from crewlog.errors import (
+        ChangeConflict,
+        CommandConflict,
+        CommandRejected,
+        CrewlogError,
+        UsageError,
+    )
+    from crewlog.faults import faults_of
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.approvals import ACTION, decided
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
@@ -32,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.tagging import tag
     from crewlog.ids import RESERVED, item_log, item_of
     from crewlog.state import journal as j
+    from crewlog.state.brief import brief
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
     from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import (
@@ -49,6 +57,7 @@ with workflow.unsafe.imports_passed_through():
         Rollback,
         SetPermission,
         TagCommand,
+        spoken,
     )
 
 from crewlog.workflows import changes
@@ -68,6 +77,10 @@ COMMAND_MODELS: dict[str, type[Command]] = {
     "rollback": Rollback,
     "set_permission": SetPermission,
 }
+
+
+_CONFLICTS = (ChangeConflict, CommandConflict)
+"""Refusals that are of a kind of their own."""
 
 
 @dataclass
@@ -92,6 +105,8 @@ class Incoming:
     """What models answered that read its prompt."""
     drain: float | None = None
     """Of a change that was accepted: the seconds that it gives to what is in flight."""
+    digest: str = ""
+    """The digest of the command whose outcome this is."""
     dry: bool = False
     """Whether nothing may come of it but an answer."""
     late: bool = False
@@ -157,14 +172,14 @@ def parse(name: str, data: Any) -> Command:
             f"there is no signal {name!r}", remedy=f"Signals: {', '.join(SIGNALS)}."
         )
     if isinstance(data, Unreadable):
-        raise CommandRejected(f"{name}: {data.reason}")
+        raise CommandRejected(f"{spoken(name)}: {data.reason}")
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(p) for p in e['loc']) or 'content'}: {e['msg']}" for e in error.errors()
-        )
-        raise CommandRejected(f"{name}: {faults}", remedy="docs/wire.md has the fields.") from error
+        faults = faults_of(error, "its content")
+        raise CommandRejected(
+            f"{spoken(name)}: {faults}", remedy="docs/wire.md has the fields."
+        ) from error
 
 
 async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
@@ -187,23 +202,33 @@ async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
             name=incoming.name[:200],
             reason=str(error)[:2000],
             command=raw_id if usable else None,
-            error_type=ChangeConflict.__name__ if isinstance(error, ChangeConflict) else "",
+            error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
         )
     finally:
         incoming.done = True
+        engine.digest = ""
 
 
 async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | None:
     command = parse(incoming.name, incoming.data)
     incoming.dry = isinstance(command, Change) and command.dry_run
+    incoming.digest = engine.digest = command.digest(incoming.name)
     known = engine.state.commands.get(command.id)
     if known is not None:
+        if not known.repeats(incoming.digest):
+            raise CommandConflict(
+                f"the id {command.id!r} was used for another command",
+                remedy="Give each command an id of its own; an id is there to repeat a command.",
+            )
+        incoming.digest = known.digest
         if not known.ok:
-            conflict = known.error_type == ChangeConflict.__name__
-            raise (ChangeConflict if conflict else CommandRejected)(known.detail)
+            kinds = {each.__name__: each for each in _CONFLICTS}
+            raise kinds.get(known.error_type, CommandRejected)(known.detail)
         if isinstance(command, Change):
             return changes.repeated(engine, command.id, known)
-        return Accepted(id=command.id, position=known.position, detail="applied before")
+        return Accepted(
+            id=command.id, position=known.position, detail="applied before", digest=known.digest
+        )
     if engine.state.closed:
         raise UsageError(f"the run has ended: it is {engine.state.status}")
     changes.spent(engine, incoming)
@@ -215,7 +240,7 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | No
         return changed
     detail = await _effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
-    return Accepted(id=command.id, position=outcome.position, detail=detail)
+    return Accepted(id=command.id, position=outcome.position, detail=detail, digest=outcome.digest)
 
 
 async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Command) -> str:
@@ -229,9 +254,7 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
             engine.record(j.Paused, **who)
         case "resume", _:
             if engine.state.status != "paused":
-                raise CommandRejected(
-                    f"the run is {engine.state.status}; only a paused one resumes"
-                )
+                raise _not_paused(engine.state)
             engine.record(j.Resumed, **who)
         case "stop", _:
             engine.record(j.StopRequested, **who)
@@ -277,6 +300,26 @@ async def _by_hand(
             return set_permission(_crew(engine), command.tool, command.agents, **who)
         case _:
             raise CommandRejected(f"{name!r} is not understood")
+
+
+def _not_paused(state: CrewState) -> CommandRejected:
+    """Why a run is not resumed, and what it waits for instead."""
+    if state.status == "stopping":
+        return CommandRejected(
+            "the run is stopping", remedy=f"Once it has: `crewlog resume {state.run}`."
+        )
+    if not state.interrupts:
+        return CommandRejected(
+            "the run is not paused: it goes on", remedy=f"`crewlog watch {state.run}` follows it."
+        )
+    first = next(iter(state.interrupts.values()))
+    others = len(state.interrupts) - 1
+    more = f" and {others} more" if others else ""
+    return CommandRejected(
+        f"the run is not paused: it waits for an answer to {first.id}{more}: "
+        f"{brief(first.question, 200)}",
+        remedy=f"`crewlog answer {state.run}` gives it.",
+    )
 
 
 def _crew(engine: Engine | Drafting) -> Engine:

@@ -9,6 +9,7 @@
     │   ├── InterruptNotOpen
     │   └── CommandRejected        the run answered no, and says why
     │       ├── ApprovalMismatch   it was asked about another definition
+    │       ├── CommandConflict    the command's id was used for another command
     │       └── ChangeConflict     the run has another graph than the change was made against
     ├── ServiceError               the surroundings: they may come back
     │   ├── TemporalUnavailable
@@ -23,6 +24,7 @@
     │       ├── ToolMissing        no such module, function or tool on this worker
     │       ├── ToolFailed         raised; the model may see it and repair
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
+    ├── AnswerNeeded               it was waited for in vain: the run waits for people
     ├── RunFailed                  how a run ended, as its client sees it
     │   └── InvalidPrompt          its prompt makes no crew
     └── InternalError              a bug of ours; carries what to report
@@ -174,6 +176,10 @@ class ApprovalMismatch(CommandRejected):
     """The answer names another definition than the question is about."""
 
 
+class CommandConflict(CommandRejected):
+    """The command's id was used for another command: that one has the outcome, this one none."""
+
+
 class ChangeConflict(CommandRejected):
     """A change was made against another graph than the run has now: look again, and decide anew."""
 
@@ -245,6 +251,12 @@ class ToolFailed(ToolError):
 
 class OutcomeUnknown(ToolError):
     """The call started and never answered, and the tool must not be repeated: people decide."""
+
+
+class AnswerNeeded(CrewlogError, TimeoutError):
+    """What was waited for did not come in time, since the run waits for people."""
+
+    exit_code = 3
 
 
 class RunFailed(CrewlogError):

@@ -26,11 +26,13 @@ are durable data: a field may be added with a default, never renamed or removed.
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from typing_extensions import override
 
+from crewlog.content import hash_json
 from crewlog.definition.operations import Operation
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
@@ -46,6 +48,14 @@ SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
 UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "set_permission")
 QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints")
 
+_SPOKEN = {"respond": "answer", "edit_state": "edit", "message": "inject"}
+
+
+def spoken(name: str) -> str:
+    """What the command line calls a command: what people are told of it has that name."""
+    return _SPOKEN.get(name, name)
+
+
 SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWaiting")
 """Keyword search attributes; left out where the server does not know them."""
 
@@ -54,6 +64,15 @@ CLOSING = "Closing"
 
 BUSY = "Busy"
 """The type of the error that refuses an `ask` where enough others wait by it."""
+
+
+LARGEST_POSITION = 2**53
+"""No journal comes to it, and every language has it as a whole number."""
+_TAG = re.compile(r"[^\W_][\w.-]*")
+DIGEST = 12
+"""Characters of a command's digest: 72 bits."""
+_ASIDE = frozenset({"id", "by", "reason", "hash", "graph_version", "expect", "dry_run"})
+"""Fields of commands that are no part of their digests."""
 
 
 class Inlet(Model):
@@ -66,12 +85,18 @@ class ForkFrom(Inlet):
     """Another run, as it was at a checkpoint."""
 
     run: RunId
-    position: int = Field(ge=1)
+    position: int = Field(ge=1, le=LARGEST_POSITION)
     """The checkpoint."""
     operations: tuple[Operation, ...] = ()
     """What is to be otherwise from there on."""
     definition: dict[str, Json] | None = None
-    """A definition to go on with instead of that run's."""
+    """A definition to go on with instead of that run's; not together with `operations`."""
+
+    @model_validator(mode="after")
+    def _one_change(self) -> Self:
+        if self.operations and self.definition is not None:
+            raise ValueError("`operations` and `definition` do not go together")
+        return self
 
 
 class StartRun(Inlet):
@@ -143,6 +168,22 @@ class Command(Inlet):
     reason: str = Field(default="", max_length=10_000)
     """Why, for the journal."""
 
+    def digest(self, name: str) -> str:
+        """What the command asks for, in short: the same id with another digest is a conflict.
+
+        Who sends it, why, and what it takes for granted of the run is no part of it: a repetition
+        may say these otherwise, or not at all.
+
+        Args:
+            name: The signal's or update's name.
+        """
+        said = {key: value for key, value in self._said().items() if key not in _ASIDE}
+        return hash_json([name, said])[:DIGEST]
+
+    def _said(self) -> dict[str, Json]:
+        """The command's fields, without those that have their default."""
+        return self.to_json()
+
 
 class InterruptCommand(Command):
     """Ask people before a node runs."""
@@ -212,10 +253,21 @@ class AskRun(Command):
 class TagCommand(Command):
     """Give a checkpoint a name."""
 
-    checkpoint: int = Field(ge=1)
+    checkpoint: int = Field(ge=1, le=LARGEST_POSITION)
     """Its position."""
     tag: str = Field(min_length=1, max_length=100)
-    """The name; a name that another checkpoint has moves to this one."""
+    """The name: letters, digits and `.` `_` `-`, not digits alone. A name that another checkpoint
+    has moves to this one."""
+
+    @field_validator("tag")
+    @classmethod
+    def _is_name(cls, tag: str) -> str:
+        if not _TAG.fullmatch(tag) or tag.isdecimal():
+            raise ValueError(
+                f"{tag!r} cannot be a checkpoint's name: it begins with a letter or a digit, has "
+                "letters, digits and . _ - only, and is no number"
+            )
+        return tag
 
 
 class Change(Command):
@@ -246,6 +298,11 @@ class Change(Command):
     drain_timeout: float | None = Field(default=None, gt=0)
     """Seconds for the activities under way to end; then they are cancelled, and made again with
     the new graph. None: they are waited for."""
+
+    @override
+    def _said(self) -> dict[str, Json]:
+        operations = [{"op": each.op, **each.to_json()} for each in self.operations]
+        return {**self.to_json(), "operations": operations}
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -284,7 +341,7 @@ class Redirect(Command):
 class Rollback(Command):
     """Go back to a checkpoint."""
 
-    position: int = Field(ge=1)
+    position: int = Field(ge=1, le=LARGEST_POSITION)
     """The checkpoint's position."""
 
 
@@ -304,6 +361,10 @@ class Accepted(Model):
     """The journal position of its fact."""
     detail: str = ""
     """What was decided."""
+    digest: str = ""
+    """The digest of the command that has this outcome. The server answers a repeated update id
+    itself, whatever comes with it: who sees another digest than its own command has sent another
+    command under a used id."""
 
 
 class Changed(Accepted):

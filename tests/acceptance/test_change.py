@@ -13,7 +13,7 @@ import pytest
 
 from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, AddTool, EditAgent, RemoveAgent
-from crewlog.errors import ChangeConflict, CommandRejected
+from crewlog.errors import ChangeConflict, CommandConflict, CommandRejected
 
 from .harness import LIMIT, Site, calls, tool, until
 
@@ -147,6 +147,33 @@ async def test_what_is_wrong_is_refused_and_changes_nothing(crews: Site) -> None
     assert not await crews.entries(run, "ChangeAccepted", "GraphSwapped")
 
 
+async def test_a_change_against_the_graph_that_goes_is_not_kept_waiting(crews: Site) -> None:
+    """Those that may hold on the graph that comes wait for it."""
+    crew = gated(crews)
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    await run.change(definition=crew, by="ana", wait=False)
+    for dry in (True, False):
+        with pytest.raises(ChangeConflict, match="another change by ana is under way, to graph v2"):
+            # The gate is shut: an answer comes only if nothing is waited for.
+            await run.change(
+                definition=cut(crew, "a", "c"), graph_version=1, dry_run=dry, timeout=LIMIT
+            )
+    waiting = [
+        asyncio.create_task(run.change(operations=[edit], graph_version=version))
+        for edit, version in (
+            (EditAgent(name="c", set={"timeout": "90s"}), 2),
+            (EditAgent(name="b", set={"timeout": "80s"}), None),
+        )
+    ]
+    done, _ = await asyncio.wait(waiting, timeout=0.3)
+    assert not done
+    crews.open_gate(run, "g")
+    assert [(await each).graph_version for each in waiting] == [2, 2]
+    await run.result(LIMIT)
+    (rejected,) = await crews.entries(run, "CommandRejected")
+    assert rejected.error_type == "ChangeConflict"
+
+
 async def test_of_two_changes_at_once_one_wins(crews: Site) -> None:
     crew = gated(crews)
     run = await at_gate(crews, cut(crew, "a", "b"))
@@ -174,8 +201,40 @@ async def test_a_repeated_change_has_one_outcome(crews: Site) -> None:
     await run.wait_until(lambda view: view.graph_version == 2, LIMIT)
     again = await run.change(definition=new, id="once")
     assert (again.position, again.graph_version, again.swap) == (first.position, 2, True)
+    with pytest.raises(CommandConflict, match="the id 'once' was used for another command"):
+        await run.change(definition=cut(crew, "a", "c"), id="once")
+    with pytest.raises(CommandConflict):
+        await run.edit_state({"shared.ok": True}, id="once")
     await run.result(LIMIT)
     assert len(await crews.entries(run, "ChangeAccepted")) == 1
+
+
+async def test_an_id_that_the_server_remembers_is_one_commands(crews: Site) -> None:
+    """In one execution the server answers a repeated update id by itself, whatever is sent."""
+    run = await crews.start(cut(gated(crews), {"ask": "Begin?"}, "b"))
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    first = await run.edit_state({"shared.ok": True}, id="x")
+    assert (await run.edit_state({"shared.ok": True}, id="x", by="ana")).position == first.position
+    with pytest.raises(CommandRejected, match="no node 'nowhere'") as refused:
+        await run.redirect("nowhere", id="y")
+    assert not isinstance(refused.value, CommandConflict)
+    for id_ in ("x", "y"):
+        with pytest.raises(CommandConflict, match=f"the id '{id_}' was used for another command"):
+            await run.edit_state({"shared.ok": False}, id=id_)
+        with pytest.raises(CommandConflict):
+            await run.redirect("b", id=id_)
+    sent = await run.pause(id="x")
+    with pytest.raises(CommandConflict):
+        await run.outcome(sent)
+    assert ((await run.status()).status, (await run.state()).shared_context) == (
+        "waiting",
+        {"ok": True},
+    )
+    await run.stop()
+    await run.result(LIMIT)
+    with pytest.raises(CommandConflict):
+        await run.edit_state({"shared.ok": False}, id="x")
+    assert (await run.edit_state({"shared.ok": True}, id="x")).position == first.position
 
 
 async def test_a_run_without_a_crew_is_not_changed(crews: Site) -> None:

@@ -179,13 +179,14 @@ async def test_each_has_one_outcome_over_continue_as_new(crews: Site) -> None:
         return [accepted.position for accepted in done]
 
     first = await all_of_them()
-    await signals(first[0])
+    (beginning, *_) = (await run.checkpoints()).checkpoints
+    await signals(beginning.position)
     crews.open_gate(run, "g")
     await until(lambda: crews.ledger(run, "start", gate="h"), "the second gate")
     view = await run.wait_until(lambda v: v.execution > 1, LIMIT)
     assert view.execution > 1
     assert await all_of_them() == first
-    await signals(first[1])
+    await signals(beginning.position)
     crews.open_gate(run, "h")
     result = await run.result(LIMIT)
     assert result.executions > 1
@@ -194,4 +195,4 @@ async def test_each_has_one_outcome_over_continue_as_new(crews: Site) -> None:
     kinds += ["Paused", "Resumed", "BreakRequested"]
     found = await crews.entries(run, *kinds, "CommandRejected")
     assert sorted(e.kind for e in found) == sorted(kinds)
-    assert (await run.state()).tags == {"edited": first[0]}
+    assert (await run.state()).tags == {"edited": beginning.position}

@@ -8,9 +8,10 @@ from uuid import uuid4
 
 import pytest
 
+from crewlog.cli.change_terms import in_terms_of
 from crewlog.cli.changes import Asked, wanted
 from crewlog.client.run import operation_json
-from crewlog.errors import InvalidDefinition, UsageError
+from crewlog.errors import ChangeConflict, InvalidDefinition, UsageError
 
 from .conftest import Cli
 from .terminal import Terminal
@@ -113,7 +114,16 @@ def test_a_prompt_or_its_file(tmp_path: Path) -> None:
     [
         ({}, "nothing is to be changed"),
         ({"prompt": "A b.", "remove": ["a"]}, "--prompt and single changes cannot be one change"),
-        ({"prompt": "new.md"}, "there is no file 'new.md', and one word is no prompt"),
+        ({"prompt": "new.md"}, "there is no file 'new.md'"),
+        ({"prompt": "new"}, "there is no file 'new', and one word is no prompt"),
+        ({"prompt": "prompts/new"}, "there is no file 'prompts/new'"),
+        ({"prompt": "/"}, "'/' is a directory"),
+        ({"add_agent": ["x=missing.yaml"]}, "there is no file 'missing.yaml'"),
+        ({"add_agent": ["x=missing.MD"]}, "there is no file 'missing.MD'"),
+        ({"add_agent": ["x=agents/missing"]}, "there is no file 'agents/missing'"),
+        ({"add_tool": ["x=tools/missing.yml"]}, "there is no file 'tools/missing.yml'"),
+        ({"edit": ["agent.x.prompt=new.txt"]}, "there is no file 'new.txt'"),
+        ({"edit": ["phase.x.task=tasks/new"]}, "there is no file 'tasks/new'"),
         ({"after": ["a"], "remove": ["b"]}, "--after is said of what --add-agent adds"),
         ({"tools_for": ["a"], "remove": ["b"]}, "--for is said of what --add-tool adds"),
         ({"add_agent": ["tester"]}, "--add-agent 'tester' is not NAME=…"),
@@ -129,6 +139,93 @@ def test_what_cannot_be_meant(typed: dict[str, Any], message: str) -> None:
         wanted(Asked(**typed))
     assert message in caught.value.message
     assert caught.value.remedy
+
+
+def test_what_only_looks_like_a_file_is_a_value(tmp_path: Path) -> None:
+    """A path has no spaces; models, types and quoted words are no files."""
+    assert operations(
+        add_agent=["x=Read notes.md.", "y={prompt: notes.md}"],
+        edit=[
+            "agent.a.prompt=Write to out/notes.md",
+            "agent.b.prompt='out/notes.md'",
+            "crew.model=openrouter:meta/llama-4",
+            "agent.c.prompt=null",
+        ],
+    ) == [
+        {"op": "add_agent", "name": "x", "agent": {"prompt": "Read notes.md."}},
+        {"op": "add_agent", "name": "y", "agent": {"prompt": "notes.md"}},
+        {"op": "edit_agent", "name": "a", "set": {"prompt": "Write to out/notes.md"}},
+        {"op": "edit_agent", "name": "b", "set": {"prompt": "out/notes.md"}},
+        {"op": "edit_crew", "set": {"model": "openrouter:meta/llama-4"}},
+        {"op": "edit_agent", "name": "c", "set": {"prompt": None}},
+    ]
+
+
+def test_a_text_may_be_in_a_file(tmp_path: Path) -> None:
+    prose = tmp_path / "writer.md"
+    prose.write_text("# Writer\nTone: dry.\n")
+    (edited, added) = operations(
+        edit=[f"agent.writer.prompt={prose}"], add_agent=[f"second={prose}"]
+    )[::-1]
+    assert edited["set"] == {"prompt": "# Writer\nTone: dry.\n"}
+    assert added["agent"] == {"prompt": "# Writer\nTone: dry.\n"}
+    with pytest.raises(UsageError) as caught:
+        operations(add_agent=[f"second={tmp_path / 'writr.md'}"])
+    assert f"Did you mean {str(prose)!r}?" in caught.value.remedy
+
+
+def refused(typed: Any, message: str, remedy: str = "") -> tuple[str, str]:
+    with (
+        pytest.raises(ChangeConflict) as caught,
+        in_terms_of(wanted(Asked(**typed)).places),
+    ):
+        raise ChangeConflict(message, remedy=remedy)
+    return caught.value.message, caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("operations[0].name", "--add-tool t"),
+        ("operations[0].agents[0]", "--for[0]"),
+        ("operations[1].agent.tools[0]", "--add-agent new tools[0]"),
+        ("operations[1].phase.after[0]", "--after[0]"),
+        ("operations[1].before[1]", "--before[1]"),
+        ("operations[2].name", "--edit agent.frist"),
+        ("operations[2].set.timeout", "--edit agent.frist.timeout"),
+        ("operations[2].flow[0].when", "--edit agent.frist → flow[0].when"),
+        ("operations[3].set.limits.steps", "--edit crew.limits.steps"),
+        ("operations[4].name", "--remove old"),
+        ("operations[9].name", "operations[9].name"),
+    ],
+)
+def test_faults_are_told_where_they_were_typed(said: str, told: str) -> None:
+    typed = {
+        "add_tool": ["t=m:f"],
+        "tools_for": ["a"],
+        "add_agent": ["new=Do it."],
+        "after": ["a"],
+        "before": ["b", "c"],
+        "edit": ["agent.frist.timeout=z", "crew.limits={steps: 0}"],
+        "remove": ["old"],
+    }
+    message, _ = refused(typed, f"the change makes no crew:\n{said}  it is wrong\n    Do so.")
+    assert message == f"the change makes no crew:\n{told}  it is wrong\n    Do so."
+
+
+def test_remedies_say_what_can_be_typed(tmp_path: Path) -> None:
+    message, remedy = refused(
+        {"remove": ["a"]},
+        "Say it in an operation before this one: edit_phase b, with another 'when'.",
+        "Use edit_agent, or choose another name.",
+    )
+    assert message == "Change that first, or with the same command: --edit phase.b.when=…."
+    assert remedy == "Use --edit agent.NAME.FIELD=VALUE, or choose another name."
+    file = tmp_path / "change.yaml"
+    file.write_text("- {op: remove_agent, name: a}\n")
+    said = "  no\nUse edit_agent, or choose"
+    told, _ = refused({"operations": file}, f"operations[0].name{said}")
+    assert told == f"{file}:1 name{said}"
 
 
 # -- on the server -------------------------------------------------------------------------------
@@ -189,9 +286,10 @@ def test_faults_are_told_with_their_operation(crewlog: Cli) -> None:
         "change", run, "--edit", "agent.frist.model=x", "--edit", "agent.first.timeout=z"
     )
     assert done.code == 2
-    assert "operations[0].name  the crew has no agent 'frist'" in done.err
+    assert "--edit agent.frist  the crew has no agent 'frist'" in done.err
     assert "Did you mean 'first'?" in done.err
-    assert "operations[1].set.timeout" in done.err
+    assert "--edit agent.first.timeout  " in done.err
+    assert "operations" not in done.err
     (line,) = crewlog("change", run, "--remove", "first", "--json").err.splitlines()
     assert '"CommandRejected"' in line
     assert "only agent of the crew" in line
@@ -200,7 +298,10 @@ def test_faults_are_told_with_their_operation(crewlog: Cli) -> None:
 @pytest.mark.server
 def test_at_a_terminal_it_asks_first(crewlog: Cli) -> None:
     run = asking(crewlog)
-    for typed, said in (("n", "Nothing was changed."), ("y", f"{run} has graph v2: adds second")):
+    for typed, said, code in (
+        ("n", "Nothing was changed.", 6),
+        ("y", f"{run} has graph v2: adds second", 0),
+    ):
         terminal = Terminal(
             "change", run, "--add-agent", "second=Speak.", cwd=crewlog.cwd, env=crewlog.env
         )
@@ -208,4 +309,26 @@ def test_at_a_terminal_it_asks_first(crewlog: Cli) -> None:
         assert "graph v1 → v2" in terminal.text
         terminal.type(typed)
         terminal.expect(said)
-        assert terminal.end() == 0
+        assert terminal.end() == code
+
+
+@pytest.mark.server
+def test_what_changes_nothing_is_not_asked_about(crewlog: Cli) -> None:
+    run = asking(crewlog)
+    terminal = Terminal(
+        "change", run, "--edit", "agent.first.prompt=P.", cwd=crewlog.cwd, env=crewlog.env
+    )
+    assert terminal.end() == 0
+    assert f"That changes nothing: {run} is like that already." in terminal.text
+    assert "[y/N]" not in terminal.text
+    told = crewlog("change", run, "--enable", "first", "--json").records[0]
+    assert (told["event"], told["swap"], told["graph_version"]) == ("unchanged", False, 1)
+    kinds = [each["entry"]["kind"] for each in crewlog("log", run, "--json").records]
+    assert "RulesChanged" not in kinds
+
+
+@pytest.mark.server
+def test_a_file_has_no_versions(crewlog: Cli) -> None:
+    done = crewlog("graph", "two.yaml", "--version", "2")
+    assert done.code == 2
+    assert "--version asks for an earlier graph of a run, and 'two.yaml' is a file" in done.err

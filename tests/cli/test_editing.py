@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from crewlog.cli.differing import split
 from crewlog.cli.editing import parsed, value_of
+from crewlog.client.places import split
 from crewlog.errors import UsageError
 
 from .conftest import Cli
@@ -102,8 +102,10 @@ def test_a_run_is_edited(crewlog: Cli, runs: tuple[str, str]) -> None:
 @pytest.mark.timeout(400)
 def test_a_run_is_redirected_and_its_checkpoint_named(crewlog: Cli, runs: tuple[str, str]) -> None:
     _, run = runs
-    named = crewlog("tag", run, "3", "early")
+    (first, *_) = crewlog("checkpoints", run, "--json").records[0]["checkpoints"]
+    named = crewlog("tag", f"{run}@{first['position']}", "early")
     assert named.code == 0, named.err
+    assert f"@{first['position']} is called 'early' now" in named.out
     assert "early" in crewlog("checkpoints", run).out
     sent = crewlog("redirect", run, "third", "--reason", "no time")
     assert sent.code == 0, sent.err

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from crewlog.cli.rewinding import operations_of, place_of
+from crewlog.cli.rewinding import operations_of
 from crewlog.definition.operations import EditAgent, EditCrew
 from crewlog.errors import UsageError
 
@@ -57,6 +57,11 @@ def test_a_run_goes_back_and_is_forked(crewlog: Cli, folder: Path) -> None:
     assert refused.code == 2
     assert f"{run}@{place}" in refused.err
 
+    no = crewlog("replay", run, "--with", "model=scripted:no.json", "--id", f"{run}-no", cwd=folder)
+    assert no.code == 2, no.err
+    assert "there is no script" in no.err
+    assert crewlog("show", f"{run}-no").code == 4
+
     fork = f"{run}-fork"
     forked = crewlog("fork", f"{run}@{place}", "--id", fork, cwd=folder)
     assert forked.code == 3, forked.err
@@ -99,14 +104,6 @@ def test_a_run_that_was_stopped_is_resumed_attached_to_and_replaced(
     assert "there is nothing left to go on with" in completed.err
     replaced = crewlog(*known, "replace", cwd=folder)
     assert replaced.code == 0, replaced.err
-
-
-def test_a_checkpoint_is_a_run_and_a_position() -> None:
-    assert place_of("music-7f3a@12") == ("music-7f3a", 12)
-    assert place_of("a@b@3") == ("a@b", 3)
-    for wrong in ("music", "music@", "@3", "music@0", "music@-1", "music@x"):
-        with pytest.raises(UsageError, match="is no checkpoint"):
-            place_of(wrong)
 
 
 def test_what_is_set_is_an_operation() -> None:

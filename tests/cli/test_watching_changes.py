@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crewlog.cli.follow import Follower, Manner
-from crewlog.cli.layers import Recipe, layers_json, show_layers
+from crewlog.cli.layers import Recipe, layers_json, mutations_of, show_layers, show_mutations
 from crewlog.cli.screen import Screen
 from crewlog.cli.shown import _frontier, journal_line
 from crewlog.cli.sight import statuses_of
@@ -24,7 +24,8 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ContentHash, RunId, StepId
 from crewlog.state.journal import JournalEntry, entry_from_json
 from crewlog.state.model import CrewState, FrontierEntry, Mutation
-from crewlog.wire import JournalItem, RunResult
+from crewlog.state.reduce import fold
+from crewlog.wire import JournalItem, JournalPage, RunResult
 from crewlog.workflows.views import statuses
 
 DEFINITION = "d" * 27
@@ -336,6 +337,37 @@ def test_recipe_mutations_and_state_are_shown_apart(capsys: Any) -> None:
     assert data["definition"] == OTHER
     assert [each["by"] for each in data["mutations"]] == ["ana"]
     assert data["parked"] == ["gone#1"]
+
+
+async def test_what_is_not_shown_of_the_changes_is_counted(capsys: Any) -> None:
+    """The state keeps the last hundred; the journal has them all."""
+    journal = [{"kind": "RunStarted", "run": "music", "crew": "shop", "definition": DEFINITION}] + [
+        {"kind": "PermissionSet", "tool": f"t{i}", "agents": [], "by": "ana"} for i in range(150)
+    ]
+    whole = fold(RunId("music"), map(entry, journal))
+    assert len(whole.mutations) == 100
+    recipe = Recipe("shop", DEFINITION)
+    show_layers(Screen(), recipe, whole)
+    out = capsys.readouterr().out
+    assert "… 140 earlier changes: crewlog show music --changes" in out
+    assert [f"t{i}:" in out for i in (139, 140, 149)] == [False, True, True]
+    assert layers_json(recipe, whole)["mutations_in_all"] == 150
+
+    async def page(after: int, limit: int) -> JournalPage:
+        some = list(enumerate(journal, 1))[after : after + limit]
+        items = tuple(JournalItem(position=p, entry=data) for p, data in some)
+        return JournalPage(entries=items, first=1, position=len(journal))
+
+    run: Any = SimpleNamespace(id=RunId("music"), journal=page)
+    found = await mutations_of(run)
+    assert [each.number for each in found] == list(range(1, 151))
+    show_mutations(Screen(), whole, found)
+    out = capsys.readouterr().out
+    assert "earlier" not in out
+    assert all(f"t{i}: nobody by ana" in out for i in range(150))
+    assert "crewlog diff music@150 music@151" in out
+    show_mutations(Screen(), whole, [])
+    assert "nothing was changed" in capsys.readouterr().out
 
 
 def test_a_run_as_it_was_started_has_its_recipe_alone(capsys: Any) -> None:

@@ -576,3 +576,27 @@ def _before(definition: CrewDefinition) -> dict[str, set[str]]:
                 stack.extend(sources[source])
         found[name] = seen
     return found
+
+
+@pytest.mark.parametrize(
+    ("operations", "more"),
+    [
+        ([remove("x")], False),
+        ([{"op": "edit_agent", "name": "a", "set": {"timeout": "z"}}], False),
+        ([{"op": "edit_agent", "name": "a", "set": {"timeout": "z", "prompt": "p"}}], False),
+        ([{"op": "edit_agent", "name": "a", "set": {"tools": ["nope"]}}], False),
+        ([{"op": "edit_agent", "name": "a", "set": {"timeout": "z", "tools": ["nope"]}}], True),
+        ([{"op": "edit_agent", "name": "x", "set": {"timeout": "z"}}], True),
+        ([add("a")], True),
+        ([add("c", agent={"promt": "p"}), edit_phase("c", when="a.b")], True),
+        ([add("c", agent={"promt": "p"})], False),
+        ([add("c", agent={"prompt": 1})], False),
+    ],
+)
+def test_more_faults_are_announced_only_where_something_was_not_looked_at(
+    operations: list[dict[str, Any]], more: bool
+) -> None:
+    with pytest.raises(InvalidDefinition) as caught:
+        after(crew(["a", "b"]), *operations)
+    assert caught.value.more_may_follow is more
+    assert ("More faults may follow" in str(caught.value)) is more

@@ -11,6 +11,7 @@ from crewlog.graph.tagging import MOST_TAGS
 from crewlog.ids import RunId
 from crewlog.state import journal as j
 from crewlog.state.calls import OutputValue
+from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.store.projection import project
@@ -53,14 +54,14 @@ async def test_a_waiting_step_whose_condition_comes_true_goes_on() -> None:
 async def test_each_kind_of_path_is_set_and_taken_away() -> None:
     sim = await at(["a", "b"], agents=READY)
     values = {
-        "flags.ok": "yes",
+        "flags.ok": True,
         "outputs.a.score": 0.5,
         "shared.tone": {"formal": True},
         "private.agent:b.hint": [1, 2],
     }
     await sim.command("edit_state", set=values)
     state = sim.state
-    assert state.flags["ok"] == "yes"  # type: ignore[index]
+    assert state.flags["ok"] is True  # type: ignore[index]
     assert state.agent_outputs["a"]["score"].value == 0.5  # type: ignore[index]
     assert state.shared_context == {"tone": {"formal": True}}
     assert state.private_context == {"agent:b": {"hint": [1, 2]}}
@@ -128,7 +129,7 @@ async def test_a_list_that_steps_add_to_is_replaced_and_added_to() -> None:
         ({"delete": ["flagz"]}, "'flagz'", ""),
         ({"set": {"private.agent:bb.x": 1}}, "audience 'agent:bb'", "Did you mean 'agent:b'?"),
         ({"set": {"shared.": 1}}, "'shared.'", "Paths are"),
-        ({"set": {"flags.ok": "x" * 5000}}, "5,002 bytes", "An output takes"),
+        ({"set": {"shared.tone": "x" * 5000}}, "5,002 bytes", "An output takes"),
         ({"set": {"flags.ok": 1}, "delete": ["flags.ok"]}, "both set and taken away", ""),
     ],
 )
@@ -196,19 +197,45 @@ async def test_a_permission_of_what_is_not_there(content: dict[str, Any], remedy
     assert sim.state.tool_permissions == {}
 
 
+def checkpoints(sim: Simulation) -> list[int]:
+    """The positions of the run's beginning and of the ends of its steps."""
+    kinds = ((each["kind"], each.get("source"), each.get("because", "")) for each in sim.journal)
+    return [at for at, found in enumerate(kinds, 1) if checkpoint_kind(*found) is not None]
+
+
 async def test_a_checkpoint_gets_a_name_and_the_name_moves() -> None:
     sim = await at(["a", "b"], "a#1")
-    await sim.command("tag", checkpoint=3, tag="before")
-    await sim.command("tag", checkpoint=5, tag="before")
-    await sim.command("tag", checkpoint=3, tag="first")
-    assert sim.state.tags == {"before": 5, "first": 3}
+    await sim.command("pause")
+    begin, end = checkpoints(sim)
+    await sim.command("tag", checkpoint=begin, tag="before")
+    await sim.command("tag", checkpoint=end, tag="before")
+    await sim.command("tag", checkpoint=begin, tag="first")
+    assert sim.state.tags == {"before": end, "first": begin}
     late = await sim.command("tag", checkpoint=10_000, tag="late")
     assert late.error is not None
     assert "no checkpoint 10000 yet" in late.error.message
     for number in range(MOST_TAGS):
-        await sim.command("tag", checkpoint=1, tag=f"t{number}")
+        await sim.command("tag", checkpoint=begin, tag=f"t{number}")
     assert len(sim.state.tags) == MOST_TAGS
     assert as_json(folded(sim.journal)) == as_json(sim.state)
+
+
+async def test_what_is_no_checkpoint_gets_no_name() -> None:
+    sim = await at(["a", "b"], "a#1")
+    begin, end = checkpoints(sim)
+    refused = await sim.command("tag", checkpoint=begin + 1, tag="between")
+    assert refused.error is not None
+    assert f"position {begin + 1} of the run" in refused.error.message
+    assert f"@{begin} and {sim.state.run}@{end}" in refused.error.remedy
+    assert sim.state.tags == {}
+
+
+@pytest.mark.parametrize("name", ["12", "a b", "a@b", "-x", "a/b", "10**30", "", "x" * 101])
+async def test_a_name_that_could_be_mistaken_is_refused(name: str) -> None:
+    sim = await at(["a", "b"], "a#1")
+    refused = await sim.command("tag", checkpoint=checkpoints(sim)[0], tag=name)
+    assert refused.error is not None
+    assert sim.state.tags == {}
 
 
 async def test_facts_of_people_come_back_from_json_as_they_were() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,14 +14,14 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, By, Debug, Queue
-from crewlog.errors import UsageError
+from crewlog.errors import CrewlogError, UsageError
 
 if TYPE_CHECKING:
     from crewlog.cli.following import Start
     from crewlog.cli.screen import Screen
     from crewlog.definition.model import CrewDefinition
     from crewlog.model import Json
-    from crewlog.wire import RunResult
+    from crewlog.wire import InterruptView, RunResult
 
 
 @app.command(rich_help_panel="Crews")
@@ -62,8 +64,9 @@ def ask(
 ) -> int:
     """Ask a crew, and print its answer: what the last of its agents said.
 
-    The run is started if it is not there, and answers in the same round trip. Nothing is shown
-    but the answer, and nobody is asked: a run that asks people waits for `crewlog answer`.
+    The run is started if it is not there, and answers in the same round trip. Standard output has
+    the answer alone. Nobody is asked here: a run that asks people waits for `crewlog answer`, and
+    that it does is told on standard error.
     """
     from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
     from crewlog.cli.following import Start  # noqa: PLC0415
@@ -79,10 +82,17 @@ def ask(
             remedy="Make a crew of it: crewlog compile PROMPT --out crew.yaml.",
             place="crewlog ask",
         )
+    text = sys.stdin.read() if input == "-" else input
+    if not text.strip():
+        raise UsageError(
+            "nothing is asked: the text is empty",
+            remedy="For example: crewlog ask notes 'What changed since v2.1?'",
+            place="crewlog ask",
+        )
     start = Start(
         crew=found,
         directory=Path(crew).resolve().parent if is_file(crew) else Path.cwd(),
-        input=sys.stdin.read() if input == "-" else input,
+        input=text,
         id=id,
         by=by,
         queue=task_queue,
@@ -104,8 +114,16 @@ async def _ask(
         client.mentions = not assignment.own
         try:
             result = await client.ask(
-                start.crew, start.input, id=start.id, by=start.by, to=to, timeout=timeout
+                start.crew,
+                start.input,
+                id=start.id,
+                by=start.by,
+                to=to,
+                timeout=timeout,
+                tell=partial(_waits, screen),
             )
+        except CrewlogError:
+            raise
         except TimeoutError as error:
             raise UsageError(
                 str(error), remedy="Wait longer, or follow it: `crewlog ps`, `crewlog watch RUN`."
@@ -115,6 +133,16 @@ async def _ask(
     else:
         _tell(screen, result, definition)
     return exits.STOPPED if result.status == "stopped" else exits.OK
+
+
+def _waits(screen: Screen, run: str, questions: Sequence[InterruptView]) -> None:
+    """Says on standard error whom a run waits for: nobody is asked here."""
+    from crewlog.cli.questions import answer_line  # noqa: PLC0415
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    for each in questions:
+        screen.note(("▸ ", "yellow"), f"{run} waits for people: {each.id}: {plain(each.question)}")
+        screen.note("  ", *answer_line(run, each))
 
 
 def _tell(screen: Screen, result: RunResult, definition: CrewDefinition | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from crewlog.cli.files import is_file, load_crew
+from crewlog.cli.files import TEXT_SUFFIXES, check_there, is_file, load_crew, means_file
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.definition.load import text_of
 from crewlog.definition.model import CrewDefinition
@@ -27,6 +27,7 @@ from crewlog.definition.operations import (
 )
 from crewlog.definition.text import read_document
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
+from crewlog.faults import fault_of
 from crewlog.model import Json
 
 PLACE = "crewlog change"
@@ -35,6 +36,9 @@ _OPERATION: TypeAdapter[Operation] = TypeAdapter(Operation)
 _EDIT = "For example: --edit agent.writer.prompt='Be brief.' or --edit crew.model=openai:gpt-5-mini"
 
 
+_PROMPT = "Give a prompt's file, or the prompt itself in quotes."
+_PROSE = frozenset({"prompt", "task"})
+"""Fields that a file may hold."""
 _NAMES = "A name is a letter and then at most 63 letters, digits, '_' or '-'."
 
 
@@ -63,6 +67,16 @@ class Wanted:
     prompt: str = ""
     definition: str | CrewDefinition | None = None
     operations: tuple[Operation, ...] = field(default=())
+    places: tuple[str, ...] = field(default=())
+    """Where each operation was typed: `--edit agent.writer`, `change.yaml:3`."""
+
+
+@dataclass(frozen=True)
+class Typed:
+    """An operation, and where it was typed."""
+
+    operation: Operation
+    place: str
 
 
 def wanted(asked: Asked) -> Wanted:
@@ -73,14 +87,14 @@ def wanted(asked: Asked) -> Wanted:
         InvalidDefinition: with everything that is wrong with a file or a value.
     """
     try:
-        operations = tuple(_operations(asked))
+        typed = tuple(_operations(asked))
     except ValidationError as error:
         say = "; ".join(_said_of(each) for each in error.errors(include_url=False))
         raise UsageError(say, remedy=_NAMES, place=PLACE) from None
     ways = {
         "--prompt": asked.prompt is not None,
         "--definition": asked.definition is not None,
-        "single changes": bool(operations),
+        "single changes": bool(typed),
     }
     given = [way for way, is_given in ways.items() if is_given]
     if not given:
@@ -99,18 +113,18 @@ def wanted(asked: Asked) -> Wanted:
     return Wanted(
         prompt=_prompt(asked.prompt) if asked.prompt is not None else "",
         definition=_definition(asked.definition),
-        operations=operations,
+        operations=tuple(each.operation for each in typed),
+        places=tuple(each.place for each in typed),
     )
 
 
 def _prompt(typed: str) -> str:
-    if Path(typed).is_file():
+    if means_file(typed):
+        check_there(typed, f"{PLACE} --prompt", _PROMPT)
         return text_of(typed, "prompt")
-    if not typed.strip() or not any(char.isspace() for char in typed.strip()):
+    if not any(char.isspace() for char in typed.strip()):
         raise UsageError(
-            f"there is no file {typed!r}, and one word is no prompt",
-            remedy="Give a prompt's file, or the prompt itself in quotes.",
-            place=PLACE,
+            f"there is no file {typed!r}, and one word is no prompt", remedy=_PROMPT, place=PLACE
         )
     return typed
 
@@ -122,26 +136,31 @@ def _definition(typed: str | None) -> str | CrewDefinition | None:
 # -- operations ----------------------------------------------------------------------------------
 
 
-def _operations(asked: Asked) -> Iterator[Operation]:
+def _operations(asked: Asked) -> Iterator[Typed]:
     """All single changes; what comes, comes before what goes, so that it can take its place."""
     if asked.operations is not None:
         yield from _of_file(asked.operations)
     for typed in asked.add_tool:
         name, tool = _named(typed, "--add-tool", _tool)
-        yield AddTool(name=name, tool=tool, agents=tuple(_names(asked.tools_for)))
+        add = AddTool(name=name, tool=tool, agents=tuple(_names(asked.tools_for)))
+        yield Typed(add, f"--add-tool {name}")
     if asked.tools_for and not asked.add_tool:
         raise _without("--for", "--add-tool")
     after, before = list(_names(asked.after)), tuple(_names(asked.before))
     for typed in asked.add_agent:
         name, agent = _named(typed, "--add-agent", _agent)
         phase: dict[str, Json] = {"after": after} if after else {}
-        yield AddAgent(name=name, agent=agent, phase=phase, before=before)
+        new = AddAgent(name=name, agent=agent, phase=phase, before=before)
+        yield Typed(new, f"--add-agent {name}")
     if (after or before) and not asked.add_agent:
         raise _without("--after" if after else "--before", "--add-agent")
     yield from _edits(asked.edit)
-    yield from (EnableAgent(name=name) for name in _names(asked.enable))
-    yield from (DisableAgent(name=name) for name in _names(asked.disable))
-    yield from (RemoveAgent(name=name) for name in _names(asked.remove))
+    for name in _names(asked.enable):
+        yield Typed(EnableAgent(name=name), f"--enable {name}")
+    for name in _names(asked.disable):
+        yield Typed(DisableAgent(name=name), f"--disable {name}")
+    for name in _names(asked.remove):
+        yield Typed(RemoveAgent(name=name), f"--remove {name}")
 
 
 def _without(option: str, other: str) -> UsageError:
@@ -168,8 +187,11 @@ def _named(
             remedy=f"For example: {_EXAMPLES[option]}",
             place=PLACE,
         )
-    if _is_path(value):
-        return name.strip(), read(_yaml(text_of(value, "file"), value))
+    if means_file(value):
+        check_there(value, f"{PLACE} {option}", f"Without a file: {_EXAMPLES[option]}")
+        text = text_of(value, "file")
+        prose = value.lower().endswith(TEXT_SUFFIXES)
+        return name.strip(), read(text if prose else _yaml(text, value))
     return name.strip(), read(_value(value, ("prompt", "run")))
 
 
@@ -177,10 +199,6 @@ _EXAMPLES = {
     "--add-agent": "--add-agent tester='{prompt: Test what was built.}' or tester=tester.yaml",
     "--add-tool": "--add-tool search='{run: my_tools:search, effects: read}'",
 }
-
-
-def _is_path(value: str) -> bool:
-    return "{" not in value and len(value) < 1000 and Path(value).is_file()
 
 
 def _agent(data: Json) -> dict[str, Json]:
@@ -199,7 +217,7 @@ def _mapping(data: Json, option: str) -> dict[str, Json]:
     raise UsageError(f"what {option} adds must be a mapping", remedy=_EXAMPLES[option], place=PLACE)
 
 
-def _edits(typed: Sequence[str]) -> Iterator[Operation]:
+def _edits(typed: Sequence[str]) -> Iterator[Typed]:
     """`agent.writer.prompt=…`: the fields of one thing are set together."""
     found: dict[tuple[str, str], dict[str, Json]] = {}
     for each in typed:
@@ -214,9 +232,22 @@ def _edits(typed: Sequence[str]) -> Iterator[Operation]:
             )
         if not equals or not key or not (name or kind == "crew"):
             raise UsageError(f"--edit {each!r} is not PATH=VALUE", remedy=_EDIT, place=PLACE)
-        found.setdefault((kind, name), {})[key] = _value(value)
+        read = _prose if key in _PROSE else _value
+        found.setdefault((kind, name), {})[key] = read(value)
     for (kind, name), fields in found.items():
-        yield EditCrew(set=fields) if kind == "crew" else _PARTS[kind](name=name, set=fields)
+        if kind == "crew":
+            yield Typed(EditCrew(set=fields), "--edit crew")
+        else:
+            yield Typed(_PARTS[kind](name=name, set=fields), f"--edit {kind}.{name}")
+
+
+def _prose(typed: str) -> Json:
+    """A text, or the text of a file; null puts the default back."""
+    if means_file(typed):
+        otherwise = f"Where no file is meant, put it in quotes within quotes: '\"{typed}\"'."
+        check_there(typed, f"{PLACE} --edit", otherwise)
+        return text_of(typed, "prompt")
+    return _value(typed)
 
 
 def _value(typed: str, keys: Iterable[str] = ()) -> Json:
@@ -245,7 +276,7 @@ def _yaml(text: str, file: str) -> Json:
     return document.data
 
 
-def _of_file(path: Path) -> Iterator[Operation]:
+def _of_file(path: Path) -> Iterator[Typed]:
     """The operations that a file lists.
 
     Raises:
@@ -258,11 +289,12 @@ def _of_file(path: Path) -> Iterator[Operation]:
     if not isinstance(data, list):
         say = f"{str(path)!r} lists no operations"
         raise UsageError(say, remedy="Begin each with '- op: edit_agent', for example.")
-    read: list[Operation] = []
+    read: list[Typed] = []
     items: list[Json] = data  # pyright: ignore[reportUnknownVariableType]
     for i, item in enumerate(items):
         try:
-            read.append(_OPERATION.validate_python(item))
+            place = f"{path}:{document.values[(i,)].span.line}"
+            read.append(Typed(_OPERATION.validate_python(item), place))
         except ValidationError as error:
             span = document.values[(i,)].span
             faults += [
@@ -279,5 +311,4 @@ def _said_of(fault: Any) -> str:
 
 
 def _said(fault: Any) -> str:
-    where = ".".join(str(part) for part in fault["loc"][1:])
-    return f"{where}: {fault['msg']}" if where else str(fault["msg"])
+    return fault_of(fault, "the operation", below=1)

@@ -72,7 +72,7 @@ def change(
             "--edit",
             "PATH=VALUE",
             "agent.NAME.field, tool.NAME.field, phase.NAME.field or crew.field; null puts the "
-            "default back.",
+            "default back. A prompt or a task may be a file.",
         ),
     ] = None,
     operations: Annotated[
@@ -216,14 +216,26 @@ async def _change(
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
-    what = vars(wanted(asked)) | how
+    typed = wanted(asked)
+    what = {
+        "prompt": typed.prompt,
+        "definition": typed.definition,
+        "operations": typed.operations,
+        **how,
+    }
     screen = Screen(as_json=as_json)
 
     async def use(run: Run, sight: Sight) -> int:
+        from crewlog.cli.change_terms import in_terms_of  # noqa: PLC0415
         from crewlog.cli.changed import show_change, tell_change  # noqa: PLC0415
+        from crewlog.cli.draining import drained  # noqa: PLC0415
 
         if command_id is None or command_id not in sight.state.commands:
-            seen = await _looked_at(run, sight, what)
+            with in_terms_of(typed.places):
+                seen = await _looked_at(run, sight, what)
+            same = not seen.swap and seen.definition == sight.state.definition
+            if same and not dry_run:
+                return _unchanged(screen, run_id, seen)
             if dry_run and as_json:
                 screen.document({"event": "dry_run", "run": run_id, **seen.model_dump(mode="json")})
             elif dry_run or (screen.asks and not yes):
@@ -232,10 +244,15 @@ async def _change(
                 return exits.OK
             if screen.asks and not yes and not _agreed(screen):
                 screen.line("  Nothing was changed.")
-                return exits.OK
+                return exits.STOPPED
             # Only what was seen may come about.
             what.update(graph_version=sight.state.graph_version, expect=seen.definition)
-        changed: Changed = await patiently(lambda: run.change(**what, wait=wait, id=command_id))
+        with in_terms_of(typed.places):
+            changed: Changed = await patiently(
+                lambda: run.change(**what, wait=False, id=command_id)
+            )
+        if wait and changed.swap:
+            await drained(screen, run, changed)
         if as_json:
             document = changed.model_dump(mode="json", exclude={"plan"})
             screen.document({"event": "changed", "run": run_id, "waited": wait, **document})
@@ -246,6 +263,18 @@ async def _change(
 
     async with connected(screen, both=True) as client:
         return await with_worker(client, run_id, use)
+
+
+def _unchanged(screen: Screen, run_id: str, seen: Changed) -> int:
+    """Tells that the crew is already as it would be: nothing is asked and nothing is recorded."""
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    if screen.as_json:
+        told = seen.model_dump(mode="json", exclude={"plan", "report"})
+        screen.document({"event": "unchanged", "run": run_id, **told})
+    else:
+        screen.line(f"  That changes nothing: {plain(run_id)} is like that already.")
+    return exits.OK
 
 
 async def _looked_at(run: Run, sight: Sight, what: dict[str, Any]) -> Changed:

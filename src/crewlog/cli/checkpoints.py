@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from crewlog.wire import CheckpointView
 
 REWIND = "Rewind"
-_PAGE = 1000
 
 
 @app.command(rich_help_panel=REWIND)
@@ -39,26 +38,18 @@ def checkpoints(
 async def _checkpoints(run_id: str, *, diff: bool, full: bool, as_json: bool) -> int:
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.client.places import checkpoints_of  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         run = client.run(run_id)
-        found = await _all(run)
+        found = await checkpoints_of(run)
         changed = await _changes(run, found) if diff else {}
         if as_json:
             screen.document({"run": run_id, "checkpoints": _as_json(found, changed)})
             return exits.OK
         await _show(screen, client, run, found, changed, full=full)
     return exits.OK
-
-
-async def _all(run: Run) -> list[CheckpointView]:
-    found: list[CheckpointView] = []
-    while True:
-        page = await run.checkpoints(found[-1].position if found else 0, _PAGE)
-        found += page.checkpoints
-        if len(page.checkpoints) < _PAGE:
-            return found
 
 
 async def _changes(run: Run, found: list[CheckpointView]) -> dict[int, StateDifference]:
@@ -112,7 +103,8 @@ async def _show(
         screen.rows(("", "", "", ""), [row])
         if inner := state_rows(changed[each.position], full=full):
             screen.rows(("", "", "", ""), [["   ", *line] for line in inner])
-    screen.rows(("position", "after", "checkpoint", "name"), rows)
+    if rows:
+        screen.rows(("position", "after", "checkpoint", "name"), rows)
 
 
 def _what(each: CheckpointView) -> list[Part]:
@@ -125,20 +117,61 @@ def _what(each: CheckpointView) -> list[Part]:
 
 @app.command(rich_help_panel=REWIND)
 def tag(
-    run: RunArgument,
-    position: Annotated[
-        int,
-        typer.Argument(metavar="POSITION", min=1, help="The checkpoint.", show_default=False),
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN@POSITION",
+            help="The run and the checkpoint; RUN POSITION does as well.",
+            show_default=False,
+        ),
     ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME",
+            help="Its name: letters, digits and . _ -, not digits alone.",
+            show_default=False,
+        ),
+    ],
     by: By = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Give a checkpoint a name, to be used instead of its position and never to be pruned."""
+    """Give a checkpoint a name, to be used instead of its position and never to be pruned.
+
+    A name that another checkpoint of the run has moves to this one.
+    """
     from crewlog.cli.talk import signalled  # noqa: PLC0415
 
-    return signalled(
-        run, "tag", lambda r: r.tag(position, name, by=by, id=command_id), as_json, debug
-    )
+    run_id, at, name = _named(run, words)
+    found: list[int] = []
+
+    async def send(live: Run) -> str:
+        found.append(await live.position_of(at))
+        return await live.tag(found[0], name, by=by, id=command_id)
+
+    def told() -> str:
+        return f"@{found[0]} is called {name!r} now: {run_id}@{name} means it"
+
+    return signalled(run_id, "tag", send, as_json, debug, told=told)
+
+
+def _named(target: str, words: list[str]) -> tuple[str, str, str]:
+    """`RUN@12 draft` or `RUN 12 draft` as run, position and name.
+
+    Raises:
+        UsageError: something is missing, or too much.
+    """
+    from crewlog.client.places import split  # noqa: PLC0415
+    from crewlog.errors import UsageError  # noqa: PLC0415
+
+    run, at = split(target) if len(words) == 1 else (target, words[0])
+    if not at or len(words) > 2:
+        raise UsageError(
+            "a checkpoint and one name are needed",
+            remedy="For example: crewlog tag notes@12 draft. `crewlog checkpoints RUN` lists the "
+            "positions.",
+            place="crewlog tag",
+        )
+    return run, at, words[-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -72,12 +74,25 @@ async def _one(run: str, *, force: bool, as_json: bool) -> int:
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        done = await client.delete(run, force=force)
+        with _progress(screen) as tell:
+            done = await client.delete(run, force=force, tell=tell)
     if as_json:
         screen.document(done.model_dump(mode="json"))
     else:
         _tell(screen, f"deleted {plain(run)}", done)
     return exits.OK
+
+
+@contextmanager
+def _progress(screen: Screen) -> Generator[Callable[[str], None]]:
+    """What a deletion waits for, as a moving line at a terminal."""
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    if not screen.tty:
+        yield lambda _: None
+        return
+    with screen.out.status("deletes", spinner="dots", spinner_style="cyan") as status:
+        yield lambda text: status.update(plain(text))
 
 
 async def _older(older_than: str, statuses: list[str], *, dry_run: bool, as_json: bool) -> int:
@@ -94,7 +109,8 @@ async def _older(older_than: str, statuses: list[str], *, dry_run: bool, as_json
     check_ended(statuses)
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        done = await client.delete_ended(seconds, statuses=statuses, dry_run=dry_run)
+        with _progress(screen) as tell:
+            done = await client.delete_ended(seconds, statuses=statuses, dry_run=dry_run, tell=tell)
     if as_json:
         screen.document({**done.model_dump(mode="json"), "dry_run": dry_run})
     elif dry_run:
@@ -121,7 +137,7 @@ def _tell(screen: Screen, what: str, done: Deletion) -> None:
     if rows.left:
         screen.wrapped(
             ["  "],
-            f"{counted(rows.left, 'message or definition')} that nobody is known to use: runs are "
-            "under way that may be about to, so the first deletion in an hour takes them",
+            f"{rows.left:,} unused messages and definitions stay for now: runs are under way that "
+            "may be about to use the same; the first deletion in an hour takes them",
             indent=2,
         )

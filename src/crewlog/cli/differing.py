@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,11 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from crewlog.cli.screen import Part
-    from crewlog.client import Client
     from crewlog.graph.difference import GraphDifference
-    from crewlog.graph.plan import GraphPlan
     from crewlog.state.difference import Change, StateDifference
-    from crewlog.state.model import CrewState
 
 LOOK = "Look"
 _LONGEST = 60
@@ -59,28 +54,17 @@ def diff(
     return go(_diff(first, second, full=full, as_json=as_json), debug=debug)
 
 
-@dataclass(frozen=True)
-class Place:
-    """A run at a position."""
-
-    run: str
-    state: CrewState
-    plan: GraphPlan | None
-
-    def __str__(self) -> str:
-        return f"{self.run}@{self.state.position}"
-
-
 async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.cli.sight import see_at  # noqa: PLC0415
     from crewlog.graph.difference import graph_difference  # noqa: PLC0415
     from crewlog.state.difference import difference  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        other = second if second is not None else split(first)[0]
-        old, new = await asyncio.gather(place(client, first), place(client, other))
+        old = await see_at(client, first)
+        new = await see_at(client, second if second is not None else old.run)
     found = difference(old.state, new.state)
     graph = graph_difference(old.plan, new.plan) if old.plan and new.plan else None
     if as_json:
@@ -95,7 +79,8 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
         return exits.OK
     steps = new.state.steps - old.state.steps
     later = f"  {abs(steps)} step{'s' * (abs(steps) != 1)} {'later' if steps > 0 else 'earlier'}"
-    screen.line("  ", (plain(f"{old} → {new}"), "bold"), (later if steps else "", "dim"))
+    between = " → ".join(f"{each.run}@{each.state.position}" for each in (old, new))
+    screen.line("  ", (plain(between), "bold"), (later if steps else "", "dim"))
     screen.line("")
     rows = [*graph_rows(graph), *state_rows(found, full=full)]
     if rows:
@@ -103,51 +88,6 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     else:
         screen.line("  nothing differs", ("" if full else " (with --full: counts, too)", "dim"))
     return exits.OK
-
-
-def split(target: str) -> tuple[str, str]:
-    """A run's id, and the position or tag after its last `@`; empty where there is none."""
-    run, at, place_ = target.rpartition("@")
-    return (run, place_) if at and run else (target, "")
-
-
-async def place(client: Client, target: str) -> Place:
-    """A run at a position, at a tag, or as it is.
-
-    Raises:
-        UsageError: it has no such position or tag.
-    """
-    from crewlog.cli.sight import see  # noqa: PLC0415
-    from crewlog.definition.findings import did_you_mean  # noqa: PLC0415
-    from crewlog.errors import UsageError  # noqa: PLC0415
-
-    run_id, at = split(target)
-    sight = await see(client, run_id)
-    if not at:
-        return Place(run_id, sight.state, sight.plan)
-    tags = sight.state.tags
-    position = int(at) if at.isdecimal() else tags.get(at, 0)
-    if position < 1:
-        known = f"Tags: {', '.join(tags)}." if tags else "It has no tags; give a position."
-        raise UsageError(
-            f"the run {run_id!r} has no checkpoint {at!r}",
-            remedy=did_you_mean(at, tags, known),
-            place=f"run {run_id!r}",
-        )
-    state = await client.run(run_id).state_at(position)
-    same = state.definition == sight.state.definition
-    return Place(run_id, state, sight.plan if same else await _plan(client, state))
-
-
-async def _plan(client: Client, state: CrewState) -> GraphPlan | None:
-    """The graph that a run had; none before it had one."""
-    from crewlog.definition.model import CrewDefinition  # noqa: PLC0415
-    from crewlog.graph.lower import lower  # noqa: PLC0415
-
-    if not state.definition:
-        return None
-    store = await client.store()
-    return lower(CrewDefinition.from_json(await store.get_definition(state.definition)))
 
 
 def state_rows(found: StateDifference, *, full: bool = False) -> list[list[Part]]:

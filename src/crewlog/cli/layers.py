@@ -6,15 +6,21 @@ of it while it lived, and when; the state is what came of both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crewlog.cli.screen import Part, Screen, clock, plain
-from crewlog.client import Client
+from crewlog.cli.screen import Part, Screen, clock, counted, plain
+from crewlog.cli.sight import whole_journal
+from crewlog.client import Client, Run
 from crewlog.errors import CrewlogError
 from crewlog.ids import CrewName
-from crewlog.state.model import CrewState
+from crewlog.state.journal import entry_from_json
+from crewlog.state.model import CrewState, Mutation
+from crewlog.state.reduce import reduce
 
+MUTATIONS_SHOWN = 10
+"""Changes that the page of a run shows."""
 SHORT = 8
 """Characters of a hash that people see."""
 
@@ -55,7 +61,7 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
         rows.append([("forked from", "dim"), place, ""])
     if state.definition and state.definition != (state.recipe or state.definition):
         text = f"definition {state.definition[:SHORT]} · graph v{state.graph_version}"
-        rows.append([("live", "dim"), text, (_times(len(state.mutations)), "dim")])
+        rows.append([("live", "dim"), text, (_times(counted_mutations(state)), "dim")])
     if state.changing is not None:
         change = state.changing
         text = f"to graph v{change.graph_version}{_by(change.by)}: {plain(change.what)}"
@@ -65,19 +71,52 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
     if state.mutations:
         screen.line("")
         screen.line("  ", ("changed at run time:", "bold"))
-        screen.rows(
-            ("", "", "", ""),
-            [
-                [
-                    (f"@{each.position}", "dim"),
-                    (clock(each.at - state.started), "dim"),
-                    f"graph v{each.graph_version}",
-                    f"{plain(each.what)}{_by(each.by)}",
-                ]
-                for each in state.mutations
-            ],
-        )
+        _mutations(screen, state, state.mutations[-MUTATIONS_SHOWN:])
     screen.line("")
+
+
+def counted_mutations(state: CrewState) -> int:
+    """How often a run was changed; its state keeps the last changes only."""
+    return max(state.mutations[-1].number, len(state.mutations)) if state.mutations else 0
+
+
+def _mutations(screen: Screen, state: CrewState, shown: Sequence[Mutation]) -> None:
+    """Changes of a run, whole, and how many there were before them."""
+    if earlier := counted_mutations(state) - len(shown):
+        more = f"… {counted(earlier, 'earlier change')}: "
+        screen.line("  ", (more, "dim"), f"crewlog show {state.run} --changes")
+    heads = [
+        (f"@{each.position}", clock(each.at - state.started), f"graph v{each.graph_version}")
+        for each in shown
+    ]
+    widths = [max(map(len, column)) for column in zip(*heads, strict=True)]
+    for each, head in zip(shown, heads, strict=True):
+        cells = [f"{cell:<{width}}   " for cell, width in zip(head, widths, strict=True)]
+        text = f"{plain(each.what)}{_by(each.by)}"
+        screen.wrapped(["  ", (cells[0], "dim"), (cells[1], "dim"), cells[2]], text, indent=6)
+
+
+def show_mutations(screen: Screen, state: CrewState, found: Sequence[Mutation]) -> None:
+    """All changes of a run, and how to look closer at one."""
+    if not found:
+        screen.line("  It is as it was started: nothing was changed at run time.")
+        return
+    _mutations(screen, state.model_copy(update={"mutations": tuple(found)}), found)
+    last = found[-1].position
+    closer = f"crewlog diff {state.run}@{last - 1} {state.run}@{last}"
+    screen.line("")
+    screen.line(("  One of them in full   ", "dim"), closer)
+
+
+async def mutations_of(run: Run) -> list[Mutation]:
+    """All changes of a run, from its journal."""
+    state = CrewState(run=run.id)
+    found: dict[int, Mutation] = {}
+    for item in await whole_journal(run):
+        entry = entry_from_json(item.entry)
+        state = reduce(state.model_copy(update={"position": item.position - 1}), entry)
+        found |= {each.position: each for each in state.mutations[-1:]}
+    return list(found.values())
 
 
 def layers_json(recipe: Recipe, state: CrewState) -> dict[str, Any]:
@@ -89,6 +128,7 @@ def layers_json(recipe: Recipe, state: CrewState) -> dict[str, Any]:
             "registered_version": recipe.version,
         },
         "mutations": [each.model_dump(mode="json") for each in state.mutations],
+        "mutations_in_all": counted_mutations(state),
         "definition": state.definition,
         "changing": state.changing.model_dump(mode="json") if state.changing else None,
         "parked": sorted(state.parked),

@@ -9,7 +9,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, Debug, RunArgument
+from crewlog.cli.options import AsJson, Debug, RunArgument, RunPlaceArgument
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
@@ -101,28 +101,50 @@ def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
 
 
 @app.command(rich_help_panel=LOOK)
-def show(run: RunArgument, as_json: AsJson = False, debug: Debug = False) -> int:
+def show(
+    run: RunPlaceArgument,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Only what was changed at run time, all of it.")
+    ] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
     """Show where a run is: its graph, what it does, what it waits for, what it made.
 
     Looking never moves a run: where no worker answers, the store is read.
     """
-    return go(_show(run, as_json=as_json), debug=debug)
+    return go(_show(run, changes=changes, as_json=as_json), debug=debug)
 
 
-async def _show(run_id: str, *, as_json: bool) -> int:
+async def _changes(screen: Screen, client: Client, sight: Sight) -> None:
+    """All changes that were made to a run while it lived."""
+    from crewlog.cli.layers import mutations_of, show_mutations  # noqa: PLC0415
+
+    found = await mutations_of(client.run(sight.run))
+    if screen.as_json:
+        told = [each.model_dump(mode="json") for each in found]
+        screen.document({"run": sight.run, "mutations": told})
+    else:
+        show_mutations(screen, sight.state, found)
+
+
+async def _show(target: str, *, changes: bool, as_json: bool) -> int:
     from crewlog.cli.layers import layers_json, recipe_of  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.shown import show_run  # noqa: PLC0415
     from crewlog.cli.sight import as_json as sight_json  # noqa: PLC0415
-    from crewlog.cli.sight import see  # noqa: PLC0415
+    from crewlog.cli.sight import see_at  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        sight = await see(client, run_id)
+        sight = await see_at(client, target)
+        if changes:
+            await _changes(screen, client, sight)
+            return exits.OK
         if as_json:
             recipe = await recipe_of(client, sight.state)
-            data = sight_json(sight, client.url(run_id))
+            data = sight_json(sight, client.url(sight.run))
             screen.document({**data, **layers_json(recipe, sight.state)})
         else:
             await show_run(screen, client, sight)
@@ -237,8 +259,15 @@ async def _graph(target: str, *, mermaid: bool, version: int | None, as_json: bo
     screen = Screen(as_json=as_json)
     number, url, statuses = 1, None, {}
     plan: GraphPlan | None
-    if is_file(target) and version is None:
+    if is_file(target):
         from crewlog.graph.lower import lower  # noqa: PLC0415
+
+        if version is not None:
+            raise UsageError(
+                f"--version asks for an earlier graph of a run, and {target!r} is a file",
+                remedy="A file has one graph: leave --version out, or name a run.",
+                place="crewlog graph",
+            )
 
         plan = lower(load_crew(target))
     else:

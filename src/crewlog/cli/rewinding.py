@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
@@ -29,7 +30,7 @@ Checkpoint = Annotated[
     str,
     typer.Argument(
         metavar="RUN@POSITION",
-        help="The run and the checkpoint, as `crewlog checkpoints RUN` lists it.",
+        help="The run and the checkpoint, as `crewlog checkpoints RUN` lists it, or its tag.",
         show_default=False,
     ),
 ]
@@ -64,10 +65,8 @@ def rollback(
 
     What was done since stays in its journal; what its tools did outside stays done.
     """
-    run, position = place_of(checkpoint)
     made = _rollback(
-        run,
-        position,
+        checkpoint,
         detach=detach,
         reason=reason,
         by=by,
@@ -108,11 +107,16 @@ def fork(
 
     It shares what was said until then; its workspace begins empty.
     """
-    run, position = place_of(checkpoint)
     if change is not None and edit:
         raise UsageError("--change and --edit do not go together", place="crewlog fork")
     made = _fork(
-        run, position, id=id, change=change, edits=edit or [], detach=detach, by=by, as_json=as_json
+        checkpoint,
+        id=id,
+        change=change,
+        edits=edit or [],
+        detach=detach,
+        by=by,
+        as_json=as_json,
     )
     return go(made, debug=debug)
 
@@ -123,7 +127,7 @@ def replay(
         str,
         typer.Argument(
             metavar="RUN[@POSITION]",
-            help="The run, and the checkpoint to begin at. Default: its beginning.",
+            help="The run, and the checkpoint to begin at, or its tag. Default: its beginning.",
             show_default=False,
         ),
     ],
@@ -143,33 +147,17 @@ def replay(
     debug: Debug = False,
 ) -> int:
     """Run a run once more with something altered, as another run."""
-    name, position = place_of(run) if "@" in run else (run, 0)
     made = _fork(
-        name,
-        position,
+        run,
         id=id,
         change=None,
         edits=with_ or [],
         detach=detach,
         by=by,
         as_json=as_json,
+        anew=True,
     )
     return go(made, debug=debug)
-
-
-def place_of(text: str) -> tuple[str, int]:
-    """`music-7f3a@12` as run and position.
-
-    Raises:
-        UsageError: it is none.
-    """
-    run, at, number = text.rpartition("@")
-    if not at or not run or not number.isdecimal() or int(number) < 1:
-        raise UsageError(
-            f"{text!r} is no checkpoint",
-            remedy=f"Say RUN@POSITION: `crewlog checkpoints {run or text}` lists the positions.",
-        )
-    return run, int(number)
 
 
 def operations_of(edits: Sequence[str]) -> list[Operation]:
@@ -206,8 +194,7 @@ def _value(text: str) -> Any:
 
 
 async def _rollback(
-    run_id: str,
-    position: int,
+    checkpoint: str,
     *,
     detach: bool,
     reason: str,
@@ -219,9 +206,11 @@ async def _rollback(
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.client.places import checkpoint_of  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
+        run_id, position = await checkpoint_of(client, checkpoint)
         run = client.run(run_id)
         assignment = assigned((await client.gateway.describe(run.id)).task_queue)
         identity = command_id or f"b-{secrets.token_hex(8)}"
@@ -269,8 +258,7 @@ WORKER_LIMIT = 40.0
 
 
 async def _fork(
-    run_id: str,
-    position: int,
+    target: str,
     *,
     id: str | None,
     change: str | None,
@@ -278,20 +266,33 @@ async def _fork(
     detach: bool,
     by: str | None,
     as_json: bool,
+    anew: bool = False,
 ) -> int:
+    """Forks a run, and follows the fork; with `anew` from its beginning, if none is named."""
     from crewlog.cli.following import Brought, follow_known  # noqa: PLC0415
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
+    from crewlog.cli.preflight import check_worker_can  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.client.catalog import definition_of  # noqa: PLC0415
+    from crewlog.client.places import checkpoint_of, place_of  # noqa: PLC0415
 
     operations = operations_of(edits)
     definition = definition_of(change) if change is not None else None
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
+        at: int | None
+        if anew:
+            run_id, at = await place_of(client, target)
+        else:
+            run_id, at = await checkpoint_of(client, target)
         source = client.run(run_id)
         await _take_its_queue(client, source)
-        position = position or await _beginning(source)
+        position = await _beginning(source) if at is None else at
+        assignment = assigned(client.task_queue)
+        otherwise = await source.forked_crew(position, operations=operations, definition=definition)
+        if otherwise is not None and assignment.own:
+            check_worker_can(otherwise, assignment.directory, file_of(change))
         made = await source.fork(
             position, id=id, operations=operations, definition=definition, by=by
         )
@@ -299,7 +300,6 @@ async def _fork(
             screen.record({"event": "forked", "run": made.id, "source": run_id, "to": position})
         else:
             screen.line("  ", (plain(made.id), "bold"), f" goes on from {plain(run_id)}@{position}")
-        assignment = assigned(client.task_queue)
         async with hand(assignment) as lent:
             began = await _patiently(lambda: made.journal(0, 1))
             if detach:  # what it began with is stored by then, and `watch` finds it
@@ -316,6 +316,11 @@ async def _fork(
             )
 
 
+def file_of(change: str | None) -> Path | None:
+    """The file of a definition, for the places of faults in it."""
+    return Path(change) if change is not None else None
+
+
 async def _take_its_queue(client: Client, run: Run) -> None:
     """A run that follows from another one has its workers."""
     from crewlog.errors import RunNotFound  # noqa: PLC0415
@@ -323,8 +328,6 @@ async def _take_its_queue(client: Client, run: Run) -> None:
     try:
         client.task_queue = (await client.gateway.describe(run.id)).task_queue
     except RunNotFound:
-        from pathlib import Path  # noqa: PLC0415
-
         from crewlog.cli.hands import assign  # noqa: PLC0415
 
         client.task_queue = assign(Path.cwd()).queue  # the server has forgotten it

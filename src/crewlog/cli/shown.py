@@ -84,7 +84,9 @@ def _facts(screen: Screen, sight: Sight) -> None:
         rows.append([("checkpoints", "dim"), tags])
     if state.execution > 1:
         rows.append([("execution", "dim"), str(state.execution)])
-    if not sight.live:
+    if sight.at is not None:
+        rows.append([("as of", "dim"), (f"position {sight.at}", "dim")])
+    elif not sight.live:
         note = "no worker answers; this is what the store has"
         if sight.over:
             note = "ended from outside; more was not recorded"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from crewlog.client import Client, Run
 from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES
+from crewlog.client.places import place_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
 from crewlog.graph import approvals
@@ -54,6 +55,8 @@ class Sight:
     """Calls in flight, by step."""
     prompt: str | None = None
     """The prompt that it was started with, where it was one and the store has it."""
+    at: int | None = None
+    """The journal position at which it is seen; none: it is seen as it is."""
 
     @property
     def over(self) -> bool:
@@ -114,6 +117,43 @@ async def see(client: Client, run_id: str) -> Sight:
         if status in OUTSIDE:
             raise outside(run.id, status, 0) from None
         raise
+
+
+async def see_at(client: Client, target: str) -> Sight:
+    """A run as it is, or as it was at a position or a tag: `RUN`, `RUN@12`, `RUN@draft`.
+
+    Raises:
+        UsageError: it has no such position or tag.
+        RunNotFound, RunFailed, StoreUnavailable: as `see`.
+    """
+    run_id, position = await place_of(client, target)
+    sight = await see(client, run_id)
+    if position is None:
+        return sight
+    state = await client.run(run_id).state_at(position)
+    plan = sight.plan
+    if state.definition != sight.state.definition:
+        plan = await plan_of(client, state)
+    status = "waiting" if state.status == "running" and state.interrupts else state.status
+    return replace(
+        sight,
+        state=state,
+        plan=plan,
+        status=status,
+        waiting_for="",
+        ended=None,
+        questions=[],  # they were open then: nobody can answer there
+        doing=None,
+        at=position,
+    )
+
+
+async def plan_of(client: Client, state: CrewState) -> GraphPlan | None:
+    """The graph that a run had; none before it had one."""
+    if not state.definition:
+        return None
+    store = await client.store()
+    return lower(CrewDefinition.from_json(await store.get_definition(state.definition)))
 
 
 async def _with_prompt(client: Client, sight: Sight) -> Sight:
@@ -257,6 +297,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
         "graph_version": state.graph_version,
         "execution": state.execution,
         "position": state.position,
+        "at": sight.at,
         "started": state.started,
         "ended": sight.ended,
         "steps": state.steps,

@@ -16,12 +16,14 @@ from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
     from crewlog.client import Client, Run
-    from crewlog.state.model import CommandOutcome
+    from crewlog.state.model import CommandOutcome, CrewState
 
 TALK = "Talk"
 OUTCOME_LIMIT = 2.0
 """Seconds for which a signal's outcome is waited for; it is not lost if it takes longer."""
 
+WORKER_LIMIT = 40.0
+"""Seconds for a worker of our own to come up and answer."""
 STOP_LIMIT = 60.0
 """Seconds for a worker of our own to end a run that is stopped."""
 
@@ -208,8 +210,15 @@ def interrupt(
     debug: Debug = False,
 ) -> int:
     """Make a run ask people before a node, or before its next step."""
-    return signalled(
-        run, "interrupt", lambda r: r.interrupt(node, reason, by=by, id=command_id), as_json, debug
+    return go(
+        _sent(
+            run,
+            "interrupt",
+            lambda r: r.interrupt(node, reason, by=by, id=command_id),
+            as_json=as_json,
+            node=node,
+        ),
+        debug=debug,
     )
 
 
@@ -250,24 +259,48 @@ def message(
 
 
 def signalled(
-    run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], as_json: bool, debug: bool
+    run_id: str,
+    name: str,
+    send: Callable[[Run], Awaitable[Any]],
+    as_json: bool,
+    debug: bool,
+    *,
+    told: Callable[[], str] | None = None,
 ) -> int:
-    """Sends a signal, and tells its outcome where a worker tells it in time."""
-    return go(_sent(run_id, name, send, as_json=as_json), debug=debug)
+    """Sends a signal, and tells its outcome where a worker tells it in time.
+
+    Args:
+        run_id: The run.
+        name: The signal.
+        send: Sends it.
+        as_json: Whether the outcome is told to a program.
+        debug: Whether tracebacks are shown.
+        told: What is said once it is applied, where that is more than its name tells: a worker is
+            brought for it, where we may bring one.
+    """
+    return go(_sent(run_id, name, send, as_json=as_json, told=told), debug=debug)
 
 
 async def _sent(
-    run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], *, as_json: bool
+    run_id: str,
+    name: str,
+    send: Callable[[Run], Awaitable[Any]],
+    *,
+    as_json: bool,
+    told: Callable[[], str] | None = None,
+    node: str = "",
 ) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.cli.told_breaks import steps_before  # noqa: PLC0415
     from crewlog.errors import CommandRejected  # noqa: PLC0415
+    from crewlog.wire import spoken  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen) as client, AsyncExitStack() as helping:
         run = client.run(run_id)
         command = await send(run)
-        outcome = await _outcome(client, run, command)
+        outcome, state = await _outcome(client, run, command, helping if told is not None else None)
         ended = None
         if name == "stop" and outcome is None:
             ended = await _stopped(client, run, helping)
@@ -281,10 +314,11 @@ async def _sent(
         if outcome is not None and not outcome.ok:
             detail, _, remedy = outcome.detail.partition("\n")
             raise CommandRejected(
-                detail or f"the run refused {name!r}",
+                detail or f"the run refused {spoken(name)!r}",
                 remedy=remedy.strip() or f"`crewlog show {run_id}` shows where it is.",
                 place=f"run {run_id!r}",
             )
+        before = steps_before(node, state, outcome) if node else None
         if as_json:
             screen.document(
                 {
@@ -293,10 +327,14 @@ async def _sent(
                     "id": command,
                     "applied": outcome is not None,
                     "position": outcome.position if outcome else None,
+                    **(before.to_json() if before else {}),
                 }
             )
             return exits.OK
-        done = _DONE[name].format(run=plain(run_id))
+        if before is not None:
+            done = before.words
+        else:
+            done = plain(told()) if told else _DONE.get(name, "").format(run=plain(run_id))
         if outcome is not None:
             screen.line(
                 "  ",
@@ -326,9 +364,7 @@ _DONE = {
     "pause": "is paused: what runs finishes. Go on: crewlog resume {run}",
     "resume": "goes on",
     "stop": "is stopping",
-    "interrupt": "will ask before that step",
     "message": "has the message",
-    "tag": "has the name for its checkpoint",
 }
 
 
@@ -357,19 +393,41 @@ async def _stopped(client: Client, run: Run, helping: AsyncExitStack) -> str | N
         ending.cancel()
 
 
-async def _outcome(client: Client, run: Run, command: str) -> CommandOutcome | None:
-    """How a signal ended, where a worker tells in time."""
-    from crewlog.cli.background import polled  # noqa: PLC0415
-    from crewlog.errors import CrewlogError  # noqa: PLC0415
+async def _outcome(
+    client: Client, run: Run, command: str, helping: AsyncExitStack | None
+) -> tuple[CommandOutcome | None, CrewState | None]:
+    """How a signal ended, where a worker tells in time, and the state that it led to.
 
+    The worker is one of our own, where we may bring it.
+
+    Raises:
+        CommandConflict: its id was used for another command.
+    """
+    from crewlog.cli.background import polled  # noqa: PLC0415
+    from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
+    from crewlog.errors import CommandConflict, CrewlogError, WorkerMissing  # noqa: PLC0415
+    from crewlog.ids import CommandId  # noqa: PLC0415
+
+    limit = OUTCOME_LIMIT
     try:
-        if not await polled(client, (await client.gateway.describe(run.id)).task_queue):
-            return None
-        async with asyncio.timeout(OUTCOME_LIMIT):
+        queue = (await client.gateway.describe(run.id)).task_queue
+        if not await polled(client, queue):
+            assignment = assigned(queue)
+            if helping is None or not assignment.own:
+                return None, None
+            await helping.enter_async_context(hand(assignment))
+            limit = WORKER_LIMIT
+        async with asyncio.timeout(limit):
             while True:
-                found = (await run.state()).commands.get(command)
-                if found is not None:
-                    return found
+                try:
+                    found = await run.outcome(CommandId(command))
+                    if found is not None:
+                        return found, await run.state()
+                except WorkerMissing:
+                    if limit != WORKER_LIMIT:
+                        return None, None
                 await asyncio.sleep(0.05)
+    except CommandConflict:
+        raise
     except (TimeoutError, CrewlogError):
-        return None
+        return None, None

@@ -32,6 +32,7 @@ def _places(count: int) -> str:
 _UPDATES = {
     "respond": "an answer",
     "edit_state": "an edit",
+    "message": "a message",
     "redirect": "a redirect",
     "set_permission": "a permission",
 }
@@ -380,8 +381,11 @@ class Timeline:
                 return self._row(entry, node, "?", text, "bold yellow")
             case j.InterruptAnswered():
                 self.interrupts.pop(entry.interrupt, None)
-                why = _why(entry.reason)
-                text = f"{entry.interrupt} answered{_by(entry.by)}: {entry.decision}{why}"
+                by, why = _by(entry.by), _why(entry.reason)
+                if entry.decision == "withdrawn":
+                    text = f"{entry.interrupt} withdrawn{by}{why}"
+                    return self._row(entry, "", "↩", text, "dim")
+                text = f"{entry.interrupt} answered{by}: {entry.decision}{why}"
                 return self._row(entry, "", "✓", text, "green")
             case j.BreakRequested():
                 where = "the next step" if entry.node == "*" else f"'{entry.node}'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, Debug, RunArgument
+from crewlog.cli.options import AsJson, Debug, RunPlaceArgument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,7 @@ LOOK = "Look"
 
 @app.command(rich_help_panel=LOOK)
 def trace(
-    run: RunArgument,
+    run: RunPlaceArgument,
     step: Annotated[
         str | None,
         typer.Option(
@@ -42,7 +43,7 @@ def trace(
         str | None,
         typer.Option(
             "--diff",
-            metavar="RUN",
+            metavar="RUN[@POSITION]",
             help="Compare with another run: where they part, and what is otherwise.",
             show_default=False,
         ),
@@ -98,15 +99,16 @@ async def _trace(
     return exits.OK
 
 
-async def _look(client: Client, run_id: str, step: str | None, *, changes: bool = False) -> Traced:
-    from crewlog.cli.sight import see, whole_journal  # noqa: PLC0415
+async def _look(client: Client, target: str, step: str | None, *, changes: bool = False) -> Traced:
+    from crewlog.cli.sight import see_at, whole_journal  # noqa: PLC0415
     from crewlog.ids import RunId  # noqa: PLC0415
     from crewlog.state.journal import entry_from_json  # noqa: PLC0415
     from crewlog.state.trace import changes_by_step, trace_of  # noqa: PLC0415
 
-    sight = await see(client, run_id)
+    sight = await see_at(client, target)
+    run_id, last = sight.run, sight.state.position if sight.at is not None else math.inf
     items = await whole_journal(client.run(run_id))
-    entries = [(item.position, entry_from_json(item.entry)) for item in items]
+    entries = [(i.position, entry_from_json(i.entry)) for i in items if i.position <= last]
     reads = {name: r.reads for name, r in sight.plan.agents.items()} if sight.plan else {}
     found = trace_of(entries, reads)
     if step is not None:

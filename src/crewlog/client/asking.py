@@ -9,9 +9,10 @@ it ended in between, or too many ask, its result is waited for as anybody's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio.client import (
     Client,
@@ -24,13 +25,23 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
 from crewlog.client.gateway import PASSING, SEAM, Gateway, pauses, refusal
-from crewlog.ids import RunId
-from crewlog.wire import AskRun, RunResult
+from crewlog.errors import AnswerNeeded, CrewlogError
+from crewlog.ids import InterruptId, RunId
+from crewlog.state.brief import brief
+from crewlog.wire import AskRun, InterruptView, RunResult
+
+if TYPE_CHECKING:
+    from crewlog.client.run import Run
 
 POLL = timedelta(seconds=60)
 """For how long one call waits; the server itself answers after twenty seconds at most."""
+LOOK = 1.0
+"""Seconds between two looks at what a run asks people."""
 _OF_THE_RUN = ("CommandRejected", "UsageError", "InvalidCommand")
 """Errors of what was said; every other one is how the run ended."""
+
+Tell = Callable[[RunId, Sequence[InterruptView]], None]
+"""Told which run asks people what."""
 
 Start = WithStartWorkflowOperation[Any, Any]
 
@@ -110,6 +121,35 @@ async def _once(temporal: Client, command: AskRun, start: Start) -> Any:
         if task is not None and task.cancelling():
             raise asyncio.CancelledError from None
         return None
+
+
+async def tell_questions(run: Run, tell: Tell) -> None:
+    """Tells of the questions that a run asks people, for as long as it is not cancelled."""
+    told: set[InterruptId] = set()
+    while True:
+        await asyncio.sleep(LOOK)
+        with suppress(CrewlogError):  # it has no worker yet, or the server is away
+            asked = [each for each in await run.interrupts() if each.id not in told]
+            told |= {each.id for each in asked}
+            if asked:
+                tell(run.id, asked)
+
+
+async def late(run: Run, limit: float) -> TimeoutError:
+    """The error for a run that did not end in time: what it waits for, where people know that."""
+    asked: list[InterruptView] = []
+    with suppress(CrewlogError):
+        asked = await run.interrupts()
+    said = f"the run {run.id!r} did not end within {limit:g} s"
+    if not asked:
+        return TimeoutError(f"{said}; it goes on")
+    first = asked[0]
+    others = f", and for {len(asked) - 1} more answers" if len(asked) > 1 else ""
+    return AnswerNeeded(
+        f"{said}: it waits for an answer to {first.id}: {brief(first.question, 200)}{others}",
+        remedy=f"`crewlog answer {run.id} {first.id}` gives it.",
+        place=f"run {run.id!r}",
+    )
 
 
 def said_by_signal(command: AskRun) -> dict[str, Any]:

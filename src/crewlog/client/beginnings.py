@@ -13,15 +13,17 @@ from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from crewlog.client import forking
 from crewlog.client.gateway import CALL_LIMIT, pauses
+from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
-from crewlog.errors import CommandRejected, ServiceError, UsageError
+from crewlog.errors import CommandRejected, RunNotFound, ServiceError, StoreUnavailable, UsageError
+from crewlog.faults import faults_of
 from crewlog.ids import RunId
 from crewlog.model import Json
-from crewlog.store.checkpoints import resumption_of, settled_at
-from crewlog.store.loading import load_state
+from crewlog.store.checkpoints import last_state, settled_at, taken_up
 from crewlog.store.protocol import RunRow
-from crewlog.wire import ForkFrom, StartRun
+from crewlog.wire import WORKFLOW_TYPE, ForkFrom, StartRun
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
@@ -47,14 +49,34 @@ async def fork(
 ) -> Run:
     """Starts a run that goes on from a checkpoint of another one; see `Run.fork`."""
     crew = await _checked(client, source, position)
+    await forked_crew(client, source, position, operations, definition)
     try:
         begin = ForkFrom(
             run=source, position=position, operations=tuple(operations), definition=definition
         )
         payload = StartRun(fork=begin, by=by)
     except ValidationError as error:
-        raise UsageError(f"the fork cannot be started: {error.errors()[0]['msg']}") from error
+        raise UsageError(f"the fork cannot be started: {faults_of(error)}") from error
     return await client.begin(id, crew or "fork", payload, execution_timeout)
+
+
+async def forked_crew(
+    client: Client,
+    source: RunId,
+    position: int,
+    operations: Sequence[Operation],
+    definition: dict[str, Json] | None,
+) -> CrewDefinition | None:
+    """The crew that a fork goes on with, checked; see `Run.forked_crew`."""
+    if not operations and definition is None:
+        return None
+    await _checked(client, source, position)
+    try:
+        store = await client.store()
+        base = await forking.crew_at(store, source, position)
+        return await forking.forked_crew(store, base, operations, definition)
+    except ServiceError:
+        return None  # a worker judges it, when the store is there again
 
 
 async def _checked(client: Client, source: RunId, position: int) -> str:
@@ -95,18 +117,22 @@ async def reopen(
 ) -> Run:
     """Lets a run go on that has ended; see `Run.resume`."""
     description = await client.gateway.describe(run)
+    if description.workflow_type != WORKFLOW_TYPE:
+        raise RunNotFound(
+            f"{run!r} is a workflow of the type {description.workflow_type!r}, not a crew's run",
+            remedy="`crewlog ps` lists the runs.",
+            place=client.gateway.address,
+        )
     if description.status in _OPEN:
         raise CommandRejected(
             f"the run {run!r} has not ended", remedy=f"`crewlog resume {run}` resumes a paused one."
         )
     crew = ""
-    with suppress(ServiceError):  # without a store, the run itself tells
+    with suppress(StoreUnavailable):  # without a store, the run itself tells
         store = await client.store()
         row = await store.get_run(run)
-        if row is not None:
-            end = await load_state(store, run)
-            await resumption_of(store, run, end.position)
-            crew = row.crew
+        await taken_up(store, run, await last_state(store, run))
+        crew = row.crew if row else ""
     payload = StartRun(reopen=from_, by=by)
     return await client.begin(run, crew, payload, execution_timeout, again=True)
 

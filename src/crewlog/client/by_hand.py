@@ -114,5 +114,9 @@ class ByHand(ABC):
     async def tag(
         self, checkpoint: int, tag: str, *, by: str | None = None, id: str | None = None
     ) -> CommandId:
-        """Gives a checkpoint a name; one that another has moves. A signal, as `pause` is."""
+        """Gives a checkpoint a name; one that another has moves. A signal, as `pause` is.
+
+        Raises:
+            UsageError: the position is no checkpoint, or the name cannot be one.
+        """
         return await self._tag(self._made(TagCommand, by, id, checkpoint=checkpoint, tag=tag))

@@ -347,6 +347,7 @@ class Client:
         to: str = "public",
         timeout: float | None = None,
         execution_timeout: timedelta | None = None,
+        tell: asking.Tell | None = None,
     ) -> RunResult:
         """Asks a crew and gives its answer: in one round trip, where the run is quick.
 
@@ -361,11 +362,13 @@ class Client:
             to: The audience of what is said to a run that is open.
             timeout: Seconds; without it, as long as it takes. The run goes on afterwards.
             execution_timeout: When Temporal ends a run that this starts.
+            tell: Told about questions to people that the run waits for meanwhile, each once.
 
         Raises:
             RunAlreadyExists: the run of that id has ended.
             RunFailed: the run failed, or was ended from outside.
             CommandRejected: the open run has no such audience.
+            AnswerNeeded: it did not end in time, since it waits for people; it is a TimeoutError.
             TimeoutError: it did not end in time; it goes on.
             InvalidDefinition, UsageError, TemporalUnavailable: as for `start`.
         """
@@ -387,13 +390,15 @@ class Client:
                 **self._options(run, name, start, execution_timeout),
             )
 
+        looking = asyncio.create_task(asking.tell_questions(self.run(run), tell)) if tell else None
         try:
             async with asyncio.timeout(timeout):
                 return await self._ask(run, command, operation)
         except TimeoutError as error:
-            raise TimeoutError(
-                f"the run {run!r} did not end within {timeout:g} s; it goes on"
-            ) from error
+            raise await asking.late(self.run(run), timeout or 0) from error
+        finally:
+            if looking is not None:
+                looking.cancel()
 
     async def scheduled(
         self, id: RunId, crew: Crew, input: Json, *, by: str | None
@@ -480,7 +485,9 @@ class Client:
 
     # -- deleting ----------------------------------------------------------------------------
 
-    async def delete(self, run: str, *, force: bool = False) -> Deletion:
+    async def delete(
+        self, run: str, *, force: bool = False, tell: Callable[[str], None] | None = None
+    ) -> Deletion:
         """Deletes a run: its executions from the server, its rows from the store.
 
         What other runs, forks, registered crews and registries use stays. What a run that is under
@@ -491,6 +498,7 @@ class Client:
             force: Whether a run that is under way is ended at once; else it is refused. An
                 activity of it that is at work may store once more what it began with: deleted
                 again, that goes as well.
+            tell: Told what is waited for, in words.
 
         Raises:
             RunNotFound: neither the server nor the store knows it.
@@ -498,10 +506,15 @@ class Client:
             TemporalUnavailable: the server is away.
             StoreUnavailable: the store is away. Deleted again, the rest goes.
         """
-        return await Deleting(self).one(RunId(run), _now_ms(), force=force)
+        return await Deleting(self, tell).one(RunId(run), _now_ms(), force=force)
 
     async def delete_ended(
-        self, seconds: float, *, statuses: Sequence[str] = (), dry_run: bool = False
+        self,
+        seconds: float,
+        *,
+        statuses: Sequence[str] = (),
+        dry_run: bool = False,
+        tell: Callable[[str], None] | None = None,
     ) -> Deletion:
         """Deletes the runs that ended so long ago; see `delete`.
 
@@ -509,6 +522,7 @@ class Client:
             seconds: How long ago, at least.
             statuses: Only those that ended so; by default all.
             dry_run: Whether it is only told which they are.
+            tell: Told what is waited for, in words.
 
         Raises:
             UsageError: no run ends with such a status.
@@ -518,7 +532,8 @@ class Client:
         check_ended(statuses)
         now = _now_ms()
         before = now - int(seconds * 1000)
-        return await Deleting(self).ended_before(before, now, statuses=statuses, dry_run=dry_run)
+        deleting = Deleting(self, tell)
+        return await deleting.ended_before(before, now, statuses=statuses, dry_run=dry_run)
 
     # -- lists -------------------------------------------------------------------------------
 

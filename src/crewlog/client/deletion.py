@@ -1,9 +1,16 @@
-"""Deleting runs: their executions from the server, their rows from the store."""
+"""Deleting runs: their executions from the server, their rows from the store.
+
+A run that is open is not ended first: the server ends and deletes it in one go. One that has ended
+is deleted once the server has noted that the task of its end is done, which may take it half a
+minute (`history.transferProcessorUpdateAckInterval`). What it deletes too early it looks at again
+after seconds that grow, so it is told again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -32,7 +39,12 @@ _OPEN = frozenset({"running", "paused", "waiting", "stopping"})
 _ENDED = frozenset({*CLOSED, *STATUS_NAMES.values()}) - _OPEN
 """The statuses of runs that are over."""
 _SLOWEST = 60.0
-"""Seconds in which the server ends a run, or forgets it."""
+"""Seconds in which the server forgets a run."""
+_AGAIN = 1.0
+"""Seconds until the server is told again."""
+
+Tell = Callable[[str], None]
+"""Told what is waited for, in words."""
 
 
 class DeletedRun(Model):
@@ -78,9 +90,10 @@ def check_ended(statuses: Collection[str]) -> None:
 class Deleting:
     """Deletes runs of a client's namespace."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, tell: Tell | None = None) -> None:
         self._client = client
         self._gateway = client.gateway
+        self._tell = tell or (lambda _: None)
 
     async def one(self, run: RunId, at: int, *, force: bool) -> Deletion:
         """See `Client.delete`."""
@@ -99,7 +112,8 @@ class Deleting:
                     place=self._gateway.address,
                 )
             if described.status is WorkflowExecutionStatus.RUNNING:
-                await self._end(run, force=force)
+                if not force:
+                    raise _under_way(run)
                 status = "terminated"
         crew = row.crew if row else CrewName("")
         ended = row.ended if row else None
@@ -134,24 +148,10 @@ class Deleting:
             )
         return Deletion(runs=tuple(found), rows=gone)
 
-    async def _end(self, run: RunId, *, force: bool) -> None:
-        if not force:
-            raise UsageError(
-                f"the run {run!r} is under way",
-                remedy=f"`crewlog stop {run}` ends it with what is there; `crewlog delete {run} "
-                "--force` ends it at once and deletes it.",
-            )
-        await self._client.run(run).terminate("deleted")
-        async with asyncio.timeout(_SLOWEST):
-            for pause in pauses(0.02, 0.5):
-                described = await self._gateway.describe(run)
-                if described.status is not WorkflowExecutionStatus.RUNNING:
-                    return
-                await asyncio.sleep(pause)
-
     async def _delete(self, runs: Sequence[RunId], at: int) -> Deleted:
         # The server first: what it does not have can store nothing more.
         for run in runs:
+            self._tell(f"deletes {run}")
             await self._forget(run)
         store = await self._client.store()
         # Only a run at work can have put what no journal names yet.
@@ -206,15 +206,29 @@ class Deleting:
 
     async def _forgotten(self, run: RunId) -> None:
         """Returns by `RunNotFound`, once the server does not know the run any more."""
-        try:
-            async with asyncio.timeout(_SLOWEST):
-                for pause in pauses(0.02, 0.5):
-                    await self._gateway.describe(run)
-                    await asyncio.sleep(pause)
-        except TimeoutError:
-            raise TemporalUnavailable(
-                f"the server was told to delete the run {run!r}, and still has it after "
-                f"{_SLOWEST:.0f} s",
-                remedy=f"`crewlog delete {run}` again goes on.",
-                place=self._gateway.address,
-            ) from None
+        began = told = time.monotonic()
+        for pause in pauses(0.02, 0.5):
+            # The current one: the run may have continued as new since.
+            described = await self._gateway.describe(run)
+            now = time.monotonic()
+            if now - began > _SLOWEST:
+                break
+            if now - told > _AGAIN:
+                told = now
+                self._tell(f"the server takes {run} away, which may take it half a minute")
+                await self._forget_execution(run, described.run_id or "")
+            await asyncio.sleep(pause)
+        raise TemporalUnavailable(
+            f"the server was told to delete the run {run!r}, and still has it after "
+            f"{_SLOWEST:.0f} s",
+            remedy=f"`crewlog delete {run}` again goes on.",
+            place=self._gateway.address,
+        )
+
+
+def _under_way(run: RunId) -> UsageError:
+    return UsageError(
+        f"the run {run!r} is under way",
+        remedy=f"`crewlog stop {run}` ends it with what is there; `crewlog delete {run} "
+        "--force` ends it at once and deletes it.",
+    )

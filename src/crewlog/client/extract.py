@@ -321,6 +321,7 @@ def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
         case calls.LOAD_STATE, "result":
             loaded = calls.LoadedState.model_validate(value, extra="ignore")
             _define(loaded.definition, loaded.plan, out)
+            out.definitions |= {hash_json(each): each for each in loaded.older}
             if not item.place.activity:  # a local one: the run begins with it
                 out.reopened = bool(loaded.last)
                 began = loaded.last or loaded.state

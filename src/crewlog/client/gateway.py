@@ -41,6 +41,7 @@ from crewlog import wire
 from crewlog.errors import (
     ApprovalMismatch,
     ChangeConflict,
+    CommandConflict,
     CommandRejected,
     CrewlogError,
     InterruptNotOpen,
@@ -74,7 +75,8 @@ _NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 PASSING = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
 """What the server says where it may be otherwise in a moment."""
 _REFUSALS: dict[str, type[CrewlogError]] = {
-    each.__name__: each for each in (InterruptNotOpen, ApprovalMismatch, ChangeConflict)
+    each.__name__: each
+    for each in (InterruptNotOpen, ApprovalMismatch, ChangeConflict, CommandConflict)
 }
 """The kinds of refusal that clients tell apart."""
 _NO_ENTRY = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
@@ -173,19 +175,29 @@ class Gateway:
             await asyncio.sleep(pause)
 
     async def update(
-        self, run: RunId, name: str, command: dict[str, Json], limit: float | None = None
+        self,
+        run: RunId,
+        name: str,
+        command: dict[str, Json],
+        limit: float | None = None,
+        digest: str = "",
     ) -> Json:
         """Sends an update until it has an outcome; its id is the command's.
+
+        An execution's server answers a repeated update id by itself, whatever comes with it: so the
+        outcome is looked at, whether it is this command's.
 
         Args:
             run: The run.
             name: The update's name.
             command: The command as JSON.
+            digest: The command's digest; empty: any outcome of its id is taken.
             limit: Seconds for which it is sent again; by default `COMMAND_LIMIT`.
 
         Raises:
             RunNotFound: there is no such run.
             CommandRejected: the run refused, or has ended.
+            CommandConflict: the id was used for another command.
             InterruptNotOpen: the question is not open.
             WorkerMissing: nobody answers; the command may or may not have been applied.
             TemporalUnavailable: the server is away; likewise.
@@ -194,22 +206,26 @@ class Gateway:
         for pause in pauses(0.005, 0.25):
             late = time.monotonic() > deadline
             try:
-                return await self._update_once(run, name, command)
+                outcome = await self._update_once(run, name, command)
             except WorkflowUpdateFailedError as error:
                 if not _at_the_seam(error) or late:
+                    check_own(command["id"], _digest(error), digest)
                     raise refusal(error, run, name) from error
             except WorkflowUpdateRPCTimeoutOrCancelledError as error:
                 if late or not await self._polled(run):
                     raise await self._no_answer(run, command["id"]) from error
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
-                    return await self._late_outcome(run, name, command["id"], error)
+                    return await self._late_outcome(run, name, command["id"], error, digest)
                 if late or error.status not in PASSING:
                     raise await self.failed(error, run) from error
                 if error.status is RPCStatusCode.FAILED_PRECONDITION and not await self._polled(
                     run
                 ):
                     raise await self._no_answer(run, command["id"]) from error
+            else:
+                check_own(command["id"], outcome.get("digest", ""), digest)
+                return outcome
             await asyncio.sleep(pause)
         raise AssertionError
 
@@ -242,7 +258,9 @@ class Gateway:
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError):
-                return "\n    ".join([cause.message, *(str(d) for d in cause.details if d)])
+                # Place and remedy; what else a failure tells is for the run.
+                told = [d for d in cause.details[:2] if isinstance(d, str) and d]
+                return "\n    ".join([cause.message, *told])
             return str(cause)
         except RPCError as error:
             return error.message
@@ -409,15 +427,31 @@ class Gateway:
 
     async def ended(self, run: RunId, name: str) -> CrewlogError:
         """Why a command found no open run: it has ended, or never was."""
-        execution = await self.describe(run)
-        status = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
+        status = await self._how_it_ended(run)
+        again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
-            f"the run {run!r} has ended ({status}): {name!r} has no effect",
-            remedy=f"`crewlog show {run}` shows how.",
+            f"the run {run!r} has ended, it is {status}: {wire.spoken(name)!r} has no effect",
+            remedy=_TO_GO_BACK.format(run=run)
+            if name == "rollback"
+            else f"`crewlog show {run}` shows how{again}.",
+            place=f"run {run!r}",
         )
 
+    async def _how_it_ended(self, run: RunId) -> str:
+        """The status of a run that has ended: `completed`, `stopped`, `failed`, `terminated`.
+
+        To the server, a run that people stopped is completed: its result says how.
+        """
+        execution = await self.describe(run)
+        name = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
+        if execution.status is WorkflowExecutionStatus.COMPLETED:
+            with suppress(WorkflowFailureError, RPCError):
+                result = await self.handle(run).result(rpc_timeout=timedelta(seconds=CALL_LIMIT))
+                return str(result.get("status", name))
+        return name.replace("_", " ")
+
     async def _late_outcome(
-        self, run: RunId, name: str, command: CommandId, error: RPCError
+        self, run: RunId, name: str, command: CommandId, error: RPCError, digest: str
     ) -> Json:
         """The outcome of a command of a run that has ended: it may have been applied before."""
         ended = await self.ended(run, name)
@@ -427,6 +461,7 @@ class Gateway:
         outcome = outcomes.get(command)
         if outcome is None:
             raise ended from error
+        check_own(command, outcome.get("digest", ""), digest)
         if not outcome.get("ok", True):
             kind = _REFUSALS.get(outcome.get("error_type", ""), CommandRejected)
             raise kind(str(outcome.get("detail", ""))) from error
@@ -440,6 +475,12 @@ class Gateway:
         }
 
 
+_TO_GO_BACK = (
+    "`crewlog fork {run}@POSITION` goes on from a checkpoint in another run; "
+    "`crewlog resume {run}` takes up a run that was stopped or has failed."
+)
+
+
 def _gone(identity: str) -> bool:
     """Whether a worker's `pid@host` is of this machine and its process is not there any more.
 
@@ -447,6 +488,31 @@ def _gone(identity: str) -> bool:
     """
     pid, _, host = identity.partition("@")
     return host == platform.node() and pid.isdigit() and not psutil.pid_exists(int(pid))
+
+
+def check_own(command: CommandId, known: str, own: str) -> None:
+    """Checks that the outcome of a command's id is that command's.
+
+    Args:
+        command: The id.
+        known: The digest of the command that has the outcome; empty where nobody kept it.
+        own: The digest of the command that was sent.
+
+    Raises:
+        CommandConflict: it is another command's.
+    """
+    if known and own and known != own:
+        raise CommandConflict(
+            f"the id {command!r} was used for another command",
+            remedy="Give each command an id of its own; an id is there to repeat a command.",
+        )
+
+
+def _digest(error: WorkflowUpdateFailedError) -> str:
+    """The digest of the command that was refused, where the refusal is remembered."""
+    cause = error.cause
+    details = cause.details if isinstance(cause, ApplicationError) else ()
+    return str(details[1]) if len(details) > 1 else ""
 
 
 def _at_the_seam(error: WorkflowUpdateFailedError) -> bool:
@@ -465,6 +531,6 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
     kind = cause.type if isinstance(cause, ApplicationError) else ""
     details = cause.details if isinstance(cause, ApplicationError) else ()
-    remedy = next((str(detail) for detail in details if detail), "")
+    remedy = str(details[0] or "") if details else ""
     error_type = _REFUSALS.get(kind or "", CommandRejected)
-    return error_type(message or f"the run {run!r} refused {name!r}", remedy=remedy)
+    return error_type(message or f"the run {run!r} refused {wire.spoken(name)!r}", remedy=remedy)

@@ -287,9 +287,10 @@ class Rebuild:
         await keep_snapshots(store, self._run, found.position, whole=True)
         named, inline = _bodies_of(found.batches)
         lacking = await _lacking(store, sorted(named - bodies.keys() - inline))
-        for plan in {plan.definition for each in found.all for plan in each.plans}:
-            if not await _has_definition(store, plan):
-                lacking.append(plan)
+        plans = {plan.definition for each in found.all for plan in each.plans}
+        for hash_ in plans | _older(found.all):
+            if not await _has_definition(store, hash_):
+                lacking.append(hash_)
         chain = found.chain
         return RebuildReport(
             run=self._run,
@@ -387,6 +388,13 @@ async def _lacking(store: Store, hashes: list[ContentHash]) -> list[ContentHash]
         half = len(hashes) // 2
         return [*await _lacking(store, hashes[:half]), *await _lacking(store, hashes[half:])]
     return []
+
+
+def _older(executions: Iterable[Extracted]) -> set[ContentHash]:
+    """The definitions of steps that executions began with, and whose nodes are gone."""
+    states = [each.carried for each in executions if each.carried is not None]
+    entries = (entry for state in states for entry in (state.frontier | state.parked).values())
+    return {entry.definition for entry in entries if entry.definition}
 
 
 async def _has_definition(store: Store, hash_: ContentHash) -> bool:

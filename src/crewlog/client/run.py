@@ -19,10 +19,10 @@ from temporalio.exceptions import TimeoutError as TemporalTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
 from typing_extensions import override
 
-from crewlog.client import beginnings
+from crewlog.client import beginnings, places
 from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
-from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
+from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, check_own, pauses
 from crewlog.client.journal import JournalReader
 from crewlog.client.past import state_at
 from crewlog.client.rebuild import Rebuild, RebuildReport
@@ -44,10 +44,11 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
+from crewlog.faults import faults_of
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.state.journal import GraphSwapped, SwapFailed
-from crewlog.state.model import CLOSED, CrewState
+from crewlog.state.model import CLOSED, CommandOutcome, CrewState
 from crewlog.wire import (
     Accepted,
     Change,
@@ -68,6 +69,7 @@ from crewlog.wire import (
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
+    from crewlog.store.protocol import Store
 
 M = TypeVar("M", bound=Model)
 C = TypeVar("C", bound=Command)
@@ -84,6 +86,8 @@ class Run(ByHand):
         self._client = client
         self._gateway = client.gateway
         self._reader = JournalReader(self._gateway, client.store, run)
+        self._signalled: dict[CommandId, str] = {}
+        """The digests of signals that were sent, by their ids."""
         self.id = run
 
     def __repr__(self) -> str:
@@ -103,6 +107,44 @@ class Run(ByHand):
     async def state(self) -> CrewState:
         """The whole state, transcripts as heads."""
         return await self._view("state", CrewState)
+
+    async def open_store(self) -> Store:
+        """The client's store. Raises `StoreUnavailable` where it is away."""
+        return await self._client.store()
+
+    async def polled(self) -> bool:
+        """Whether a worker asked lately for the run's work: nobody else can be asked for it.
+
+        Raises:
+            RunNotFound: the server does not know the run.
+        """
+        description = await self._gateway.describe(self.id)
+        try:
+            return await self._gateway.polled(description.task_queue)
+        except RPCError:
+            return True
+
+    async def position_of(self, at: int | str) -> int:
+        """The journal position that a number or a tag means.
+
+        Raises:
+            UsageError: the run has no such tag, or can have no such position.
+        """
+        return await places.position_of(self, at)
+
+    async def outcome(self, command: CommandId) -> CommandOutcome | None:
+        """How a command ended; none where the run has not taken it yet, or remembers it no more.
+
+        Args:
+            command: The command's id, as `pause`, `message` and other signals give it.
+
+        Raises:
+            CommandConflict: the id was used for another command than the signal that was sent here.
+        """
+        found = (await self.state()).commands.get(command)
+        if found is not None:
+            check_own(command, found.digest, self._signalled.get(command, ""))
+        return found
 
     async def state_at(self, position: int) -> CrewState:
         """The whole state as it was at a journal position.
@@ -375,7 +417,7 @@ class Run(ByHand):
         )
 
     async def rollback(
-        self, position: int, reason: str = "", *, by: str | None = None, id: str | None = None
+        self, position: int | str, reason: str = "", *, by: str | None = None, id: str | None = None
     ) -> Accepted:
         """Takes the run back to a checkpoint; it goes on from there unless it is paused.
 
@@ -383,21 +425,22 @@ class Run(ByHand):
         that are done again have keys of their own.
 
         Args:
-            position: The checkpoint's position, as `checkpoints` lists it.
+            position: The checkpoint's position, as `checkpoints` lists it, or its tag.
             reason: Why, for the journal.
             by: Who commands; by default the system's user.
             id: The command's id, to repeat a command whose outcome is not known.
 
         Raises:
             CommandRejected: it is no checkpoint, or the run is ending or has ended.
+            UsageError: the run has no such tag.
         """
-        command = self._made(Rollback, by, id, position=position, reason=reason)
-        outcome = await self._gateway.update(self.id, "rollback", _json(command))
-        return Accepted.model_validate(outcome, extra="ignore")
+        at = await self.position_of(position)
+        command = self._made(Rollback, by, id, position=at, reason=reason)
+        return await self._update("rollback", command)
 
     async def fork(
         self,
-        position: int,
+        position: int | str,
         *,
         id: str | None = None,
         operations: Sequence[Operation] = (),
@@ -410,7 +453,7 @@ class Run(ByHand):
         It shares what was said until then. It has a workspace of its own, which begins empty.
 
         Args:
-            position: The checkpoint's position, as `checkpoints` lists it.
+            position: The checkpoint's position, as `checkpoints` lists it, or its tag.
             id: The new run's id; by default the crew's name and four characters.
             operations: What is to be otherwise from there on.
             definition: A definition to go on with instead of this run's.
@@ -419,6 +462,7 @@ class Run(ByHand):
 
         Raises:
             UsageError: it is no checkpoint; the remedy names the nearest that are.
+            InvalidDefinition: what is to be otherwise makes no crew; nothing is started.
             RunAlreadyExists: the id is taken.
         """
         if isinstance(definition, CrewDefinition):
@@ -426,12 +470,42 @@ class Run(ByHand):
         return await beginnings.fork(
             self._client,
             self.id,
-            position,
+            await self.position_of(position),
             id=id,
             operations=operations,
             definition=None if definition is None else {**definition},
             by=self._client.user if by is None else by,
             execution_timeout=execution_timeout,
+        )
+
+    async def forked_crew(
+        self,
+        position: int | str,
+        *,
+        operations: Sequence[Operation] = (),
+        definition: Mapping[str, Json] | CrewDefinition | None = None,
+    ) -> CrewDefinition | None:
+        """The crew that a fork would go on with: nothing is started.
+
+        Args:
+            position: As of `fork`.
+            operations: As of `fork`.
+            definition: As of `fork`.
+
+        Returns:
+            The crew; none where it is that of this run, or where only a worker can tell.
+
+        Raises:
+            UsageError: it is no checkpoint.
+            InvalidDefinition: with everything that is wrong with what comes out.
+        """
+        data = definition.to_json() if isinstance(definition, CrewDefinition) else definition
+        return await beginnings.forked_crew(
+            self._client,
+            self.id,
+            await self.position_of(position),
+            operations,
+            None if data is None else {**data},
         )
 
     async def stop(
@@ -534,11 +608,14 @@ class Run(ByHand):
 
     @override
     async def _tag(self, command: TagCommand) -> CommandId:
+        await places.check_checkpoint(self, command.checkpoint)
         return await self._signal("tag", command)
 
     @override
     async def _update(self, name: str, command: Command) -> Accepted:
-        outcome = await self._gateway.update(self.id, name, _json(command))
+        outcome = await self._gateway.update(
+            self.id, name, _json(command), digest=command.digest(name)
+        )
         return Accepted.model_validate(outcome, extra="ignore")
 
     async def change(
@@ -633,15 +710,30 @@ class Run(ByHand):
     async def _change(self, command: Change, *, wait: bool) -> Changed:
         # A model may read a prompt for minutes, and a change waits for another one to drain.
         outcome = await self._gateway.update(
-            self.id, "change", _change_json(command), limit=math.inf
+            self.id,
+            "change",
+            _change_json(command),
+            limit=math.inf,
+            digest=command.digest("change"),
         )
         changed = Changed.model_validate(outcome, extra="ignore")
         if wait and changed.swap and not command.dry_run:
-            await self._swapped(changed)
+            await self.swapped(changed)
         return changed
 
-    async def _swapped(self, changed: Changed) -> None:
-        """Waits until the run has the graph that an accepted change leads to."""
+    async def swapped(self, changed: Changed) -> None:
+        """Waits until the run has the graph that an accepted change leads to.
+
+        Args:
+            changed: What `change` gave, with `wait=False`; nothing is waited for where rules alone
+                changed.
+
+        Raises:
+            CommandRejected: the graph could not be swapped: the run goes on with the one it had, or
+                has ended.
+        """
+        if not changed.swap:
+            return
         version = changed.graph_version
         async for event in self.events(changed.position):
             if isinstance(event.entry, GraphSwapped) and event.entry.graph_version == version:
@@ -679,6 +771,7 @@ class Run(ByHand):
         return await self._gateway.failed(error, self.id)
 
     async def _signal(self, name: str, command: Command) -> CommandId:
+        self._signalled[command.id] = command.digest(name)
         await self._gateway.signal(self.id, name, _json(command))
         return command.id
 
@@ -696,11 +789,8 @@ class Run(ByHand):
         try:
             return kind.model_validate({**head, **fields})
         except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(map(str, e['loc'])) or 'command'}: {e['msg']}" for e in error.errors()
-            )
             raise UsageError(
-                f"the run {self.id!r} cannot be told that: {faults}",
+                f"the run {self.id!r} cannot be told that: {faults_of(error, 'the command')}",
                 remedy="docs/wire.md has the fields.",
             ) from error
 

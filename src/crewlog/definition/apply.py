@@ -41,6 +41,10 @@ _OF_ITS_OWN = {
 """Keys of a crew that `edit_crew` does not set, and what does."""
 
 
+_PLAIN = frozenset({"prompt", "task", "description", "model", "timeout", "enabled"})
+"""Keys whose values mean nothing that could be wrong beyond their shape."""
+
+
 class _Refused(Exception):
     """An operation is not applied: what is wrong with it, by paths within it."""
 
@@ -60,7 +64,7 @@ def applied(definition: CrewDefinition, operations: Sequence[o.Operation]) -> Cr
             states.append(_APPLY[operation.op](states[-1], operation))
         except _Refused as refused:
             own = [each for each in refused.found if not _names(each, failed)]
-            more = more or len(own) < len(refused.found)
+            more = more or len(own) < len(refused.found) or _unchecked(operation, refused.found)
             faults += [replace(each, path=("operations", i, *each.path)) for each in own]
             failed.append(str(getattr(operation, "name", "")))
             states.append(states[-1])
@@ -70,10 +74,25 @@ def applied(definition: CrewDefinition, operations: Sequence[o.Operation]) -> Cr
     faults += _blamed(left, states, operations)
     if faults:
         faults.sort(key=lambda each: [p for p in each.path if isinstance(p, int)][:1])
-        raise InvalidDefinition(
-            [each.diagnostic() for each in faults], more_may_follow=bool(failed)
-        )
+        raise InvalidDefinition([each.diagnostic() for each in faults], more_may_follow=more)
     return states[-1]
+
+
+def _unchecked(operation: o.Operation, found: Iterable[Finding]) -> bool:
+    """Whether a refused operation says more than what is wrong with it, that could be wrong, too.
+
+    Where its data has not the right shape, what it means was not looked at; where it names what is
+    not there, its data was not looked at.
+    """
+    data = {
+        (part, key): value
+        for part in ("agent", "phase", "tool", "set")
+        for key, value in (getattr(operation, part, None) or {}).items()
+    }
+    paths = [each.path for each in found]
+    if all(path[:1] and path[0] in ("agent", "phase", "tool", "set") for path in paths):
+        return any(place not in {p[:2] for p in paths} and place[1] not in _PLAIN for place in data)
+    return bool(data)
 
 
 def _names(found: Finding, names: Iterable[str]) -> bool:

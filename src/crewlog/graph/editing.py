@@ -14,7 +14,9 @@ from crewlog.definition.conditions import facts_in
 from crewlog.definition.findings import did_you_mean, suggestion
 from crewlog.definition.model import NAME_PATTERN
 from crewlog.errors import CommandRejected
+from crewlog.faults import called
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.kinds import kind_of, kinds_at
 from crewlog.ids import AgentName
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -148,6 +150,8 @@ def _unfit(run: RunFacts, path: str, value: Json) -> Fault | None:
     key = f"{owner}.{name}" if kind == OUTPUTS else name
     if kind in (FLAGS, OUTPUTS) and run.appends(key) and not isinstance(value, list):
         return f"{path!r} is a list that steps add to", "Give the whole list that it is to be."
+    if not run.appends(key) and (fault := _of_another_kind(run, path, value)):
+        return fault
     size = len(canonical(value))
     if kind != OUTPUTS and size > LARGEST:
         return (
@@ -155,6 +159,18 @@ def _unfit(run: RunFacts, path: str, value: Json) -> Fault | None:
             "An output takes a value of any size.",
         )
     return None
+
+
+def _of_another_kind(run: RunFacts, path: str, value: Json) -> Fault | None:
+    """What a value is that does not fit where it is to stand."""
+    kinds = kinds_at(run, path)
+    given = kind_of(value)
+    if not kinds.fit or not given or given in kinds.fit:
+        return None
+    remedy = f"Give {kinds.words}."
+    if not kinds.declared:
+        remedy += f" To make it something else, take it away first: --delete {path}."
+    return f"{path!r} must be {kinds.words}, not {called(value)}: {kinds.because}", remedy
 
 
 def _edit(run: RunFacts, path: str, value: Json) -> j.Edit:

@@ -38,6 +38,8 @@ class RunFacts:
         self.ledger = ledger
         self.at = 0
         """The time that new entries get, in milliseconds since the epoch."""
+        self.digest = ""
+        """The digest of the command that is being applied; its outcome gets it."""
 
     @property
     def state(self) -> CrewState:
@@ -56,6 +58,8 @@ class RunFacts:
         if kind in _ENDS and self.state.changing is not None:
             version = self.state.changing.graph_version
             self.record(j.SwapFailed, graph_version=version, error="the run ended first")
+        if self.digest and fields.get("command"):
+            fields["digest"] = self.digest
         return self.ledger.record(kind(at=self.at, **fields))
 
     def say(

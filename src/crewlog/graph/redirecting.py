@@ -10,6 +10,8 @@ while it goes on, and where people sent the run still wins.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from crewlog.definition.findings import did_you_mean
 from crewlog.errors import CommandRejected
 from crewlog.graph.engine import Engine
@@ -49,7 +51,7 @@ async def redirect(
         raise CommandRejected(
             f"there is no node {node!r}", remedy=did_you_mean(node, engine.plan.nodes, nodes)
         )
-    entry = _chosen(engine, step)
+    entry = _chosen(engine, node, step)
     now = cut or not _works(entry)
     engine.record(
         j.Redirected, step=entry.step, node=node, cut=cut, by=by, reason=reason, command=command
@@ -61,14 +63,13 @@ async def redirect(
     return f"{entry.step} gives way to {node}"
 
 
-def _chosen(engine: Engine, step: StepId | None) -> FrontierEntry:
+def _chosen(engine: Engine, node: NodeName, step: StepId | None) -> FrontierEntry:
     frontier = engine.state.frontier
     open_ = [each for each in frontier if not item_of(each)]
     listed = f"Not done: {', '.join(open_) or 'nothing'}."
     if step is None:
         if len(open_) != 1:
-            what = "more than one step is" if open_ else "no step is"
-            raise CommandRejected(f"{what} not done: which one gives way?", remedy=listed)
+            raise _which(node, open_)
         step = open_[0]
     entry = frontier.get(step)
     if entry is None:
@@ -83,6 +84,19 @@ def _chosen(engine: Engine, step: StepId | None) -> FrontierEntry:
     if entry.leaving:
         raise CommandRejected(f"the node of {step!r} was taken away: nothing follows it")
     return entry
+
+
+def _which(node: NodeName, open_: Sequence[StepId]) -> CommandRejected:
+    """Why the step must be named that gives way, or that there is none."""
+    if not open_:
+        return CommandRejected(
+            "no step is under way that could give way",
+            remedy="Look again in a moment: the run is between two steps, or nothing is left.",
+        )
+    return CommandRejected(
+        f"{len(open_)} steps are under way: which one gives way to {node}?",
+        remedy=f"Say which by `step`, on the command line --step: {', '.join(open_)}.",
+    )
 
 
 def _works(entry: FrontierEntry) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from crewlog.errors import CommandRejected
 from crewlog.graph.facts import RunFacts
 from crewlog.state import journal as j
+from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint
 
 MOST_TAGS = 200
 """Names that a run's checkpoints may have: every execution carries them."""
@@ -16,7 +19,7 @@ def tag(
     """Gives a checkpoint a name; one that another checkpoint has moves.
 
     Raises:
-        CommandRejected: the journal has no such position yet, or there are too many names.
+        CommandRejected: the position is no checkpoint, or there are too many names.
     """
     position = run.state.position
     if checkpoint > position:
@@ -24,6 +27,13 @@ def tag(
             f"there is no checkpoint {checkpoint} yet",
             remedy=f"The journal is at position {position}.",
         )
+    if checkpoint >= run.ledger.first:  # what came before, whoever sends it has looked up
+        known = list(_checkpoints(run))
+        if checkpoint not in known:
+            of = run.state.run
+            raise CommandRejected(
+                no_checkpoint(of, checkpoint), remedy=nearest(of, checkpoint, known)
+            )
     if name not in run.state.tags and len(run.state.tags) >= MOST_TAGS:
         raise CommandRejected(
             f"the checkpoints of a run have at most {MOST_TAGS} names",
@@ -31,3 +41,10 @@ def tag(
         )
     run.record(j.CheckpointTagged, checkpoint=checkpoint, tag=name, by=by, command=command)
     return f"{name} is {checkpoint}"
+
+
+def _checkpoints(run: RunFacts) -> Iterator[int]:
+    """The checkpoints of this execution."""
+    for position, data in run.ledger.page(0, len(run.ledger.entries)):
+        if checkpoint_kind(data["kind"], data.get("source"), data.get("because", "")) is not None:
+            yield position

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from crewlog.definition.capabilities import Offer
+from crewlog.definition.findings import listed
 from crewlog.definition.model import (
     AgentDefinition,
     CrewDefinition,
@@ -23,6 +24,8 @@ from crewlog.model import Model
 
 LONGEST_WAIT = 365 * 86_400.0
 """Seconds that a prompt may have a run wait."""
+TOOLS_NAMED = 12
+"""Tools of a registry that a remark names."""
 WAIT_REMEDY = "At most 365 days; for more, wait until a date, or write it into the definition."
 
 
@@ -81,6 +84,15 @@ class Registry(Model):
     """Bounds of every crew; a prompt can only lower them."""
     approval: Literal["required", "understood", "none"] = "understood"
     """Whether `--yes` may approve what a prompt was compiled to; see `CrewDefinition.approval`."""
+
+
+def offered_tools(registry: Registry) -> str:
+    """What a registry offers, for who named a tool that it does not offer."""
+    names = sorted(registry.tools)
+    if not names:
+        return "It offers no tools: name a registry with --registry."
+    more = [f"{len(names) - TOOLS_NAMED} more"] if len(names) > TOOLS_NAMED else []
+    return f"It offers {listed([*names[:TOOLS_NAMED], *more])}."
 
 
 def registry_of_crew(crew: CrewDefinition) -> Registry:

@@ -386,6 +386,9 @@ class LoadedState(Model):
     """Of a run that goes on after its end: the `CrewState` at the end of its journal."""
     decision: str = ""
     """Of such a run: the step of the decision that ended it."""
+    older: tuple[dict[str, Json], ...] = ()
+    """The definitions of steps whose nodes a change took away: the history must have them, to
+    rebuild a fork from that alone."""
 
 
 class ForgetRun(Model):

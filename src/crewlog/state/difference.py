@@ -10,7 +10,7 @@ large to be here, the frontier by where each step is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from crewlog.model import Json, Model
 from crewlog.state.hashing import canonical
@@ -35,25 +35,7 @@ Section = Literal[
     "tags",
     "usage",
 ]
-SECTIONS: tuple[Section, ...] = (
-    "run",
-    "graph",
-    "flags",
-    "outputs",
-    "shared",
-    "private",
-    "frontier",
-    "parked",
-    "done",
-    "visits",
-    "loops",
-    "messages",
-    "permissions",
-    "interrupts",
-    "breaks",
-    "tags",
-    "usage",
-)
+SECTIONS: tuple[Section, ...] = get_args(Section)
 """The parts of a state, in the order in which they are told."""
 V = TypeVar("V")
 

@@ -43,6 +43,9 @@ class Fact(Model):
 
     at: int = 0
     """When, in milliseconds since the epoch, by the workflow's clock."""
+    digest: str = ""
+    """Of a command's outcome: the digest of what the command said, by which a repetition is told
+    from another command of the same id. Empty: nobody kept it."""
 
     @property
     def message(self) -> MessageRef | None:

@@ -372,6 +372,8 @@ class Mutation(Model):
     """The graph's version since."""
     definition: ContentHash
     """The definition since."""
+    number: int = 0
+    """Which of the run's changes it is, from 1; 0 where nobody counted."""
 
 
 class Lineage(Model):
@@ -395,6 +397,13 @@ class CommandOutcome(Model):
     """The kind of refusal, where it is one of its own: `ChangeConflict`."""
     graph_version: int = 0
     """Of a change that another graph comes of: the version of that; else 0."""
+    digest: str = ""
+    """The digest of what the command said; another command of its id has another one. Empty where
+    nobody kept it: then whatever has its id is a repetition."""
+
+    def repeats(self, digest: str) -> bool:
+        """Whether a command of the same id, with this digest, is this one once more."""
+        return not self.digest or not digest or self.digest == digest
 
 
 class CrewState(Model):

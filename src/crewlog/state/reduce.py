@@ -154,6 +154,7 @@ def _remember(
         detail=refused.reason if refused else "",
         error_type=refused.error_type if refused else "",
         graph_version=entry.graph_version if isinstance(entry, j.ChangeAccepted) else 0,
+        digest=entry.digest,
     )
     kept = _with(state.commands, command, outcome)
     while len(kept) > COMMANDS_KEPT:
@@ -616,11 +617,18 @@ def _swap_failed(_state: CrewState, _entry: j.SwapFailed, _position: int) -> Cha
     return {"changing": None}
 
 
+def _mutated(state: CrewState, what: Mutation) -> tuple[Mutation, ...]:
+    """The last changes of a run with another one, which is counted: the first ones are let go."""
+    before = state.mutations
+    number = (before[-1].number or len(before) if before else 0) + 1
+    return (*before, what.model_copy(update={"number": number}))[-MUTATIONS_KEPT:]
+
+
 def _ruled(
     state: CrewState, entry: j.GraphSwapped | j.RulesChanged, version: int, position: int
 ) -> Changes:
     """What a new definition changes besides the graph."""
-    mutation = Mutation(
+    what = Mutation(
         position=position,
         at=entry.at,
         by=entry.by,
@@ -634,7 +642,7 @@ def _ruled(
         "tool_permissions": dict(entry.permissions),
         "flags": {**entry.flags, **state.flags},
         "coordination_rules": entry.rules,
-        "mutations": (*state.mutations, mutation)[-MUTATIONS_KEPT:],
+        "mutations": _mutated(state, what),
     }
 
 
@@ -707,7 +715,7 @@ def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Change
 @_on(j.PermissionSet)
 def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> Changes:
     named = "all that have it" if entry.agents is None else ", ".join(entry.agents) or "nobody"
-    mutation = Mutation(
+    what = Mutation(
         position=position,
         at=entry.at,
         by=entry.by,
@@ -717,7 +725,7 @@ def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> 
     )
     return {
         "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
-        "mutations": (*state.mutations, mutation)[-MUTATIONS_KEPT:],
+        "mutations": _mutated(state, what),
     }
 
 
@@ -759,7 +767,7 @@ def _put_back(state: CrewState, data: dict[str, Any]) -> Changes:
 @_on(j.RolledBack)
 def _rolled_back(state: CrewState, entry: j.RolledBack, position: int) -> Changes:
     changes = _put_back(state, entry.state)
-    mutation = Mutation(
+    what = Mutation(
         position=position,
         at=entry.at,
         by=entry.by,
@@ -767,7 +775,7 @@ def _rolled_back(state: CrewState, entry: j.RolledBack, position: int) -> Change
         graph_version=changes["graph_version"],
         definition=changes["definition"],
     )
-    return {**changes, "mutations": (*state.mutations, mutation)[-MUTATIONS_KEPT:]}
+    return {**changes, "mutations": _mutated(state, what)}
 
 
 @_on(j.Forked)

@@ -58,7 +58,10 @@ _ANSWERS = (
     ["InterruptAnswered", "FlagSet", "StepCompleted"],
 )
 """What an answer that ends the run records before `StopRequested`."""
-_ENDINGS = ("StepCancelled", "StopRequested", "RunStopped", "RunFailed", "RunCompleted")
+LONGEST_ANSWER = max(map(len, _ANSWERS)) + 1
+"""Entries of the longest answer, and the one before it."""
+ENDINGS = ("StepCancelled", "StopRequested", "RunStopped", "RunFailed", "RunCompleted")
+"""What stands after the end of a step from which nothing follows."""
 
 
 # -- checkpoints -----------------------------------------------------------------------------
@@ -91,7 +94,7 @@ def settled(entries: Sequence[j.JournalEntry]) -> int | None:
     if isinstance(after, j.Routed) and after.because == handed_off(first.step):
         return 2
     # Nothing follows from a decision that fails the run, or from a no that ends it.
-    return None if after is None or after.kind in _ENDINGS else 1
+    return None if after is None or after.kind in ENDINGS else 1
 
 
 def _settled_item(step: StepId, entries: Sequence[j.JournalEntry]) -> int | None:
@@ -284,7 +287,8 @@ def resumption(run: RunId, tail: Sequence[tuple[int, j.JournalEntry]]) -> Resump
 
     Args:
         run: The run.
-        tail: The last entries of its journal, with their positions: some hundred.
+        tail: The last entries of its journal, with their positions: from before what ended it, or
+            from its beginning.
 
     Raises:
         UsageError: it is done.

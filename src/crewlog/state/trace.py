@@ -30,7 +30,7 @@ from crewlog.ids import (
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.difference import Change, StateDifference, difference
-from crewlog.state.model import Call, CrewState, Usage
+from crewlog.state.model import Call, CrewState, Interrupt, Usage
 from crewlog.state.reduce import reduce
 
 Entries = Iterable[tuple[int, j.JournalEntry]]
@@ -220,6 +220,9 @@ class _Tracer:
         self._visits: dict[NodeName, int] = {}
         self._agents: dict[NodeName, AgentName] = {}
         self._questions: dict[InterruptId, Asked] = {}
+        """What is open."""
+        self._raised: dict[InterruptId, int] = {}
+        """When each question was asked: one that is open again was asked then."""
         self._logs: dict[LogName, int] = {}
         self._setting: StepTrace | None = None
         """The step whose tool set what comes next."""
@@ -254,6 +257,7 @@ class _Tracer:
             case j.GraphSwapped():
                 self._swapped(position, entry)
             case j.RunCompleted() | j.RunStopped() | j.RunFailed():
+                self._withdraw(self._questions.values(), entry.at)
                 trace.ended, trace.status = entry.at, _ENDS[entry.kind]
                 trace.error = entry.error if isinstance(entry, j.RunFailed) else ""
             case _:
@@ -274,6 +278,14 @@ class _Tracer:
             again.of = found.mapped.of if found.mapped else 0
             calls = found.turn.calls if found.turn else ()
             again.calls = [_call(call, at) for call in calls]
+        for question in state.interrupts.values():  # of a run that is taken up: the same ones
+            self._ask(question, self._raised.get(question.id, at))
+
+    def _withdraw(self, asked: Iterable[Asked], at: int) -> None:
+        """What nobody needs the answers of any more; who withdrew them may be told later."""
+        for each in asked:
+            if each.answered is None:
+                each.answered, each.decision = at, "withdrawn"
 
     def _swapped(self, position: int, entry: j.GraphSwapped) -> None:
         remap = entry.remap
@@ -314,7 +326,8 @@ class _Tracer:
             case j.StepMapped() | j.StepFailed() | j.StepRetried():
                 self._changed(position, entry)
             case j.InterruptRaised():
-                self._asked(entry)
+                self._raised[entry.interrupt.id] = entry.at
+                self._ask(entry.interrupt, entry.at)
             case j.InterruptAnswered():
                 if asked := self._questions.pop(entry.interrupt, None):
                     asked.answered, asked.decision, asked.by = entry.at, entry.decision, entry.by
@@ -367,14 +380,15 @@ class _Tracer:
             return
         found.ended, found.checkpoint = entry.at, position
         found.fate = "cancelled"
-        if isinstance(entry, j.StepCompleted):
+        if isinstance(entry, j.StepCancelled):
+            self._withdraw(found.asked, entry.at)
+        else:
             found.fate = "skipped" if entry.skipped else "completed"
             found.because = entry.because
         self._last[found.node] = found
 
-    def _asked(self, entry: j.InterruptRaised) -> None:
-        question = entry.interrupt
-        asked = Asked(question.id, question.kind, question.question, entry.at)
+    def _ask(self, question: Interrupt, at: int) -> None:
+        asked = Asked(question.id, question.kind, question.question, at)
         step = self._open.get(question.step) if question.step else None
         (step.asked if step is not None else self.trace.asked).append(asked)
         self._questions[question.id] = asked
