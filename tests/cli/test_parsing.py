@@ -26,7 +26,11 @@ OLD = ["delete", "--older-than", "1d", "--status"]
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty directory, and no server: what asks for one fails, and starts none."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CREWLOG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
 
 
 def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
