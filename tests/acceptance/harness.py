@@ -48,11 +48,11 @@ from crewlog.wire import RunResult
 
 T = TypeVar("T")
 
-LIMIT = 40.0
+LIMIT = 60.0
 """Seconds that a wait may take; the machine may be busy."""
 START_LIMIT = 90.0
 """Seconds that a worker may take to start: it imports much, and several start side by side."""
-RUN_LIMIT = timedelta(seconds=90)
+RUN_LIMIT = timedelta(seconds=180)
 """The execution timeout of every run."""
 PROJECT = Path(__file__).parent / "project"
 SHARED = "shared"
@@ -280,6 +280,12 @@ class Site:
         if event is not None:
             wanted["event"] = event
         return [e for e in lines if all(e.get(k) == v for k, v in wanted.items())]
+
+    async def spoken(self, run: Run, agent: str) -> None:
+        """Waits until an agent has had its say."""
+        async with asyncio.timeout(LIMIT):
+            while agent not in (await run.state()).agent_outputs:  # noqa: ASYNC110 - a query tells
+                await asyncio.sleep(0.02)
 
     def open_gate(self, run: Run, gate: str) -> None:
         (self.root / "ledger" / f"{run.id}.{gate}.open").touch()

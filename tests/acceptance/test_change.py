@@ -278,7 +278,7 @@ async def test_people_are_heard_while_it_drains(crews: Site) -> None:
     run = await at_gate(crews, cut(crew, ["a", fine], "b"))
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     await run.change(definition=cut(crew, ["a", fine], "b", "c"), wait=False)
-    await asyncio.wait_for(run.respond("i1", "approve"), 10)
+    await asyncio.wait_for(run.respond("i1", "approve"), LIMIT)
     assert (await run.status()).graph_version == 1
     crews.open_gate(run, "g")
     assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}

@@ -30,7 +30,7 @@ async def own_worker(site: Site) -> AsyncIterator[Site]:
     await asyncio.to_thread(site.end_workers, QUEUE)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_the_worker_is_killed_between_the_change_and_the_new_execution(
     own_worker: Site,
 ) -> None:
@@ -51,7 +51,7 @@ async def test_the_worker_is_killed_between_the_change_and_the_new_execution(
     assert kinds["StepStarted"] == kinds["StepCompleted"] == 3
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 async def test_the_worker_is_killed_again_and_again_while_it_is_changed(own_worker: Site) -> None:
     """Kills at any moment of the way: as it prepares, accepts, drains, stores and leaves."""
     site = own_worker
@@ -117,7 +117,7 @@ class Storm:
             await self._run.respond("i99", "approve", id=command)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 async def test_of_many_updates_over_swaps_each_has_one_outcome(crews: Site) -> None:
     crew = gated(crews)
     run = await crews.start(cut(crew, {"ask": "Go on?", "phase": "gatekeeper"}, "b"))

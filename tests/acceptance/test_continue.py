@@ -152,7 +152,7 @@ async def talk(run: Run, sender: int) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 async def test_commands_stream_in_over_the_seams(crews: Site) -> None:
     run = await crews.start(asking_crew(crews))
     accepted: list[str] = []

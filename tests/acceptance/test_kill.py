@@ -89,7 +89,7 @@ async def runs(whole_site: Site) -> AsyncIterator[dict[str, Run]]:
     assert (PROJECT / "deeds.py").exists()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", ["model", "safe", "keyed"])
 async def test_the_run_ends_right(whole_site: Site, runs: dict[str, Run], name: str) -> None:
     result = await runs[name].result(LIMIT)

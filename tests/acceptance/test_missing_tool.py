@@ -22,7 +22,7 @@ async def lacking(site: Site) -> AsyncIterator[Site]:
     await asyncio.to_thread(site.end_workers, QUEUE)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 async def test_a_call_waits_for_a_worker_that_has_its_tool(lacking: Site) -> None:
     site = lacking
     crew = site.crew(
@@ -46,7 +46,7 @@ async def test_a_call_waits_for_a_worker_that_has_its_tool(lacking: Site) -> Non
     assert not {"StepFailed", "InterruptRaised", "PermissionDenied"} & set(kinds)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 async def test_a_worker_that_has_the_tool_takes_the_call(lacking: Site) -> None:
     """Beside a worker that lacks it, one that has it is enough."""
     site = lacking
@@ -64,7 +64,7 @@ async def test_a_worker_that_has_the_tool_takes_the_call(lacking: Site) -> None:
     await asyncio.to_thread(site.end_workers, "has-it")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 async def test_a_run_that_waits_for_a_tool_can_be_stopped(lacking: Site) -> None:
     site = lacking
     crew = site.crew(

@@ -56,7 +56,7 @@ async def at_the_gate(site: Site) -> Run:
     return run
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 async def test_postgres_is_away_for_a_while(crews: Site) -> None:
     run = await at_the_gate(crews)
     asking = await crews.start(crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Begin?"}, "a"]))
@@ -89,7 +89,7 @@ async def tool_ends_without_temporal(crews: Site, run: Run) -> None:
     services._keep(await temporal_server._ready(process, home, temporal_server.Ports(port, 0)))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 async def test_the_temporal_server_is_killed_and_started_again(crews: Site) -> None:
     run = await at_the_gate(crews)
     await tool_ends_without_temporal(crews, run)
@@ -98,7 +98,7 @@ async def test_the_temporal_server_is_killed_and_started_again(crews: Site) -> N
     assert len(crews.ledger(run, "start")) == 1
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 async def test_the_temporal_server_is_killed_in_the_middle_of_a_change(crews: Site) -> None:
     crew = gated(crews)
     crew["tools"]["gate"]["heartbeat"] = 30

@@ -48,7 +48,7 @@ TABLES = {
 NO_RUNS_TABLES = {"crews", "registered", "orphans", "forks", "shut", "schema_migrations"}
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 Dump = dict[str, list[dict[str, Any]]]
 
 

@@ -208,7 +208,7 @@ async def test_a_fork_of_a_run_that_has_ended_rolls_back_in_its_own_journal(crew
         await run.fork(place.position, id=name)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_a_worker_is_killed_during_a_rollback(site: Site) -> None:
     worker = await site.start_worker(QUEUE)
     run = await site.start(crew(site), queue=QUEUE)

@@ -120,7 +120,7 @@ async def test_a_stalled_model_beats_and_can_be_cancelled(model_call, log, env):
     env.on_heartbeat = lambda *_: beating.set()
     with_info(env, heartbeat_timeout=HEARTBEAT)
     task = asyncio.ensure_future(model_call(crew({"agents": {"*": [{"stall": 60}]}}), log))
-    await asyncio.wait_for(beating.wait(), 5)
+    await asyncio.wait_for(beating.wait(), 60)
     env.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

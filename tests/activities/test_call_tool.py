@@ -228,8 +228,8 @@ async def test_a_cancellation_reaches_the_tool(tool_call, env, tool):
     env.on_heartbeat = beat
     with_info(env, heartbeat_timeout=HEARTBEAT)
     task = asyncio.ensure_future(tool_call(tool))
-    await asyncio.to_thread(crew_tools.running.wait, 5)
-    await asyncio.wait_for(beating.wait(), 5)
+    await asyncio.to_thread(crew_tools.running.wait, 60)
+    await asyncio.wait_for(beating.wait(), 60)
     env.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

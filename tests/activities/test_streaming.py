@@ -216,7 +216,7 @@ async def test_a_reply_that_never_ends_is_late(model_call, log):
     register("endless", lambda *_: _Endless(tried=[]))
     definition = crew("endless:x", backend={"timeout": "0.5s"})
     with pytest.raises(ApplicationError, match="did not answer in time") as failed:
-        await asyncio.wait_for(model_call(definition, log), 10)
+        await asyncio.wait_for(model_call(definition, log), 60)
     assert failed.value.type == "ModelUnavailable"
 
 
@@ -225,7 +225,7 @@ async def test_who_cancels_a_reply_ends_it(model_call, log, env):
     env.on_heartbeat = lambda *_: writing.set()
     definition = crew({"pace": 50, "agents": {"*": [{"text": LONG}]}})
     task = asyncio.ensure_future(model_call(definition, log))
-    await asyncio.wait_for(writing.wait(), 5)
+    await asyncio.wait_for(writing.wait(), 60)
     env.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -53,7 +53,7 @@ class Terminal:
         """Everything that was shown, without colours."""
         return _CONTROL.sub("", self.raw)
 
-    def expect(self, words: str, limit: float = 60) -> str:
+    def expect(self, words: str, limit: float = 100) -> str:
         """What was shown since the last look, up to and with `words`."""
         end = time.monotonic() + limit
         while words not in self._fresh:

@@ -344,7 +344,7 @@ def test_a_registered_registry_is_found_by_its_name(home: Path, tmp_path: Path) 
         "asyncio.run(main())\n"
     )
     subprocess.run(
-        [sys.executable, "-c", program], cwd=root, env=crewlog.env, check=True, timeout=60
+        [sys.executable, "-c", program], cwd=root, env=crewlog.env, check=True, timeout=100
     )
     (root / "registry.yaml").unlink()
     found = crewlog("compile", "notes.md", "--registry", "notes", "--json")

@@ -81,7 +81,7 @@ def runs(home: Path, project: Path, served: dict[str, Any], gated: str) -> tuple
 
 
 @pytest.mark.server
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_a_run_is_edited(crewlog: Cli, runs: tuple[str, str]) -> None:
     run, _ = runs
     typo = crewlog("edit", run, "redy=true")
@@ -99,7 +99,7 @@ def test_a_run_is_edited(crewlog: Cli, runs: tuple[str, str]) -> None:
 
 
 @pytest.mark.server
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_a_run_is_redirected_and_its_checkpoint_named(crewlog: Cli, runs: tuple[str, str]) -> None:
     _, run = runs
     (first, *_) = crewlog("checkpoints", run, "--json").records[0]["checkpoints"]
@@ -117,7 +117,7 @@ def test_a_run_is_redirected_and_its_checkpoint_named(crewlog: Cli, runs: tuple[
 
 
 @pytest.mark.server
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_checkpoints_are_compared(crewlog: Cli, runs: tuple[str, str]) -> None:
     run, _ = runs
     listed = crewlog("checkpoints", run, "--json").records[0]["checkpoints"]
@@ -138,7 +138,7 @@ def test_checkpoints_are_compared(crewlog: Cli, runs: tuple[str, str]) -> None:
 
 
 @pytest.mark.server
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_runs_are_traced_and_compared(crewlog: Cli, runs: tuple[str, str]) -> None:
     run, other = runs
     shown = crewlog("trace", run, "--changes")

@@ -47,7 +47,7 @@ def begun(crewlog: Cli, folder: Path) -> tuple[str, int]:
 
 
 @pytest.mark.server
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_a_run_goes_back_and_is_forked(crewlog: Cli, folder: Path) -> None:
     run, place = begun(crewlog, folder)
     back = crewlog("rollback", f"{run}@{place}", "--reason", "again", cwd=folder)
@@ -71,7 +71,7 @@ def test_a_run_goes_back_and_is_forked(crewlog: Cli, folder: Path) -> None:
 
 
 @pytest.mark.server
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_a_run_is_replayed_with_another_model(crewlog: Cli, folder: Path) -> None:
     run, _ = begun(crewlog, folder)
     again = f"{run}-again"
@@ -85,7 +85,7 @@ def test_a_run_is_replayed_with_another_model(crewlog: Cli, folder: Path) -> Non
 
 
 @pytest.mark.server
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_a_run_that_was_stopped_is_resumed_attached_to_and_replaced(
     crewlog: Cli, folder: Path
 ) -> None:

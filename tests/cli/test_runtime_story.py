@@ -19,7 +19,7 @@ import pytest
 from .conftest import Cli
 
 pytestmark = pytest.mark.server
-LIMIT = 60.0
+LIMIT = 100.0
 
 TOOLS = '''
 import asyncio
@@ -31,7 +31,7 @@ from crewlog.tool_call import current_call
 async def hold(name: str) -> str:
     """Waits until somebody opens the gate."""
     gate = Path(__file__).parent / f"{current_call().run}.{name}"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         while not gate.exists():
             await asyncio.sleep(0.05)
     return f"{name} is open"

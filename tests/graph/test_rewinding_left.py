@@ -46,7 +46,7 @@ async def without_b(tmp_path: Path, *, abandon: bool) -> tuple[Simulation, Loade
     await store.append(RUN, Batch(first=1, entries=tuple(sim.journal)))
     activities = CrewActivities(store, workspace=tmp_path)
     task = LoadState(run=RUN, reopen=True)
-    return sim, await asyncio.wait_for(ActivityEnvironment().run(activities.load_state, task), 10)
+    return sim, await asyncio.wait_for(ActivityEnvironment().run(activities.load_state, task), 60)
 
 
 async def test_the_store_says_what_steps_need_whose_nodes_are_gone(tmp_path: Path) -> None:

@@ -61,9 +61,10 @@ async def test_a_connection_lost_beneath_a_call_is_tried_once_more(dsn: str) -> 
     store = await PostgresStore.connect(dsn, max_size=1)
     [row] = await store._pool.fetch("SELECT pg_backend_pid() AS pid")
     killer = await asyncpg.connect(dsn)
-    waiting = asyncio.create_task(
-        store._pool.fetch("SELECT pg_backend_pid() AS pid, pg_sleep(0.2)")
-    )
+    # Only the first backend sleeps: until it is killed, however long that takes to happen.
+    asleep = f"(pg_backend_pid() = {row['pid']})::int * 60"
+    sleep = f"SELECT pg_backend_pid() AS pid, pg_sleep({asleep})"
+    waiting = asyncio.create_task(store._pool.fetch(sleep))
     # The killer waits until the statement runs, then ends its connection.
     while not await killer.fetchval(  # noqa: ASYNC110 - the event is in another process
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -112,14 +113,15 @@ async def test_plans_do_not_read_whole_tables(dsn: str) -> None:
 
 
 async def test_a_server_that_hangs(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "_COMMAND_TIMEOUT", 0.2)
-    monkeypatch.setattr(pool_module, "_ACQUIRE_TIMEOUT", 0.1)
+    monkeypatch.setattr(pool_module, "_COMMAND_TIMEOUT", 1.0)
+    monkeypatch.setattr(pool_module, "_ACQUIRE_TIMEOUT", 0.2)
     pool = await Pool.connect(dsn, max_size=1)
     with pytest.raises(StoreUnavailable, match="no answer in time"):
         await pool.fetch("SELECT pg_sleep(30)")
     async with pool.acquire():
         with pytest.raises(StoreUnavailable, match="no answer in time"):
             await pool.fetch("SELECT 1")
+    monkeypatch.setattr(pool_module, "_ACQUIRE_TIMEOUT", 30.0)
     await pool.fetch("SELECT 1")
     await pool.close()
 

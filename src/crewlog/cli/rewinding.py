@@ -206,8 +206,9 @@ async def _rollback(
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.client.places import checkpoint_of  # noqa: PLC0415
+    from crewlog.client.places import checkpoint_of, named  # noqa: PLC0415
 
+    named(checkpoint)  # else no server is asked, or started
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         run_id, position = await checkpoint_of(client, checkpoint)

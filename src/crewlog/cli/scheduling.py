@@ -220,36 +220,42 @@ async def _show(name: str, *, as_json: bool) -> int:
 
 
 @schedule.command()
-def pause(name: Name, note: Note = "", debug: Debug = False) -> int:
+def pause(name: Name, note: Note = "", as_json: AsJson = False, debug: Debug = False) -> int:
     """Let it start nothing; runs that go on are not touched."""
-    return go(_done(name, "paused", lambda s: s.pause(name, note)), debug=debug)
+    return go(_done(name, "paused", lambda s: s.pause(name, note), as_json=as_json), debug=debug)
 
 
 @schedule.command()
-def resume(name: Name, note: Note = "", debug: Debug = False) -> int:
+def resume(name: Name, note: Note = "", as_json: AsJson = False, debug: Debug = False) -> int:
     """Let it start runs again."""
-    return go(_done(name, "goes on", lambda s: s.resume(name, note)), debug=debug)
+    return go(_done(name, "goes on", lambda s: s.resume(name, note), as_json=as_json), debug=debug)
 
 
 @schedule.command()
-def trigger(name: Name, debug: Debug = False) -> int:
+def trigger(name: Name, as_json: AsJson = False, debug: Debug = False) -> int:
     """Start a run of it now, as its overlap allows."""
-    return go(_done(name, "triggered", lambda s: s.trigger(name)), debug=debug)
+    return go(_done(name, "triggered", lambda s: s.trigger(name), as_json=as_json), debug=debug)
 
 
 @schedule.command()
-def delete(name: Name, debug: Debug = False) -> int:
+def delete(name: Name, as_json: AsJson = False, debug: Debug = False) -> int:
     """Remove it; its runs stay as they are."""
-    return go(_done(name, "deleted", lambda s: s.delete(name)), debug=debug)
+    return go(_done(name, "deleted", lambda s: s.delete(name), as_json=as_json), debug=debug)
 
 
-async def _done(name: str, what: str, call: Callable[[Schedules], Awaitable[None]]) -> int:
+async def _done(
+    name: str, what: str, call: Callable[[Schedules], Awaitable[None]], *, as_json: bool
+) -> int:
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
-    screen = Screen()
+    screen = Screen(as_json=as_json)
     async with connected(screen) as client:
         await call(client.schedules)
+        if as_json:
+            now = {"name": name} if what == "deleted" else asdict(await client.schedules.show(name))
+            screen.document(now | {"done": what})
+            return exits.OK
     screen.line(("✓ ", "green"), f"schedule {name}: {what}")
     return exits.OK
 

@@ -40,6 +40,22 @@ def split(target: str) -> tuple[str, str]:
     return (run, place) if at and run else (target, "")
 
 
+def named(target: str) -> tuple[str, str]:
+    """A run, and the position or tag of it that must be named.
+
+    Raises:
+        UsageError: none is named.
+    """
+    run, at = split(target)
+    if not at:
+        name = target.rstrip("@") or "RUN"
+        raise UsageError(
+            f"{target!r} names no checkpoint",
+            remedy=f"Say RUN@POSITION or RUN@TAG: `crewlog checkpoints {name}` lists them.",
+        )
+    return run, at
+
+
 async def place_of(client: Client, target: str) -> Place:
     """The place that `RUN`, `RUN@POSITION` or `RUN@TAG` names.
 
@@ -60,13 +76,7 @@ async def checkpoint_of(client: Client, target: str) -> tuple[RunId, int]:
     Raises:
         UsageError: none is named, or the run does not have it.
     """
-    run, at = split(target)
-    if not at:
-        name = target.rstrip("@") or "RUN"
-        raise UsageError(
-            f"{target!r} names no checkpoint",
-            remedy=f"Say RUN@POSITION or RUN@TAG: `crewlog checkpoints {name}` lists them.",
-        )
+    run, at = named(target)
     return RunId(run), await position_of(client.run(run), at)
 
 
