@@ -395,7 +395,8 @@ class CrewRun:
     def status(self) -> dict[str, Any]:
         """Where the run is: a `RunView`."""
         execution = self._ready()
-        return views.run_view(execution.engine, execution.flights).model_dump(mode="json")
+        view = views.run_view(execution.engine, execution.flights, execution.drains_for)
+        return view.model_dump(mode="json")
 
     @workflow.query(name="state")
     def state(self) -> dict[str, Any]:
@@ -428,7 +429,8 @@ class CrewRun:
         """What the web UI shows beside the run, in Markdown; empty while it starts."""
         if self._execution is None:
             return ""
-        return views.details(self._execution.engine, self._execution.flights)
+        execution = self._execution
+        return views.details(execution.engine, execution.flights, execution.drains_for)
 
     def _ready(self) -> Execution:
         if self._execution is None:
