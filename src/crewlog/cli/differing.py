@@ -73,7 +73,7 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
         new = await see_at(client, second if second is not None else old.run)
         before, after = await crew_of(client, old.state), await crew_of(client, new.state)
         found = difference(old.state, new.state)
-        bodies = await bodies_of(client, [found]) if full and not as_json else {}
+        bodies = await bodies_of(client, [found] if full and not as_json else [])
     graph = graph_difference(old.plan, new.plan) if old.plan and new.plan else None
     crew = diff_crews(before, after) if before and after else None
     if as_json:

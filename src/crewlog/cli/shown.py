@@ -48,7 +48,7 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
         screen.line("")
     show_layers(screen, await recipe_of(client, state), state)
     _facts(screen, sight)
-    _frontier(screen, sight)
+    show_frontier(screen, sight)
     for question in sight.questions:
         show_question(screen, question)
         screen.line("    ", *answer_line(sight.run, question))
@@ -96,7 +96,8 @@ def _facts(screen: Screen, sight: Sight) -> None:
     screen.rows(("", ""), rows)
 
 
-def _frontier(screen: Screen, sight: Sight) -> None:
+def show_frontier(screen: Screen, sight: Sight) -> None:
+    """The steps that are not done, and what each of them does or waits for."""
     if sight.over:
         return
     asked = {question.step for question in sight.questions}
