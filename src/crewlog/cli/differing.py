@@ -10,6 +10,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, Debug
+from crewlog.state.brief import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -185,7 +186,7 @@ def shown(value: Any, full: bool = False) -> str:
         return f"body {value['body'][:8]}…"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     line = _plain(text)
-    return line if full or len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return line if full else shortened(line, _LONGEST)
 
 
 def _plain(text: object) -> str:

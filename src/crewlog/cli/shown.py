@@ -16,6 +16,7 @@ from crewlog.errors import CrewlogError
 from crewlog.graph.draw import picture
 from crewlog.graph.waits import waits_for
 from crewlog.model import Json
+from crewlog.state.brief import shortened
 from crewlog.state.model import Output
 from crewlog.state.model import Part as OutputPart
 from crewlog.wire import JournalItem
@@ -200,4 +201,4 @@ def _compact(value: Json) -> str:
         parts: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
         return "[" + ", ".join(_compact(part) for part in parts) + "]"
     text = plain(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return shortened(text, 80)
