@@ -274,7 +274,7 @@ def _value(typed: str, keys: Iterable[str] = ()) -> Json:
         return text
     braced = typed.lstrip().startswith(("{", "["))
     mapping, listing = isinstance(data, dict), isinstance(data, list)
-    meant = mapping and any(key in data for key in keys)
+    meant = mapping and any(key in data for key in keys)  # pyright: ignore[reportOperatorIssue]
     return data if braced or meant or not (mapping or listing) else typed  # pyright: ignore[reportUnknownVariableType]
 
 
