@@ -608,7 +608,11 @@ class Execution:
         before = self.engine
         if before.state.changing is None or not isinstance(before, Engine):
             return True
-        self.engine = changing.swap(before)
+        self.engine, error = changing.swap(before)
+        if error is not None:
+            version = before.state.graph_version + 1
+            told = "the graph could not be swapped for v%s; the run goes on as it was"
+            workflow.logger.error(told, version, exc_info=error)
         if self.engine is before:
             self._keep_graph("")
             return False

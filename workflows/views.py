@@ -28,7 +28,9 @@ with workflow.unsafe.imports_passed_through():
         StepView,
     )
 
-DRAINS = "{steps}: nothing else starts until the calls under way have ended, since the history is long"
+DRAINS = (
+    "{steps}: nothing else starts until the calls under way have ended, since the history is long"
+)
 Flights = Mapping[tuple[StepId, int], str]
 """The calls under way, with what each waits for before it is made again; empty: nothing."""
 CHANGES_SHOWN = 5
@@ -190,9 +192,7 @@ def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
     )
 
 
-def details(
-    engine: Engine | Drafting, flights: Flights, drains_for: Sequence[StepId] = ()
-) -> str:
+def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[StepId] = ()) -> str:
     """The run in Markdown, for the web UI."""
     state = engine.state
     waiting = waiting_for(state, flights, drains_for)
