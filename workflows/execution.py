@@ -608,10 +608,10 @@ class Execution:
         before = self.engine
         if before.state.changing is None or not isinstance(before, Engine):
             return True
+        version = before.state.changing.graph_version
         self.engine, error = changing.swap(before)
         if error is not None:
-            version = before.state.graph_version + 1
-            told = "the graph could not be swapped for v%s; the run goes on as it was"
+            told = "the graph could not be swapped for v%s: the run goes on as it was"
             workflow.logger.error(told, version, exc_info=error)
         if self.engine is before:
             self._keep_graph("")
