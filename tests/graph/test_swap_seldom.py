@@ -15,7 +15,7 @@ from crewlog.state.calls import PreparedChange
 from crewlog.workflows.execution import Execution
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, returns, says
-from graph.test_swap import begun, statuses, working
+from graph.test_swap import begun, fates, statuses, working
 
 TOOLS = {"t": {"run": "m:f"}}
 LINE = ["a", "b", "c", "d"]
@@ -42,6 +42,40 @@ async def test_what_comes_before_a_node_that_has_begun_does_not_run_it_again(kno
     assert statuses(sim) == {"a#1": "running", "c#1": "running"}
     await sim.run()
     assert sim.ran() == ["a#1", "c#1", "b#1"]
+
+
+@pytest.mark.parametrize("always", [True, False])
+async def test_what_comes_again_before_a_node_that_has_run_runs_it_again(always: bool) -> None:
+    """As it would if the node had come after it from the beginning."""
+    lanes = [after("a"), after("b", "a"), after("c", *(["b"] if always else [])), after("x")]
+    sim = await begun(plan_of(lanes), None, "a#1", "b#1")
+    await sim.settle()
+    sim.launch()
+    await sim.finish("c#1")
+    await sim.command("redirect", node="b", step="x#1", cut=True)
+    await sim.settle()
+    sim.launch()
+    assert statuses(sim) == {"b#2": "running"}
+    prepared = PreparedChange(
+        plan=plan_of([after("a"), after("b", "a"), after("c", "b")]).to_json()
+    )
+    report, plan = changing.consider(sim.engine, prepared)
+    changing.accept(sim.engine, plan, report)
+    sim.engine = changing.swap(sim.engine).engine
+    await sim.run()
+    assert sorted(sim.ran()) == ["a#1", "b#1", "b#2", "c#1", "c#2", "x#1"]
+
+
+async def test_a_visit_that_people_sent_for_does_not_wait_for_the_new_join() -> None:
+    sim = await begun(plan_of([after("a"), after("c"), after("d", "a")]), None, "a#1")
+    await sim.settle()
+    sim.launch()
+    await sim.command("redirect", node="d", step="c#1", cut=True)
+    assert statuses(sim) == {"d#1": "running", "d#2": "queued"}
+    report = plan_swap(
+        sim.engine.plan, plan_of([after("b"), after("a"), after("d", "b")]), sim.state
+    )
+    assert fates(report) == {"d#1": "kept", "d#2": "kept", "b#1": "starts"}
 
 
 # -- permissions -----------------------------------------------------------------------------
