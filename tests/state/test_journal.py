@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from crewlog.ids import CommandId, FlagName, NodeName, RunId, StepId
+from crewlog.ids import FlagName, NodeName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import fold, reduce
