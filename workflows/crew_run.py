@@ -41,7 +41,8 @@ with workflow.unsafe.imports_passed_through():
     )
 
 from crewlog.workflows import changes, rewinding, views
-from crewlog.workflows.activity_options import CHECKING, LOCAL
+from crewlog.workflows.activity_options import CHECKING
+from crewlog.workflows.beginning import made
 from crewlog.workflows.execution import CANCEL, Ended, Execution
 from crewlog.workflows.inbox import (
     Incoming,
@@ -484,20 +485,8 @@ def _parse_start(data: Any) -> StartRun:
 
 
 async def _open(start: StartRun) -> OpenRunResult:
-    run = RunId(workflow.info().workflow_id)
-    try:
-        opened: OpenRunResult = await workflow.execute_local_activity(
-            OPEN_RUN, OpenRun(run=run, crew=start.crew), result_type=OpenRunResult, **LOCAL
-        )
-    except ActivityError as error:
-        cause = error.cause
-        if not isinstance(cause, ApplicationError):
-            raise
-        # The run's failure is what is wrong with the crew, not that an activity said so.
-        raise ApplicationError(
-            cause.message, *cause.details, type=cause.type, non_retryable=True
-        ) from error
-    return opened
+    task = OpenRun(run=RunId(workflow.info().workflow_id), crew=start.crew)
+    return await made(OPEN_RUN, task, OpenRunResult)
 
 
 def _as_text(value: Any) -> str:

@@ -125,11 +125,10 @@ async def test_a_fork_and_a_run_taken_up_again_are_seen_as_they_are(crews: Site)
     fork = await run.fork(place, by="ana", execution_timeout=RUN_LIMIT)
     crews.runs.append(fork)
     await until(lambda: crews.ledger(fork, "start"), "the fork's tool")
-    assert f"{run.id}@" in await said(crews, "show", fork.id)
+    assert f"{run.id}@{place}" in await said(crews, "show", fork.id)
     crews.open_gate(fork, "g")
     told = await said(crews, "watch", fork.id)
-    assert f"forked from {run.id}@" in told
-    assert "by ana" in told
+    assert f"forked from {run.id}@{place} by ana" in told
     await run.terminate("oops")
     assert "terminated" in await said(crews, "show", run.id)
     await run.reopen(by="bob", execution_timeout=RUN_LIMIT)

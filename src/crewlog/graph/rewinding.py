@@ -65,7 +65,14 @@ def roll_back(
 
 
 def fork(
-    plan: GraphPlan, then: CrewState, run: RunId, *, by: str, at: int, ledger: Ledger | None = None
+    plan: GraphPlan,
+    then: CrewState,
+    run: RunId,
+    *,
+    by: str,
+    at: int,
+    checkpoint: int = 0,
+    ledger: Ledger | None = None,
 ) -> Engine:
     """A new run that goes on from where another one was.
 
@@ -75,6 +82,7 @@ def fork(
         run: The new run.
         by: Who starts it.
         at: When.
+        checkpoint: The checkpoint's position, as it was asked for.
         ledger: An empty one at that position, by default.
     """
     made = forked(then, run)
@@ -83,7 +91,8 @@ def fork(
     engine.at = at
     # The numbers of questions go on: what was answered there has its number in this journal, too.
     kept = _to_keep(made.state) | {"asked": then.asked}
-    engine.record(j.Forked, run=run, source=then.run, to=then.position, state=kept, by=by)
+    whence = {"source": then.run, "to": then.position, "checkpoint": checkpoint}
+    engine.record(j.Forked, run=run, state=kept, by=by, **whence)
     _ask_anew(engine, made.questions)
     return engine
 

@@ -382,6 +382,8 @@ class Lineage(Model):
     run: RunId
     position: int
     """The journal position up to which they are the same."""
+    checkpoint: int = 0
+    """The checkpoint that it was forked from, as it was asked for; 0 where nobody said it."""
 
 
 class CommandOutcome(Model):

@@ -777,7 +777,7 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
         "asked": then.asked,
         "recipe": then.definition,
         "started": entry.at,
-        "source": Lineage(run=entry.source, position=entry.to),
+        "source": Lineage(run=entry.source, position=entry.to, checkpoint=entry.checkpoint),
     }
 
 
