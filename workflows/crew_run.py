@@ -25,6 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import RunId
+    from crewlog.payloads import digest_of
     from crewlog.state.calls import OPEN_RUN, OpenRun, OpenRunResult
     from crewlog.state.carry import DraftCarry, read_carry
     from crewlog.state.ledger import Ledger
@@ -32,6 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import (
         BUSY,
         CLOSING,
+        READS,
         WORKFLOW_TYPE,
         AskRun,
         Change,
@@ -438,6 +440,11 @@ class CrewRun:
     def checkpoints(self, raw: RawValue = WHOLE) -> dict[str, Any]:
         """A `Page` of the checkpoints: a `CheckpointPage`."""
         return views.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
+
+    @workflow.query(name=READS)
+    def reads(self, raw: RawValue = WHOLE) -> str:
+        """The hash of the argument: whoever gets it knows that a worker could read that."""
+        return digest_of(raw.payload)
 
     def details(self) -> str:
         """What the web UI shows beside the run, in Markdown; empty while it starts."""

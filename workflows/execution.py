@@ -49,6 +49,7 @@ with workflow.unsafe.imports_passed_through():
         CALL_TOOL,
         CLOSE_RUN,
         COMPILE_PROMPT,
+        FIND_COMMAND,
         FLUSH,
         OPEN_RUN,
         CallModel,
@@ -56,7 +57,9 @@ with workflow.unsafe.imports_passed_through():
         CloseRun,
         CloseRunResult,
         CompilePromptResult,
+        FindCommand,
         Flush,
+        FoundCommand,
         ModelResult,
         OpenRun,
         OpenRunResult,
@@ -72,13 +75,14 @@ from crewlog.workflows import views
 from crewlog.workflows.activity_options import (
     CHECKING,
     COMPILING,
+    LOCAL,
     STORING,
     local_options,
     model_options,
     tool_options,
     tool_rules,
 )
-from crewlog.workflows.inbox import Incoming, Unreadable, now, take
+from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, take
 from crewlog.workflows.seams import Stage, stage
 
 FLUSH_BYTES = 64 * 1024
@@ -328,9 +332,27 @@ class Execution:
             if drafting and incoming.name in FOR_CREWS:
                 self._kept.append(incoming)
                 continue
+            await self._look_back(incoming)
             await take(self.engine, incoming)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))
+
+    async def _look_back(self, incoming: Incoming) -> None:
+        """Has the journal asked for the outcome of a command that may be an old one's repetition.
+
+        Nobody pays for it in a run with fewer commands than its state remembers.
+        """
+        command = doubtful(self.engine, incoming)
+        if not command:
+            return
+        self._commands += 1  # its marker
+        found: FoundCommand = await workflow.execute_local_activity(
+            FIND_COMMAND,
+            FindCommand(run=self.engine.state.run, command=command),
+            result_type=FoundCommand,
+            **LOCAL,
+        )
+        incoming.known = found.outcome
 
     def _take_kept(self) -> list[Incoming]:
         kept, self._kept = self._kept, []

@@ -40,6 +40,7 @@ NEVER_BACK = frozenset(
         "execution",
         "execution_trace",
         "commands",
+        "older_commands",
         "usage",
         "asked",
         "mutations",
@@ -251,7 +252,16 @@ def forked(then: CrewState, run: RunId) -> Rewound:
     """
     there = _there(then, then.position)
     fresh = CrewState(run=run)
-    apart = ("execution", "execution_trace", "commands", "usage", "mutations", "tags", "started")
+    apart = (
+        "execution",
+        "execution_trace",
+        "commands",
+        "older_commands",
+        "usage",
+        "mutations",
+        "tags",
+        "started",
+    )
     state = then.model_copy(
         update={
             **{name: getattr(fresh, name) for name in apart},
