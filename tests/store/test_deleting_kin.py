@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 
+import asyncpg
 import pytest
 
 from crewlog.errors import StoreIncomplete
 from crewlog.ids import PUBLIC, ContentHash, CrewName, LogName, RunId, StepId
 from crewlog.state import journal as j
-from crewlog.state.hashing import log_root
 from crewlog.state.logs import Link, heads_through, links_of
 from crewlog.state.model import CrewState, LogHead
 from crewlog.store import PostgresStore, Store
@@ -47,10 +47,11 @@ class Twig:
             messages={log: LogHead(head=head, length=1) for log, head in heads.items()},
         )
 
-    def batch(self, first: int) -> j.Batch:
+    def batch(self, first: int, count: int | None = None) -> j.Batch:
         """The entries from a position on."""
         skipped = first - self.base - 1
-        entries = tuple(map(j.entry_to_json, self.entries[skipped:]))
+        last = None if count is None else skipped + count
+        entries = tuple(map(j.entry_to_json, self.entries[skipped:last]))
         return j.Batch(first=first, heads=self.heads[skipped], entries=entries)
 
     def add(self, entry: j.JournalEntry) -> None:
@@ -181,6 +182,7 @@ async def test_a_source_says_the_same_as_its_fork(
 
 async def test_what_a_run_with_a_batch_under_way_has_stays(store: Store, run: RunId) -> None:
     root = Twig(run)
+    root.say("no", PUBLIC)
     first, second = (Twig(RunId(f"{run}-{name}"), root, root.end) for name in "xy")
     for each in (first, second):
         for _ in range(4):
@@ -189,36 +191,51 @@ async def test_what_a_run_with_a_batch_under_way_has_stays(store: Store, run: Ru
     await first.stored(store)
     await second.stored(store)
     await store.forget(second.run)
-    begin = second.batch(second.base + 1)
-    await store.append(second.run, begin.model_copy(update={"entries": begin.entries[:2]}))
-    await store.append(second.run, second.batch(second.base + 4))
+    base = second.base
+    await store.append(second.run, second.batch(base + 1, 2))
+    await store.append(second.run, second.batch(base + 4))
     await store.delete([first.run], NOW, grace=0)
-    await store.append(second.run, second.batch(second.base + 3))
+    await store.append(second.run, second.batch(base + 3, 1))
     await second.check(store)
 
 
-@pytest.mark.parametrize("number", range(8))
-async def test_what_is_said_while_a_twin_is_deleted_stays(
-    postgres_store: PostgresStore, run: RunId, number: int
-) -> None:
-    root = Twig(run)
-    first, second = (Twig(RunId(f"{run}-{name}"), root, root.end) for name in "xy")
-    await second.stored(postgres_store)
-    for each in (first, second):
-        for _ in range(30):
-            each.say("yes", PUBLIC)
-    await root.stored(postgres_store)
-    await first.stored(postgres_store)
-
-    async def go_on(position: int) -> None:
-        await asyncio.sleep(0.001 * number)
-        batch = second.batch(position)
-        await postgres_store.append(
-            second.run, batch.model_copy(update={"entries": batch.entries[:1]})
-        )
-
-    await asyncio.gather(
-        postgres_store.delete([first.run], NOW, grace=0),
-        *(go_on(position) for position in range(second.base + 2, second.end + 1)),
+async def blocked(connection: asyncpg.Connection[asyncpg.Record]) -> int:
+    """How many statements wait for a lock."""
+    await connection.execute("SELECT pg_stat_clear_snapshot()")
+    waiting: int = await connection.fetchval(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
-    assert await postgres_store.read_log(second.heads[-1][PUBLIC], [log_root(run, PUBLIC)])
+    return waiting
+
+
+async def test_what_is_said_while_a_twin_is_deleted_stays(
+    postgres_store: PostgresStore, database: str, run: RunId
+) -> None:
+    store, root = postgres_store, Twig(run)
+    root.say("no", PUBLIC)
+    first, second = (Twig(RunId(f"{run}-{name}"), root, root.end) for name in "xy")
+    for each in (root, first, second):
+        if each is not root:
+            each.say("yes", PUBLIC)
+        await each.stored(store)
+    for each in (first, second):
+        each.say("yes", PUBLIC)
+    await first.stored(store)
+    connection = await asyncpg.connect(database)
+    try:
+        async with asyncio.timeout(30):
+            async with connection.transaction():
+                # The deletion has looked at what is said, and waits right before links go.
+                await connection.execute("LOCK TABLE crewlog.orphans IN EXCLUSIVE MODE")
+                deletion = asyncio.create_task(store.delete([first.run], NOW, grace=0))
+                while not await blocked(connection):  # noqa: ASYNC110 - it is Postgres that tells
+                    await asyncio.sleep(0.01)
+                saying = asyncio.create_task(second.stored(store))
+                while await blocked(connection) < 2 and not saying.done():  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            await deletion
+            await saying
+    finally:
+        await connection.close()
+    await second.check(store)
