@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 
-import asyncpg
 import pytest
 
 from crewlog.errors import StoreIncomplete
@@ -16,6 +15,7 @@ from crewlog.state.model import CrewState, LogHead
 from crewlog.store import PostgresStore, Store
 from store.journals import PRIVATE, Journal, seeded
 from store.test_deleting import NOW, begun, fork_of, said, talk
+from store.waiting import held
 
 
 class Twig:
@@ -199,16 +199,6 @@ async def test_what_a_run_with_a_batch_under_way_has_stays(store: Store, run: Ru
     await second.check(store)
 
 
-async def blocked(connection: asyncpg.Connection[asyncpg.Record]) -> int:
-    """How many statements wait for a lock."""
-    await connection.execute("SELECT pg_stat_clear_snapshot()")
-    waiting: int = await connection.fetchval(
-        "SELECT count(*) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    return waiting
-
-
 async def test_what_is_said_while_a_twin_is_deleted_stays(
     postgres_store: PostgresStore, database: str, run: RunId
 ) -> None:
@@ -222,20 +212,9 @@ async def test_what_is_said_while_a_twin_is_deleted_stays(
     for each in (first, second):
         each.say("yes", PUBLIC)
     await first.stored(store)
-    connection = await asyncpg.connect(database)
-    try:
-        async with asyncio.timeout(30):
-            async with connection.transaction():
-                # The deletion has looked at what is said, and waits right before links go.
-                await connection.execute("LOCK TABLE crewlog.orphans IN EXCLUSIVE MODE")
-                deletion = asyncio.create_task(store.delete([first.run], NOW, grace=0))
-                while not await blocked(connection):  # noqa: ASYNC110 - it is Postgres that tells
-                    await asyncio.sleep(0.01)
-                saying = asyncio.create_task(second.stored(store))
-                while await blocked(connection) < 2 and not saying.done():  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            await deletion
-            await saying
-    finally:
-        await connection.close()
+    # The deletion has looked at what is said, and waits right before links go.
+    async with held(database, "LOCK TABLE crewlog.orphans IN EXCLUSIVE MODE") as gate:
+        deletion = await gate.begin(store.delete([first.run], NOW, grace=0))
+        saying = await gate.begin(second.stored(store))
+    await asyncio.gather(deletion, saying)
     await second.check(store)
