@@ -45,7 +45,7 @@ TABLES = {
     "snapshots": "position",
     "tags": "tag",
 }
-NO_RUNS_TABLES = {"crews", "registered", "orphans", "forks", "shut", "schema_migrations"}
+NO_RUNS_TABLES = {"crews", "registered", "orphans", "forks", "forked", "shut", "schema_migrations"}
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000
 pytestmark = pytest.mark.timeout(400)

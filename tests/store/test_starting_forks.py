@@ -10,6 +10,7 @@ from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.ids import PUBLIC, RunId
 from crewlog.store import PostgresStore, Store
 from store.test_deleting import NOW, begun, fork_of, said, talk
+from store.waiting import held
 
 
 async def test_a_source_stays_until_its_fork_has_begun(store: Store, run: RunId) -> None:
@@ -64,20 +65,32 @@ async def test_a_run_whose_id_is_taken_over_goes_all_the_same(store: Store, run:
     assert await store.get_run(run) is None
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("first", ["note", "deletion"])
 async def test_of_a_note_and_a_deletion_at_once_one_is_first(
-    postgres_store: PostgresStore, run: RunId, number: int
+    postgres_store: PostgresStore, database: str, run: RunId, first: str
 ) -> None:
-    journal = await talk(postgres_store, run, f"{run} {number}")
-    noted, deleted = await asyncio.gather(
-        postgres_store.expect_fork(run, RunId(f"{run}-fork"), NOW),
-        postgres_store.delete([run], NOW, grace=0),
-        return_exceptions=True,
-    )
-    assert isinstance(deleted, UsageError) == (noted is True)
+    store = postgres_store
+    journal = await talk(store, run, f"{run} one")
+    # Each is held up where it has looked, or written, and has not committed.
+    locks = {
+        "note": "LOCK TABLE crewlog.forks IN EXCLUSIVE MODE",
+        "deletion": "LOCK TABLE crewlog.journal IN EXCLUSIVE MODE",
+    }
+    async with held(database, locks[first]) as gate:
+        calls = {
+            "note": store.expect_fork(run, RunId(f"{run}-fork"), NOW),
+            "deletion": store.delete([run], NOW, grace=0),
+        }
+        begun = await gate.begin(calls.pop(first))
+        (other,) = calls.values()
+        then = await gate.begin(other)
+    outcomes = await asyncio.gather(begun, then, return_exceptions=True)
+    noted, deleted = outcomes if first == "note" else outcomes[::-1]
     if noted is True:
-        assert await said(postgres_store, journal.heads[-1][PUBLIC])
+        assert isinstance(deleted, UsageError)
+        assert await said(store, journal.heads[-1][PUBLIC])
     else:
         assert noted is False
+        assert not isinstance(deleted, BaseException)
         with pytest.raises(StoreIncomplete):
-            await postgres_store.read_log(journal.heads[-1][PUBLIC])
+            await store.read_log(journal.heads[-1][PUBLIC])

@@ -45,6 +45,7 @@ from crewlog.errors import (
     CommandRejected,
     CrewlogError,
     InterruptNotOpen,
+    RunBusy,
     RunFailed,
     RunNotFound,
     TemporalUnavailable,
@@ -211,6 +212,7 @@ class Gateway:
             CommandConflict: the id was used for another command.
             InterruptNotOpen: the question is not open.
             WorkerMissing: nobody answers; the command may or may not have been applied.
+            RunBusy: the run is about to continue as new, and waits for calls under way.
             TemporalUnavailable: the server is away; likewise.
         """
         beside = await self._is_beside(run, name, command)
@@ -586,9 +588,11 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
     """The error for an update that a run refused."""
     cause = error.cause
     if _at_the_seam(error):
-        return WorkerMissing(
-            f"the run {run!r} has been continuing as new for {COMMAND_LIMIT:.0f} s",
-            remedy="Send the command again with the same id.",
+        return RunBusy(
+            f"the run {run!r} has been about to continue as new for {COMMAND_LIMIT:.0f} s: it "
+            "takes no command until the calls under way have ended",
+            remedy="Send it again with the same id then; "
+            f"`crewlog show {run}` tells what is under way.",
         )
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
     kind = cause.type if isinstance(cause, ApplicationError) else ""

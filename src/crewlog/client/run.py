@@ -724,7 +724,7 @@ class Run(ByHand):
             ) from error
 
     async def _change(self, command: Change, *, wait: bool) -> Changed:
-        # A model may read a prompt for minutes, and a change waits for another one to drain.
+        # A model may read a prompt for minutes.
         outcome = await self._gateway.update(
             self.id,
             "change",

@@ -2,8 +2,10 @@
 
 A run's rows go at once. What it shares by content goes when it is certain that nobody needs it:
 
-- Links of its logs are needed by forks, whose `Forked` names the heads that they began with. Those
-  that are kept for forks are orphans: they go when the last such fork does.
+- Links of its logs may be those of its kin: the runs that it was a fork of, and the forks of all of
+  these. A fork goes on from heads that its `Forked` names; and runs that go on from one head, and
+  say the same at the same positions, make the same links. Those that are kept for kin are orphans:
+  they go when the last run does that has them.
 - A fork that has been asked for, and whose journal does not name its heads yet, is noted: until it
   has begun, its source is not deleted.
 - A body or a definition that the run named is doomed, if nothing that is left names it. It is
@@ -15,14 +17,14 @@ A run's rows go at once. What it shares by content goes when it is certain that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from crewlog.errors import UsageError
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
 from crewlog.state.journal import Batch
-from crewlog.state.logs import links_of
-from crewlog.store.protocol import JournalRow, StartingFork
+from crewlog.state.logs import heads_of, links_of, message_of
+from crewlog.store.protocol import JournalRow, LogLink, StartingFork
 
 NAMES = r'"([A-Za-z0-9_-]{27})"'
 """A content hash in JSON."""
@@ -54,34 +56,57 @@ def named_in(text: str) -> set[ContentHash]:
     return {ContentHash(found) for found in _NAMES.findall(text)}
 
 
-def links_in(run: RunId, rows: list[JournalRow]) -> dict[ContentHash, ContentHash]:
-    """The links that a run's own journal made: the head before each, by its head."""
-    links: dict[ContentHash, ContentHash] = {}
+def links_in(run: RunId, rows: Sequence[JournalRow]) -> dict[ContentHash, LogLink]:
+    """The links that a run's own journal made, by their heads."""
+    links: dict[ContentHash, LogLink] = {}
+    for batch in _whole(rows):
+        for link in links_of(run, batch):
+            links[link.head] = LogLink(
+                head=link.head, previous=link.previous, position=link.position, body=link.body
+            )
+    return links
+
+
+def _whole(rows: Sequence[JournalRow]) -> Iterator[Batch]:
+    """A journal as batches, each without a gap."""
     start = 0
     while start < len(rows):
         end = start + 1
         while end < len(rows) and rows[end].position == rows[end - 1].position + 1:
             end += 1
         entries = tuple(row.entry for row in rows[start:end])
-        batch = Batch(first=rows[start].position, entries=entries)
-        links |= {link.head: link.previous for link in links_of(run, batch)}
+        yield Batch(first=rows[start].position, entries=entries)
         start = end
-    return links
 
 
-def heads_in(forked: Mapping[str, Json]) -> set[ContentHash]:
-    """The heads that a fork began with."""
-    return {log["head"] for log in forked["state"].get("messages", {}).values()}
-
-
-def reached(
-    links: Mapping[ContentHash, ContentHash], heads: Iterable[ContentHash]
+def held_by(
+    run: RunId, rows: Sequence[JournalRow], links: Mapping[ContentHash, LogLink]
 ) -> set[ContentHash]:
+    """Those of some links that a run's own journal made, too."""
+    if _has_gap(rows):
+        # Batches are under way, and the heads after the gap are not known: what it may have made.
+        said = {(row.position, message_of(row.entry).get("body")) for row in rows}
+        return {head for head, link in links.items() if (link.position, link.body) in said}
+    return links.keys() & links_in(run, rows).keys()
+
+
+def _has_gap(rows: Sequence[JournalRow]) -> bool:
+    whole = list(_whole(rows))
+    begins = whole and (whole[0].first == 1 or whole[0].entries[0]["kind"] == "Forked")
+    return len(whole) > 1 or not begins
+
+
+def heads_from(entries: Iterable[Mapping[str, Json]]) -> set[ContentHash]:
+    """The heads that a run went on from: where it began as a fork, went back, or began again."""
+    return {head for entry in entries for head in (heads_of(entry) or {}).values()}
+
+
+def reached(links: Mapping[ContentHash, LogLink], heads: Iterable[ContentHash]) -> set[ContentHash]:
     """Those of some links that chains which end at `heads` have."""
     found: set[ContentHash] = set()
     for head in heads:
         at = head
         while at in links and at not in found:
             found.add(at)
-            at = links[at]
+            at = links[at].previous
     return found

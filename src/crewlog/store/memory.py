@@ -8,7 +8,7 @@ anything, so that within one event loop every call is atomic, as a transaction i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -19,7 +19,14 @@ from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import CLOSED, RunStatus
 from crewlog.store.codec import dump_json, load_json
-from crewlog.store.deleting import heads_in, links_in, named_in, reached, refuse_started
+from crewlog.store.deleting import (
+    heads_from,
+    held_by,
+    links_in,
+    named_in,
+    reached,
+    refuse_started,
+)
 from crewlog.store.missing import BODY, DEFINITION, RowsMissing
 from crewlog.store.projection import (
     CheckpointFacts,
@@ -87,6 +94,14 @@ class _Run:
         return self.pruned.get(checkpoint, 0) > max(named, default=0)
 
     @property
+    def rows(self) -> list[JournalRow]:
+        """The journal, in order."""
+        return [
+            JournalRow(position=position, digest=digest, entry=load_json(text))
+            for position, (digest, text) in sorted(self.journal.items())
+        ]
+
+    @property
     def closed(self) -> bool:
         return self.facts is not None and self.facts.status in CLOSED
 
@@ -125,7 +140,9 @@ class InMemoryStore:
         self._links: dict[ContentHash, LinkFacts] = {}
         self._runs: dict[RunId, _Run] = {}
         self._orphans: set[ContentHash] = set()
-        """Links of deleted runs that are kept for forks."""
+        """Links of deleted runs that are kept for their kin."""
+        self._sources: set[RunId] = set()
+        """Runs that there are, or were, forks of."""
         self._shut: set[tuple[RunId, str]] = set()
         """Executions whose run has another history."""
         self._forked: dict[tuple[RunId, RunId], int] = {}
@@ -416,24 +433,21 @@ class InMemoryStore:
         self._forked = {
             both: noted for both, noted in self._forked.items() if not {*both} & {*runs}
         }
-        links: dict[ContentHash, ContentHash] = {
-            head: self._links[head].link.previous for head in self._orphans
-        }
+        links = {head: self._links[head].link for head in self._orphans}
         entries, named = 0, set[ContentHash]()
+        self._sources |= {
+            rows.facts.source for rows in self._runs.values() if rows.facts and rows.facts.source
+        }
         for run in runs:
             gone = self._runs.pop(run, _Run())
             entries += len(gone.journal)
-            rows = [
-                JournalRow(position=position, digest=digest, entry=load_json(text))
-                for position, (digest, text) in sorted(gone.journal.items())
-            ]
-            links |= links_in(run, rows)
+            links |= links_in(run, gone.rows)
             for _, text in gone.journal.values():
                 named |= named_in(text)
             for key in [key for key in self._claims if _claimed_by(key, run)]:
                 del self._claims[key]
-        heads = {head for forked in self._forks() for head in heads_in(forked)}
-        self._orphans = reached(links, heads)
+        self._sources &= self._runs.keys()
+        self._orphans = self._held(links)
         for head in links.keys() - self._orphans:
             if head in self._links:
                 named.add(self._links.pop(head).link.body)
@@ -441,11 +455,15 @@ class InMemoryStore:
             self._doomed.setdefault(hash_, at)
         return self._sweep(at - grace, entries)
 
-    def _forks(self) -> Iterator[dict[str, Json]]:
-        for rows in self._runs.values():
-            if rows.facts is not None and rows.facts.source is not None:
-                forked: dict[str, Json] = load_json(rows.journal[rows.facts.base + 1][1])
-                yield forked
+    def _held(self, links: Mapping[ContentHash, LogLink]) -> set[ContentHash]:
+        """Those of some links that runs have, whose kin is deleted."""
+        held = set[ContentHash]()
+        for run, each in self._runs.items():
+            if run in self._sources or (each.facts and each.facts.source):
+                rows = each.rows
+                held |= reached(links, heads_from(row.entry for row in rows))
+                held |= held_by(run, rows, links)
+        return held
 
     def _sweep(self, before: int, entries: int) -> Deleted:
         used = {facts.link.body for facts in self._links.values()}

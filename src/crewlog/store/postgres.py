@@ -18,7 +18,14 @@ from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, spellings, unpack
-from crewlog.store.deleting import heads_in, links_in, named_in, reached, refuse_started
+from crewlog.store.deleting import (
+    heads_from,
+    held_by,
+    links_in,
+    named_in,
+    reached,
+    refuse_started,
+)
 from crewlog.store.migrate import migrate
 from crewlog.store.missing import BODY, DEFINITION, RowsMissing
 from crewlog.store.pool import Connection, EntryRefusedError, Pool
@@ -343,6 +350,7 @@ class PostgresStore:
 
     async def _delete_runs(self, connection: Connection, runs: Collection[RunId], at: int) -> int:
         ids = [pack(run) for run in runs]
+        kin = await self._kin(connection, ids)
         records = await connection.fetch(self._sql["delete_rows"], ids, timeout=_SCAN_TIMEOUT)
         for run in ids:
             await connection.execute(self._sql["delete_claims"], run)
@@ -351,13 +359,14 @@ class PostgresStore:
         for record in records:
             journals.setdefault(RunId(unpack(record["run"])), []).append(_journal_row(record))
             named |= named_in(record["entry"])
-        orphans = await connection.fetch(self._sql["list_orphans"])
-        links = {row["head"]: row["previous"] for row in orphans}
+        links: dict[ContentHash, LogLink] = {}
+        kept: set[ContentHash] = set()
         for run, rows in journals.items():
             links |= links_in(run, rows)
-        forks = await connection.fetch(self._sql["list_forks"])
-        heads = {head for row in forks for head in heads_in(load_json(row["entry"]))}
-        kept = reached(links, heads)
+        if kin is not None:
+            orphans = await connection.fetch(self._sql["list_orphans"])
+            links |= {row["head"]: LogLink(**row) for row in orphans}
+            kept = await self._held(connection, kin, links)
         bodies = await connection.fetch(
             self._sql["delete_links"], list(links.keys() - kept), list(kept)
         )
@@ -365,6 +374,31 @@ class PostgresStore:
         for name in ("doom_bodies", "doom_definitions"):
             await connection.execute(self._sql[name], doomed, at)
         return len(records)
+
+    async def _kin(self, connection: Connection, ids: Sequence[str]) -> list[str] | None:
+        """The runs that stay and may have links of those that go; none if these have no kin."""
+        kin = {row["run"] for row in await connection.fetch(self._sql["list_kin"])}
+        if kin.isdisjoint(ids):
+            return None
+        # What is stored from here on finds the links gone, and makes them again.
+        await connection.execute(self._sql["lock_journal"])
+        await connection.execute(self._sql["leave_kin"], ids)
+        return [row["run"] for row in await connection.fetch(self._sql["list_kin"])]
+
+    async def _held(
+        self, connection: Connection, kin: Sequence[str], links: Mapping[ContentHash, LogLink]
+    ) -> set[ContentHash]:
+        """Those of some links that runs have, whose kin is deleted."""
+        # It reads journals whole, whatever the connection is set to: see `pool._prepare`.
+        await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
+        origins = await connection.fetch(self._sql["list_origins"], kin, timeout=_SCAN_TIMEOUT)
+        held = reached(links, heads_from(load_json(row["entry"]) for row in origins))
+        places = [link.position for link in links.values()], [link.body for link in links.values()]
+        alike = await connection.fetch(self._sql["list_alike"], kin, *places, timeout=_SCAN_TIMEOUT)
+        for record in alike:
+            rows = await connection.fetch(self._sql["read_journal"], record["run"], 0, None)
+            held |= held_by(RunId(unpack(record["run"])), list(map(_journal_row, rows)), links)
+        return held
 
     async def _sweep(self, connection: Connection, before: int, entries: int) -> Deleted:
         # It reads tables whole, whatever the connection is set to: see `pool._prepare`.

@@ -43,16 +43,38 @@ DELETE FROM crewlog.claims
 WHERE key >= $1::text || '/' AND key < $1 || '0'
   AND substr(key, length($1) + 2) ~ '^[^/]+/[0-9]+/[0-9]+$'
 
--- name: list_forks
--- With what each began.
-SELECT entry FROM crewlog.runs JOIN crewlog.journal USING (run)
-WHERE source IS NOT NULL AND journal.position = runs.base + 1
+-- name: list_kin
+-- Runs that may have links of others: forks, and what there are, or were, forks of.
+SELECT run FROM crewlog.runs WHERE source IS NOT NULL
+UNION SELECT run FROM crewlog.runs WHERE run IN (SELECT source FROM crewlog.runs WHERE source IS NOT NULL)
+UNION SELECT run FROM crewlog.forked
+
+-- name: leave_kin
+-- Before the rows go that say it.
+WITH gone AS (DELETE FROM crewlog.forked WHERE run = ANY($1::text[]))
+INSERT INTO crewlog.forked (run)
+SELECT DISTINCT deleted.source FROM crewlog.runs AS deleted
+JOIN crewlog.runs AS kept ON kept.run = deleted.source
+WHERE deleted.run = ANY($1) AND kept.run <> ALL($1)
+ON CONFLICT DO NOTHING
+
+-- name: list_origins
+-- Of the runs $1, every entry that says which heads a run goes on from; others may be among them.
+SELECT entry FROM crewlog.journal
+WHERE run = ANY($1::text[]) AND entry ~ '"kind":"(Forked|RolledBack|Reopened)"'
+
+-- name: list_alike
+-- Those of the runs $1 that name the body of a link at its position.
+SELECT DISTINCT run
+FROM unnest($2::bigint[], $3::text[]) AS link (position, body)
+JOIN crewlog.journal USING (position)
+WHERE run = ANY($1::text[]) AND strpos(entry, '"' || body || '"') > 0
 
 -- name: list_orphans
-SELECT head, previous FROM crewlog.orphans JOIN crewlog.links USING (head)
+SELECT head, previous, position, body FROM crewlog.orphans JOIN crewlog.links USING (head)
 
 -- name: delete_links
--- $1 go, $2 stay for forks. The bodies of those that go are returned.
+-- $1 go, $2 stay for kin. The bodies of those that go are returned.
 WITH kept AS (
     INSERT INTO crewlog.orphans (head) SELECT unnest($2::text[]) ON CONFLICT DO NOTHING
 ),
