@@ -37,6 +37,7 @@ from crewlog.state.calls import (
     CALL_TOOL,
     CLOSE_RUN,
     COMPILE_PROMPT,
+    FIND_COMMAND,
     FLUSH,
     FORGET_RUN,
     LOAD_STATE,
@@ -48,8 +49,10 @@ from crewlog.state.calls import (
     CloseRunResult,
     CompilePrompt,
     CompilePromptResult,
+    FindCommand,
     Flush,
     ForgetRun,
+    FoundCommand,
     LoadedState,
     LoadState,
     ModelResult,
@@ -59,6 +62,7 @@ from crewlog.state.calls import (
     PreparedChange,
     ToolResult,
 )
+from crewlog.store.commands import find_command
 from crewlog.store.protocol import Snapshot, Store
 from crewlog.store.pruning import prune
 
@@ -108,6 +112,7 @@ class CrewActivities:
         return [
             self.open_run,
             self.load_state,
+            self.find_command,
             self.forget_run,
             self.compile_prompt,
             self.prepare_change,
@@ -137,6 +142,12 @@ class CrewActivities:
                     self._definitions,
                     self._search_attributes,
                 )
+
+    @activity.defn(name=FIND_COMMAND)
+    async def find_command(self, task: FindCommand) -> FoundCommand:
+        """Looks in the stored journal for the outcome of a command."""
+        with as_failures(final=False):
+            return FoundCommand(outcome=await find_command(self._store, task.run, task.command))
 
     @activity.defn(name=FORGET_RUN)
     async def forget_run(self, task: ForgetRun) -> None:

@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state import journal as j
     from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
     from crewlog.state.model import CommandOutcome
-    from crewlog.wire import Change, Changed
+    from crewlog.wire import Change, Changed, Rollback
 
 from crewlog.workflows.activity_options import PREPARING, READING
 
@@ -96,26 +96,39 @@ def check(engine: Engine | Drafting, command: Change) -> Engine:
     return engine
 
 
-def check_other(engine: Engine | Drafting, command: Change) -> None:
-    """Checks whether a change may wait for another one that is under way.
+def check_other(engine: Engine | Drafting, command: Change | Rollback) -> None:
+    """Checks whether a command may wait a moment for a change that is under way.
 
-    It may, where it takes any graph, or the one that the other leads to. Made against the graph
-    that goes, it would only hold if the other failed: it is not kept waiting for that.
+    It may, where it takes any graph, or the one that the change leads to. Made against the graph
+    that goes, it would only hold if the change failed: it is not kept waiting for that.
 
     Raises:
         ChangeConflict: it was made against the graph that goes.
     """
     under_way = engine.state.changing
+    if under_way is None or isinstance(command, Rollback):
+        return
+    if command.graph_version not in (None, under_way.graph_version):
+        check_no_other(engine, command)
+
+
+def check_no_other(engine: Engine | Drafting, command: Change | Rollback) -> None:
+    """Checks that no change is under way, unless the command has an outcome already.
+
+    Raises:
+        ChangeConflict: one is.
+    """
+    under_way = engine.state.changing
     if under_way is None or command.id in engine.state.commands:
         return
-    if command.graph_version in (None, under_way.graph_version):
-        return
+    what, again = "yours would do", "send it as a new change"
+    if isinstance(command, Rollback):
+        what, again = "the run does", "roll back with a new id"
     who = f" by {under_way.by}" if under_way.by else ""
     raise ChangeConflict(
         f"another change{who} is under way, to graph v{under_way.graph_version}: "
         f"{under_way.what or under_way.command}",
-        remedy="It waits for what runs now. Look at what yours would do once it is there, and send "
-        "it as a new change.",
+        remedy=f"It waits for what runs now. Look at what {what} once it is there, and {again}.",
     )
 
 

@@ -25,6 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import RunId
+    from crewlog.payloads import digest_of
     from crewlog.state.calls import OPEN_RUN, OpenRun, OpenRunResult
     from crewlog.state.carry import DraftCarry, read_carry
     from crewlog.state.ledger import Ledger
@@ -32,6 +33,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import (
         BUSY,
         CLOSING,
+        READS,
         WORKFLOW_TYPE,
         AskRun,
         Change,
@@ -41,7 +43,8 @@ with workflow.unsafe.imports_passed_through():
     )
 
 from crewlog.workflows import changes, rewinding, views
-from crewlog.workflows.activity_options import CHECKING, LOCAL
+from crewlog.workflows.activity_options import CHECKING
+from crewlog.workflows.beginning import made
 from crewlog.workflows.execution import CANCEL, Ended, Execution
 from crewlog.workflows.inbox import (
     Incoming,
@@ -60,6 +63,9 @@ not be handed over raw."""
 ASKERS = 5
 """Clients that may wait by `ask` at a time: a server lets ten updates be under way in an execution,
 and those who wait for a run's end must not keep out those who steer it."""
+
+REFUSES_OTHERS = "refuses-what-meets-a-change-that-drains"
+"""The patch of executions in which changes and rollbacks do not wait for a change that drains."""
 
 FAILED = "RunFailed"
 """The error type of a run that failed, where it has no other."""
@@ -334,28 +340,38 @@ class CrewRun:
 
     async def _load_checkpoint(self, incoming: Incoming) -> None:
         """Has the state loaded that a rollback goes to."""
-        await workflow.wait_condition(lambda: self._closing() or self._may_change())
-        execution, command = self._ready(), parse("rollback", incoming.data)
-        if isinstance(command, Rollback) and not execution.closing:
-            await rewinding.prepare(execution.engine, incoming, command)
+        command = parse("rollback", incoming.data)
+        if not isinstance(command, Rollback) or await self._must_yield(incoming, command):
+            return
+        await rewinding.prepare(self._ready().engine, incoming, command)
 
     async def _prepare_change(self, incoming: Incoming) -> None:
         command = parse("change", incoming.data)
         if not isinstance(command, Change):
             return
+        if await self._must_yield(incoming, command):
+            return
+        execution = self._ready()
+        await changes.prepare(incoming, command, execution.engine, execution.queue, self._closing)
+
+    async def _must_yield(self, incoming: Incoming, command: Change | Rollback) -> bool:
+        """Whether a command that needs the run's graph gives way: to a change, or to the seam.
+
+        What is in flight may last for hours, and a server lets ten updates be under way: those who
+        waited for it would keep out all others. So they are refused.
+        """
         if self._execution is not None and not self._closing():
             try:
                 changes.check_other(self._execution.engine, command)
+                drains = self._execution.flights and not self._may_change()
+                if drains and workflow.patched(REFUSES_OTHERS):
+                    changes.check_no_other(self._execution.engine, command)
             except ChangeConflict as error:
                 incoming.refusal = error
-                return
-        # While it drains for another change, the graph that this one meets is not there yet.
+                return True
+        # The change waits for nothing: the graph that this one meets is there in a moment.
         await workflow.wait_condition(lambda: self._closing() or self._may_change())
-        execution = self._ready()
-        if not execution.closing:
-            await changes.prepare(
-                incoming, command, execution.engine, execution.queue, self._closing
-            )
+        return self._closing()
 
     async def _check_edit(self, incoming: Incoming) -> None:
         """Checks the definition of an answer that edits: here, so that the loop need not wait.
@@ -395,7 +411,8 @@ class CrewRun:
     def status(self) -> dict[str, Any]:
         """Where the run is: a `RunView`."""
         execution = self._ready()
-        return views.run_view(execution.engine, execution.flights).model_dump(mode="json")
+        view = views.run_view(execution.engine, execution.flights, execution.drains_for)
+        return view.model_dump(mode="json")
 
     @workflow.query(name="state")
     def state(self) -> dict[str, Any]:
@@ -424,11 +441,17 @@ class CrewRun:
         """A `Page` of the checkpoints: a `CheckpointPage`."""
         return views.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
+    @workflow.query(name=READS)
+    def reads(self, raw: RawValue = WHOLE) -> str:
+        """The hash of the argument: whoever gets it knows that a worker could read that."""
+        return digest_of(raw.payload)
+
     def details(self) -> str:
         """What the web UI shows beside the run, in Markdown; empty while it starts."""
         if self._execution is None:
             return ""
-        return views.details(self._execution.engine, self._execution.flights)
+        execution = self._execution
+        return views.details(execution.engine, execution.flights, execution.drains_for)
 
     def _ready(self) -> Execution:
         if self._execution is None:
@@ -484,20 +507,8 @@ def _parse_start(data: Any) -> StartRun:
 
 
 async def _open(start: StartRun) -> OpenRunResult:
-    run = RunId(workflow.info().workflow_id)
-    try:
-        opened: OpenRunResult = await workflow.execute_local_activity(
-            OPEN_RUN, OpenRun(run=run, crew=start.crew), result_type=OpenRunResult, **LOCAL
-        )
-    except ActivityError as error:
-        cause = error.cause
-        if not isinstance(cause, ApplicationError):
-            raise
-        # The run's failure is what is wrong with the crew, not that an activity said so.
-        raise ApplicationError(
-            cause.message, *cause.details, type=cause.type, non_retryable=True
-        ) from error
-    return opened
+    task = OpenRun(run=RunId(workflow.info().workflow_id), crew=start.crew)
+    return await made(OPEN_RUN, task, OpenRunResult)
 
 
 def _as_text(value: Any) -> str:

@@ -6,8 +6,9 @@ It yields only where it waits for something to land, or stores, so what a
 handler sees between two yields is consistent.
 
 Closing (to continue as new): from then on nothing starts, updates are refused with a typed error,
-what is in flight lands and is applied, handlers finish, the rest is stored, and only then does the
-execution end. Signals that still arrive are carried in the inbox.
+handlers finish, the rest is stored, and the execution ends. Signals that still arrive are carried
+in the inbox. It closes when nothing is in flight, so that it is closing for a moment only; what it
+does until then says `crewlog.workflows.seams`.
 
 A change of the graph drains first: nothing starts, what is in flight lands and is applied, and
 updates are taken as ever, since that may last. What is in flight may be given a time, after which
@@ -48,6 +49,7 @@ with workflow.unsafe.imports_passed_through():
         CALL_TOOL,
         CLOSE_RUN,
         COMPILE_PROMPT,
+        FIND_COMMAND,
         FLUSH,
         OPEN_RUN,
         CallModel,
@@ -55,7 +57,9 @@ with workflow.unsafe.imports_passed_through():
         CloseRun,
         CloseRunResult,
         CompilePromptResult,
+        FindCommand,
         Flush,
+        FoundCommand,
         ModelResult,
         OpenRun,
         OpenRunResult,
@@ -71,13 +75,15 @@ from crewlog.workflows import rewinding, views
 from crewlog.workflows.activity_options import (
     CHECKING,
     COMPILING,
+    LOCAL,
     STORING,
     local_options,
     model_options,
     tool_options,
     tool_rules,
 )
-from crewlog.workflows.inbox import Incoming, Unreadable, now, take
+from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, take
+from crewlog.workflows.seams import Stage, stage
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
@@ -113,6 +119,10 @@ LACKS_LIMIT = 500
 
 LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between calls that met a worker without their tool; the last one from then on."""
+
+LEAVES_QUIET = "leaves-when-nothing-is-in-flight"
+"""The patch of executions that go on until nothing is in flight. Older ones start nothing, and
+refuse updates, from the task on in which their history is long enough."""
 
 LONGEST_TIMER = 30 * 86_400_000
 """Milliseconds of one Temporal timer; what is due later gets another one then."""
@@ -187,6 +197,7 @@ class Execution:
     ) -> None:
         self.engine = engine
         self.closing = False
+        self._stage: Stage = "calm"
         self._inbox = inbox
         self._kept: list[Incoming] = []
         """What is said to a crew that there is not yet: it is taken once there is."""
@@ -226,6 +237,13 @@ class Execution:
         """The calls under way, with what they wait for before they are made again."""
         return {key: self._resting.get(key, "") for key in self._flights}
 
+    @property
+    def drains_for(self) -> tuple[StepId, ...]:
+        """The steps that end before the run continues as new, where nothing starts until then."""
+        if self._stage not in ("draining", "shut"):
+            return ()
+        return tuple(dict.fromkeys(step for step, _ in self._flights))
+
     async def drive(self) -> Ended:
         """Runs until the run ends or must continue as new."""
         while True:
@@ -235,10 +253,7 @@ class Execution:
             self._take_rung()
             state = self.engine.state
             if not (self.closing or state.closed or state.changing):
-                await self._begin_crew()
-                await self.engine.settle(self._flights)
-                await self._launch()
-                self.closing = self._must_continue() and not self.engine.state.closed
+                await self._go_on()
             self._set_timer()
             self._cancel_flights()
             if not self._flights and not self._landed:
@@ -267,13 +282,38 @@ class Execution:
     def _may_leave(self) -> bool:
         return workflow.all_handlers_finished() and not self._inbox
 
-    def _must_continue(self) -> bool:
+    async def _go_on(self) -> None:
+        """Starts what can start, or leaves where the history is long and nothing is in flight."""
+        stopping = self.engine.state.status == "stopping"
+        if self._stage != "calm" and not self._flights and not stopping:
+            self.closing = True
+            return
+        await self._begin_crew()
+        await self.engine.settle(self._flights)
+        if self._stage in ("calm", "due"):
+            await self._launch()
+        if not self.engine.state.closed and not stopping:
+            self._heed_length()
+
+    def _heed_length(self) -> None:
+        """Sees how long the history is; after the first launch, so that each execution does some.
+
+        In an execution in which something was always in flight since, nothing may start any more.
+        """
         info = workflow.info()
-        return (
+        asked = (
             info.is_continue_as_new_suggested()
             or info.is_target_worker_deployment_version_changed()
-            or info.get_current_history_length() >= self.engine.plan.limits.events
         )
+        events, size = info.get_current_history_length(), info.get_current_history_size()
+        reached = stage(events, size, self.engine.plan.limits.events, asked=asked)
+        if reached == "calm":
+            return
+        if not self._flights or not workflow.patched(LEAVES_QUIET):
+            self.closing = True
+            return
+        self._stage = reached
+        self.closing = reached == "shut"
 
     async def _begin_crew(self) -> None:
         """Puts the engine in the place of the draft, once people have approved its definition."""
@@ -292,10 +332,28 @@ class Execution:
             if drafting and incoming.name in FOR_CREWS:
                 self._kept.append(incoming)
                 continue
+            await self._look_back(incoming)
             await rewinding.check_tag(self.engine, incoming)
             await take(self.engine, incoming)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))
+
+    async def _look_back(self, incoming: Incoming) -> None:
+        """Has the journal asked for the outcome of a command that may be an old one's repetition.
+
+        Nobody pays for it in a run with fewer commands than its state remembers.
+        """
+        command = doubtful(self.engine, incoming)
+        if not command:
+            return
+        self._commands += 1  # its marker
+        found: FoundCommand = await workflow.execute_local_activity(
+            FIND_COMMAND,
+            FindCommand(run=self.engine.state.run, command=command),
+            result_type=FoundCommand,
+            **LOCAL,
+        )
+        incoming.known = found.outcome
 
     def _take_kept(self) -> list[Incoming]:
         kept, self._kept = self._kept, []
@@ -573,7 +631,11 @@ class Execution:
         before = self.engine
         if before.state.changing is None or not isinstance(before, Engine):
             return True
-        self.engine = changing.swap(before)
+        version = before.state.changing.graph_version
+        self.engine, error = changing.swap(before)
+        if error is not None:
+            told = "the graph could not be swapped for v%s: the run goes on as it was"
+            workflow.logger.error(told, version, exc_info=error)
         if self.engine is before:
             self._keep_graph("")
             return False
@@ -724,7 +786,9 @@ class Execution:
         """Updates what searches show, where it changed."""
         if not self._search_attributes:
             return
-        new = views.attributes(self.engine.plan, self.engine.state, self.flights)
+        new = views.attributes(
+            self.engine.plan, self.engine.state, self.flights, drains_for=self.drains_for
+        )
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
         recent = self.engine.at - self._shown_at < PHASE_INTERVAL_MS
         if not changed or (set(changed) == {"CrewlogPhase"} and recent):

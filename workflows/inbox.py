@@ -41,7 +41,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state import journal as j
     from crewlog.state.brief import brief
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
-    from crewlog.state.model import CrewState, Interrupt
+    from crewlog.state.commands import outcome_of, seems_older
+    from crewlog.state.model import CommandOutcome, CrewState, Interrupt
     from crewlog.wire import (
         SIGNALS,
         Accepted,
@@ -109,6 +110,8 @@ class Incoming:
     """The digest of the command whose outcome this is."""
     dry: bool = False
     """Whether nothing may come of it but an answer."""
+    known: CommandOutcome | None = None
+    """The outcome that its id has already, where the state does not remember that any more."""
     late: bool = False
     """Whether the run has moved on since it was prepared: it is neither applied nor refused, and
     its handler prepares it anew."""
@@ -182,6 +185,31 @@ def parse(name: str, data: Any) -> Command:
         ) from error
 
 
+def id_of(incoming: Incoming) -> str:
+    """The command's id; empty where it has none that can be used."""
+    data: Any = incoming.data
+    command = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return command if isinstance(command, str) and 0 < len(command) <= 200 else ""
+
+
+def doubtful(engine: Engine | Drafting, incoming: Incoming) -> str:
+    """The id of a command that may have an outcome which the state does not remember; else empty.
+
+    What no activity has stored yet is looked at here, so that the store can tell the rest.
+    """
+    command = id_of(incoming)
+    state = engine.state
+    if not command or command in state.commands or command.startswith(RESERVED):
+        return ""
+    if not seems_older(state.older_commands, command):
+        return ""
+    batch = engine.ledger.whole()
+    for position, entry in enumerate(batch.entries, batch.first):
+        if entry.get("command") == command:
+            incoming.known = outcome_of(j.entry_from_json(entry), position)
+    return "" if incoming.known else command
+
+
 async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
     """Applies one command; its outcome is recorded, whatever it is, but for a dry run's."""
     try:
@@ -190,18 +218,14 @@ async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
         incoming.error = error
         if incoming.dry:
             return
-        raw_id = incoming.data.get("id") if isinstance(incoming.data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         # An unreadable id, or one that an applied command has, gets no outcome of its own.
-        usable = (
-            isinstance(raw_id, str)
-            and 0 < len(raw_id) <= 200
-            and raw_id not in engine.state.commands
-        )
+        command = id_of(incoming)
+        usable = command and command not in engine.state.commands and incoming.known is None
         engine.record(
             j.CommandRejected,
             name=incoming.name[:200],
             reason=str(error)[:2000],
-            command=raw_id if usable else None,
+            command=command if usable else None,
             error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
         )
     finally:
@@ -213,7 +237,7 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | No
     command = parse(incoming.name, incoming.data)
     incoming.dry = isinstance(command, Change) and command.dry_run
     incoming.digest = engine.digest = command.digest(incoming.name)
-    known = engine.state.commands.get(command.id)
+    known = engine.state.commands.get(command.id) or incoming.known
     if known is not None:
         if not known.repeats(incoming.digest):
             raise CommandConflict(

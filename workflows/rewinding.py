@@ -6,8 +6,6 @@ on after its end, begin with the state instead of a crew.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
@@ -35,9 +33,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.wire import Command, ForkFrom, Rollback, StartRun, TagCommand
 
 from crewlog.workflows.activity_options import LOADING, LOCAL
+from crewlog.workflows.beginning import made
 from crewlog.workflows.inbox import Incoming, parse
-
-M = TypeVar("M", LoadedState, PreparedChange)
 
 
 async def prepare(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
@@ -51,7 +48,7 @@ async def check_tag(engine: Engine | Drafting, incoming: Incoming) -> None:
     What a tag of any other position needs is known here. The loop waits for it: where the run
     continues as new, what was found out by a signal's handler would be lost.
     """
-    if incoming.name != "tag":
+    if incoming.name != "tag" or incoming.known is not None:
         return
     try:
         command = parse(incoming.name, incoming.data)
@@ -101,13 +98,14 @@ async def begin(start: StartRun, at: int) -> tuple[Engine, LoadedState]:
         ApplicationError: there is no such checkpoint, nothing to go on with, or no such crew.
     """
     run = RunId(workflow.info().workflow_id)
-    loaded = await _made(LOAD_STATE, _task(start, run), LoadedState)
+    loaded = await made(LOAD_STATE, _task(start, run), LoadedState)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
     change = _change(start, run, then)
     # Before anything is recorded: what is wrong with it must not leave a run behind.
-    prepared = await _made(PREPARE_CHANGE, change, PreparedChange) if change else None
+    prepared = await made(PREPARE_CHANGE, change, PreparedChange) if change else None
     if start.fork is not None:
-        engine = rewinding.fork(plan, then, run, by=start.by, at=at)
+        place = start.fork.position
+        engine = rewinding.fork(plan, then, run, by=start.by, at=at, checkpoint=place)
     else:
         ledger = Ledger(CrewState.from_json(loaded.last))
         found = Resumption(loaded.position, StepId(loaded.decision) if loaded.decision else None)
@@ -139,16 +137,3 @@ def _change(start: StartRun, run: RunId, then: CrewState) -> PrepareChange | Non
     if start.reopen == "recipe" and then.recipe not in ("", then.definition):
         return PrepareChange(run=run, base=then.recipe, recipe=True)
     return None
-
-
-async def _made(name: str, task: LoadState | PrepareChange, kind: type[M]) -> M:
-    try:
-        made: M = await workflow.execute_local_activity(name, task, result_type=kind, **LOCAL)
-    except ActivityError as error:
-        cause = error.cause
-        if not isinstance(cause, ApplicationError):
-            raise
-        raise ApplicationError(
-            cause.message, *cause.details, type=cause.type, non_retryable=True
-        ) from error
-    return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from temporalio import workflow
@@ -28,6 +28,9 @@ with workflow.unsafe.imports_passed_through():
         StepView,
     )
 
+DRAINS = (
+    "{steps}: nothing else starts until the calls under way have ended, since the history is long"
+)
 Flights = Mapping[tuple[StepId, int], str]
 """The calls under way, with what each waits for before it is made again; empty: nothing."""
 CHANGES_SHOWN = 5
@@ -38,7 +41,9 @@ REASONS = {
 }
 
 
-def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
+def run_view(
+    engine: Engine | Drafting, flights: Flights, drains_for: Sequence[StepId] = ()
+) -> RunView:
     """Where the run is."""
     state = engine.state
     steps = tuple(
@@ -53,7 +58,7 @@ def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
         )
         for entry in state.frontier.values()
     )
-    waiting = waiting_for(state, flights)
+    waiting = waiting_for(state, flights, drains_for)
     return RunView(
         run=state.run,
         crew=state.crew or engine.plan.crew,
@@ -73,8 +78,14 @@ def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
     )
 
 
-def waiting_for(state: CrewState, flights: Flights) -> str:
-    """Why nothing moves, for people; empty where something does, or the run has ended."""
+def waiting_for(state: CrewState, flights: Flights, drains_for: Sequence[StepId] = ()) -> str:
+    """Why nothing moves, for people; empty where something does, or the run has ended.
+
+    Args:
+        state: The run's state.
+        flights: The calls under way.
+        drains_for: The steps that end before the run continues as new, where nothing else starts.
+    """
     if state.closed:
         return ""
     if state.status in REASONS:
@@ -82,6 +93,8 @@ def waiting_for(state: CrewState, flights: Flights) -> str:
         return REASONS[state.status].format(by=by)
     if flights and all(flights.values()):
         return next(iter(flights.values()))
+    if flights and drains_for:
+        return DRAINS.format(steps=", ".join(drains_for))
     if flights:
         return ""
     if state.interrupts:
@@ -179,10 +192,10 @@ def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
     )
 
 
-def details(engine: Engine | Drafting, flights: Flights) -> str:
+def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[StepId] = ()) -> str:
     """The run in Markdown, for the web UI."""
     state = engine.state
-    waiting = waiting_for(state, flights)
+    waiting = waiting_for(state, flights, drains_for)
     crew = state.crew or engine.plan.crew or "a prompt"
     version = f"graph v{state.graph_version} · {state.steps} steps"
     lines = [
@@ -248,9 +261,11 @@ def phase(state: CrewState) -> str:
     return ",".join(dict.fromkeys(str(e.node) for e in state.frontier.values()))[:200]
 
 
-def attributes(plan: GraphPlan, state: CrewState, flights: Flights) -> dict[str, Any]:
+def attributes(
+    plan: GraphPlan, state: CrewState, flights: Flights, *, drains_for: Sequence[StepId] = ()
+) -> dict[str, Any]:
     """The search attributes' values."""
-    waiting = waiting_for(state, flights)
+    waiting = waiting_for(state, flights, drains_for)
     return {
         "CrewlogCrew": plan.crew,
         "CrewlogPhase": phase(state),

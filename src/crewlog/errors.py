@@ -207,6 +207,10 @@ class WorkerMissing(ServiceError):
     """Nobody polls the task queue: the run is safe and waits."""
 
 
+class RunBusy(ServiceError):
+    """The run takes no command for longer than commands are repeated: it waits for a long call."""
+
+
 class StepError(CrewlogError):
     """A step cannot go on; the run decides by the agent's `on_error`."""
 

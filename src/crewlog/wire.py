@@ -46,6 +46,9 @@ TASK_QUEUE = "crewlog"
 
 SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
 UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "set_permission")
+READS = "reads"
+"""The query that proves that the workers can read what a client has put outside of a history: it
+answers the hash of its argument, whatever that is."""
 QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints")
 
 _SPOKEN = {"respond": "answer", "edit_state": "edit", "message": "inject"}

@@ -276,7 +276,8 @@ class Site:
         """What the run's tools really did."""
         path = self.root / "ledger" / f"{run.id}.jsonl"
         text = path.read_text() if path.exists() else ""
-        lines = [json.loads(line) for line in text.splitlines()]
+        whole = text[: text.rfind("\n") + 1]  # a tool may be in the middle of writing a line
+        lines = [json.loads(line) for line in whole.splitlines()]
         if event is not None:
             wanted["event"] = event
         return [e for e in lines if all(e.get(k) == v for k, v in wanted.items())]

@@ -147,8 +147,10 @@ async def test_what_is_wrong_is_refused_and_changes_nothing(crews: Site) -> None
     assert not await crews.entries(run, "ChangeAccepted", "GraphSwapped")
 
 
-async def test_a_change_against_the_graph_that_goes_is_not_kept_waiting(crews: Site) -> None:
-    """Those that may hold on the graph that comes wait for it."""
+async def test_a_change_that_meets_another_one_that_drains_is_not_kept_waiting(
+    crews: Site,
+) -> None:
+    """A server lets ten updates be under way: more of them than that, and all are answered."""
     crew = gated(crews)
     run = await at_gate(crews, cut(crew, "a", "b"))
     await run.change(definition=crew, by="ana", wait=False)
@@ -158,20 +160,18 @@ async def test_a_change_against_the_graph_that_goes_is_not_kept_waiting(crews: S
             await run.change(
                 definition=cut(crew, "a", "c"), graph_version=1, dry_run=dry, timeout=LIMIT
             )
-    waiting = [
-        asyncio.create_task(run.change(operations=[edit], graph_version=version))
-        for edit, version in (
-            (EditAgent(name="c", set={"timeout": "90s"}), 2),
-            (EditAgent(name="b", set={"timeout": "80s"}), None),
-        )
-    ]
-    done, _ = await asyncio.wait(waiting, timeout=0.3)
-    assert not done
+    edit = EditAgent(name="c", set={"timeout": "90s"})
+    versions = [None, 2] * 6
+    others = (run.change(operations=[edit], graph_version=v, timeout=LIMIT) for v in versions)
+    outcomes = await asyncio.gather(*others, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [ChangeConflict] * len(versions)
+    await run.edit_state({"shared.told": True})
+    assert (await run.state()).changing is not None
     crews.open_gate(run, "g")
-    assert [(await each).graph_version for each in waiting] == [2, 2]
+    await run.wait_until(lambda view: view.graph_version == 2, LIMIT)
     await run.result(LIMIT)
-    (rejected,) = await crews.entries(run, "CommandRejected")
-    assert rejected.error_type == "ChangeConflict"
+    rejected = [e.error_type for e in await crews.entries(run, "CommandRejected")]
+    assert rejected == ["ChangeConflict"] * (len(versions) + 1)
 
 
 async def test_of_two_changes_at_once_one_wins(crews: Site) -> None:

@@ -138,8 +138,8 @@ async def test_malformed_and_unknown_signals_are_journaled(crews: Site) -> None:
         "not JSON",
         "0 arguments",
         "2 arguments",
-        "id: ",
-        "when: ",
+        "'id' is missing",
+        "'when' is unknown",
         "nobody reads",
         "'dance'",
     ]
@@ -190,7 +190,7 @@ async def test_what_is_nested_too_deep_to_be_carried_is_refused(crews: Site, dee
 @pytest.mark.parametrize(
     ("args", "kind", "words"),
     [
-        (["crew.yaml"], "InvalidStart", "dictionary"),
+        (["crew.yaml"], "InvalidStart", "mapping"),
         ([None], "InvalidStart", ""),
         ([NOT_JSON], "InvalidStart", "not JSON"),
         ([], "InvalidStart", "arguments"),

@@ -291,7 +291,7 @@ def test_a_run_is_changed_while_its_question_is_open(crewlog: Cli) -> None:
     assert text.code == 0, text.err
     differs = crewlog("diff", f"{run}@{rules['position']}").out
     assert "~ agent first" in differs
-    assert 'prompt P. → "One. Two."' in differs
+    assert r'prompt P. → "One.\nTwo."' in differs
     full = crewlog("diff", f"{run}@{rules['position']}", "--full").out
     assert [f"{line}\n" in full for line in ("- P.", "+ One.", "+ Two.")] == [True] * 3
     data = crewlog("diff", f"{run}@{rules['position']}", "--json").records[0]

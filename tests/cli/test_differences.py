@@ -22,7 +22,10 @@ NEW = "You write the report.\nBe brief.\nSay what was tested.\nEnd with a summar
 
 
 def crew(prompt: str, **more: Any) -> CrewDefinition:
-    agents = {"writer": {"prompt": prompt, "tools": []}, "editor": {"prompt": "Edit.", "tools": []}}
+    agents: dict[str, Any] = {
+        "writer": {"prompt": prompt, "tools": []},
+        "editor": {"prompt": "Edit.", "tools": []},
+    }
     return load_data(
         {
             "crew": "notes",

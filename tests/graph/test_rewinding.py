@@ -17,7 +17,7 @@ from crewlog.graph.changing import accept, consider
 from crewlog.graph.engine import Engine, Order
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.rewinding import fork, reopen, roll_back
-from crewlog.ids import RunId, item_log, item_of, item_step, node_of, step_id, visit_of
+from crewlog.ids import ContentHash, RunId, item_log, item_of, item_step, node_of, step_id, visit_of
 from crewlog.state import journal as j
 from crewlog.state.calls import PreparedChange
 from crewlog.state.checkpoints import checkpoint_kind
@@ -393,12 +393,18 @@ def test_what_never_goes_back_stays_as_it_is() -> None:
     assert (mutation.what, mutation.by, mutation.position) == ("rolled back to 5", "ana", 10)
 
 
-def test_another_definition_is_another_graph_version() -> None:
-    now = CrewState(run=RUN, position=9, graph_version=3, definition="new")  # type: ignore[arg-type]
-    then = CrewState(run=RUN, position=5, graph_version=2, definition="old")  # type: ignore[arg-type]
-    assert rewound(now, then).state.graph_version == 4
-    same = then.model_copy(update={"definition": now.definition})
-    assert rewound(now, same).state.graph_version == 3
+@pytest.mark.parametrize(("flow", "version"), [(["a", "b", "c"], 4), (["a", "b"], 3)])
+def test_another_graph_is_another_version_and_other_rules_are_not(
+    flow: list[str], version: int
+) -> None:
+    plan = plan_of(["a", "b"], {"a": {"max_calls": 3}})
+    now = CrewState(run=RUN, position=9, graph_version=3, definition=ContentHash("new"))
+    then = CrewState(run=RUN, position=5, graph_version=2, definition=ContentHash("old"))
+    engine = Engine(plan_of(flow), Ledger(now))
+    roll_back(engine, 5, then, plan, by="ana")
+    assert engine.state.graph_version == version
+    assert engine.state.definition == "old"
+    assert engine.plan.agents["a"].max_calls == 3  # type: ignore[index]
 
 
 def test_items_and_what_is_held_go_by_the_new_names() -> None:

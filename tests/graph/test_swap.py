@@ -358,7 +358,7 @@ async def test_a_change_that_is_accepted_stands_in_the_way_of_others() -> None:
     await sim.land(("a#1", 1))
     await sim.settle()
     assert statuses(sim) == {"c#1": "ready"}, "what lands is applied, and nothing starts"
-    sim.engine = changing.swap(sim.engine)
+    sim.engine = changing.swap(sim.engine).engine
     assert sim.state.graph_version == 2
     await sim.run()
     assert sim.ran() == ["a#1", "b#1", "c#1"]
@@ -373,7 +373,7 @@ async def test_a_swap_that_does_not_fit_leaves_the_run_as_it_was() -> None:
     sim.engine.pending = None
     frontier = sim.state.frontier
     engine = sim.engine
-    sim.engine = changing.swap(sim.engine)
+    sim.engine = changing.swap(sim.engine).engine
     assert sim.engine is engine
     assert "the plan of the accepted change is not there" in sim.facts("SwapFailed")[0]["error"]
     assert sim.state.frontier == frontier

@@ -10,7 +10,7 @@ A run tells faults by their places in the command that it got. Whoever typed opt
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from crewlog.errors import CommandRejected
@@ -33,7 +33,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 
 
 @contextmanager
-def in_terms_of(places: Sequence[str]) -> Iterator[None]:
+def in_terms_of(places: Sequence[str]) -> Generator[None, None, None]:
     """Tells refusals of what is done within it in the terms of the command line.
 
     Args:

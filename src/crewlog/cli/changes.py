@@ -34,7 +34,7 @@ PLACE = "crewlog change"
 _PARTS: Mapping[str, type[Any]] = {"agent": EditAgent, "tool": EditTool, "phase": EditPhase}
 _OPERATION: TypeAdapter[Operation] = TypeAdapter(Operation)
 _OPS = [str(each.model_fields["op"].default) for each in get_args(get_args(Operation)[0])]
-_EDIT = "For example: --edit agent.writer.prompt='Be brief.' or --edit crew.model=openai:gpt-5-mini"
+_EDIT = "For example: {option} agent.writer.prompt='Be brief.' or {option} model=openai:gpt-5-mini"
 
 
 _PROMPT = "Give a prompt's file, or the prompt itself in quotes."
@@ -158,7 +158,7 @@ def _operations(asked: Asked) -> Iterator[Typed]:
         yield Typed(new, f"--add-agent {name}")
     if (after or before) and not asked.add_agent:
         raise _without("--after" if after else "--before", "--add-agent")
-    yield from _edits(asked.edit)
+    yield from edits(asked.edit)
     for name in _names(asked.enable):
         yield Typed(EnableAgent(name=name), f"--enable {name}")
     for name in _names(asked.disable):
@@ -221,35 +221,47 @@ def _mapping(data: Json, option: str) -> dict[str, Json]:
     raise UsageError(f"what {option} adds must be a mapping", remedy=_EXAMPLES[option], place=PLACE)
 
 
-def _edits(typed: Sequence[str]) -> Iterator[Typed]:
-    """`agent.writer.prompt=…`: the fields of one thing are set together."""
+def edits(typed: Sequence[str], option: str = "--edit", place: str = PLACE) -> Iterator[Typed]:
+    """`agent.writer.prompt=…`, `model=…`: the fields of one thing are set together.
+
+    Args:
+        typed: What was typed, one by one.
+        option: The option that it was typed behind.
+        place: The command.
+
+    Raises:
+        UsageError: one is nothing that can be set, or names a file that is not there.
+        InvalidDefinition: with everything that is wrong with a value.
+    """
     found: dict[tuple[str, str], dict[str, Json]] = {}
     for each in typed:
         path, equals, value = each.partition("=")
+        path = "crew.model" if path.strip() == "model" else path
         kind, _, rest = path.strip().partition(".")
         name, _, key = ("", "", rest) if kind == "crew" else rest.rpartition(".")
         if kind != "crew" and kind not in _PARTS:
             raise UsageError(
-                f"--edit {each!r} edits {kind!r}, which is nothing",
-                remedy=did_you_mean(kind, [*_PARTS, "crew"], _EDIT),
-                place=PLACE,
+                f"{option} {each!r} edits {kind!r}, which is nothing",
+                remedy=did_you_mean(kind, [*_PARTS, "crew"], _EDIT.format(option=option)),
+                place=place,
             )
         if not equals or not key or not (name or kind == "crew"):
-            raise UsageError(f"--edit {each!r} is not PATH=VALUE", remedy=_EDIT, place=PLACE)
-        read = _prose if key in _PROSE else _value
-        found.setdefault((kind, name), {})[key] = read(value)
+            remedy = _EDIT.format(option=option)
+            raise UsageError(f"{option} {each!r} is not PATH=VALUE", remedy=remedy, place=place)
+        read = _prose(value, f"{place} {option}") if key in _PROSE else _value(value)
+        found.setdefault((kind, name), {})[key] = read
     for (kind, name), fields in found.items():
         if kind == "crew":
-            yield Typed(EditCrew(set=fields), "--edit crew")
+            yield Typed(EditCrew(set=fields), f"{option} crew")
         else:
-            yield Typed(_PARTS[kind](name=name, set=fields), f"--edit {kind}.{name}")
+            yield Typed(_PARTS[kind](name=name, set=fields), f"{option} {kind}.{name}")
 
 
-def _prose(typed: str) -> Json:
+def _prose(typed: str, place: str) -> Json:
     """A text, or the text of a file; null puts the default back."""
     if means_file(typed):
         otherwise = f"Where no file is meant, put it in quotes within quotes: '\"{typed}\"'."
-        check_there(typed, f"{PLACE} --edit", otherwise)
+        check_there(typed, place, otherwise)
         return text_of(typed, "prompt")
     return _value(typed)
 
@@ -274,7 +286,7 @@ def _value(typed: str, keys: Iterable[str] = ()) -> Json:
         return text
     braced = typed.lstrip().startswith(("{", "["))
     mapping, listing = isinstance(data, dict), isinstance(data, list)
-    meant = mapping and any(key in data for key in keys)
+    meant = mapping and any(key in data for key in keys)  # pyright: ignore[reportOperatorIssue]
     return data if braced or meant or not (mapping or listing) else typed  # pyright: ignore[reportUnknownVariableType]
 
 

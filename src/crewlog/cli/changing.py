@@ -217,7 +217,7 @@ async def _change(
     from crewlog.cli.services import connected  # noqa: PLC0415
 
     typed = wanted(asked)
-    what = {
+    what: dict[str, Any] = {
         "prompt": typed.prompt,
         "definition": typed.definition,
         "operations": typed.operations,

@@ -10,6 +10,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, Debug
+from crewlog.state.brief import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,7 +74,7 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
         new = await see_at(client, second if second is not None else old.run)
         before, after = await crew_of(client, old.state), await crew_of(client, new.state)
         found = difference(old.state, new.state)
-        bodies = await bodies_of(client, [found]) if full and not as_json else {}
+        bodies = await bodies_of(client, [found] if full and not as_json else [])
     graph = graph_difference(old.plan, new.plan) if old.plan and new.plan else None
     crew = diff_crews(before, after) if before and after else None
     if as_json:
@@ -185,7 +186,7 @@ def shown(value: Any, full: bool = False) -> str:
         return f"body {value['body'][:8]}…"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     line = _plain(text)
-    return line if full or len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return line if full else shortened(line, _LONGEST)
 
 
 def _plain(text: object) -> str:

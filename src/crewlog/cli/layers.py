@@ -57,7 +57,8 @@ def show_layers(screen: Screen, recipe: Recipe, state: CrewState) -> None:
         text = f"{plain(recipe.crew)} · definition {recipe.definition[:SHORT]}"
         rows.append([("recipe", "dim"), text, (known, "dim")])
     if state.source is not None:
-        place = f"{plain(state.source.run)}@{state.source.position}"
+        at = state.source.checkpoint or state.source.position
+        place = f"{plain(state.source.run)}@{at}"
         rows.append([("forked from", "dim"), place, ""])
     if state.definition and state.definition != (state.recipe or state.definition):
         text = f"definition {state.definition[:SHORT]} · graph v{state.graph_version}"

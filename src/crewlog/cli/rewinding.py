@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from crewlog.cli.follow import Manner
     from crewlog.cli.screen import Screen
     from crewlog.client import Client, Run
-    from crewlog.definition.operations import Operation
 
 REWIND = "Rewind"
 T = TypeVar("T")
@@ -94,7 +93,8 @@ def fork(
         typer.Option(
             "--edit",
             metavar="NAME=VALUE",
-            help="Go on with this set: model=…, or agent.NAME.FIELD=…; may be repeated.",
+            help="Go on with this set: model=…, agent.NAME.FIELD=…, and what else `crewlog change "
+            "--edit` takes; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -136,7 +136,8 @@ def replay(
         typer.Option(
             "--with",
             metavar="NAME=VALUE",
-            help="What is otherwise: model=…, or agent.NAME.FIELD=…; may be repeated.",
+            help="What is otherwise: model=…, agent.NAME.FIELD=…, and what else `crewlog change "
+            "--edit` takes; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -158,39 +159,6 @@ def replay(
         anew=True,
     )
     return go(made, debug=debug)
-
-
-def operations_of(edits: Sequence[str]) -> list[Operation]:
-    """`model=…` and `agent.NAME.FIELD=…` as operations; values are YAML.
-
-    Raises:
-        UsageError: one is neither.
-    """
-    from crewlog.definition.operations import EditAgent, EditCrew  # noqa: PLC0415
-
-    found: list[Operation] = []
-    for text in edits:
-        name, equals, value = text.partition("=")
-        parts = name.strip().split(".")
-        if equals and parts == ["model"]:
-            found.append(EditCrew(set={"model": _value(value)}))
-        elif equals and len(parts) == 3 and parts[0] in ("agent", "agents") and all(parts):
-            found.append(EditAgent(name=parts[1], set={parts[2]: _value(value)}))
-        else:
-            raise UsageError(
-                f"{text!r} is nothing that can be set",
-                remedy="Say model=NAME, or agent.NAME.FIELD=VALUE.",
-            )
-    return found
-
-
-def _value(text: str) -> Any:
-    import yaml  # noqa: PLC0415
-
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UsageError(f"{text!r} is no value: {str(error).splitlines()[0]}") from error
 
 
 async def _rollback(
@@ -270,6 +238,7 @@ async def _fork(
     anew: bool = False,
 ) -> int:
     """Forks a run, and follows the fork; with `anew` from its beginning, if none is named."""
+    from crewlog.cli.changes import edits as parsed  # noqa: PLC0415
     from crewlog.cli.following import Brought, follow_known  # noqa: PLC0415
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
     from crewlog.cli.preflight import check_worker_can  # noqa: PLC0415
@@ -278,7 +247,8 @@ async def _fork(
     from crewlog.client.catalog import definition_of  # noqa: PLC0415
     from crewlog.client.places import checkpoint_of, place_of  # noqa: PLC0415
 
-    operations = operations_of(edits)
+    command, option = ("crewlog replay", "--with") if anew else ("crewlog fork", "--edit")
+    operations = [each.operation for each in parsed(edits, option, command)]
     definition = definition_of(change) if change is not None else None
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:

@@ -16,6 +16,7 @@ from crewlog.errors import CrewlogError
 from crewlog.graph.draw import picture
 from crewlog.graph.waits import waits_for
 from crewlog.model import Json
+from crewlog.state.brief import shortened
 from crewlog.state.model import Output
 from crewlog.state.model import Part as OutputPart
 from crewlog.wire import JournalItem
@@ -48,7 +49,7 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
         screen.line("")
     show_layers(screen, await recipe_of(client, state), state)
     _facts(screen, sight)
-    _frontier(screen, sight)
+    show_frontier(screen, sight)
     for question in sight.questions:
         show_question(screen, question)
         screen.line("    ", *answer_line(sight.run, question))
@@ -96,7 +97,8 @@ def _facts(screen: Screen, sight: Sight) -> None:
     screen.rows(("", ""), rows)
 
 
-def _frontier(screen: Screen, sight: Sight) -> None:
+def show_frontier(screen: Screen, sight: Sight) -> None:
+    """The steps that are not done, and what each of them does or waits for."""
     if sight.over:
         return
     asked = {question.step for question in sight.questions}
@@ -199,4 +201,4 @@ def _compact(value: Json) -> str:
         parts: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
         return "[" + ", ".join(_compact(part) for part in parts) + "]"
     text = plain(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return shortened(text, 80)

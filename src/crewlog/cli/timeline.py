@@ -18,6 +18,7 @@ from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import journal as j
+from crewlog.state.brief import shortened
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
 _SLOW = 2_000
@@ -124,7 +125,8 @@ class Timeline:
                 self._starts.more.append((row.node, row.glyph, row.text))
 
     def _row(self, entry: j.Fact, node: str, glyph: str, text: str, style: str = "") -> list[Row]:
-        return [Row(entry.at - self.started, plain(node), glyph, plain(text)[:_LONGEST], style)]
+        told = shortened(plain(text), _LONGEST)
+        return [Row(entry.at - self.started, plain(node), glyph, told, style)]
 
     def _rows(self, entry: j.JournalEntry) -> list[Row]:
         match entry:
@@ -519,7 +521,7 @@ def _plain_part(part: Part) -> str:
 
 
 def _fit(text: str, width: int) -> str:
-    return (text if len(text) <= width else text[: width - 1] + "…").ljust(width)
+    return shortened(text, width).ljust(width)
 
 
 def _text_style(row: Row) -> str:

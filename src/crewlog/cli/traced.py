@@ -12,6 +12,7 @@ from crewlog.cli.timeline import Timeline
 from crewlog.cli.tracing import Traced
 from crewlog.ids import item_of
 from crewlog.model import Json
+from crewlog.state.brief import shortened
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import Usage
 from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align
@@ -254,8 +255,7 @@ def _changes(screen: Screen, found: Traced, step: StepTrace, *, full: bool) -> N
 
 def _value(value: Json) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    line = plain(text)
-    return line if len(line) <= 80 else line[:79] + "…"
+    return shortened(plain(text), 80)
 
 
 def _first(text: str) -> str:

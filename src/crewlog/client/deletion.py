@@ -97,7 +97,7 @@ class Deleting:
     def __init__(self, client: Client, tell: Tell | None = None) -> None:
         self._client = client
         self._gateway = client.gateway
-        self._tell = tell or (lambda _: None)
+        self._tell = tell or _silent
 
     async def one(self, run: RunId, at: int, *, force: bool) -> Deletion:
         """See `Client.delete`."""
@@ -240,3 +240,7 @@ def _under_way(run: RunId) -> UsageError:
         remedy=f"`crewlog stop {run}` ends it with what is there; `crewlog delete {run} "
         "--force` ends it at once and deletes it.",
     )
+
+
+def _silent(_: str) -> None:
+    """Where nobody wants to be told what is waited for."""

@@ -45,16 +45,23 @@ from crewlog.errors import (
     CommandRejected,
     CrewlogError,
     InterruptNotOpen,
+    RunBusy,
     RunFailed,
     RunNotFound,
     TemporalUnavailable,
+    UsageError,
     WorkerMissing,
 )
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
+from crewlog.payloads import beside_history, digest_of
 
 ANSWER_LIMIT = 2.7
 """Seconds for a worker's answer. A run whose worker was killed moves on after at most two."""
+READ_LIMIT = 5.0
+"""Seconds for a worker to read what is large; else it is taken not to."""
+INLINE_LIMIT = 2 * 1024 * 1024 - 4096
+"""Bytes of a command that a history takes: the server's limit, less what it adds."""
 BUSY_LIMIT = 10.8
 """The same where a worker polls for an open run's tasks: it has a lot to do, or has just died."""
 CALL_LIMIT = 10.0
@@ -158,13 +165,16 @@ class Gateway:
             RunNotFound: there is no such run.
             CommandRejected: the run has ended.
             TemporalUnavailable: the server is away.
+            UsageError: it is too large; see `_is_beside`.
         """
+        beside = await self._is_beside(run, name, command)
         deadline = time.monotonic() + COMMAND_LIMIT
         for pause in pauses(0.005, 0.25):
             try:
-                await self.handle(run).signal(
-                    name, command, rpc_timeout=timedelta(seconds=CALL_LIMIT)
-                )
+                with beside_history(beside):
+                    await self.handle(run).signal(
+                        name, command, rpc_timeout=timedelta(seconds=CALL_LIMIT)
+                    )
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
                     raise await self.ended(run, name) from error
@@ -200,13 +210,16 @@ class Gateway:
             CommandConflict: the id was used for another command.
             InterruptNotOpen: the question is not open.
             WorkerMissing: nobody answers; the command may or may not have been applied.
+            RunBusy: the run is about to continue as new, and waits for calls under way.
             TemporalUnavailable: the server is away; likewise.
         """
+        beside = await self._is_beside(run, name, command)
         deadline = time.monotonic() + (COMMAND_LIMIT if limit is None else limit)
         for pause in pauses(0.005, 0.25):
             late = time.monotonic() > deadline
             try:
-                outcome = await self._update_once(run, name, command)
+                with beside_history(beside):
+                    outcome = await self._update_once(run, name, command)
             except WorkflowUpdateFailedError as error:
                 if not _at_the_seam(error) or late:
                     check_own(command["id"], _digest(error), digest)
@@ -228,6 +241,44 @@ class Gateway:
                 return outcome
             await asyncio.sleep(pause)
         raise AssertionError
+
+    async def _is_beside(self, run: RunId, name: str, command: dict[str, Json]) -> bool:
+        """Whether a command goes beside the history, since it is large; else it goes into it.
+
+        Beside it only where a worker has just read it from there: a signal that no worker can read
+        holds up its run for good.
+
+        Raises:
+            UsageError: it is too large for the history, and no worker reads it from beside it.
+        """
+        converter = self.temporal.data_converter
+        [payload] = converter.payload_converter.to_payloads([command])
+        size, storage = payload.ByteSize(), converter.external_storage
+        if storage is None or size < storage.payload_size_threshold:
+            return False
+        if await self._is_read(run, command, digest_of(payload)):
+            return True
+        if size > INLINE_LIMIT:
+            raise UsageError(
+                f"{wire.spoken(name)}: its {size} bytes were not sent: no worker says that it "
+                f"reads the payload folder of this client, and a history takes {INLINE_LIMIT}",
+                remedy="Set CREWLOG_PAYLOADS here to the folder of the workers, and see that one "
+                "of them runs.",
+                place=f"run {run!r}",
+            )
+        return False
+
+    async def _is_read(self, run: RunId, command: dict[str, Json], digest: str) -> bool:
+        """Whether a worker reads a command from the payload folder, if it is put there."""
+        try:
+            with beside_history(True):
+                async with asyncio.timeout(READ_LIMIT):
+                    told: Json = await self.handle(run).query(
+                        wire.READS, command, rpc_timeout=timedelta(seconds=READ_LIMIT)
+                    )
+        except (TimeoutError, WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError):
+            return False
+        return bool(told == digest)
 
     async def _update_once(self, run: RunId, name: str, command: dict[str, Json]) -> Json:
         try:
@@ -524,9 +575,11 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
     """The error for an update that a run refused."""
     cause = error.cause
     if _at_the_seam(error):
-        return WorkerMissing(
-            f"the run {run!r} has been continuing as new for {COMMAND_LIMIT:.0f} s",
-            remedy="Send the command again with the same id.",
+        return RunBusy(
+            f"the run {run!r} has been about to continue as new for {COMMAND_LIMIT:.0f} s: it "
+            "takes no command until the calls under way have ended",
+            remedy="Send it again with the same id then; "
+            f"`crewlog show {run}` tells what is under way.",
         )
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
     kind = cause.type if isinstance(cause, ApplicationError) else ""

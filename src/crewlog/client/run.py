@@ -47,8 +47,10 @@ from crewlog.errors import (
 from crewlog.faults import faults_of
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
+from crewlog.state.commands import DETAIL, seems_older
 from crewlog.state.journal import GraphSwapped, SwapFailed
 from crewlog.state.model import CLOSED, CommandOutcome, CrewState
+from crewlog.store.commands import find_command
 from crewlog.wire import (
     Accepted,
     Change,
@@ -133,18 +135,32 @@ class Run(ByHand):
         return await places.position_of(self, at)
 
     async def outcome(self, command: CommandId) -> CommandOutcome | None:
-        """How a command ended; none where the run has not taken it yet, or remembers it no more.
+        """How a command ended, with the whole reason; none where the run has not taken it yet.
 
         Args:
             command: The command's id, as `pause`, `message` and other signals give it.
 
         Raises:
             CommandConflict: the id was used for another command than the signal that was sent here.
+            StoreUnavailable: the run has had many commands since, and the store is away.
         """
-        found = (await self.state()).commands.get(command)
-        if found is not None:
-            check_own(command, found.digest, self._signalled.get(command, ""))
-        return found
+        state = await self.state()
+        found = state.commands.get(command)
+        if found is None and seems_older(state.older_commands, command):
+            found = await find_command(await self._client.store(), self.id, command)
+        if found is None:
+            return None
+        check_own(command, found.digest, self._signalled.get(command, ""))
+        if len(found.detail) < DETAIL:
+            return found
+        return found.model_copy(update={"detail": await self._reason(found)})
+
+    async def _reason(self, outcome: CommandOutcome) -> str:
+        """Why a command was refused, from the journal: the outcome has the start of it."""
+        with suppress(CrewlogError):
+            for item in (await self.journal(after=outcome.position - 1, limit=1)).entries:
+                return str(item.entry.get("reason") or outcome.detail)
+        return outcome.detail
 
     async def state_at(self, position: int) -> CrewState:
         """The whole state as it was at a journal position.
@@ -708,7 +724,7 @@ class Run(ByHand):
             ) from error
 
     async def _change(self, command: Change, *, wait: bool) -> Changed:
-        # A model may read a prompt for minutes, and a change waits for another one to drain.
+        # A model may read a prompt for minutes.
         outcome = await self._gateway.update(
             self.id,
             "change",

@@ -84,11 +84,10 @@ def _unchecked(operation: o.Operation, found: Iterable[Finding]) -> bool:
     Where its data has not the right shape, what it means was not looked at; where it names what is
     not there, its data was not looked at.
     """
-    data = {
-        (part, key): value
-        for part in ("agent", "phase", "tool", "set")
-        for key, value in (getattr(operation, part, None) or {}).items()
+    said: dict[str, dict[str, Json]] = {
+        part: getattr(operation, part, None) or {} for part in ("agent", "phase", "tool", "set")
     }
+    data = [(part, key) for part, values in said.items() for key in values]
     paths = [each.path for each in found]
     if all(path[:1] and path[0] in ("agent", "phase", "tool", "set") for path in paths):
         return any(place not in {p[:2] for p in paths} and place[1] not in _PLAIN for place in data)

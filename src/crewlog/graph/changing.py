@@ -12,6 +12,7 @@ before all of it is known to fit: a swap that fails leaves the run as it was.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from crewlog.errors import ChangeConflict, InternalError
 from crewlog.graph.engine import Engine
@@ -125,26 +126,34 @@ def accept(
     )
 
 
-def swap(engine: Engine) -> Engine:
+class Swapped(NamedTuple):
+    """How a swap ended."""
+
+    engine: Engine
+    """The engine with the new plan; where that does not fit, the engine as it was."""
+    error: Exception | None = None
+    """Why it does not fit: a bug of ours, for who reads the log of a worker."""
+
+
+def swap(engine: Engine) -> Swapped:
     """Goes on with the graph that was accepted, once all that was under way has landed.
 
-    Returns:
-        The engine with the new plan; where that does not fit, the engine as it was. Which of them
-        it is, the journal says.
+    The journal says whether it did.
     """
     changing = engine.state.changing
     if changing is None:
-        return engine
+        return Swapped(engine)
     try:
         after, facts = _swapped(engine, changing)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on as it was
+    # Whatever it is, it would fail the workflow's task for ever: the run goes on as it was.
+    except Exception as error:  # noqa: BLE001
         error_text = f"{type(error).__name__}: {error}"
         engine.pending = None
         engine.record(j.SwapFailed, graph_version=changing.graph_version, error=error_text[:2000])
-        return engine
+        return Swapped(engine, error)
     for fact in facts:
         engine.ledger.record(fact)
-    return after
+    return Swapped(after)
 
 
 def _swapped(engine: Engine, changing: Changing) -> tuple[Engine, list[j.JournalEntry]]:

@@ -19,6 +19,7 @@ from crewlog.graph.loops import Loops
 from crewlog.graph.lower import ANY_WORDS, decision_text, wait_words
 from crewlog.graph.plan import ASK_HUMAN, END, NEXT, Ask, GraphPlan, PlanNode, Wait
 from crewlog.ids import NodeName
+from crewlog.state.brief import shortened
 
 START_KEY, END_KEY = "\0start", "\0end"
 _GLYPHS = {"done": "✓", "running": "●", "waiting": "◌", "ready": "○", "failed": "✗"}
@@ -44,8 +45,7 @@ def clean(text: str) -> str:
 
 
 def _short(text: str, longest: int) -> str:
-    text = clean(text)
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    return shortened(clean(text), longest)
 
 
 # --- Mermaid -----------------------------------------------------------------------------------

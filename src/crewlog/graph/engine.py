@@ -23,7 +23,14 @@ from crewlog.graph.facts import RunFacts
 from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.maps import Maps
 from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode
-from crewlog.graph.routing import decide, dependents, late_arrivals, new_generation, unfilled
+from crewlog.graph.routing import (
+    decide,
+    dependents,
+    late_arrivals,
+    new_generation,
+    sent_nowhere,
+    unfilled,
+)
 from crewlog.graph.turns import Turns, calls_of
 from crewlog.graph.waits import Waits
 from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of, visit_of
@@ -417,17 +424,20 @@ class Engine(RunFacts):
     ) -> None:
         entry = self.state.frontier[step]
         node = entry.node
-        # A node that was gone to may have been taken away since.
+        # Where it was sent may be gone with another graph: then the journal says so.
+        lost = "; ".join(sent_nowhere(entry, handoff, self.plan.nodes))
+        because = "; ".join(filter(None, (because, lost)))
         handoff = [target for target in handoff if target in self.plan.nodes]
         self.withdraw(step)
         if item_of(step):
             await self.maps.item_done(step, because=because, skipped=skipped, handoff=handoff)
             return
         if entry.redirect is not None and entry.redirect in self.plan.nodes:
-            handoff = (entry.redirect,)  # it may be gone with another graph
+            handoff = (entry.redirect,)
         self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
         if not entry.leaving:
-            await self._route(node, (outcome,) if not handoff else (), handoff=handoff)
+            taken = (outcome,) if not handoff else ()
+            await self._route(node, taken, because=lost, handoff=handoff)
         elif handoff:
             targets = [Target(name) for name in handoff]
             self.record(j.Routed, to=self._reached(targets), because=handed_off(step))

@@ -114,5 +114,6 @@ def _facts(run: RunFacts, section: str, owner: str, name: str) -> Iterator[Fact]
 def _compared(fact: Fact) -> Iterable[str]:
     if fact.operator is None:
         return ()
-    values = fact.value if isinstance(fact.value, list) else [fact.value]
+    value: Json = fact.value
+    values: list[Json] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
     return filter(None, map(kind_of, values))

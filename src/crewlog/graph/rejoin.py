@@ -222,9 +222,6 @@ class Rejoin:
 
     def _times_come(self, source: NodeName, fired: int) -> int:
         """How often a source has come to a join that has not counted it, and has fired so often."""
-        if fired and source not in self._kept and source not in self.reached:
-            under_way = any(entry.node == source for entry in self.frontier.values())
-            return fired if not under_way and self._is_beyond(source) else 0
         if fired and self._has_gone_on(source):
             return min(fired, self._routing.done.get(source, 0))
         return 1 if self._has_gone_on(source) and not self.coming(source) else 0

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlog.errors import CommandRejected
+from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.swap import same_graph
 from crewlog.ids import InterruptId, NodeName, RunId, StepId, node_of
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -44,7 +45,8 @@ def roll_back(
         who: `reason` and `command` of the fact.
 
     Raises:
-        CommandRejected: the run has no crew yet, is ending, or is about to change its graph.
+        CommandRejected: the run has no crew yet, or is ending.
+        ChangeConflict: it is about to change its graph.
     """
     now = engine.state
     if not isinstance(engine, Engine):
@@ -52,20 +54,27 @@ def roll_back(
     if now.status == "stopping":
         raise CommandRejected("the run is ending; it does not go back any more")
     if now.changing is not None:
-        raise CommandRejected(
+        raise ChangeConflict(
             f"the run is about to go on with graph v{now.changing.graph_version}",
             remedy="Roll back once `GraphSwapped` or `SwapFailed` is in its journal.",
         )
     for asked in list(now.interrupts.values()):
         engine.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn", by=by)
-    back = rewound(engine.state, then)
+    back = rewound(engine.state, then, other_graph=not same_graph(engine.plan, plan))
     engine.record(j.RolledBack, to=to, state=_to_keep(back.state), by=by, **who)
     engine.use(_with_left(plan, back))
     _ask_anew(engine, back.questions)
 
 
 def fork(
-    plan: GraphPlan, then: CrewState, run: RunId, *, by: str, at: int, ledger: Ledger | None = None
+    plan: GraphPlan,
+    then: CrewState,
+    run: RunId,
+    *,
+    by: str,
+    at: int,
+    checkpoint: int = 0,
+    ledger: Ledger | None = None,
 ) -> Engine:
     """A new run that goes on from where another one was.
 
@@ -75,6 +84,7 @@ def fork(
         run: The new run.
         by: Who starts it.
         at: When.
+        checkpoint: The checkpoint's position, as it was asked for.
         ledger: An empty one at that position, by default.
     """
     made = forked(then, run)
@@ -83,7 +93,8 @@ def fork(
     engine.at = at
     # The numbers of questions go on: what was answered there has its number in this journal, too.
     kept = _to_keep(made.state) | {"asked": then.asked}
-    engine.record(j.Forked, run=run, source=then.run, to=then.position, state=kept, by=by)
+    whence = {"source": then.run, "to": then.position, "checkpoint": checkpoint}
+    engine.record(j.Forked, run=run, state=kept, by=by, **whence)
     _ask_anew(engine, made.questions)
     return engine
 

@@ -13,7 +13,7 @@ before, and its count starts below zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from crewlog.definition.conditions import holds
@@ -21,7 +21,7 @@ from crewlog.graph.loops import Joins
 from crewlog.graph.plan import ASK_HUMAN, END, FAIL, NEXT, GraphPlan, Join
 from crewlog.ids import NodeName
 from crewlog.model import Json
-from crewlog.state.model import Routing
+from crewlog.state.model import FrontierEntry, Routing
 
 RESERVED = frozenset({END, FAIL, NEXT, ASK_HUMAN})
 
@@ -32,6 +32,23 @@ def level(join: Join, arrivals: Mapping[NodeName, int], base: tuple[NodeName, ..
     counts = sorted((arrivals.get(source, 0) for source in waits), reverse=True)
     need = max(1, join.need - (len(join.of) - len(waits)))
     return counts[need - 1] if need <= len(counts) else 0
+
+
+def sent_nowhere(
+    entry: FrontierEntry, handoff: Iterable[NodeName], nodes: Collection[NodeName]
+) -> Iterator[str]:
+    """Where the run does not go after a step though it was sent there, for people.
+
+    Args:
+        entry: The step.
+        handoff: Where its tools handed off to.
+        nodes: The nodes that there are: a change may have taken others away since.
+    """
+    if entry.redirect is not None and entry.redirect not in nodes:
+        yield f"people sent the run to {entry.redirect}, which is gone"
+    yield from (
+        f"it handed off to {target}, which is gone" for target in handoff if target not in nodes
+    )
 
 
 def times_met(join: Join, name: NodeName, routing: Routing) -> int:

@@ -16,7 +16,7 @@ from crewlog.graph.blocked import Blocked, blocked
 from crewlog.graph.loops import forward_ways
 from crewlog.graph.plan import AgentRules, GraphPlan, LeftStep, PlanNode
 from crewlog.graph.rejoin import Rejoin, has_begun
-from crewlog.graph.routing import unfilled
+from crewlog.graph.routing import sent_nowhere, unfilled
 from crewlog.graph.waits import waits_for
 from crewlog.ids import (
     AgentName,
@@ -88,7 +88,7 @@ def plan_swap(
         state: Where it is.
         abandon: Whether steps in mid-turn whose nodes are gone are cut off.
     """
-    if [*old.nodes.items()] == [*new.nodes.items()]:
+    if same_graph(old, new):
         return SwapReport(
             graph_version=state.graph_version,
             swap=False,
@@ -98,6 +98,11 @@ def plan_swap(
             notes=tuple(rule_notes(old, new)),
         )
     return _Swap(old, new, state, abandon=abandon).report()
+
+
+def same_graph(old: GraphPlan, new: GraphPlan) -> bool:
+    """Whether two plans have the same nodes and ways: what else they say are rules."""
+    return [*old.nodes.items()] == [*new.nodes.items()]
 
 
 def is_same(old: PlanNode | None, new: PlanNode | None) -> bool:
@@ -324,6 +329,12 @@ class _Swap:
         )
 
     def _notes(self) -> Iterator[str]:
+        for step, entry in self._state.frontier.items():
+            handoff = entry.turn.goto if entry.turn is not None else ()
+            if entry.mapped is not None:
+                handoff = entry.mapped.goto
+            for lost in sent_nowhere(entry, handoff, self._new.nodes):
+                yield f"{step}: {lost}; the run goes on as without that"
         for name in self._joins.passed:
             yield f"{name} does not run: the run is beyond it"
         for name in self._joins.repeated:

@@ -11,6 +11,9 @@ from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint
 
 MOST_TAGS = 200
 """Names that a run's checkpoints may have: every execution carries them."""
+TAGS_BYTES = 3 * 1024
+"""Bytes that they may take together, each with its position."""
+_POSITION = len('"":1000000,')
 
 
 def tag(
@@ -38,6 +41,12 @@ def tag(
         raise CommandRejected(
             f"the checkpoints of a run have at most {MOST_TAGS} names",
             remedy="Move one: give a name that there is.",
+        )
+    named = run.state.tags.keys() | {name}
+    if name not in run.state.tags and sum(map(len, named)) + _POSITION * len(named) > TAGS_BYTES:
+        raise CommandRejected(
+            "the names of the run's checkpoints are too long together",
+            remedy="Give a shorter one, or move one: give a name that there is.",
         )
     run.record(j.CheckpointTagged, checkpoint=checkpoint, tag=name, by=by, command=command)
     return f"{name} is {checkpoint}"

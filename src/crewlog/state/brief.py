@@ -19,5 +19,9 @@ def brief_of(body: Mapping[str, Json]) -> str:
 
 def brief(text: str, limit: int = 120) -> str:
     """The start of a text in one line, for people."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return shortened(" ".join(text.split()), limit)
+
+
+def shortened(text: str, limit: int) -> str:
+    """A text of at most so many characters; the last is `…` where it goes on."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -23,7 +23,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.journal import Batch
-from crewlog.state.model import Item, PromptRemark, Usage
+from crewlog.state.model import CommandOutcome, Item, PromptRemark, Usage
 from crewlog.state.told import asked_tools, model_of, used
 
 OPEN_RUN = "open_run"
@@ -34,6 +34,7 @@ FLUSH = "flush"
 CLOSE_RUN = "close_run"
 PREPARE_CHANGE = "prepare_change"
 LOAD_STATE = "load_state"
+FIND_COMMAND = "find_command"
 FORGET_RUN = "forget_run"
 
 
@@ -392,6 +393,21 @@ class LoadedState(Model):
     older: tuple[dict[str, Json], ...] = ()
     """The definitions of steps whose nodes a change took away: the history must have them, to
     rebuild a fork from that alone."""
+
+
+class FindCommand(Model):
+    """Look in the journal for the outcome of a command that the state does not remember."""
+
+    run: RunId
+    command: str
+    """The command's id."""
+
+
+class FoundCommand(Model):
+    """What the stored journal says of a command."""
+
+    outcome: CommandOutcome | None = None
+    """Its outcome; none where it has none."""
 
 
 class ForgetRun(Model):

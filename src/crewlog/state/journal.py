@@ -649,9 +649,12 @@ class Forked(Fact):
     source: RunId
     """The other one."""
     to: int
-    """The checkpoint's position; this run's journal goes on after it."""
+    """The position of what follows from the checkpoint; this run's journal goes on after it."""
     state: dict[str, Json]
     """The state that it begins with."""
+    checkpoint: int = 0
+    """The checkpoint's own position, as it was asked for; 0: an older build's, that does not say
+    it."""
     by: str = ""
 
 

@@ -382,6 +382,8 @@ class Lineage(Model):
     run: RunId
     position: int
     """The journal position up to which they are the same."""
+    checkpoint: int = 0
+    """The checkpoint that it was forked from, as it was asked for; 0 where nobody said it."""
 
 
 class CommandOutcome(Model):
@@ -392,7 +394,7 @@ class CommandOutcome(Model):
     position: int = 0
     """The journal position of its fact."""
     detail: str = ""
-    """Why not, where it was not."""
+    """Why not, where it was not, in short: the whole reason is in the journal, at `position`."""
     error_type: str = ""
     """The kind of refusal, where it is one of its own: `ChangeConflict`."""
     graph_version: int = 0
@@ -464,7 +466,11 @@ class CrewState(Model):
     break_before: tuple[NodeName, ...] = ()
     """Nodes before which people asked to be asked; `*` is the next step, whichever it is."""
     commands: dict[str, CommandOutcome] = Field(default_factory=dict[str, CommandOutcome])
-    """The outcome of recent commands, by id, oldest first."""
+    """The outcome of recent commands, by id, oldest first: the newest 100, or fewer where they are
+    long."""
+    older_commands: str = ""
+    """The ids of all others, as a Bloom filter; see `crewlog.state.commands`. Empty where there are
+    none."""
     usage: dict[AgentName, Usage] = Field(default_factory=dict[AgentName, Usage])
     """What each agent used."""
     steps: int = 0

@@ -24,13 +24,14 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
+from crewlog.state.brief import brief
+from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
-from crewlog.state.hashing import chain, hash_json, log_root
+from crewlog.state.hashing import canonical, chain, hash_json, log_root
 from crewlog.state.merging import place_of, with_part, with_value
 from crewlog.state.model import (
     Call,
     Changing,
-    CommandOutcome,
     CrewState,
     FrontierEntry,
     Lineage,
@@ -48,11 +49,13 @@ from crewlog.state.model import (
 from crewlog.state.queueing import queued
 from crewlog.state.rewinding import NEVER_BACK
 
-COMMANDS_KEPT = 1000
-"""Outcomes of recent commands that the state keeps; older ones are in the store."""
-
 MUTATIONS_KEPT = 100
-"""Changes that the state tells of; the journal has them all."""
+"""Changes that the state tells of, at most; the journal has them all."""
+MUTATIONS_BYTES = 3 * 1024
+"""Bytes of JSON that they take, at most, but for the last: every execution carries them."""
+
+WHY = 500
+"""Characters of a reason that the state keeps; the journal has all of it."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -83,7 +86,9 @@ def reduce(
     if (ref := entry.message) is not None:
         changes["messages"] = _extend(state, ref, position)
     if (command := getattr(entry, "command", None)) is not None:
-        changes["commands"] = _remember(state, command, entry, position)
+        changes["commands"], changes["older_commands"] = remember(
+            state.commands, state.older_commands, command, outcome_of(entry, position)
+        )
     handler = _HANDLERS.get(type(entry))
     if handler is not None:
         changes.update(handler(state, entry, position))
@@ -142,24 +147,6 @@ def _extend(state: CrewState, ref: j.MessageRef, position: int) -> dict[Any, Log
             head=chain(head, position, ref.body), length=(before.length if before else 0) + 1
         )
     return logs
-
-
-def _remember(
-    state: CrewState, command: str, entry: j.JournalEntry, position: int
-) -> dict[str, CommandOutcome]:
-    refused = entry if isinstance(entry, j.CommandRejected) else None
-    outcome = CommandOutcome(
-        ok=refused is None,
-        position=position,
-        detail=refused.reason if refused else "",
-        error_type=refused.error_type if refused else "",
-        graph_version=entry.graph_version if isinstance(entry, j.ChangeAccepted) else 0,
-        digest=entry.digest,
-    )
-    kept = _with(state.commands, command, outcome)
-    while len(kept) > COMMANDS_KEPT:
-        del kept[next(iter(kept))]
-    return kept
 
 
 def _entry(state: CrewState, step: StepId, **changes: Any) -> Changes:
@@ -578,7 +565,7 @@ def _break_requested(state: CrewState, entry: j.BreakRequested, _position: int) 
 
 @_on(j.Paused)
 def _paused(_state: CrewState, entry: j.Paused, position: int) -> Changes:
-    info = ResumeInfo(reason=entry.reason, by=entry.by, position=position)
+    info = ResumeInfo(reason=entry.reason[:WHY], by=entry.by, position=position)
     return {"status": "paused", "resume_info": info}
 
 
@@ -589,7 +576,7 @@ def _resumed(_state: CrewState, _entry: j.Resumed, _position: int) -> Changes:
 
 @_on(j.StopRequested)
 def _stop_requested(_state: CrewState, entry: j.StopRequested, position: int) -> Changes:
-    info = ResumeInfo(reason=entry.reason, by=entry.by, position=position)
+    info = ResumeInfo(reason=entry.reason[:WHY], by=entry.by, position=position)
     return {"status": "stopping", "resume_info": info}
 
 
@@ -621,7 +608,11 @@ def _mutated(state: CrewState, what: Mutation) -> tuple[Mutation, ...]:
     """The last changes of a run with another one, which is counted: the first ones are let go."""
     before = state.mutations
     number = (before[-1].number or len(before) if before else 0) + 1
-    return (*before, what.model_copy(update={"number": number}))[-MUTATIONS_KEPT:]
+    counted = what.model_copy(update={"number": number, "what": brief(what.what, WHY)})
+    kept = [*before, counted][-MUTATIONS_KEPT:]
+    while len(kept) > 1 and sum(len(canonical(each.to_json())) for each in kept) > MUTATIONS_BYTES:
+        del kept[0]
+    return tuple(kept)
 
 
 def _ruled(
@@ -786,7 +777,7 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
         "asked": then.asked,
         "recipe": then.definition,
         "started": entry.at,
-        "source": Lineage(run=entry.source, position=entry.to),
+        "source": Lineage(run=entry.source, position=entry.to, checkpoint=entry.checkpoint),
     }
 
 

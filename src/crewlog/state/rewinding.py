@@ -40,6 +40,7 @@ NEVER_BACK = frozenset(
         "execution",
         "execution_trace",
         "commands",
+        "older_commands",
         "usage",
         "asked",
         "mutations",
@@ -136,8 +137,11 @@ class Rewound(NamedTuple):
     """What the steps are called now that are taken up again, by what they were called there."""
 
 
-def rewound(now: CrewState, then: CrewState) -> Rewound:
+def rewound(now: CrewState, then: CrewState, *, other_graph: bool = False) -> Rewound:
     """The state of a run that goes back from `now` to `then`.
+
+    `other_graph` says whether the graph there is another one than the run has: it gets a version
+    of its own then.
 
     Every step that was under way gets a visit of its own, so that what is done again has keys of
     its own; its place in its turn stays. A step whose node a change had taken away is not taken up
@@ -147,11 +151,10 @@ def rewound(now: CrewState, then: CrewState) -> Rewound:
     visits = {node: max(now.visits.get(node, 0), then.visits.get(node, 0)) for node in known}
     there = _there(then, now.position)
     names = _fresh_names([*there, *then.parked], visits)
-    other = then.definition != now.definition
     state = then.model_copy(
         update={
             **{name: getattr(now, name) for name in NEVER_BACK},
-            "graph_version": now.graph_version + other,
+            "graph_version": now.graph_version + other_graph,
             "status": "paused" if now.status == "paused" else "running",
             "resume_info": now.resume_info if now.status == "paused" else None,
             "messages": _renamed_logs(then, names),
@@ -249,7 +252,16 @@ def forked(then: CrewState, run: RunId) -> Rewound:
     """
     there = _there(then, then.position)
     fresh = CrewState(run=run)
-    apart = ("execution", "execution_trace", "commands", "usage", "mutations", "tags", "started")
+    apart = (
+        "execution",
+        "execution_trace",
+        "commands",
+        "older_commands",
+        "usage",
+        "mutations",
+        "tags",
+        "started",
+    )
     state = then.model_copy(
         update={
             **{name: getattr(fresh, name) for name in apart},

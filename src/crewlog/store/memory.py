@@ -288,6 +288,15 @@ class InMemoryStore:
         ]
         return without_holes(rows, after)
 
+    async def find_command(self, run: RunId, command: str) -> JournalRow | None:
+        """See `Store`."""
+        journal = self._runs[run].journal if run in self._runs else {}
+        for at in sorted(journal, reverse=True):
+            digest, text = journal[at]
+            if (entry := load_json(text)).get("command") == command:
+                return JournalRow(position=at, digest=digest, entry=entry)
+        return None
+
     async def get_run(self, run: RunId) -> RunRow | None:
         """See `Store`."""
         rows = self._runs.get(run)

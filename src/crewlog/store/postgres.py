@@ -17,7 +17,7 @@ from crewlog.model import Json
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
-from crewlog.store.codec import dump_json, load_json, pack, pack_optional, unpack
+from crewlog.store.codec import dump_json, load_json, pack, pack_optional, spellings, unpack
 from crewlog.store.deleting import (
     heads_from,
     held_by,
@@ -229,6 +229,12 @@ class PostgresStore:
         rows = await self._fetch("read_journal", pack(run), after, limit)
         entries = [_journal_row(row) for row in rows]
         return without_holes(entries, after)
+
+    async def find_command(self, run: RunId, command: str) -> JournalRow | None:
+        """See `Store`."""
+        found = await self._fetch("find_command", pack(run), *spellings("command", command))
+        rows = map(_journal_row, found)
+        return next((row for row in rows if row.entry.get("command") == command), None)
 
     async def get_run(self, run: RunId) -> RunRow | None:
         """See `Store`."""

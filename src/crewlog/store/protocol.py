@@ -297,6 +297,13 @@ class Store(Protocol):
         """
         ...
 
+    async def find_command(self, run: RunId, command: str) -> JournalRow | None:
+        """The last entry of a run that is the outcome of a command with that id.
+
+        It reads the texts of the run's whole journal: for ids that a state does not remember.
+        """
+        ...
+
     async def get_run(self, run: RunId) -> RunRow | None:
         """A run's row."""
         ...

@@ -15,6 +15,12 @@ SELECT position, digest, entry FROM crewlog.journal
 WHERE run = $1 AND position > $2
 ORDER BY position LIMIT $3
 
+-- name: find_command
+-- What has the text may have it elsewhere than where the id of its command is: the reader looks.
+SELECT position, digest, entry FROM crewlog.journal
+WHERE run = $1 AND (strpos(entry, $2) > 0 OR strpos(entry, $3) > 0)
+ORDER BY position DESC
+
 -- name: get_run
 SELECT run, crew, definition, recipe, started, started_by, base, source, reset,
        status, since, ended, error, position,
