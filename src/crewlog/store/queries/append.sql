@@ -4,9 +4,11 @@
 WITH journal_rows AS (
     INSERT INTO crewlog.journal AS stored (run, position, digest, entry)
     SELECT $1::text, new.position, new.digest,
-           CASE WHEN late.run IS NULL THEN new.entry ELSE crewlog.refuse_entry(new.position) END
+           CASE
+               WHEN EXISTS (SELECT FROM crewlog.shut WHERE run = $1 AND execution = $45::text)
+               THEN crewlog.refuse_entry(new.position) ELSE new.entry
+           END
     FROM unnest($2::bigint[], $3::text[], $4::text[]) AS new (position, digest, entry)
-    LEFT JOIN crewlog.shut AS late ON late.run = $1 AND late.execution = $45::text
     -- Entries that are there already are left out here: the conflict clause would lock their rows.
     WHERE new.digest IS DISTINCT FROM (
         SELECT old.digest FROM crewlog.journal AS old
