@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
@@ -43,7 +44,7 @@ async def load_state(
     last: dict[str, Json] = {}
     decision = ""
     if task.reopen:
-        end = await _at_rest(store, task.run)
+        end = await _at_rest(store, task.run, task.executions)
         found, then = await taken_up(store, task.run, end)
         last, decision = end.to_json(), found.decision or ""
     else:
@@ -86,11 +87,20 @@ async def _left(
     return found, tuple(older.values())
 
 
-async def _at_rest(store: Store, run: RunId) -> CrewState:
+async def _at_rest(store: Store, run: RunId, executions: Collection[str]) -> CrewState:
     """The last state that the store has of a run that has ended.
 
-    Where it was ended from outside, what was under way may be storing still.
+    Where it was ended from outside, what was under way may be storing still: it has a moment, and
+    whatever comes later is refused, since the run goes on without it.
     """
+    end = await _quiet(store, run)
+    if end.closed or not executions:
+        return end
+    await store.shut(run, executions)
+    return await state_at(store, run)
+
+
+async def _quiet(store: Store, run: RunId) -> CrewState:
     end = await last_state(store, run)
     while not end.closed:
         await asyncio.sleep(QUIET)

@@ -30,18 +30,40 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
     from crewlog.state.rewinding import Resumption
-    from crewlog.wire import ForkFrom, Rollback, StartRun
+    from crewlog.wire import Command, ForkFrom, Rollback, StartRun, TagCommand
 
 from crewlog.workflows.activity_options import LOADING, LOCAL
 from crewlog.workflows.beginning import made
-from crewlog.workflows.inbox import Incoming
+from crewlog.workflows.inbox import Incoming, parse
 
 
 async def prepare(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
     """Has the state of a rollback's checkpoint loaded; what is wrong with it becomes a refusal."""
-    if command.id in engine.state.commands:
+    await _load(engine, incoming, command, command.position)
+
+
+async def check_tag(engine: Engine | Drafting, incoming: Incoming) -> None:
+    """Has it looked up whether a position of an earlier execution is a checkpoint, to tag it.
+
+    What a tag of any other position needs is known here. The loop waits for it: where the run
+    continues as new, what was found out by a signal's handler would be lost.
+    """
+    if incoming.name != "tag" or incoming.known is not None:
         return
-    task = LoadState(run=engine.state.run, position=command.position, batch=engine.ledger.batch())
+    try:
+        command = parse(incoming.name, incoming.data)
+    except CommandRejected:
+        return  # said when it is taken
+    if isinstance(command, TagCommand) and command.checkpoint < engine.ledger.first:
+        await _load(engine, incoming, command, command.checkpoint)
+
+
+async def _load(
+    engine: Engine | Drafting, incoming: Incoming, command: Command, position: int
+) -> None:
+    if command.id in engine.state.commands or engine.state.closed:
+        return
+    task = LoadState(run=engine.state.run, position=position, batch=engine.ledger.batch())
     try:
         incoming.prepared = await workflow.execute_activity(
             LOAD_STATE, task, result_type=LoadedState, **LOADING
@@ -99,7 +121,7 @@ def _task(start: StartRun, run: RunId) -> LoadState:
     source: ForkFrom | None = start.fork
     if source is not None:
         return LoadState(run=source.run, position=source.position)
-    return LoadState(run=run, reopen=True)
+    return LoadState(run=run, reopen=True, executions=start.replaced)
 
 
 def _change(start: StartRun, run: RunId, then: CrewState) -> PrepareChange | None:

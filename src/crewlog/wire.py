@@ -116,8 +116,8 @@ class StartRun(Inlet):
     replace: bool = False
     """Whether the rows that an ended run of this id has in the store are removed first."""
     replaced: tuple[str, ...] = ()
-    """With `replace`: the ended run's last executions, by Temporal's run ids: what activities of
-    theirs still store is refused."""
+    """With `replace` or `reopen`: the ended run's last executions, by Temporal's run ids: what
+    activities of theirs still store is refused."""
     input: Json = ""
     """What the crew is asked to do: a text, or data that is shown to it as JSON."""
     by: str = ""

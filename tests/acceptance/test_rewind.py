@@ -334,6 +334,27 @@ async def test_what_a_replaced_run_stores_late_is_refused(crews: Site) -> None:
     assert (await anew.rebuild()).whole
 
 
+async def test_what_a_terminated_run_stores_late_is_refused_once_it_goes_on(crews: Site) -> None:
+    made = crews.crew(
+        {"a": [{"text": "a"}], "b": [calls(("gate", {"name": "g"})), {"text": "b"}]},
+        tools={"gate": tool("gate")},
+        flow=["a", "b"],
+    )
+    run = await crews.start(made)
+    await until(lambda: crews.ledger(run, "start"), "the call")
+    old = (await crews.client().gateway.describe(run.id)).run_id
+    await run.terminate("oops")
+    await run.reopen(execution_timeout=RUN_LIMIT)
+    await run.wait_until(lambda view: view.status == "running", LIMIT)
+    before, end = await crews.journal(run), (await run.state()).position
+    late = Batch(first=end + 1, entries=({"kind": "StepCompleted", "step": "old#1", "at": 1},))
+    with pytest.raises(HistoryConflict):
+        await crews.store.append(run.id, late, execution=str(old))
+    assert (await crews.journal(run))[: len(before)] == before
+    crews.open_gate(run, "g")
+    await run.terminate("enough")
+
+
 async def test_a_fork_with_another_prompt(crews: Site) -> None:
     run = await crews.start(crew(crews))
     await at_the_question(run)

@@ -137,7 +137,7 @@ def _tell(screen: Screen, what: str, done: Deletion) -> None:
     if rows.left:
         screen.wrapped(
             ["  "],
-            f"{rows.left:,} unused messages and definitions stay for now: runs are under way that "
-            "may be about to use the same; the first deletion in an hour takes them",
+            f"{rows.left:,} unused messages and definitions stay for now: a run may be about to use "
+            "the same; later deletions take them, at the latest the first in an hour",
             indent=2,
         )

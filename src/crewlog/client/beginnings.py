@@ -199,7 +199,8 @@ async def reopen(
         row = await store.get_run(run)
         await taken_up(store, run, await last_state(store, run))
         crew = row.crew if row else ""
-    payload = StartRun(reopen=from_, by=by)
+    ended = tuple(filter(None, [description.run_id]))
+    payload = StartRun(reopen=from_, replaced=ended, by=by)
     return await client.begin(run, crew, payload, execution_timeout, again=True)
 
 

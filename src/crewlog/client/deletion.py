@@ -39,6 +39,9 @@ _MOST = 100_000
 _OPEN = frozenset({"running", "paused", "waiting", "stopping"})
 _ENDED = frozenset({*CLOSED, *STATUS_NAMES.values()}) - _OPEN
 """The statuses of runs that are over."""
+_UNSEEN = 60_000
+"""Milliseconds in which a run that has begun is listed: what it has put, and its journal does not
+name yet, is kept that long where no run is listed as open."""
 _SLOWEST = 60.0
 """Seconds in which the server forgets a run."""
 _AGAIN = 1.0
@@ -160,11 +163,11 @@ class Deleting:
             await self._forget(run)
         store = await self._client.store()
         # Only a run at work can have put what no journal names yet.
-        grace = GRACE if await self._anybody(runs) else 0
+        grace = GRACE if await self._anybody(runs) else _UNSEEN
         return await store.delete(runs, at, grace=grace)
 
     async def _anybody(self, but: Collection[RunId]) -> bool:
-        """Whether another run is open."""
+        """Whether another run is open; one that has just begun may not be listed yet."""
         query = f"WorkflowType = '{wire.WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'"
         try:
             async for execution in self._gateway.temporal.list_workflows(

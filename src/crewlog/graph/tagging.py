@@ -30,7 +30,7 @@ def tag(
             f"there is no checkpoint {checkpoint} yet",
             remedy=f"The journal is at position {position}.",
         )
-    if checkpoint >= run.ledger.first:  # what came before, whoever sends it has looked up
+    if checkpoint >= run.ledger.first:  # what came before is looked up in the store
         known = list(_checkpoints(run))
         if checkpoint not in known:
             of = run.state.run

@@ -366,6 +366,9 @@ class LoadState(Model):
     reopen: bool = False
     """Whether the run has ended and goes on: then its state is wanted right before what ended
     it."""
+    executions: tuple[str, ...] = ()
+    """With `reopen`: the executions that have ended, whose activities may be storing still: that is
+    refused from here on."""
     batch: Batch = Batch.EMPTY
     """What no finished activity has stored yet, of the run that asks."""
 

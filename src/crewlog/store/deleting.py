@@ -10,8 +10,8 @@ A run's rows go at once. What it shares by content goes when it is certain that 
   has begun, its source is not deleted.
 - A body or a definition that the run named is doomed, if nothing that is left names it. It is
   removed after a grace: an activity may have put the same content for a run of its own, whose
-  journal does not name it yet. Putting it again lifts the doom. Where no run is open there is
-  nobody to wait for.
+  journal does not name it yet. Putting it again lifts the doom. The grace is short where no run
+  is open, and never none: one that has just begun is not listed yet.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 What a store has of runs follows from their histories: definitions, message bodies and journal
 batches. The rest (runs, interrupts, checkpoints, log links) is projected from the batches as they
 are appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
-Four things do not: claims, notes of forks that begin, which executions are shut, and what people
-registered.
+Five things do not: claims, notes of forks that begin, of which runs there were forks, which
+executions are shut, and what people registered.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
 Nothing is ever removed, but by `forget`, `prune` and `delete`.
@@ -397,8 +397,8 @@ class Store(Protocol):
         Args:
             runs: The runs; those that are unknown have nothing to remove.
             at: Now, in milliseconds since the epoch.
-            grace: Milliseconds that something must be unused before it goes; 0 only where no other
-                run is open.
+            grace: Milliseconds that something must be unused before it goes; 0 only where it is
+                certain that no other run is open, nor begins.
             forked: Whether they go even where a fork of them has not begun, and fails by that.
 
         Raises:
