@@ -33,6 +33,9 @@ from crewlog.state.carry import read_carry
 SWAPS = 6
 """Swaps of a run in a round."""
 AGENTS = 20
+COMMANDS = 1_000
+"""Commands that the run has had whose carry is measured."""
+AT_ONCE = 20
 LARGE, SMALL = 1_000_000, 100
 """Bytes of a message: ten of them make a transcript of 10 MB, and one of 1 KB."""
 SPEAKERS = 10
@@ -171,6 +174,13 @@ def seams(executions: Sequence[Sequence[HistoryEvent]]) -> list[float]:
     ]
 
 
+async def _command(run: Run, number: int) -> None:
+    if number % 2:
+        await run.message("Hello", id=f"command-{number:032}")
+    else:
+        await run.interrupt("nowhere" * 100, id=f"command-{number:032}")
+
+
 def _last(events: Sequence[HistoryEvent], kind: Any) -> HistoryEvent:
     return [event for event in events if event.event_type == kind][-1]
 
@@ -180,9 +190,14 @@ def _first(events: Sequence[HistoryEvent], kind: Any) -> HistoryEvent:
 
 
 async def carry_bytes(site: Site) -> float:
-    """What a run of twenty agents carries over a swap, after a message of each; bytes of JSON."""
+    """What a run of twenty agents carries over a swap; bytes of JSON.
+
+    After a message of each, and after people's commands, of which every other one is refused.
+    """
     run = await begun(site, crew_of(AGENTS - 1, LARGE // 100))
     try:
+        for first in range(0, COMMANDS, AT_ONCE):
+            await asyncio.gather(*(_command(run, n) for n in range(first, first + AT_ONCE)))
         await again(site, run, 1)
         executions = await executions_of(site, site.temporal.get_workflow_handle(run.id))
         started = executions[-1][0].workflow_execution_started_event_attributes

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
 from temporalio.client import Client as TemporalClient
 
 from crewlog.client import Run
-from crewlog.client.gateway import Gateway
-from crewlog.errors import UsageError
-from crewlog.payloads import data_converter
+from crewlog.client.gateway import FAILING_TRIES, Gateway
+from crewlog.errors import UsageError, WorkerMissing
+from crewlog.payloads import beside_history, data_converter
 
 from .harness import LIMIT, Site
 
@@ -34,6 +36,10 @@ async def said(crews: Site, run: Run) -> list[str]:
     hashes = [e.message.body for e in await crews.entries(run, "MessageAdded") if e.message]
     bodies = await crews.store.get_bodies(set(hashes))
     return [str(bodies[hash_]["content"]) for hash_ in hashes]
+
+
+def copy_files(folder: Path, to: Path) -> None:
+    shutil.copytree(folder, to, dirs_exist_ok=True)
 
 
 def files(folder: Path) -> int:
@@ -69,3 +75,28 @@ async def test_a_client_finds_out_whether_its_folder_is_shared(crews: Site, tmp_
     assert (await run.result(LIMIT)).status == "completed"
     assert {large, huge} <= {*await said(crews, run)}
     assert (await run.state()).commands.keys() >= {"far", "near"}
+
+
+async def test_a_reference_that_nobody_can_read_is_told_and_can_be_mended(
+    crews: Site, tmp_path: Path
+) -> None:
+    """As a client sends it that knows nothing of proofs: the run stands still until it is there."""
+    run = await waiting(crews)
+    far = (await dialled(crews, tmp_path)).get_workflow_handle(run.id)
+    text = "x" * 400 * KB
+    with beside_history(True):
+        await far.signal("message", {"id": "far", "text": text})
+
+    async with asyncio.timeout(LIMIT):
+        while (  # noqa: ASYNC110 - the server tells nobody
+            await far.describe()
+        ).raw_description.pending_workflow_task.attempt < FAILING_TRIES:
+            await asyncio.sleep(0.05)
+    with pytest.raises(WorkerMissing, match="its workflow task has failed") as told:
+        await run.status()
+    assert "CREWLOG_PAYLOADS" in told.value.remedy
+    copy_files(tmp_path, crews.payloads)
+    await run.wait_until(lambda view: view.position > 5, LIMIT)
+    await run.respond("i1", "approve")
+    assert (await run.result(LIMIT)).status == "completed"
+    assert text in await said(crews, run)

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.client import gateway as module
@@ -51,7 +52,8 @@ class Handle:
 
 
 def gateway(handle: Handle, monkeypatch: pytest.MonkeyPatch, *, polled: bool = True) -> Gateway:
-    made = Gateway(cast("TemporalClient", SimpleNamespace()), "here")
+    server = SimpleNamespace(data_converter=DataConverter.default)
+    made = Gateway(cast("TemporalClient", server), "here")
 
     async def asked(*_: Any) -> bool:
         return polled

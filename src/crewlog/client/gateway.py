@@ -64,6 +64,8 @@ INLINE_LIMIT = 2 * 1024 * 1024 - 4096
 """Bytes of a command that a history takes: the server's limit, less what it adds."""
 BUSY_LIMIT = 10.8
 """The same where a worker polls for an open run's tasks: it has a lot to do, or has just died."""
+FAILING_TRIES = 3
+"""Tries of one workflow task, after which it is told that it fails."""
 CALL_LIMIT = 10.0
 """Seconds for an answer of the server itself."""
 PROBE_LIMIT = 1.0
@@ -435,15 +437,26 @@ class Gateway:
         if not await self._there():
             return self.unavailable()
         try:
-            queue = (await self.describe(run)).task_queue
+            execution = await self.describe(run)
         except CrewlogError as error:
             return error
+        queue = execution.task_queue
         unsure = (
             f" Whether the command {command!r} was applied is not known; the same id may be sent "
             "again and has one effect."
             if command
             else ""
         )
+        tries = execution.raw_description.pending_workflow_task.attempt
+        if tries >= FAILING_TRIES:
+            return WorkerMissing(
+                f"the workers cannot go on with the run {run!r}: its workflow task has failed "
+                f"{tries - 1} times, and is tried again",
+                remedy="The worker's log says why. Where it is a payload that cannot be read: "
+                "the file that it names was put by a client with another CREWLOG_PAYLOADS. "
+                f"Copy it from there into the workers' folder, and the run goes on.{unsure}",
+                place=f"run {run!r}",
+            )
         return WorkerMissing(
             f"no worker answers for the run {run!r} (task queue {queue!r}); "
             "the run is safe and waits",
