@@ -23,6 +23,7 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import CommandId, RunId, visit_of
 from crewlog.state import journal as j
+from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.calls import AskedTool, ModelResult, OutputValue, PreparedChange, ToolResult
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
@@ -493,6 +494,18 @@ class Simulation:
             content = {"message": {"text": "Well?"}, "interrupt": {"node": node}}
             await self.command(name, **content.get(name, {}))
 
+    def _places(self) -> list[int]:
+        """The checkpoints there are, and one to come.
+
+        Whether another position of an older execution is one, only the store knows.
+        """
+        found = [
+            position
+            for position, entry in enumerate(self.journal, 1)
+            if checkpoint_kind(entry["kind"], entry.get("source"), entry.get("because", ""))
+        ]
+        return [*found, self.state.position + 9]
+
     async def _by_hand(self) -> None:
         """Somebody changes the run, and not its graph."""
         rng, plan = self._hands, self.engine.plan
@@ -512,7 +525,7 @@ class Simulation:
                 ("redirect", {"node": rng.choice(nodes), "step": rng.choice(steps)}),
                 ("redirect", {"node": rng.choice(nodes), "step": steps[-1], "cut": True}),
                 ("set_permission", {"tool": "read", "agents": rng.choice(allowed)}),
-                ("tag", {"checkpoint": rng.randint(1, self.state.position), "tag": "here"}),
+                ("tag", {"checkpoint": rng.choice(self._places()), "tag": "here"}),
             ]
         )
         await self.command(name, **content)

@@ -105,7 +105,7 @@ async def test_plans_do_not_read_whole_tables(dsn: str) -> None:
         "r",
         *[[] for _ in range(29)],
         *[None] * 14,
-        "e",
+        "execution",
     )
     plan = "\n".join(row[0] for row in append)
     assert "Seq Scan" not in plan
