@@ -23,8 +23,8 @@ from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import CommandId, RunId, visit_of
 from crewlog.state import journal as j
-from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.calls import AskedTool, ModelResult, OutputValue, PreparedChange, ToolResult
+from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Interrupt
