@@ -9,6 +9,7 @@ import re
 import sys
 import termios
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -43,7 +44,13 @@ ASKED = {
 BEFORE, AFTER = "d" * 27, "e" * 27
 STARTED = {"kind": "RunStarted", "run": "music", "crew": "shop", "definition": BEFORE}
 RAISED = {"kind": "InterruptRaised", "interrupt": {**ASKED, "options": ["publish", "discard"]}}
-SWAPPED = {"kind": "GraphSwapped", "graph_version": 2, "definition": AFTER, "what": "backend goes"}
+SWAPPED = {
+    "kind": "GraphSwapped",
+    "graph_version": 2,
+    "crew": "shop",
+    "definition": AFTER,
+    "what": "backend goes",
+}
 
 
 def question() -> InterruptView:
@@ -70,20 +77,23 @@ class Place:
         termios.tcsetwinsize(self.theirs, (50, 100))
         os.set_blocking(self.ours, False)
         self.streams = [os.fdopen(os.dup(self.theirs), mode) for mode in ("r", "w", "w")]
-        for name, stream in zip(("stdin", "stdout", "stderr"), self.streams, strict=True):
-            monkeypatch.setattr(sys, name, stream)
-        monkeypatch.setenv("TERM", "xterm-256color")
-        for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
-            monkeypatch.delenv(name, raising=False)
         self.raw = ""
+        self._patch = monkeypatch
+
+    def enter(self) -> None:
+        """Goes there; a test does it itself, for pytest sets the streams before it begins."""
+        for name, stream in zip(("stdin", "stdout", "stderr"), self.streams, strict=True):
+            self._patch.setattr(sys, name, stream)
+        self._patch.setenv("TERM", "xterm-256color")
+        self._patch.setenv("COLUMNS", "100")
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            self._patch.delenv(name, raising=False)
 
     @property
     def lines(self) -> list[str]:
         """What somebody sees."""
-        try:
+        with suppress(BlockingIOError):
             self.raw += os.read(self.ours, 1 << 20).decode()
-        except BlockingIOError:
-            pass
         return rendered(self.raw, 100)
 
     def type(self, keys: str) -> None:
@@ -91,9 +101,17 @@ class Place:
 
     async def until(self, seen: Callable[[list[str]], bool]) -> list[str]:
         """Waits until it shows something."""
-        async with asyncio.timeout(20):
-            while not seen(self.lines):
-                await asyncio.sleep(0.01)
+        ready, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_reader(self.ours, ready.set)
+        try:
+            async with asyncio.timeout(8):
+                while not seen(self.lines):
+                    await ready.wait()
+                    ready.clear()
+        except TimeoutError:
+            raise AssertionError(f"not shown: {self.raw!r}") from None
+        finally:
+            loop.remove_reader(self.ours)
         return self.lines
 
     @property
@@ -117,52 +135,53 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 
 async def test_rows_come_above_what_is_typed(place: Place) -> None:
+    place.enter()
     screen = Screen()
     ordinary = place.mode
     prompt = Prompt(screen, question())
     assert place.mode == 0
     place.type("disk" + "\x7f")
-    await place.until(lambda lines: lines[-1] == f"    {SIGN} dis")
+    await place.until(lambda lines: lines[-1:] == [f"    {SIGN} dis"])
     screen.line("a row")
     screen.note("and another")
     prompt.draw()
-    assert place.lines[-4:] == [
-        "a row",
-        "and another",
-        "    1 publish   2 discard",
-        f"    {SIGN} dis",
-    ]
+    expected = ["a row", "and another", "    1 publish   2 discard", f"    {SIGN} dis"]
+    await place.until(lambda lines: lines[-4:] == expected)
     place.type(" \n")
-    await place.until(lambda _: (found := prompt.heard()) is not None and found == "discard")
+    await place.until(lambda _: prompt.heard() == "discard")
     prompt.close()
-    assert place.lines[-2:] == ["    1 publish   2 discard", f"    {SIGN} dis"]
+    screen.line("a row")
+    await place.until(lambda lines: lines[-3:] == [*expected[-2:], "a row"])
     assert place.mode == ordinary
 
 
 async def test_a_line_wider_than_the_terminal_is_lifted_whole(place: Place) -> None:
+    place.enter()
     screen = Screen()
     prompt = Prompt(screen, question())
-    before = place.lines[:-2]
-    words = "many words " * 30
+    before = (await place.until(prompted))[:-2]
+    words = "many,words," * 30
     place.type(words)
-    await place.until(lambda lines: "".join(lines).count("many words") == 30)
+    await place.until(lambda lines: "".join(lines).count("many,words,") == 30)
     screen.line("a row")
-    assert place.lines == [*before, "a row"]
+    await place.until(lambda lines: lines == [*before, "a row"])
     prompt.draw()
-    assert "".join(place.lines).count("many words") == 30
+    await place.until(lambda lines: "".join(lines).count("many,words,") == 30)
     prompt.lift()
     prompt.close()
 
 
 async def test_nobody_answers_after_ctrl_d(place: Place) -> None:
+    place.enter()
     screen, ordinary = Screen(), place.mode
     prompt = Prompt(screen, question())
+    await place.until(prompted)
     place.type("\x04")
     await place.until(lambda lines: SIGN not in "".join(lines))
     assert place.mode == ordinary
     screen.line("a row")
     assert prompt.heard() is None
-    assert place.lines[-1] == "a row"
+    await place.until(lambda lines: lines[-1] == "a row")
     prompt.close()
 
 
@@ -222,15 +241,17 @@ def following(run: Any, *, ask: bool = True, drawn: GraphPlan | None = None) -> 
 
 
 def prompted(lines: list[str]) -> bool:
-    return lines[-1].startswith(f"    {SIGN}")
+    return bool(lines) and lines[-1].startswith(f"    {SIGN}")
 
 
 async def test_the_timeline_grows_above_the_prompt(place: Place) -> None:
+    place.enter()
     run = Asks()
     run.tell(STARTED, RAISED)
     end = following(run)
     await place.until(prompted)
     place.type("2")
+    await place.until(lambda lines: lines[-1] == f"    {SIGN} 2")
     run.tell({"kind": "Paused", "by": "ana"}, SWAPPED)
     lines = await place.until(lambda lines: any("graph v2" in line for line in lines))
     lines = await place.until(prompted)
@@ -242,10 +263,11 @@ async def test_the_timeline_grows_above_the_prompt(place: Place) -> None:
     place.type("\n")
     assert await asyncio.wait_for(end, 20) == 6
     assert run.answers == ["discard"]
-    assert any("i1 answered: discard" in line for line in place.lines)
+    await place.until(lambda lines: any("i1 answered: discard" in line for line in lines))
 
 
 async def test_what_came_before_the_end_is_told(place: Place) -> None:
+    place.enter()
     run, ordinary = Asks(), place.mode
     run.tell(STARTED, RAISED)
     end = following(run)
@@ -258,7 +280,7 @@ async def test_what_came_before_the_end_is_told(place: Place) -> None:
         None,
     )
     assert await asyncio.wait_for(end, 20) == 6
-    told = "\n".join(place.lines)
+    told = "\n".join(await place.until(lambda lines: any("Look" in line for line in lines)))
     order = ["paused by ana", "graph v1 → v2", "stopping by root", "stopped  1 step"]
     places = [told.index(each) for each in order]
     assert places == sorted(places)
@@ -267,6 +289,7 @@ async def test_what_came_before_the_end_is_told(place: Place) -> None:
 
 
 async def test_a_rollback_takes_the_question_away(place: Place) -> None:
+    place.enter()
     run = Asks()
     run.tell(STARTED, RAISED)
     end = following(run)
@@ -301,10 +324,12 @@ def test_a_pipe_gets_whole_lines(capsys: Any) -> None:
 
 
 async def test_a_terminal_gets_what_fits(place: Place) -> None:
+    place.enter()
     run = Asks()
     run.tell(STARTED, {"kind": "FlagSet", "flag": "buy", "value": "word " * 100}, None)
     assert await asyncio.wait_for(following(run), 20) == 6
-    (row,) = [line for line in place.lines if "word" in line]
+    lines = await place.until(lambda lines: any("Look" in line for line in lines))
+    (row,) = [line for line in lines if "word" in line]
     assert row.endswith("…")
     assert len(row) == 100
 
