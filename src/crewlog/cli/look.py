@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -135,6 +136,7 @@ async def _show(target: str, *, changes: bool, as_json: bool) -> int:
     from crewlog.cli.shown import show_run  # noqa: PLC0415
     from crewlog.cli.sight import as_json as sight_json  # noqa: PLC0415
     from crewlog.cli.sight import see_at  # noqa: PLC0415
+    from crewlog.cli.told_breaks import breaks_of  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
@@ -145,6 +147,8 @@ async def _show(target: str, *, changes: bool, as_json: bool) -> int:
         if as_json:
             recipe = await recipe_of(client, sight.state)
             data = sight_json(sight, client.url(sight.run))
+            breaks = await breaks_of(client.run(sight.run), sight.state)
+            data["asks_before"] = [asdict(each) for each in breaks]
             screen.document({**data, **layers_json(recipe, sight.state)})
         else:
             await show_run(screen, client, sight)
