@@ -123,7 +123,7 @@ def test_what_is_left_has_somebody_who_works_on_it(crewlog: Cli, folder: Path) -
     made = crewlog("fork", f"{run}@{place}", "--id", fork, "--detach", cwd=folder)
     assert made.code == 0, made.err
     assert "in the background" in made.out
-    (row,) = [r for r in json.loads(crewlog("ps", "--json").out)["runs"] if r["id"] == fork]
+    (row,) = [r for r in json.loads(crewlog("ps", "--json").out)["runs"] if r["run"] == fork]
     assert not row["waits_for_worker"]
     assert "a says" in crewlog("diff", f"{run}@1", f"{run}@{place}", cwd=folder).out
     assert "a says" in crewlog("checkpoints", run, "--diff", cwd=folder).out

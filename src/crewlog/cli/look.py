@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -253,6 +255,30 @@ def graph(
     return go(_graph(target, mermaid=mermaid, version=version, as_json=as_json), debug=debug)
 
 
+@asynccontextmanager
+async def _without_position(target: str) -> AsyncGenerator[None]:
+    """Tells of a run that there is not that its name has a position or a tag behind it.
+
+    Raises:
+        UsageError: it has.
+    """
+    from crewlog.client.places import split  # noqa: PLC0415
+    from crewlog.errors import RunNotFound, UsageError  # noqa: PLC0415
+
+    try:
+        yield
+    except RunNotFound as error:
+        run, at = split(target)
+        if not at:
+            raise
+        raise UsageError(
+            f"`graph` takes no position: {target!r} has one",
+            remedy=f"An earlier graph of the run: crewlog graph {run} --version N. The run as it "
+            f"was there: crewlog show {target}.",
+            place="crewlog graph",
+        ) from error
+
+
 async def _graph(target: str, *, mermaid: bool, version: int | None, as_json: bool) -> int:
     from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
@@ -278,7 +304,7 @@ async def _graph(target: str, *, mermaid: bool, version: int | None, as_json: bo
         from crewlog.cli.services import connected  # noqa: PLC0415
         from crewlog.cli.sight import see  # noqa: PLC0415
 
-        async with connected(screen, both=True) as client:
+        async with connected(screen, both=True) as client, _without_position(target):
             url = client.url(target)
             if version is None:
                 sight: Sight = await see(client, target)

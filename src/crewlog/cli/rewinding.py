@@ -241,6 +241,7 @@ async def _fork(
 ) -> int:
     """Forks a run, and follows the fork; with `anew` from its beginning, if none is named."""
     from crewlog.cli.background import leave_to_workers  # noqa: PLC0415
+    from crewlog.cli.change_terms import in_terms_of  # noqa: PLC0415
     from crewlog.cli.changes import edits as parsed  # noqa: PLC0415
     from crewlog.cli.following import Brought, follow_known  # noqa: PLC0415
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
@@ -251,7 +252,8 @@ async def _fork(
     from crewlog.client.places import checkpoint_of, place_of  # noqa: PLC0415
 
     command, option = ("crewlog replay", "--with") if anew else ("crewlog fork", "--edit")
-    operations = [each.operation for each in parsed(edits, option, command)]
+    typed = [*parsed(edits, option, command)]
+    operations, places = [each.operation for each in typed], [each.place for each in typed]
     definition = definition_of(change) if change is not None else None
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
@@ -264,7 +266,10 @@ async def _fork(
         await _take_its_queue(client, source)
         position = await _beginning(source) if at is None else at
         assignment = assigned(client.task_queue)
-        otherwise = await source.forked_crew(position, operations=operations, definition=definition)
+        with in_terms_of(places):
+            otherwise = await source.forked_crew(
+                position, operations=operations, definition=definition
+            )
         if otherwise is not None and assignment.own:
             check_worker_can(otherwise, assignment.directory, file_of(change))
         made = await source.fork(
