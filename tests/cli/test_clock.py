@@ -85,6 +85,10 @@ def test_a_schedule_from_its_beginning_to_its_end(crewlog: Cli) -> None:
     assert name in crewlog("schedule", "list").out
     resumed = crewlog("schedule", "resume", name, "--json").records[0]
     assert (resumed["name"], resumed["paused"], resumed["done"]) == (name, False, "goes on")
+    assert resumed["note"] == "", "nobody said anything"
+    page = crewlog("schedule", "show", name).out
+    assert "next at" not in page
+    assert "0 runs" in page
     assert crewlog("schedule", "pause", name, "--note", "holidays").code == 0
     assert crewlog("schedule", "trigger", name).code == 0
     deadline = time.monotonic() + 60

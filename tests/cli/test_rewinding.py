@@ -8,8 +8,10 @@ from uuid import uuid4
 
 import pytest
 
+from crewlog.cli.change_terms import in_terms_of
 from crewlog.cli.changes import edits
-from crewlog.definition.operations import EditAgent, EditCrew
+from crewlog.definition.load import load_data
+from crewlog.definition.operations import EditAgent, EditCrew, apply_operations
 from crewlog.errors import InvalidDefinition, UsageError
 
 from .conftest import Cli
@@ -113,6 +115,15 @@ def test_what_is_set_is_an_operation() -> None:
     for wrong in ("model", "agents=3", "agent.x=3", "agent..y=3", "agent.x.y={"):
         with pytest.raises((UsageError, InvalidDefinition)):
             list(edits([wrong]))
+
+
+def test_faults_of_what_is_set_name_the_option() -> None:
+    typed = [*edits(["agent.bakr.prompt=x"], "--with", "crewlog replay")]
+    operations, places = [each.operation for each in typed], [each.place for each in typed]
+    with pytest.raises(InvalidDefinition) as caught, in_terms_of(places):
+        apply_operations(load_data(CREW), operations)
+    assert caught.value.place == "--with agent.bakr"
+    assert "the crew has no agent 'bakr'" in caught.value.message
 
 
 @pytest.mark.server

@@ -73,6 +73,8 @@ def _told(text: str, places: Sequence[str]) -> str:
         return text  # an operations file is written in the operations' own terms
     for wire, typed in _REMEDIES:
         text = re.sub(wire, typed, text)
+    if any(place.startswith("--with") for place in places):
+        text = text.replace("--edit ", "--with ")
     return text
 
 
