@@ -99,3 +99,31 @@ class Terminal:
             return False
         self.raw += data.decode(errors="replace")
         return bool(data)
+
+
+def rendered(raw: str, width: int) -> list[str]:
+    """What somebody sees at the end: the lines of a terminal that was sent this.
+
+    It knows what prompts need: a line's begin and end, up, and to clear what is below.
+    """
+    lines, row, column = [""], 0, 0
+    for sequence, char in re.findall(r"\x1b\[([0-9;?]*[A-Za-z])|([^\x1b])", raw):
+        if sequence == "2K":
+            lines[row] = ""
+        elif sequence == "J":
+            del lines[row + 1 :]
+            lines[row] = lines[row][:column]
+        elif sequence.endswith("A"):
+            row = max(row - int(sequence[:-1] or 1), 0)
+        elif char == "\r":
+            column = 0
+        elif char:
+            if char == "\n" or column == width:
+                row += 1
+                column = 0 if column == width and char != "\n" else column
+                lines += [""] * (row + 1 - len(lines))
+            if char != "\n":
+                line = lines[row].ljust(column)
+                lines[row] = line[:column] + char + line[column + 1 :]
+                column += 1
+    return [line.rstrip() for line in lines if line.strip()]

@@ -134,19 +134,26 @@ def _parted(change: DefinitionChange) -> tuple[str, str]:
     return what, how
 
 
-def state_rows(found: StateDifference, *, full: bool = False) -> list[list[Part]]:
-    """A difference of states as rows: part, sign and name, values."""
-    return [each.row for each in state_told(found, full=full, bodies=None)]
+def state_rows(
+    found: StateDifference, *, full: bool = False, whole: bool = False
+) -> list[list[Part]]:
+    """A difference of states as rows: part, sign and name, values; `whole`: however long."""
+    return [each.row for each in state_told(found, full=full, whole=whole, bodies=None)]
 
 
 def state_told(
-    found: StateDifference, *, full: bool = False, bodies: Bodies | None = None
+    found: StateDifference,
+    *,
+    full: bool = False,
+    whole: bool = False,
+    bodies: Bodies | None = None,
 ) -> list[Told]:
     """The same, with long values line by line.
 
     Args:
         found: The difference.
         full: Whether whole values are told, and counts.
+        whole: Whether whole values are told.
         bodies: What is too large to be in a state; none: it is told by its hash, and rows alone
             are made.
     """
@@ -168,7 +175,7 @@ def state_told(
         if full and bodies is not None and is_long(change.old, change.new):
             told.append(Told([*head, ""], lines_between(change.old, change.new)))
         else:
-            told.append(Told([*head, _values(change, full)]))
+            told.append(Told([*head, _values(change, full or whole)]))
     return told
 
 

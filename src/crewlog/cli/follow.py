@@ -1,7 +1,7 @@
 """Following a run: the timeline as it grows, questions as they come, and how it ended.
 
 Events arrive on a queue of their own, so that the status line moves and a question can be open
-while nothing happens. While somebody types an answer, the timeline is held back, and shown after.
+while nothing happens. While somebody types an answer, the timeline grows above the prompt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from crewlog.cli.questions import Prompt, answer_line, fits, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.shown import tell_lack
 from crewlog.cli.stating import Stated, States
-from crewlog.cli.timeline import Row, Timeline, sentences
+from crewlog.cli.timeline import WHOLE, Row, Timeline, sentences
+from crewlog.cli.told_changes import STATEFUL
 from crewlog.cli.topology import Plans, graph_after
 from crewlog.cli.writing import Writing
 from crewlog.client import Event, Run, TokenEvent
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from rich.spinner import Spinner
 
     from crewlog.cli.hands import Hand
+    from crewlog.graph.plan import GraphPlan
 
 TICK = 0.15
 """Seconds of silence after which the status line moves."""
@@ -82,6 +84,7 @@ class Follower:
         queue: str = "",
         plans: Plans | None = None,
         version: int = 1,
+        drawn: GraphPlan | None = None,
     ) -> None:
         self.screen = screen
         self.run = run
@@ -97,6 +100,8 @@ class Follower:
         self._queue = queue
         self._plans = plans
         self.timeline.version = version
+        self._drawn = drawn
+        """The graph that was drawn last."""
         self._asked_polled = float("-inf")
         self._mentioned = False
         self.alone = False
@@ -107,7 +112,6 @@ class Follower:
         self._states = States() if manner.state else None
         self._moved = time.monotonic()
         self._prompt: Prompt | None = None
-        self._held: list[Row] = []
         self._told: set[str] = set()
         self._unanswered: set[str] = set()
         """Questions that no answer given in advance fits, and that were told to be so."""
@@ -167,6 +171,8 @@ class Follower:
             event = await asyncio.wait_for(inbox.get(), TICK)
         except TimeoutError:
             return await self._silence()
+        if self._prompt is not None:
+            await self._hear()
         if isinstance(event, TokenEvent):
             self._write(event)
             # Text is no event of the run: as to that, it is silent.
@@ -184,6 +190,8 @@ class Follower:
         version = self.timeline.version
         self._take(event)
         await self._redraw(event, version)
+        if self._prompt is not None and inbox.empty():
+            self._prompt.draw()
         return None
 
     def _take(self, event: Event) -> None:
@@ -205,13 +213,14 @@ class Follower:
         told = isinstance(event.entry, j.CommandRejected) and event.entry.command in self._refused
         if not told:
             self._show(rows)
-        entry, prompt = event.entry, self._prompt
-        if (
-            isinstance(entry, j.InterruptAnswered)
-            and prompt is not None
-            and entry.interrupt == prompt.question.id
-        ):
+        if self._prompt is not None and self._closes(event.entry, self._prompt.question):
             self._close_prompt()
+
+    def _closes(self, entry: j.JournalEntry, question: InterruptView) -> bool:
+        """Whether a fact answers a question, or takes the run to where it is not asked."""
+        if isinstance(entry, j.InterruptAnswered):
+            return entry.interrupt == question.id
+        return isinstance(entry, STATEFUL) and question.id not in self.timeline.interrupts
 
     async def _fold(self, after: int) -> None:
         """The state at a position, of what came before it."""
@@ -231,7 +240,7 @@ class Follower:
             changes = stated.changes.model_dump(mode="json")["changes"]
             record = {"event": "state", "run": self.run.id, "position": stated.position}
             self.screen.record({**record, "changes": changes})
-        elif self._prompt is None and (rows := state_rows(stated.changes)):
+        elif rows := state_rows(stated.changes, whole=not self.screen.tty):
             self.screen.line(("        state ", "dim"), (f"@{stated.position}", "bold"))
             self.screen.rows(("", "", "", ""), [["     ", *row] for row in rows])
 
@@ -257,8 +266,9 @@ class Follower:
                     "mermaid": mermaid(plan, self.timeline.statuses),
                 }
             )
-        elif self._prompt is None:
+        elif number != version or plan != self._drawn:  # a fork's first is drawn already
             self._still()
+            self._drawn = plan
             width = min(self.screen.width, 120) - 4
             drawn = picture(plan, self.timeline.statuses, width, self.screen.colored)
             self.screen.line("")
@@ -279,7 +289,7 @@ class Follower:
             return
         self._asked_polled = time.monotonic()
         self.alone = not await self._polled()
-        if self.alone and not self._mentioned and self._prompt is None:
+        if self.alone and not self._mentioned:
             self._mentioned = True
             self._still()
             self.screen.note(("▸ ", "yellow"), no_worker(plain(self._queue)))
@@ -293,10 +303,10 @@ class Follower:
             await self._hand.keep(self.run.id, self.screen)
         else:
             await self._look_for_worker()
+        self._look_for_lacks()
         if self._prompt is not None:
             await self._hear()
             return None
-        self._look_for_lacks()
         if not self._over and self.timeline.interrupts and time.monotonic() - self._looked > LOOK:
             self._looked = time.monotonic()
             left = await self._questions()
@@ -371,8 +381,8 @@ class Follower:
         answer = prompt.heard() if prompt else None
         if prompt is None or answer is None:
             return
+        self._close_prompt()
         self.screen.line("")
-        self._close_prompt(answered=True)
         await self._respond(prompt.question, answer)
 
     async def _respond(self, question: InterruptView, answer: str) -> None:
@@ -389,27 +399,22 @@ class Follower:
             self.screen.line("  ", (f"✗ {said}", "red"))
             self._looked = 0.0
 
-    def _close_prompt(self, *, answered: bool = False) -> None:
+    def _close_prompt(self) -> None:
         if self._prompt is not None:
-            if not answered:
-                self.screen.line("")
+            self._prompt.lift()
             self._prompt.close()
             self._prompt = None
-            held, self._held = self._held, []
-            self._show(held)
 
     # -- showing ------------------------------------------------------------------------------
 
     def _show(self, rows: list[Row]) -> None:
         if self.screen.as_json or not rows:
             return
-        if self._prompt is not None:
-            self._held += rows
-            return
         width = self.screen.width
         for row in rows:
-            for each in self.timeline.split(row, width if width < 1000 else 110):
-                self.screen.line(*self.timeline.parts(each, min(width, 110)), crop=True)
+            for each in self.timeline.split(row, width if width < WHOLE else 110):
+                room = width if width >= WHOLE else min(width, 110)
+                self.screen.line(*self.timeline.parts(each, room), crop=True)
 
     def _move(self) -> None:
         """The status line, on a terminal only."""
@@ -468,6 +473,7 @@ class Follower:
         )
 
     async def _end(self) -> int:
+        self._close_prompt()
         self._still()
         self._show(self.timeline.settle())
         if self._states is not None:

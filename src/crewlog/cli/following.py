@@ -209,6 +209,7 @@ async def _follow(
         over=over,
         plans=plans_of(client, run),
         version=version,
+        drawn=None if after else plan,
     )
     try:
         code = await follower.follow(after)

@@ -23,7 +23,8 @@ from crewlog.state.brief import shortened
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
 _SLOW = 2_000
 """Milliseconds from which a tool's duration is worth a row."""
-_LONGEST = 120
+WHOLE = 1_000
+"""Columns from which on nothing is cut: a pipe, not a terminal."""
 
 
 def _places(count: int) -> str:
@@ -125,8 +126,7 @@ class Timeline:
                 self._starts.more.append((row.node, row.glyph, row.text))
 
     def _row(self, entry: j.Fact, node: str, glyph: str, text: str, style: str = "") -> list[Row]:
-        told = shortened(plain(text), _LONGEST)
-        return [Row(entry.at - self.started, plain(node), glyph, told, style)]
+        return [Row(entry.at - self.started, plain(node), glyph, plain(text), style)]
 
     def _rows(self, entry: j.JournalEntry) -> list[Row]:
         match entry:
@@ -461,8 +461,9 @@ class Timeline:
         return out
 
     def column(self, width: int) -> int:
-        """Columns that a node's name takes."""
-        return min(max((len(plain(n)) for n in self.nodes), default=8), 22, max(width // 4, 8))
+        """Columns that a node's name takes; in a pipe every name is whole."""
+        longest = max((len(plain(n)) for n in self.nodes), default=8)
+        return longest if width >= WHOLE else min(longest, 22, max(width // 4, 8))
 
     def fitted(self, node: str, width: int) -> list[Part]:
         """A node in its column."""
@@ -532,7 +533,7 @@ def _brief(text: str) -> str:
     """Arguments in a line: a path says enough by itself."""
     line = plain(text)
     found = _PATH.match(line)
-    return found[0] if found else line[:60]
+    return found[0] if found else line
 
 
 def _value(value: object) -> str:

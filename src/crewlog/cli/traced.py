@@ -12,7 +12,6 @@ from crewlog.cli.timeline import Timeline
 from crewlog.cli.tracing import Traced
 from crewlog.ids import item_of
 from crewlog.model import Json
-from crewlog.state.brief import shortened
 from crewlog.state.journal import entry_from_json
 from crewlog.state.model import Usage
 from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align
@@ -250,12 +249,13 @@ def _text(body: Json) -> str:
 def _changes(screen: Screen, found: Traced, step: StepTrace, *, full: bool) -> None:
     changed = found.changes.get(step.step)
     if changed:
-        screen.rows(("", "", "", ""), [["       ", *row] for row in state_rows(changed, full=full)])
+        rows = state_rows(changed, full=full, whole=not screen.tty)
+        screen.rows(("", "", "", ""), [["       ", *row] for row in rows])
 
 
 def _value(value: Json) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return shortened(plain(text), 80)
+    return plain(text)
 
 
 def _first(text: str) -> str:
