@@ -46,6 +46,11 @@ class StubRun:
             await asyncio.sleep(60)  # the execution ends first
         return {"id": data["id"], "position": position, "new_field": 1}
 
+    @workflow.update
+    async def change(self, data: dict[str, Any]) -> dict[str, Any]:
+        told = {"id": data["id"], "position": 1, "graph_version": 2, "swap": True}
+        return {**told, "plan": {"nodes": {}}} if data.get("dry_run") else told
+
     @respond.validator
     def check(self, data: dict[str, Any]) -> None:
         if self._refused < self._data.get("closing", 0):

@@ -229,6 +229,7 @@ async def _change(
         from crewlog.cli.change_terms import in_terms_of  # noqa: PLC0415
         from crewlog.cli.changed import show_change, tell_change  # noqa: PLC0415
         from crewlog.cli.draining import drained  # noqa: PLC0415
+        from crewlog.client.run import new_command_id  # noqa: PLC0415
 
         if command_id is None or command_id not in sight.state.commands:
             with in_terms_of(typed.places):
@@ -247,10 +248,10 @@ async def _change(
                 return exits.STOPPED
             # Only what was seen may come about.
             what.update(graph_version=sight.state.graph_version, expect=seen.definition)
+        # One id, however often it is sent: whoever is told of it may send it again, too.
+        identity = command_id or new_command_id()
         with in_terms_of(typed.places):
-            changed: Changed = await patiently(
-                lambda: run.change(**what, wait=False, id=command_id)
-            )
+            changed: Changed = await patiently(lambda: run.change(**what, wait=False, id=identity))
         if wait and changed.swap:
             await drained(screen, run, changed)
         if as_json:
@@ -279,8 +280,12 @@ def _unchanged(screen: Screen, run_id: str, seen: Changed) -> int:
 
 async def _looked_at(run: Run, sight: Sight, what: dict[str, Any]) -> Changed:
     """What the change would do to the run as it was seen."""
+    from crewlog.client.run import new_command_id  # noqa: PLC0415
+
+    identity = new_command_id()
+    version = sight.state.graph_version
     found: Changed = await patiently(
-        lambda: run.change(**what, graph_version=sight.state.graph_version, dry_run=True)
+        lambda: run.change(**what, graph_version=version, dry_run=True, id=identity)
     )
     return found
 

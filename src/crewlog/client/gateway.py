@@ -196,7 +196,8 @@ class Gateway:
     ) -> Json:
         """Sends an update until it has an outcome; its id is the command's.
 
-        An execution's server answers a repeated update id by itself, whatever comes with it: so the
+        Only a dry run's is not: the server remembers what it answered to an update's id, and the
+        change itself would get the answer of its dry run. An execution's server answers a repeated update id by itself, whatever comes with it: so the
         outcome is looked at, whether it is this command's.
 
         Args:
@@ -228,7 +229,7 @@ class Gateway:
                     raise refusal(error, run, name) from error
             except WorkflowUpdateRPCTimeoutOrCancelledError as error:
                 if late or not await self._polled(run):
-                    raise await self._no_answer(run, command["id"]) from error
+                    raise await self._no_answer(run, command) from error
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
                     return await self._late_outcome(run, name, command["id"], error, digest)
@@ -237,7 +238,7 @@ class Gateway:
                 if error.status is RPCStatusCode.FAILED_PRECONDITION and not await self._polled(
                     run
                 ):
-                    raise await self._no_answer(run, command["id"]) from error
+                    raise await self._no_answer(run, command) from error
             else:
                 check_own(command["id"], outcome.get("digest", ""), digest)
                 return outcome
@@ -289,7 +290,7 @@ class Gateway:
                 return await self.handle(run).execute_update(
                     name,
                     command,
-                    id=command["id"],
+                    id=_update_id(command),
                     rpc_timeout=timedelta(seconds=ANSWER_LIMIT),
                 )
         except TimeoutError as error:
@@ -432,7 +433,7 @@ class Gateway:
             for poller in found.pollers
         )
 
-    async def _no_answer(self, run: RunId, command: CommandId | None = None) -> CrewlogError:
+    async def _no_answer(self, run: RunId, command: dict[str, Json] | None = None) -> CrewlogError:
         """Nobody answered: is it the server, or is there no worker?"""
         if not await self._there():
             return self.unavailable()
@@ -441,12 +442,7 @@ class Gateway:
         except CrewlogError as error:
             return error
         queue = execution.task_queue
-        unsure = (
-            f" Whether the command {command!r} was applied is not known; the same id may be sent "
-            "again and has one effect."
-            if command
-            else ""
-        )
+        unsure = _unsure(command) if command else ""
         tries = execution.raw_description.pending_workflow_task.attempt
         if tries >= FAILING_TRIES:
             return WorkerMissing(
@@ -543,6 +539,21 @@ _TO_GO_BACK = (
     "`crewlog fork {run}@POSITION` goes on from a checkpoint in another run; "
     "`crewlog resume {run}` takes up a run that was stopped or has failed."
 )
+
+
+def _update_id(command: dict[str, Json]) -> str:
+    """The id of a command's update: its own, but that of a dry run, which leaves it unused."""
+    return f"dry-run:{command['id']}" if command.get("dry_run") else str(command["id"])
+
+
+def _unsure(command: dict[str, Json]) -> str:
+    """What may have come of a command that nobody answered."""
+    if command.get("dry_run"):
+        return " That only asked what the change would do: nothing was changed yet."
+    return (
+        f" Whether the command {command['id']!r} was applied is not known; the same id may be sent "
+        "again and has one effect."
+    )
 
 
 def _gone(identity: str) -> bool:
