@@ -253,7 +253,7 @@ async def _change(
         with in_terms_of(typed.places):
             changed: Changed = await patiently(lambda: run.change(**what, wait=False, id=identity))
         if wait and changed.swap:
-            await drained(screen, run, changed)
+            await drained(screen, client, run, changed, sight.queue)
         if as_json:
             document = changed.model_dump(mode="json", exclude={"plan"})
             screen.document({"event": "changed", "run": run_id, "waited": wait, **document})

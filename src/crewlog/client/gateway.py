@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import platform
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-import psutil
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
@@ -38,6 +36,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
+from crewlog.dev.pollers import alive
 from crewlog.errors import (
     ApprovalMismatch,
     ChangeConflict,
@@ -72,8 +71,6 @@ PROBE_LIMIT = 1.0
 """Seconds for the question whether the server is there at all."""
 COMMAND_LIMIT = 30.0
 """Seconds for which a command is repeated."""
-POLLER_LIFE = 70.0
-"""A worker asks for work at least once a minute: one that has not is gone."""
 
 STARTING = "the run is starting"
 """What a query is told before the crew's definition is read."""
@@ -197,8 +194,9 @@ class Gateway:
         """Sends an update until it has an outcome; its id is the command's.
 
         Only a dry run's is not: the server remembers what it answered to an update's id, and the
-        change itself would get the answer of its dry run. An execution's server answers a repeated update id by itself, whatever comes with it: so the
-        outcome is looked at, whether it is this command's.
+        change itself would get the answer of its dry run. An execution's server answers a repeated
+        update id by itself, whatever comes with it: so the outcome is looked at, whether it is this
+        command's.
 
         Args:
             run: The run.
@@ -367,7 +365,7 @@ class Gateway:
         if error.status is RPCStatusCode.UNAVAILABLE or error.status in _NO_ANSWER:
             # The same status for a connection that failed and for a server without its database;
             # only of the latter the frontend still answers.
-            return self.cannot_serve(error) if await self._there() else self.unavailable()
+            return self.cannot_serve(error) if await self.there() else self.unavailable()
         return TemporalUnavailable(
             f"the Temporal server refused: {error.message}", place=self.address
         )
@@ -390,7 +388,7 @@ class Gateway:
             place=self.address,
         )
 
-    async def _there(self) -> bool:
+    async def there(self) -> bool:
         """Whether the server's frontend answers at all."""
         try:
             await self.temporal.workflow_service.get_system_info(
@@ -425,17 +423,11 @@ class Gateway:
         found = await self.temporal.workflow_service.describe_task_queue(
             request, timeout=timedelta(seconds=CALL_LIMIT)
         )
-        since = time.time() - POLLER_LIFE
-        return any(
-            poller.last_access_time.ToSeconds() > since
-            and (pid is None or poller.identity.startswith(f"{pid}@"))
-            and not _gone(poller.identity)
-            for poller in found.pollers
-        )
+        return any(pid is None or each.startswith(f"{pid}@") for each in alive(found.pollers))
 
     async def _no_answer(self, run: RunId, command: dict[str, Json] | None = None) -> CrewlogError:
         """Nobody answered: is it the server, or is there no worker?"""
-        if not await self._there():
+        if not await self.there():
             return self.unavailable()
         try:
             execution = await self.describe(run)
@@ -554,15 +546,6 @@ def _unsure(command: dict[str, Json]) -> str:
         f" Whether the command {command['id']!r} was applied is not known; the same id may be sent "
         "again and has one effect."
     )
-
-
-def _gone(identity: str) -> bool:
-    """Whether a worker's `pid@host` is of this machine and its process is not there any more.
-
-    The server remembers a worker for a while after its end.
-    """
-    pid, _, host = identity.partition("@")
-    return host == platform.node() and pid.isdigit() and not psutil.pid_exists(int(pid))
 
 
 def check_own(command: CommandId, known: str, own: str) -> None:
