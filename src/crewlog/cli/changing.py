@@ -231,6 +231,8 @@ async def _change(
         from crewlog.cli.draining import drained  # noqa: PLC0415
         from crewlog.client.run import new_command_id  # noqa: PLC0415
 
+        if not as_json:
+            await mention_alone(screen, client, sight.queue)
         if command_id is None or command_id not in sight.state.commands:
             with in_terms_of(typed.places):
                 seen = await _looked_at(run, sight, what)
@@ -312,6 +314,16 @@ async def with_worker(
         return await use(run, sight)
     async with hand(assignment):
         return await use(run, sight)
+
+
+async def mention_alone(screen: Screen, client: Client, queue: str) -> None:
+    """Says that nobody polls the task queue: a command waits for a worker for a while."""
+    from crewlog.cli.background import polled  # noqa: PLC0415
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.client.client import no_worker  # noqa: PLC0415
+
+    if not await polled(client, queue):
+        screen.note(("▸ ", "yellow"), no_worker(plain(queue)))
 
 
 async def patiently(send: Callable[[], Awaitable[Any]]) -> Any:
