@@ -17,7 +17,7 @@ from crewlog.wire import CLOSING, WORKFLOW_TYPE
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class StubRun:
-    """Input: `{"closing": N, "cut_off": bool, "extra": bool}`."""
+    """Input: `{"closing": N, "cut_off": bool, "entry": the journal's only one}`."""
 
     @workflow.init
     def __init__(self, data: dict[str, Any]) -> None:
@@ -75,7 +75,7 @@ class StubRun:
     @workflow.query
     def journal(self, page: dict[str, Any]) -> dict[str, Any]:
         return {
-            "entries": [{"position": 1, "entry": {"kind": "Unheard"}}],
+            "entries": [{"position": 1, "entry": self._data.get("entry", {"kind": "Unheard"})}],
             "position": 1,
             "new_field": 1,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from datetime import timedelta
 from typing import Any
@@ -12,17 +13,17 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from client.stub_run import StubRun
 from crewlog.client import Run
 from crewlog.definition.operations import RemoveAgent
-from crewlog.errors import CommandConflict, WorkerMissing
+from crewlog.errors import CommandConflict, CommandRejected, WorkerMissing
 from crewlog.wire import WORKFLOW_TYPE
 from shared import LIMIT, Lab
 
 REMOVE = [RemoveAgent(name="b")]
 
 
-async def started(lab: Lab) -> Run:
+async def started(lab: Lab, **data: Any) -> Run:
     handle = await lab.client.temporal.start_workflow(
         WORKFLOW_TYPE,
-        {},
+        data,
         id=f"stub-{secrets.token_hex(4)}",
         task_queue=lab.client.task_queue,
         execution_timeout=timedelta(seconds=LIMIT * 2),
@@ -71,4 +72,12 @@ async def test_the_outcome_of_a_dry_run_is_refused_as_that_of_a_change(lab: Lab)
         told = await run.change(operations=REMOVE, id="ch2", dry_run=True)
         with pytest.raises(CommandConflict, match="'ch2' was used for a dry run"):
             await run.swapped(told)
+        await run.stop()
+
+
+async def test_a_swap_that_nobody_accepted_is_not_waited_for(lab: Lab) -> None:
+    run = await started(lab, entry={"kind": "Paused", "at": 1})
+    async with working(lab), asyncio.timeout(LIMIT):
+        with pytest.raises(CommandRejected, match=r"accepted no change to graph v2 at position 1"):
+            await run.change(operations=REMOVE, id="ch1")
         await run.stop()
