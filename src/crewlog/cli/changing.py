@@ -125,8 +125,8 @@ def change(
     command_id: Annotated[
         str | None,
         typer.Option(
-            "--id",
             "--command-id",
+            "--id",
             metavar="ID",
             help="The command's own id: sent again, it has no second effect.",
             show_default=False,
