@@ -205,6 +205,7 @@ async def _follow(
         hand=lent,
         directory=assignment.directory,
         polled=None if over or lent is not None else look,
+        there=None if over else client.gateway.there,
         queue=assignment.queue,
         over=over,
         plans=plans_of(client, run),
