@@ -24,7 +24,8 @@
     │       ├── ToolMissing        no such module, function or tool on this worker
     │       ├── ToolFailed         raised; the model may see it and repair
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
-    ├── AnswerNeeded               it was waited for in vain: the run waits for people
+    ├── NotInTime                  it was waited for in vain
+    │   └── AnswerNeeded           the run waits for people
     ├── RunFailed                  how a run ended, as its client sees it
     │   └── InvalidPrompt          its prompt makes no crew
     └── InternalError              a bug of ours; carries what to report
@@ -257,10 +258,14 @@ class OutcomeUnknown(ToolError):
     """The call started and never answered, and the tool must not be repeated: people decide."""
 
 
-class AnswerNeeded(CrewlogError, TimeoutError):
-    """What was waited for did not come in time, since the run waits for people."""
+class NotInTime(CrewlogError, TimeoutError):
+    """What was waited for did not come in time; the run goes on."""
 
     exit_code = 3
+
+
+class AnswerNeeded(NotInTime):
+    """What was waited for did not come in time, since the run waits for people."""
 
 
 class RunFailed(CrewlogError):

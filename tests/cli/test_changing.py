@@ -205,10 +205,10 @@ def refused(typed: Any, message: str, remedy: str = "") -> tuple[str, str]:
     ("said", "told"),
     [
         ("operations[0].name", "--add-tool t"),
-        ("operations[0].agents[0]", "--for[0]"),
+        ("operations[0].agents[0]", "--for"),
         ("operations[1].agent.tools[0]", "--add-agent new tools[0]"),
-        ("operations[1].phase.after[0]", "--after[0]"),
-        ("operations[1].before[1]", "--before[1]"),
+        ("operations[1].phase.after[0]", "--after"),
+        ("operations[1].before[1]", "--before"),
         ("operations[2].name", "--edit agent.frist"),
         ("operations[2].set.timeout", "--edit agent.frist.timeout"),
         ("operations[2].flow[0].when", "--edit agent.frist → flow[0].when"),

@@ -45,8 +45,9 @@ def test_ask_brings_a_worker_of_its_own(crewlog: Cli, alone: Path) -> None:
 def test_ask_waits_no_longer_than_it_is_told(crewlog: Cli, waiting: str) -> None:
     run = fresh("patient")
     done = crewlog("ask", waiting, "Well?", "--id", run, "--timeout", "2")
-    assert done.code == 2
+    assert done.code == 3
     assert f"the run '{run}' did not end within 2 s; it goes on" in done.err
+    assert f"crewlog watch {run}" in done.err
     assert crewlog("stop", run).code == 0
     again = crewlog("ask", waiting, "Well?", "--id", run)
     assert again.code == 2
@@ -84,6 +85,10 @@ def test_a_schedule_from_its_beginning_to_its_end(crewlog: Cli) -> None:
     assert name in crewlog("schedule", "list").out
     resumed = crewlog("schedule", "resume", name, "--json").records[0]
     assert (resumed["name"], resumed["paused"], resumed["done"]) == (name, False, "goes on")
+    assert resumed["note"] == "", "nobody said anything"
+    page = crewlog("schedule", "show", name).out
+    assert "next at" not in page
+    assert "0 runs" in page
     assert crewlog("schedule", "pause", name, "--note", "holidays").code == 0
     assert crewlog("schedule", "trigger", name).code == 0
     deadline = time.monotonic() + 60

@@ -22,6 +22,7 @@ tools:
   git_log: {run: my_tools:git_log, effects: read}
 """
 OLD = ["delete", "--older-than", "1d", "--status"]
+NEVER = ["schedule", "create", "s", "c", "--overlap"]
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +74,11 @@ def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[
         (["rnu"], "no such command 'rnu'", "Did you mean 'run'?"),
         (["ps", "--jsn"], "no such option: --jsn", "Did you mean '--json'?"),
         (["rollback", "music"], "'music' names no checkpoint", "`crewlog checkpoints music`"),
-        (["fork", "m@3", "--edit", "x=1"], "'x=1' is nothing that can be set", "agent.NAME.FIELD"),
+        (
+            ["fork", "m@3", "--edit", "x=1"],
+            "'x=1' edits 'x', which is nothing",
+            "agent.writer.prompt",
+        ),
         (["resume", "m", "--from", "x"], "cannot be resumed from 'x'", "recipe or live"),
         (["run", "c", "--existing", "x"], "--existing x is not understood", "attach or replace"),
         (["show"], "missing argument 'RUN", "`crewlog show --help`"),
@@ -81,6 +86,10 @@ def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[
         ([*OLD, "failed", *OLD[3:], "complete"], "'complete'", "Did you mean 'completed'?"),
         ([*OLD, "paused"], "a run that is paused is under way", "completed, failed, stopped"),
         (["ps", "--limit", "x"], "invalid value for '--limit'", "`crewlog ps --help`"),
+        (["graph", "g", "--version", "x"], "must be a whole number, not 'x'", "graph --help"),
+        (["ps", "--limit", "0"], "must be at least 1, not '0'", "`crewlog ps --help`"),
+        ([*NEVER, "never"], "'--overlap': 'never' is not one of", "schedule create --help"),
+        (["change", "m", "--operations", "no.yaml"], "cannot read", "file that lists operations"),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_error(

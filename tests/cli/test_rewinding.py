@@ -8,8 +8,10 @@ from uuid import uuid4
 
 import pytest
 
+from crewlog.cli.change_terms import in_terms_of
 from crewlog.cli.changes import edits
-from crewlog.definition.operations import EditAgent, EditCrew
+from crewlog.definition.load import load_data
+from crewlog.definition.operations import EditAgent, EditCrew, apply_operations
 from crewlog.errors import InvalidDefinition, UsageError
 
 from .conftest import Cli
@@ -113,3 +115,40 @@ def test_what_is_set_is_an_operation() -> None:
     for wrong in ("model", "agents=3", "agent.x=3", "agent..y=3", "agent.x.y={"):
         with pytest.raises((UsageError, InvalidDefinition)):
             list(edits([wrong]))
+
+
+def test_faults_of_what_is_set_name_the_option() -> None:
+    typed = [*edits(["agent.bakr.prompt=x"], "--with", "crewlog replay")]
+    operations, places = [each.operation for each in typed], [each.place for each in typed]
+    with pytest.raises(InvalidDefinition) as caught, in_terms_of(places):
+        apply_operations(load_data(CREW), operations)
+    assert caught.value.place == "--with agent.bakr"
+    assert "the crew has no agent 'bakr'" in caught.value.message
+
+
+@pytest.mark.server
+@pytest.mark.timeout(400)
+def test_what_is_left_has_somebody_who_works_on_it(crewlog: Cli, folder: Path) -> None:
+    run, place = begun(crewlog, folder)
+    fork = f"{run}-left"
+    made = crewlog("fork", f"{run}@{place}", "--id", fork, "--detach", cwd=folder)
+    assert made.code == 0, made.err
+    assert "in the background" in made.out
+    (row,) = [r for r in json.loads(crewlog("ps", "--json").out)["runs"] if r["run"] == fork]
+    assert not row["waits_for_worker"]
+    assert "a says" in crewlog("diff", f"{run}@1", f"{run}@{place}", cwd=folder).out
+    assert "a says" in crewlog("checkpoints", run, "--diff", cwd=folder).out
+    parted = json.loads(crewlog("trace", run, "--diff", fork, "--json", cwd=folder).out)
+    assert [s["differs"] for s in parted["steps"] if s["step"] == "a#1"] == [[]]
+    asked = [crewlog("interrupt", fork, "--node", "b", "--by", "eve") for _ in range(2)]
+    assert ["asked for already" in each.out for each in asked] == [False, True]
+    assert "asks before b (by eve)" in crewlog("show", fork).out
+    shown = json.loads(crewlog("show", fork, "--json").out)
+    assert shown["asks_before"] == [{"node": "b", "by": "eve"}]
+    # Its worker is there already: no other one is started.
+    again = crewlog("fork", f"{run}@{place}", "--id", f"{fork}-2", "--detach", cwd=folder)
+    assert (again.code, "in the background" in again.out) == (0, False)
+    assert crewlog("stop", run, cwd=folder).code == 0
+    assert crewlog("watch", run, cwd=folder).code == 6
+    back = crewlog("resume", run, cwd=folder)
+    assert (back.code, "in the background" in back.out) == (0, False)

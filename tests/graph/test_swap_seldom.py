@@ -198,3 +198,14 @@ async def test_why_a_swap_does_not_fit_is_logged_with_its_traceback(
     (failed,) = sim.facts("SwapFailed")
     assert failed["error"] == "KeyError: 'no such thing'"
     assert execution.engine is sim.engine
+
+
+async def test_a_question_in_other_words_is_asked_anew() -> None:
+    flow = [{"ask": "Go on?", "phase": "gate"}, "a"]
+    sim = await (await Simulation.begin(plan_of(flow))).run()
+    reworded = plan_of([{"ask": "Really?", "phase": "gate"}, "a"])
+    report = plan_swap(sim.engine.plan, reworded, sim.state)
+    (fate,) = report.steps
+    assert (fate.fate, fate.because, report.withdrawn) == ("kept", "is asked anew", ("i1",))
+    other = plan_swap(sim.engine.plan, plan_of([*flow, "b"]), sim.state)
+    assert ([f.because for f in other.steps], other.withdrawn) == ([""], ())

@@ -14,7 +14,7 @@ import typer
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, By, Debug, Queue
-from crewlog.errors import CrewlogError, UsageError
+from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
     from crewlog.cli.following import Start
@@ -112,22 +112,15 @@ async def _ask(
     async with ready(screen, assignment) as client, hand(assignment):
         definition = await definition_of_start(client, start.crew)
         client.mentions = not assignment.own
-        try:
-            result = await client.ask(
-                start.crew,
-                start.input,
-                id=start.id,
-                by=start.by,
-                to=to,
-                timeout=timeout,
-                tell=partial(_waits, screen),
-            )
-        except CrewlogError:
-            raise
-        except TimeoutError as error:
-            raise UsageError(
-                str(error), remedy="Wait longer, or follow it: `crewlog ps`, `crewlog watch RUN`."
-            ) from error
+        result = await client.ask(
+            start.crew,
+            start.input,
+            id=start.id,
+            by=start.by,
+            to=to,
+            timeout=timeout,
+            tell=partial(_waits, screen),
+        )
     if as_json:
         screen.document(result.model_dump(mode="json"))
     else:

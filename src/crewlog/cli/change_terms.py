@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
-from crewlog.errors import CommandRejected
+from crewlog.errors import CommandRejected, Diagnostic, InvalidDefinition
 
 _PLACE = re.compile(r"^operations\[(\d+)\]((?:\.\w+|\[\d+\])*)(?=  |$)", re.MULTILINE)
 _OPTIONS = {"after": "--after", "before": "--before", "agents": "--for"}
@@ -41,6 +42,7 @@ def in_terms_of(places: Sequence[str]) -> Generator[None, None, None]:
 
     Raises:
         CommandRejected: what was raised, of the same kind.
+        InvalidDefinition: the same, where nothing was sent yet.
     """
     try:
         yield
@@ -49,6 +51,20 @@ def in_terms_of(places: Sequence[str]) -> Generator[None, None, None]:
         if (message, remedy) == (error.message, error.remedy):
             raise
         raise type(error)(message, remedy=remedy, place=error.place) from error
+    except InvalidDefinition as error:
+        found = [_typed(each, places) for each in error.diagnostics]
+        if found == error.diagnostics:
+            raise
+        raise InvalidDefinition(found, more_may_follow=error.more_may_follow) from error
+
+
+def _typed(fault: Diagnostic, places: Sequence[str]) -> Diagnostic:
+    """A fault with the place where it was typed, if it is one of what was."""
+    place = _told(fault.place, places)
+    remedy = _told(fault.remedy, places)
+    if place == fault.place:
+        return replace(fault, remedy=remedy)
+    return replace(fault, path=(), file=place, line=0, remedy=remedy)
 
 
 def _told(text: str, places: Sequence[str]) -> str:
@@ -57,6 +73,8 @@ def _told(text: str, places: Sequence[str]) -> str:
         return text  # an operations file is written in the operations' own terms
     for wire, typed in _REMEDIES:
         text = re.sub(wire, typed, text)
+    if any(place.startswith("--with") for place in places):
+        text = text.replace("--edit ", "--with ")
     return text
 
 
@@ -77,9 +95,9 @@ def _place(found: re.Match[str], places: Sequence[str]) -> str:
         return f"{place} {rest.lstrip('.')}".rstrip()
     if part == "phase" and adds:
         key, more = _split(rest)
-        return f"{_OPTIONS.get(key, f'{place} {key}')}{more}"
+        return _OPTIONS.get(key) or f"{place} {key}{more}"
     if part in _OPTIONS and adds:
-        return f"{_OPTIONS[part]}{rest}"
+        return _OPTIONS[part]
     return f"{place} → {within[1:]}"  # what comes of it in the crew
 
 

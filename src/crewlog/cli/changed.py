@@ -81,6 +81,8 @@ def _said(fate: StepFate | None) -> str:
 
 def _doing(fate: StepFate) -> str:
     """`running: 1 call under way; its turn finishes first; nothing follows it`."""
+    if fate.fate == "kept" and fate.because:
+        return plain(fate.because)
     because = "" if fate.fate in _TOLD else fate.because
     return plain("; ".join(part for part in (fate.doing, _FATES[fate.fate], because) if part))
 

@@ -125,7 +125,7 @@ def wanted(asked: Asked) -> Wanted:
 def _prompt(typed: str) -> str:
     if means_file(typed):
         check_there(typed, f"{PLACE} --prompt", _PROMPT)
-        return text_of(typed, "prompt")
+        return text_of(typed, "prompt's file")
     if not any(char.isspace() for char in typed.strip()):
         raise UsageError(
             f"there is no file {typed!r}, and one word is no prompt", remedy=_PROMPT, place=PLACE
@@ -262,7 +262,7 @@ def _prose(typed: str, place: str) -> Json:
     if means_file(typed):
         otherwise = f"Where no file is meant, put it in quotes within quotes: '\"{typed}\"'."
         check_there(typed, place, otherwise)
-        return text_of(typed, "prompt")
+        return text_of(typed, "prompt's file")
     return _value(typed)
 
 
@@ -303,7 +303,7 @@ def _of_file(path: Path) -> Iterator[Typed]:
     Raises:
         InvalidDefinition: with all that is no operation.
     """
-    text = text_of(path, "list of operations")
+    text = text_of(path, "YAML or JSON file that lists operations")
     document = read_document(text, str(path))
     faults = list(document.faults)
     data = document.data

@@ -125,8 +125,8 @@ def change(
     command_id: Annotated[
         str | None,
         typer.Option(
-            "--id",
             "--command-id",
+            "--id",
             metavar="ID",
             help="The command's own id: sent again, it has no second effect.",
             show_default=False,
@@ -229,7 +229,10 @@ async def _change(
         from crewlog.cli.change_terms import in_terms_of  # noqa: PLC0415
         from crewlog.cli.changed import show_change, tell_change  # noqa: PLC0415
         from crewlog.cli.draining import drained  # noqa: PLC0415
+        from crewlog.client.run import new_command_id  # noqa: PLC0415
 
+        if not as_json:
+            await mention_alone(screen, client, sight.queue)
         if command_id is None or command_id not in sight.state.commands:
             with in_terms_of(typed.places):
                 seen = await _looked_at(run, sight, what)
@@ -247,12 +250,12 @@ async def _change(
                 return exits.STOPPED
             # Only what was seen may come about.
             what.update(graph_version=sight.state.graph_version, expect=seen.definition)
+        # One id, however often it is sent: whoever is told of it may send it again, too.
+        identity = command_id or new_command_id()
         with in_terms_of(typed.places):
-            changed: Changed = await patiently(
-                lambda: run.change(**what, wait=False, id=command_id)
-            )
+            changed: Changed = await patiently(lambda: run.change(**what, wait=False, id=identity))
         if wait and changed.swap:
-            await drained(screen, run, changed)
+            await drained(screen, client, run, changed, sight.queue)
         if as_json:
             document = changed.model_dump(mode="json", exclude={"plan"})
             screen.document({"event": "changed", "run": run_id, "waited": wait, **document})
@@ -279,8 +282,12 @@ def _unchanged(screen: Screen, run_id: str, seen: Changed) -> int:
 
 async def _looked_at(run: Run, sight: Sight, what: dict[str, Any]) -> Changed:
     """What the change would do to the run as it was seen."""
+    from crewlog.client.run import new_command_id  # noqa: PLC0415
+
+    identity = new_command_id()
+    version = sight.state.graph_version
     found: Changed = await patiently(
-        lambda: run.change(**what, graph_version=sight.state.graph_version, dry_run=True)
+        lambda: run.change(**what, graph_version=version, dry_run=True, id=identity)
     )
     return found
 
@@ -307,6 +314,16 @@ async def with_worker(
         return await use(run, sight)
     async with hand(assignment):
         return await use(run, sight)
+
+
+async def mention_alone(screen: Screen, client: Client, queue: str) -> None:
+    """Says that nobody polls the task queue: a command waits for a worker for a while."""
+    from crewlog.cli.background import polled  # noqa: PLC0415
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.client.client import no_worker  # noqa: PLC0415
+
+    if not await polled(client, queue):
+        screen.note(("▸ ", "yellow"), no_worker(plain(queue)))
 
 
 async def patiently(send: Callable[[], Awaitable[Any]]) -> Any:

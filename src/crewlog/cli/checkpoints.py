@@ -86,9 +86,9 @@ async def _show(
     from crewlog.cli.differing import state_told  # noqa: PLC0415
     from crewlog.cli.screen import clock  # noqa: PLC0415
     from crewlog.cli.sight import see  # noqa: PLC0415
-    from crewlog.cli.texts import bodies_of, tell  # noqa: PLC0415
+    from crewlog.cli.texts import bodies_in_brief, bodies_of, tell  # noqa: PLC0415
 
-    bodies = await bodies_of(client, changed.values()) if full else None
+    bodies = await (bodies_of if full else bodies_in_brief)(client, changed.values())
     start = (await see(client, run.id)).state.started
     if not found:
         screen.line("  no checkpoints yet: ", ("one comes after each step", "dim"))

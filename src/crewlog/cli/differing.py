@@ -63,7 +63,7 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.sight import crew_of, see_at  # noqa: PLC0415
-    from crewlog.cli.texts import Told, bodies_of, tell  # noqa: PLC0415
+    from crewlog.cli.texts import Told, bodies_in_brief, bodies_of, tell  # noqa: PLC0415
     from crewlog.definition.diff import diff as diff_crews  # noqa: PLC0415
     from crewlog.graph.difference import graph_difference  # noqa: PLC0415
     from crewlog.state.difference import difference  # noqa: PLC0415
@@ -74,7 +74,8 @@ async def _diff(first: str, second: str | None, *, full: bool, as_json: bool) ->
         new = await see_at(client, second if second is not None else old.run)
         before, after = await crew_of(client, old.state), await crew_of(client, new.state)
         found = difference(old.state, new.state)
-        bodies = await bodies_of(client, [found] if full and not as_json else [])
+        looked_up = bodies_of if full else bodies_in_brief
+        bodies = await looked_up(client, [] if as_json else [found])
     graph = graph_difference(old.plan, new.plan) if old.plan and new.plan else None
     crew = diff_crews(before, after) if before and after else None
     if as_json:
@@ -153,7 +154,8 @@ def state_told(
         found: The difference.
         full: Whether whole values are told, and counts.
         whole: Whether whole values are told.
-        bodies: What is too large to be in a state; none: rows alone are made.
+        bodies: What is too large to be in a state; none: it is told by its hash, and rows alone
+            are made.
     """
     from crewlog.cli.texts import Told, is_long, lines_between, with_texts  # noqa: PLC0415
 
@@ -182,7 +184,10 @@ def _values(change: Change, full: bool) -> Part:
         return shown(change.new, full)
     if change.kind == "removed":
         return (shown(change.old, full), "dim")
-    return f"{shown(change.old, full)} → {shown(change.new, full)}"
+    old, new = shown(change.old, full), shown(change.new, full)
+    if old == new:
+        return f"{old} → … (they begin alike: --full has them whole)"
+    return f"{old} → {new}"
 
 
 def shown(value: Any, full: bool = False) -> str:

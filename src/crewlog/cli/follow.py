@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from crewlog.cli import exits
 from crewlog.cli.differing import state_rows
 from crewlog.cli.ending import look, show_end, summary
 from crewlog.cli.lacking import Lacking
+from crewlog.cli.presence import Look, Server, Worker
 from crewlog.cli.questions import Prompt, answer_line, fits, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.shown import tell_lack
@@ -29,9 +30,14 @@ from crewlog.cli.told_changes import STATEFUL
 from crewlog.cli.topology import Plans, graph_after
 from crewlog.cli.writing import Writing
 from crewlog.client import Event, Run, TokenEvent
-from crewlog.client.client import no_worker
 from crewlog.client.events import event_of
-from crewlog.errors import CommandRejected, InterruptNotOpen, RunFailed, WorkerMissing
+from crewlog.errors import (
+    CommandRejected,
+    InterruptNotOpen,
+    RunFailed,
+    TemporalUnavailable,
+    WorkerMissing,
+)
 from crewlog.graph.draw import mermaid, picture
 from crewlog.ids import CommandId
 from crewlog.state import journal as j
@@ -80,7 +86,8 @@ class Follower:
         over: bool = False,
         hand: Hand | None = None,
         directory: Path | None = None,
-        polled: Callable[[], Awaitable[bool]] | None = None,
+        polled: Look | None = None,
+        there: Look | None = None,
         queue: str = "",
         plans: Plans | None = None,
         version: int = 1,
@@ -96,16 +103,12 @@ class Follower:
         self._answers = deque(manner.answers)
         self._hand = hand
         self._directory = directory
-        self._polled = polled
-        self._queue = queue
+        self._worker = Worker(screen, queue, polled, QUIET) if polled else None
+        self._server = Server(screen, there) if there else None
         self._plans = plans
         self.timeline.version = version
         self._drawn = drawn
         """The graph that was drawn last."""
-        self._asked_polled = float("-inf")
-        self._mentioned = False
-        self.alone = False
-        """Whether nobody polled the run's task queue when it was last looked at."""
         self._live: Live | None = None
         self._spinner: Spinner | None = None
         self._writing = Writing()
@@ -121,6 +124,16 @@ class Follower:
         self._looked = 0.0
         self._behind = 0.0
         self._last: j.JournalEntry | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody polled the run's task queue when it was last looked at."""
+        return self._worker is not None and self._worker.alone
+
+    @property
+    def _away(self) -> bool:
+        """Whether the server does not answer: it is not asked anything else then."""
+        return self._server is not None and self._server.doubtful
 
     async def follow(self, after: int = 0) -> int:
         """Follow to the run's end, or to a question that nobody here answers; the exit code.
@@ -151,6 +164,10 @@ class Follower:
             if self._prompt is not None:
                 self._prompt.close()
             self._lacking.end()
+            if self._server is not None:
+                self._server.end()
+            if self._worker is not None:
+                self._worker.end()
             reading.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await reading
@@ -285,20 +302,27 @@ class Follower:
 
     async def _look_for_worker(self) -> None:
         """Mention, once, that nobody polls the task queue of a run that is under way."""
-        if self._polled is None or time.monotonic() - self._asked_polled < QUIET:
+        if self._worker is None or self._away:
             return
-        self._asked_polled = time.monotonic()
-        self.alone = not await self._polled()
-        if self.alone and not self._mentioned:
-            self._mentioned = True
+        if await self._worker.look() and self._prompt is None:
             self._still()
-            self.screen.note(("▸ ", "yellow"), no_worker(plain(self._queue)))
+            self._worker.tell()
+
+    def _look_for_server(self) -> None:
+        """Say that the server does not answer, and that it does again."""
+        if self._server is None or self._prompt is not None:
+            return
+        said = self._server.look()
+        if said is not None:
+            self._still()
+            self._server.tell(said)
 
     async def _silence(self) -> int | None:
         self._moved = time.monotonic()
         self._show(self.timeline.settle())
         if self._states is not None:
             self._tell_state(self._states.settle())
+        self._look_for_server()
         if self._hand is not None:
             await self._hand.keep(self.run.id, self.screen)
         else:
@@ -307,7 +331,8 @@ class Follower:
         if self._prompt is not None:
             await self._hear()
             return None
-        if not self._over and self.timeline.interrupts and time.monotonic() - self._looked > LOOK:
+        asks = not self._over and not self._away and self.timeline.interrupts
+        if asks and time.monotonic() - self._looked > LOOK:
             self._looked = time.monotonic()
             left = await self._questions()
             if left is not None:
@@ -334,8 +359,8 @@ class Follower:
         try:
             asked = await self.run.interrupts()
             waits = (await self.run.status()).status == "waiting"
-        except WorkerMissing:
-            return None
+        except (WorkerMissing, TemporalUnavailable):
+            return None  # that is told elsewhere
         for question in asked:
             answer = next((each for each in self._answers if fits(question, each)), None)
             if answer is not None:
@@ -448,6 +473,8 @@ class Follower:
             self._live.update(Group(*written, self._spinner))
 
     def _status_parts(self) -> list[Part]:
+        if self._server is not None and self._server.away:
+            return [(self._server.status(), "yellow")]
         if self.alone or not self.timeline.started:
             return ["waiting for a worker" if self.alone else "waiting for the worker"]
         found = self.timeline.now(int((time.time() - min(self._behind, 1.0)) * 1000))

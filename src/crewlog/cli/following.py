@@ -137,19 +137,12 @@ def assign_for(start: Start) -> Assignment:
 
 async def start_and_leave(screen: Screen, start: Start) -> int:
     """Start a run and return: a worker in the background has it."""
-    from crewlog.cli.background import background_worker  # noqa: PLC0415
+    from crewlog.cli.background import background_worker, mention  # noqa: PLC0415
 
     assignment = assign_for(start)
     async with ready(screen, assignment) as client:
         if assignment.own:
-            worker = await background_worker(assignment)
-            screen.line(
-                ("▸ ", "green"),
-                f"worker (pid {worker.process.pid})",
-                (" …… ", "dim"),
-                "in the background",
-                ("     crewlog dev --stop ends it", "dim"),
-            )
+            mention(screen, await background_worker(assignment))
         run = await client.start(
             start.crew, start.input, id=start.id, by=start.by, existing=start.existing
         )
@@ -212,6 +205,7 @@ async def _follow(
         hand=lent,
         directory=assignment.directory,
         polled=None if over or lent is not None else look,
+        there=None if over else client.gateway.there,
         queue=assignment.queue,
         over=over,
         plans=plans_of(client, run),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -135,6 +138,7 @@ async def _show(target: str, *, changes: bool, as_json: bool) -> int:
     from crewlog.cli.shown import show_run  # noqa: PLC0415
     from crewlog.cli.sight import as_json as sight_json  # noqa: PLC0415
     from crewlog.cli.sight import see_at  # noqa: PLC0415
+    from crewlog.cli.told_breaks import breaks_of  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
@@ -145,6 +149,8 @@ async def _show(target: str, *, changes: bool, as_json: bool) -> int:
         if as_json:
             recipe = await recipe_of(client, sight.state)
             data = sight_json(sight, client.url(sight.run))
+            breaks = await breaks_of(client.run(sight.run), sight.state)
+            data["asks_before"] = [asdict(each) for each in breaks]
             screen.document({**data, **layers_json(recipe, sight.state)})
         else:
             await show_run(screen, client, sight)
@@ -249,6 +255,30 @@ def graph(
     return go(_graph(target, mermaid=mermaid, version=version, as_json=as_json), debug=debug)
 
 
+@asynccontextmanager
+async def _without_position(target: str) -> AsyncGenerator[None]:
+    """Tells of a run that there is not that its name has a position or a tag behind it.
+
+    Raises:
+        UsageError: it has.
+    """
+    from crewlog.client.places import split  # noqa: PLC0415
+    from crewlog.errors import RunNotFound, UsageError  # noqa: PLC0415
+
+    try:
+        yield
+    except RunNotFound as error:
+        run, at = split(target)
+        if not at:
+            raise
+        raise UsageError(
+            f"`graph` takes no position: {target!r} has one",
+            remedy=f"An earlier graph of the run: crewlog graph {run} --version N. The run as it "
+            f"was there: crewlog show {target}.",
+            place="crewlog graph",
+        ) from error
+
+
 async def _graph(target: str, *, mermaid: bool, version: int | None, as_json: bool) -> int:
     from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
@@ -274,7 +304,7 @@ async def _graph(target: str, *, mermaid: bool, version: int | None, as_json: bo
         from crewlog.cli.services import connected  # noqa: PLC0415
         from crewlog.cli.sight import see  # noqa: PLC0415
 
-        async with connected(screen, both=True) as client:
+        async with connected(screen, both=True) as client, _without_position(target):
             url = client.url(target)
             if version is None:
                 sight: Sight = await see(client, target)

@@ -170,6 +170,7 @@ async def _rollback(
     command_id: str | None,
     as_json: bool,
 ) -> int:
+    from crewlog.cli.background import leave_to_workers  # noqa: PLC0415
     from crewlog.cli.following import Brought, follow_known  # noqa: PLC0415
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
@@ -190,16 +191,17 @@ async def _rollback(
                 screen.record({**told, "position": outcome.position})
             else:
                 screen.line("  ", (plain(run_id), "bold"), f" is back at {position}")
-            if detach:
-                return exits.OK
-            return await follow_known(
-                screen,
-                client,
-                run_id,
-                after=outcome.position,
-                manner=_manner(screen),
-                brought=Brought(assignment, lent),
-            )
+            if not detach:
+                return await follow_known(
+                    screen,
+                    client,
+                    run_id,
+                    after=outcome.position,
+                    manner=_manner(screen),
+                    brought=Brought(assignment, lent),
+                )
+        await leave_to_workers(screen, client, assignment.queue)
+    return exits.OK
 
 
 def _manner(screen: Screen) -> Manner:
@@ -238,6 +240,8 @@ async def _fork(
     anew: bool = False,
 ) -> int:
     """Forks a run, and follows the fork; with `anew` from its beginning, if none is named."""
+    from crewlog.cli.background import leave_to_workers  # noqa: PLC0415
+    from crewlog.cli.change_terms import in_terms_of  # noqa: PLC0415
     from crewlog.cli.changes import edits as parsed  # noqa: PLC0415
     from crewlog.cli.following import Brought, follow_known  # noqa: PLC0415
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
@@ -248,7 +252,8 @@ async def _fork(
     from crewlog.client.places import checkpoint_of, place_of  # noqa: PLC0415
 
     command, option = ("crewlog replay", "--with") if anew else ("crewlog fork", "--edit")
-    operations = [each.operation for each in parsed(edits, option, command)]
+    typed = [*parsed(edits, option, command)]
+    operations, places = [each.operation for each in typed], [each.place for each in typed]
     definition = definition_of(change) if change is not None else None
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
@@ -261,7 +266,10 @@ async def _fork(
         await _take_its_queue(client, source)
         position = await _beginning(source) if at is None else at
         assignment = assigned(client.task_queue)
-        otherwise = await source.forked_crew(position, operations=operations, definition=definition)
+        with in_terms_of(places):
+            otherwise = await source.forked_crew(
+                position, operations=operations, definition=definition
+            )
         if otherwise is not None and assignment.own:
             check_worker_can(otherwise, assignment.directory, file_of(change))
         made = await source.fork(
@@ -271,12 +279,15 @@ async def _fork(
             screen.record({"event": "forked", "run": made.id, "source": run_id, "to": position})
         else:
             screen.line("  ", (plain(made.id), "bold"), f" goes on from {plain(run_id)}@{position}")
+        if detach:
+            if await leave_to_workers(screen, client, assignment.queue):
+                # What it began with is stored by then, and `watch` finds it.
+                await _patiently(lambda: made.journal(0, 1))
+            if not as_json:
+                screen.line(("  Follow   ", "dim"), f"crewlog watch {made.id}")
+            return exits.OK
         async with hand(assignment) as lent:
             began = await _patiently(lambda: made.journal(0, 1))
-            if detach:  # what it began with is stored by then, and `watch` finds it
-                if not as_json:
-                    screen.line(("  Follow   ", "dim"), f"crewlog watch {made.id}")
-                return exits.OK
             return await follow_known(
                 screen,
                 client,
@@ -329,6 +340,7 @@ async def resumed(
     as_json: bool,
 ) -> int:
     """Lets a run go on: one that has ended begins again, else `signal` is sent."""
+    from crewlog.cli.background import leave_to_workers, polled  # noqa: PLC0415
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.client.gateway import STATUS_NAMES  # noqa: PLC0415
@@ -341,6 +353,9 @@ async def resumed(
         if ended:
             client.task_queue = found.task_queue
             await run.reopen(from_ or "live", by=by)
+        # Whoever works on an open run goes on with it: it needs nobody else.
+        if ended or not await polled(client, found.task_queue):
+            await leave_to_workers(screen, client, found.task_queue)
     if not ended:
         return await signal()
     if as_json:

@@ -151,7 +151,7 @@ async def _create(
         if as_json:
             screen.document(asdict(view) | {"task_queue": assignment.queue})
             return exits.OK
-        screen.line(("✓ ", "green"), f"schedule {name}: {view.when}, {_next(view)}")
+        screen.line(("✓ ", "green"), f"schedule {name}: {view.when}, {_coming(view)}")
         if not await client.gateway.polled(assignment.queue):
             worker = f"crewlog worker --detach --task-queue {assignment.queue}"
             screen.line(("  No worker is there for its runs yet: ", "dim"), worker)
@@ -192,7 +192,7 @@ def show(name: Name, as_json: AsJson = False, debug: Debug = False) -> int:
 
 
 async def _show(name: str, *, as_json: bool) -> int:
-    from crewlog.cli.screen import Part, Screen, plain  # noqa: PLC0415
+    from crewlog.cli.screen import Part, Screen, counted, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
@@ -207,7 +207,7 @@ async def _show(name: str, *, as_json: bool) -> int:
         [("when", "dim"), plain(view.when)],
         [("next", "dim"), _next(view)],
         [("overlap", "dim"), view.overlap or "as another client says"],
-        [("started", "dim"), f"{view.started} runs{skipped}"],
+        [("started", "dim"), f"{counted(view.started, 'run')}{skipped}"],
     ]
     if view.note:
         rows.append([("note", "dim"), plain(view.note)])
@@ -261,9 +261,15 @@ async def _done(
 
 
 def _next(view: ScheduleView) -> str:
+    """When it starts the next run."""
     if view.paused:
         return "paused"
     if not view.next:
         return "never again"
     at = datetime.fromtimestamp(view.next[0] / 1000).astimezone()
-    return f"next at {at:%Y-%m-%d %H:%M:%S}"
+    return f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def _coming(view: ScheduleView) -> str:
+    """The same, in a sentence."""
+    return _next(view) if view.paused or not view.next else f"next at {_next(view)}"

@@ -11,6 +11,7 @@ from crewlog.cli.layers import recipe_of, show_layers
 from crewlog.cli.questions import answer_line, show_question
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, plain, plain_lines, short_path
 from crewlog.cli.sight import Sight
+from crewlog.cli.told_breaks import breaks_of
 from crewlog.client import Client
 from crewlog.errors import CrewlogError
 from crewlog.graph.draw import picture
@@ -49,6 +50,8 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
         screen.line("")
     show_layers(screen, await recipe_of(client, state), state)
     _facts(screen, sight)
+    for each in await breaks_of(client.run(sight.run), state):
+        screen.line("  ", ("· ", "yellow"), each.words)
     show_frontier(screen, sight)
     for question in sight.questions:
         show_question(screen, question)

@@ -292,13 +292,14 @@ async def _sent(
 ) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.cli.told_breaks import steps_before  # noqa: PLC0415
+    from crewlog.cli.told_breaks import asked_already, steps_before  # noqa: PLC0415
     from crewlog.errors import CommandRejected  # noqa: PLC0415
     from crewlog.wire import spoken  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen) as client, AsyncExitStack() as helping:
         run = client.run(run_id)
+        already = await asked_already(run, node) if node else False
         command = await send(run)
         outcome, state = await _outcome(client, run, command, helping if told is not None else None)
         ended = None
@@ -318,7 +319,7 @@ async def _sent(
                 remedy=remedy.strip() or f"`crewlog show {run_id}` shows where it is.",
                 place=f"run {run_id!r}",
             )
-        before = steps_before(node, state, outcome) if node else None
+        before = steps_before(node, state, outcome, already=already) if node else None
         if as_json:
             screen.document(
                 {

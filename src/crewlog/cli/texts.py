@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
@@ -97,14 +98,45 @@ Bodies = Mapping[Any, Json]
 
 
 async def bodies_of(client: Client, differences: Iterable[StateDifference]) -> Bodies:
-    """The bodies that differences name.
+    """The bodies that differences name; without those that the store does not have.
 
     Raises:
         StoreUnavailable: the store is away, which has them.
     """
     values = [v for each in differences for c in each.changes for v in (c.old, c.new)]
-    wanted = {*hashes_in(values)}
-    return await (await client.store()).get_bodies(wanted) if wanted else {}
+    return await stored(client, {*hashes_in(values)})
+
+
+async def bodies_in_brief(client: Client, differences: Iterable[StateDifference]) -> Bodies | None:
+    """The same for rows, which can do without: none where the store is away."""
+    from crewlog.errors import StoreUnavailable  # noqa: PLC0415
+
+    try:
+        return await bodies_of(client, differences)
+    except StoreUnavailable:
+        return None
+
+
+async def stored(client: Client, wanted: Iterable[ContentHash]) -> Bodies:
+    """What the store has of these bodies.
+
+    Raises:
+        StoreUnavailable: the store is away.
+    """
+    from crewlog.errors import StoreIncomplete  # noqa: PLC0415
+
+    hashes = [*wanted]
+    if not hashes:
+        return {}
+    store = await client.store()
+    try:
+        return await store.get_bodies(hashes)
+    except StoreIncomplete:
+        bodies: dict[Any, Json] = {}
+        for hash_ in hashes:
+            with suppress(StoreIncomplete):
+                bodies |= await store.get_bodies([hash_])
+        return bodies
 
 
 def hashes_in(values: Sequence[Json]) -> Iterator[ContentHash]:

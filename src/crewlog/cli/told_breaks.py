@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlog.cli.screen import plain
+from crewlog.client import Run
 from crewlog.definition.findings import listed
+from crewlog.errors import CrewlogError
 from crewlog.ids import node_of
 from crewlog.state.model import CommandOutcome, CrewState
 
@@ -24,15 +26,22 @@ class Before:
     """Steps that have not begun and that it will ask before, the first of them that starts."""
     follows: tuple[str, ...] = ()
     """Steps that are under way: what follows one of them is asked about."""
+    already: bool = False
+    """Whether people had asked for that before."""
 
     def to_json(self) -> dict[str, Any]:
         """What `--json` adds."""
         steps = {"asks": self.asks, "next": self.next, "follows": self.follows}
-        return {"node": self.node, **steps}
+        return {"node": self.node, **steps, "already": self.already}
 
     @property
     def words(self) -> str:
         """`will ask before the step that follows writer#1`, as what the run does."""
+        already = ": that was asked for already" if self.already and not self.asks else ""
+        return f"{self._words}{already}"
+
+    @property
+    def _words(self) -> str:
         if self.asks:
             steps = plain(listed(self.asks))
             return f"asks before {steps}: crewlog answer {plain(self.run)}"
@@ -47,8 +56,49 @@ class Before:
         return "will ask before its next step"
 
 
+@dataclass(frozen=True)
+class Break:
+    """A node before which a run is to ask people, and has not yet."""
+
+    node: str
+    """The node; `*`: whichever is next."""
+    by: str = ""
+    """Who wants to be asked, where the journal tells."""
+
+    @property
+    def words(self) -> str:
+        """`asks before taster (by root)`."""
+        what = "its next step" if self.node == "*" else plain(self.node)
+        return f"asks before {what}" + (f" (by {plain(self.by)})" if self.by else "")
+
+
+async def breaks_of(run: Run, state: CrewState) -> list[Break]:
+    """What a run is still to ask people before, and who wants that."""
+    from crewlog.cli.sight import whole_journal  # noqa: PLC0415
+    from crewlog.state.journal import BreakRequested, entry_from_json  # noqa: PLC0415
+
+    if not state.break_before:
+        return []
+    by: dict[str, str] = {}
+    for item in await whole_journal(run):
+        if item.position > state.position:
+            break
+        entry = entry_from_json(item.entry)
+        if isinstance(entry, BreakRequested):
+            by[entry.node] = entry.by
+    return [Break(str(node), by.get(node, "")) for node in state.break_before]
+
+
+async def asked_already(run: Run, node: str) -> bool:
+    """Whether a run is to ask before a node anyway; no where no worker tells."""
+    try:
+        return node in (await run.state()).break_before
+    except CrewlogError:
+        return False
+
+
 def steps_before(
-    node: str, state: CrewState | None, outcome: CommandOutcome | None
+    node: str, state: CrewState | None, outcome: CommandOutcome | None, *, already: bool = False
 ) -> Before | None:
     """What an `interrupt` leads to; none where nobody has told.
 
@@ -56,6 +106,7 @@ def steps_before(
         node: The node that it names, or `*`.
         state: The state after it.
         outcome: How it ended.
+        already: Whether people had asked for that before.
     """
     if state is None or outcome is None or not outcome.ok:
         return None
@@ -68,6 +119,7 @@ def steps_before(
     return Before(
         state.run,
         node=node,
+        already=already,
         next=tuple(str(e.step) for e in steps if e.status not in begun),
         follows=tuple(str(e.step) for e in steps if e.status in begun),
     )

@@ -15,13 +15,14 @@ from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, Debug, RunPlaceArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from crewlog.cli.sight import Sight
     from crewlog.client import Client
     from crewlog.ids import StepId
     from crewlog.model import Json
     from crewlog.state.difference import StateDifference
+    from crewlog.state.journal import JournalEntry
     from crewlog.state.trace import Pair, Trace
 
 LOOK = "Look"
@@ -83,7 +84,9 @@ async def _trace(
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         if other is not None:
-            one, two = await asyncio.gather(_look(client, run_id, step), _look(client, other, step))
+            one, two = await asyncio.gather(
+                _look(client, run_id, step, whole=True), _look(client, other, step, whole=True)
+            )
             if as_json:
                 screen.document(_parting_json(one, two))
             else:
@@ -99,7 +102,15 @@ async def _trace(
     return exits.OK
 
 
-async def _look(client: Client, target: str, step: str | None, *, changes: bool = False) -> Traced:
+async def _look(
+    client: Client,
+    target: str,
+    step: str | None,
+    *,
+    changes: bool = False,
+    whole: bool = False,
+) -> Traced:
+    """A run's trace; where it is to be `whole`, with what a fork shares with its source."""
     from crewlog.cli.sight import see_at, whole_journal  # noqa: PLC0415
     from crewlog.ids import RunId  # noqa: PLC0415
     from crewlog.state.journal import entry_from_json  # noqa: PLC0415
@@ -109,12 +120,33 @@ async def _look(client: Client, target: str, step: str | None, *, changes: bool 
     run_id, last = sight.run, sight.state.position if sight.at is not None else math.inf
     items = await whole_journal(client.run(run_id))
     entries = [(i.position, entry_from_json(i.entry)) for i in items if i.position <= last]
+    if whole:
+        entries = [*await _shared(client, entries), *entries]
     reads = {name: r.reads for name, r in sight.plan.agents.items()} if sight.plan else {}
     found = trace_of(entries, reads)
     if step is not None:
         _only(found, step, run_id)
     changed = changes_by_step(RunId(run_id), entries) if changes else {}
     return Traced(sight, found, changed)
+
+
+async def _shared(
+    client: Client, entries: Sequence[tuple[int, JournalEntry]]
+) -> list[tuple[int, JournalEntry]]:
+    """What came before a fork's own journal, in the runs that it comes from."""
+    from crewlog.cli.sight import whole_journal  # noqa: PLC0415
+    from crewlog.errors import RunNotFound  # noqa: PLC0415
+    from crewlog.state.journal import Forked, entry_from_json  # noqa: PLC0415
+
+    first = entries[0][1] if entries else None
+    if not isinstance(first, Forked):
+        return []
+    try:
+        items = await whole_journal(client.run(first.source))
+    except RunNotFound:
+        return []  # it was deleted: the fork has its state, and not how it came about
+    before = [(i.position, entry_from_json(i.entry)) for i in items if i.position <= first.to]
+    return [*await _shared(client, before), *before]
 
 
 def _only(found: Trace, wanted: str, run_id: str) -> None:
@@ -143,21 +175,11 @@ def _only(found: Trace, wanted: str, run_id: str) -> None:
 
 async def _bodies(client: Client, found: Trace) -> Mapping[Any, Json]:
     """The messages of a trace that the store has: one that is missing is told by its start."""
-    from crewlog.errors import StoreIncomplete  # noqa: PLC0415
+    from crewlog.cli.texts import stored  # noqa: PLC0415
 
     calls = [call for step in found.all_steps() for call in step.calls]
     wanted = {hash_ for call in calls for hash_ in (call.body, call.message) if hash_}
-    store = await client.store()
-    try:
-        return await store.get_bodies(wanted) if wanted else {}
-    except StoreIncomplete:
-        bodies: dict[Any, Json] = {}
-        for hash_ in wanted:
-            try:
-                bodies |= await store.get_bodies([hash_])
-            except StoreIncomplete:
-                continue
-        return bodies
+    return await stored(client, wanted)
 
 
 def _as_json(found: Traced) -> dict[str, Any]:

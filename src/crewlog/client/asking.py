@@ -25,7 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
 from crewlog.client.gateway import PASSING, SEAM, Gateway, pauses, refusal
-from crewlog.errors import AnswerNeeded, CrewlogError
+from crewlog.errors import AnswerNeeded, CrewlogError, NotInTime
 from crewlog.ids import InterruptId, RunId
 from crewlog.state.brief import brief
 from crewlog.wire import AskRun, InterruptView, RunResult
@@ -135,14 +135,18 @@ async def tell_questions(run: Run, tell: Tell) -> None:
                 tell(run.id, asked)
 
 
-async def late(run: Run, limit: float) -> TimeoutError:
+async def late(run: Run, limit: float) -> NotInTime:
     """The error for a run that did not end in time: what it waits for, where people know that."""
     asked: list[InterruptView] = []
     with suppress(CrewlogError):
         asked = await run.interrupts()
     said = f"the run {run.id!r} did not end within {limit:g} s"
     if not asked:
-        return TimeoutError(f"{said}; it goes on")
+        return NotInTime(
+            f"{said}; it goes on",
+            remedy=f"Follow it: `crewlog watch {run.id}`, or wait longer.",
+            place=f"run {run.id!r}",
+        )
     first = asked[0]
     others = f", and for {len(asked) - 1} more answers" if len(asked) > 1 else ""
     return AnswerNeeded(

@@ -372,7 +372,7 @@ class Client:
             RunFailed: the run failed, or was ended from outside.
             CommandRejected: the open run has no such audience.
             AnswerNeeded: it did not end in time, since it waits for people; it is a TimeoutError.
-            TimeoutError: it did not end in time; it goes on.
+            NotInTime: it did not end in time; it goes on; it is a TimeoutError, too.
             InvalidDefinition, UsageError, TemporalUnavailable: as for `start`.
         """
         name, content = await self._resolve(crew)

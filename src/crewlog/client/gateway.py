@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import platform
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-import psutil
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
@@ -38,6 +36,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
+from crewlog.dev.pollers import alive
 from crewlog.errors import (
     ApprovalMismatch,
     ChangeConflict,
@@ -72,8 +71,6 @@ PROBE_LIMIT = 1.0
 """Seconds for the question whether the server is there at all."""
 COMMAND_LIMIT = 30.0
 """Seconds for which a command is repeated."""
-POLLER_LIFE = 70.0
-"""A worker asks for work at least once a minute: one that has not is gone."""
 
 STARTING = "the run is starting"
 """What a query is told before the crew's definition is read."""
@@ -196,8 +193,10 @@ class Gateway:
     ) -> Json:
         """Sends an update until it has an outcome; its id is the command's.
 
-        An execution's server answers a repeated update id by itself, whatever comes with it: so the
-        outcome is looked at, whether it is this command's.
+        Only a dry run's is not: the server remembers what it answered to an update's id, and the
+        change itself would get the answer of its dry run. An execution's server answers a repeated
+        update id by itself, whatever comes with it: so the outcome is looked at, whether it is this
+        command's.
 
         Args:
             run: The run.
@@ -228,7 +227,7 @@ class Gateway:
                     raise refusal(error, run, name) from error
             except WorkflowUpdateRPCTimeoutOrCancelledError as error:
                 if late or not await self._polled(run):
-                    raise await self._no_answer(run, command["id"]) from error
+                    raise await self._no_answer(run, command) from error
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
                     return await self._late_outcome(run, name, command["id"], error, digest)
@@ -237,7 +236,7 @@ class Gateway:
                 if error.status is RPCStatusCode.FAILED_PRECONDITION and not await self._polled(
                     run
                 ):
-                    raise await self._no_answer(run, command["id"]) from error
+                    raise await self._no_answer(run, command) from error
             else:
                 check_own(command["id"], outcome.get("digest", ""), digest)
                 return outcome
@@ -289,7 +288,7 @@ class Gateway:
                 return await self.handle(run).execute_update(
                     name,
                     command,
-                    id=command["id"],
+                    id=_update_id(command),
                     rpc_timeout=timedelta(seconds=ANSWER_LIMIT),
                 )
         except TimeoutError as error:
@@ -366,7 +365,7 @@ class Gateway:
         if error.status is RPCStatusCode.UNAVAILABLE or error.status in _NO_ANSWER:
             # The same status for a connection that failed and for a server without its database;
             # only of the latter the frontend still answers.
-            return self.cannot_serve(error) if await self._there() else self.unavailable()
+            return self.cannot_serve(error) if await self.there() else self.unavailable()
         return TemporalUnavailable(
             f"the Temporal server refused: {error.message}", place=self.address
         )
@@ -389,7 +388,7 @@ class Gateway:
             place=self.address,
         )
 
-    async def _there(self) -> bool:
+    async def there(self) -> bool:
         """Whether the server's frontend answers at all."""
         try:
             await self.temporal.workflow_service.get_system_info(
@@ -424,29 +423,18 @@ class Gateway:
         found = await self.temporal.workflow_service.describe_task_queue(
             request, timeout=timedelta(seconds=CALL_LIMIT)
         )
-        since = time.time() - POLLER_LIFE
-        return any(
-            poller.last_access_time.ToSeconds() > since
-            and (pid is None or poller.identity.startswith(f"{pid}@"))
-            and not _gone(poller.identity)
-            for poller in found.pollers
-        )
+        return any(pid is None or each.startswith(f"{pid}@") for each in alive(found.pollers))
 
-    async def _no_answer(self, run: RunId, command: CommandId | None = None) -> CrewlogError:
+    async def _no_answer(self, run: RunId, command: dict[str, Json] | None = None) -> CrewlogError:
         """Nobody answered: is it the server, or is there no worker?"""
-        if not await self._there():
+        if not await self.there():
             return self.unavailable()
         try:
             execution = await self.describe(run)
         except CrewlogError as error:
             return error
         queue = execution.task_queue
-        unsure = (
-            f" Whether the command {command!r} was applied is not known; the same id may be sent "
-            "again and has one effect."
-            if command
-            else ""
-        )
+        unsure = _unsure(command) if command else ""
         tries = execution.raw_description.pending_workflow_task.attempt
         if tries >= FAILING_TRIES:
             return WorkerMissing(
@@ -545,13 +533,19 @@ _TO_GO_BACK = (
 )
 
 
-def _gone(identity: str) -> bool:
-    """Whether a worker's `pid@host` is of this machine and its process is not there any more.
+def _update_id(command: dict[str, Json]) -> str:
+    """The id of a command's update: its own, but that of a dry run, which leaves it unused."""
+    return f"dry-run:{command['id']}" if command.get("dry_run") else str(command["id"])
 
-    The server remembers a worker for a while after its end.
-    """
-    pid, _, host = identity.partition("@")
-    return host == platform.node() and pid.isdigit() and not psutil.pid_exists(int(pid))
+
+def _unsure(command: dict[str, Json]) -> str:
+    """What may have come of a command that nobody answered."""
+    if command.get("dry_run"):
+        return " That only asked what the change would do: nothing was changed yet."
+    return (
+        f" Whether the command {command['id']!r} was applied is not known; the same id may be sent "
+        "again and has one effect."
+    )
 
 
 def check_own(command: CommandId, known: str, own: str) -> None:

@@ -35,6 +35,7 @@ from crewlog.definition.operations import (
     RemoveAgent,
 )
 from crewlog.errors import (
+    CommandConflict,
     CommandRejected,
     CrewlogError,
     InvalidPrompt,
@@ -48,7 +49,7 @@ from crewlog.faults import faults_of
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
 from crewlog.state.commands import DETAIL, seems_older
-from crewlog.state.journal import GraphSwapped, SwapFailed
+from crewlog.state.journal import ChangeAccepted, GraphSwapped, SwapFailed
 from crewlog.state.model import CLOSED, CommandOutcome, CrewState
 from crewlog.store.commands import find_command
 from crewlog.wire import (
@@ -733,6 +734,8 @@ class Run(ByHand):
             digest=command.digest("change"),
         )
         changed = Changed.model_validate(outcome, extra="ignore")
+        if changed.plan and not command.dry_run:
+            raise _only_dry(command.id)
         if wait and changed.swap and not command.dry_run:
             await self.swapped(changed)
         return changed
@@ -745,13 +748,19 @@ class Run(ByHand):
                 changed.
 
         Raises:
+            CommandConflict: it is what a dry run gave: the run accepted nothing.
             CommandRejected: the graph could not be swapped: the run goes on with the one it had, or
-                has ended.
+                has ended; or the journal has no such change where it was told to be.
         """
         if not changed.swap:
             return
+        if changed.plan:
+            raise _only_dry(changed.id)
         version = changed.graph_version
-        async for event in self.events(changed.position):
+        async for event in self.events(max(changed.position - 1, 0)):
+            if event.position <= changed.position:
+                _check_accepted(event, changed)
+                continue
             if isinstance(event.entry, GraphSwapped) and event.entry.graph_version == version:
                 return
             if isinstance(event.entry, SwapFailed) and event.entry.graph_version == version:
@@ -799,7 +808,7 @@ class Run(ByHand):
             UsageError: a text is too long, or is none.
         """
         head = {
-            "id": id or f"c-{secrets.token_hex(8)}",
+            "id": id or new_command_id(),
             "by": self._client.user if by is None else by,
         }
         try:
@@ -809,6 +818,35 @@ class Run(ByHand):
                 f"the run {self.id!r} cannot be told that: {faults_of(error, 'the command')}",
                 remedy="docs/wire.md has the fields.",
             ) from error
+
+
+def new_command_id() -> CommandId:
+    """An id that no other command has."""
+    return CommandId(f"c-{secrets.token_hex(8)}")
+
+
+def _only_dry(command: CommandId) -> CommandConflict:
+    """The error for an outcome that only tells what a change would do."""
+    return CommandConflict(
+        f"the id {command!r} was used for a dry run of a change: nothing was changed by it",
+        remedy="Send the change with an id of its own.",
+    )
+
+
+def _check_accepted(event: Event, changed: Changed) -> None:
+    """Checks that a change was accepted where its outcome says so: else no graph comes of it.
+
+    Raises:
+        CommandRejected: something else is at that place of the journal.
+    """
+    entry = event.entry
+    if isinstance(entry, ChangeAccepted) and entry.graph_version == changed.graph_version:
+        return
+    raise CommandRejected(
+        f"the run accepted no change to graph v{changed.graph_version} at position "
+        f"{changed.position}: there is {entry.kind!r}",
+        remedy="Send it as a new change, with a new id.",
+    )
 
 
 def _kind(cause: BaseException | None) -> str:

@@ -7,6 +7,7 @@ schedule's with the time that it was due: `nightly-2026-12-01T02:00:00Z`; so no 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -55,6 +56,7 @@ _LONGEST_NAME = 150
 """Characters: the ids of the runs have a time behind it."""
 _AT_ONCE = 16
 """Schedules that are asked for at a time."""
+_SDK_NOTE = re.compile(r"(?:Paused|Unpaused) via \w+ SDK")
 _WHEN, _CREW, _BY = "when", "crew", "by"
 """What the memo of a schedule says: the server tells a cron line only as a calendar."""
 
@@ -283,7 +285,7 @@ async def _described(found: ScheduleDescription) -> ScheduleView:
         crew=memo.get(_CREW, ""),
         when=memo.get(_WHEN, ""),
         paused=schedule.state.paused,
-        note=schedule.state.note or "",
+        note=_note(schedule.state.note or ""),
         next=tuple(map(_ms, info.next_action_times)),
         recent=_runs([done.action for done in info.recent_actions]),
         overlap=_OVERLAP_NAMES.get(schedule.policy.overlap),
@@ -292,6 +294,11 @@ async def _described(found: ScheduleDescription) -> ScheduleView:
         skipped=info.num_actions_skipped_overlap,
         by=memo.get(_BY, ""),
     )
+
+
+def _note(said: str) -> str:
+    """What people said; an SDK notes something itself where nobody does."""
+    return "" if _SDK_NOTE.fullmatch(said) else said
 
 
 def _runs(actions: Any) -> tuple[RunId, ...]:

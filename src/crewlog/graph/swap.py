@@ -8,7 +8,7 @@ the frontier, what is blocked and why; its `remap` is all that `reduce` needs to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 from crewlog.definition.conditions import render_condition
@@ -39,6 +39,10 @@ Fate = Literal["kept", "leaves", "abandoned", "parked", "returns", "retracted", 
 """What becomes of a step: `kept` goes on as it is; `leaves` ends its turn, and nothing follows;
 `abandoned` is cut off; `parked` is kept aside; `returns` was; `retracted` was reached and must wait
 again; `starts` is reached by the swap itself."""
+
+
+ASKED_ANEW = "is asked anew"
+"""Why a question is withdrawn whose step is kept: it is another question now."""
 
 
 class StepFate(Model):
@@ -213,6 +217,7 @@ class _Swap:
             **{s: e for s, e in state.frontier.items() if self._fates[s].fate == "leaves"},
             **{f.step: FrontierEntry(step=f.step, node=f.node) for f in self._starts()},
         }
+        withdrawn = tuple(self._withdrawn(remap, routing))
         return SwapReport(
             graph_version=state.graph_version + 1,
             swap=True,
@@ -224,9 +229,9 @@ class _Swap:
                 for n in self._new.nodes
                 if n in self._kept and self._old.nodes[n] != self._new.nodes[n]
             ),
-            steps=(*self._fates.values(), *self._starts()),
+            steps=(*self._told(withdrawn), *self._starts()),
             blocked=blocked(self._old, self._new, state, under_way, joins.ahead, routing),
-            withdrawn=tuple(self._withdrawn(remap, routing)),
+            withdrawn=withdrawn,
             notes=(*self._notes(), *rule_notes(self._old, self._new)),
             remap=remap,
         )
@@ -309,6 +314,16 @@ class _Swap:
                 gone = asked.step in self._joins.frontier and self._is_other(asked, remap)
             if gone:
                 yield asked.id
+
+    def _told(self, withdrawn: Collection[InterruptId]) -> Iterator[StepFate]:
+        """The fates; a step that stays and asks something else now is told apart."""
+        asked = [each for each in self._state.interrupts.values() if each.id in withdrawn]
+        anew = {each.step for each in asked if each.kind == "ask"}
+        for step, fate in self._fates.items():
+            if fate.fate == "kept" and step in anew and step in self._joins.frontier:
+                yield fate.model_copy(update={"because": ASKED_ANEW})
+            else:
+                yield fate
 
     def _still_unfilled(self, asked: Interrupt, routing: Routing) -> bool:
         name = NodeName(asked.detail)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from crewlog.model import Json
+if TYPE_CHECKING:
+    from crewlog.model import Json
 
 
 def brief_of(body: Mapping[str, Json]) -> str:

@@ -554,7 +554,7 @@ def _differs(one: StepTrace | None, other: StepTrace | None) -> tuple[str, ...]:
         return ("only in one",)
     pairs: dict[str, tuple[object, object]] = {
         "fate": (one.fate, other.fate),
-        "agent": (one.agent, other.agent),
+        "agent": (one.agent, other.agent) if one.agent and other.agent else (None, None),
         "items": (one.of, other.of),
         "calls": (_asked_for(one), _asked_for(other)),
         "results": (_came_back(one), _came_back(other)),
