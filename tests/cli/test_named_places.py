@@ -19,7 +19,7 @@ def test_a_tag_stands_where_a_position_does_and_a_faulty_fork_is_none(crewlog: C
     named = crewlog("tag", f"{run}@{at}", "early")
     assert named.code == 0, named.err
     assert f"@{at} is called 'early' now" in named.out
-    for command, words in (("show", f"position {at}"), ("trace", "first"), ("diff", f"@{at} →")):
+    for command, words in (("show", f"position {at}"), ("trace", "gate#1"), ("diff", f"@{at} →")):
         page = crewlog(command, f"{run}@early")
         assert page.code == 0, page.err
         assert words in page.out
