@@ -74,15 +74,7 @@ def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[
         (["rnu"], "no such command 'rnu'", "Did you mean 'run'?"),
         (["ps", "--jsn"], "no such option: --jsn", "Did you mean '--json'?"),
         (["rollback", "music"], "'music' names no checkpoint", "`crewlog checkpoints music`"),
-<<<<<<< HEAD
         (["fork", "m@3", "--edit", "x=1"], "'x=1' edits 'x', which is nothing", "agent.writer"),
-=======
-        (
-            ["fork", "m@3", "--edit", "x=1"],
-            "'x=1' edits 'x', which is nothing",
-            "agent.writer.prompt",
-        ),
->>>>>>> wt-dead
         (["resume", "m", "--from", "x"], "cannot be resumed from 'x'", "recipe or live"),
         (["run", "c", "--existing", "x"], "--existing x is not understood", "attach or replace"),
         (["show"], "missing argument 'RUN", "`crewlog show --help`"),
