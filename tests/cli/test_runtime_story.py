@@ -31,7 +31,7 @@ from crewlog.tool_call import current_call
 async def hold(name: str) -> str:
     """Waits until somebody opens the gate."""
     gate = Path(__file__).parent / f"{current_call().run}.{name}"
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(300):
         while not gate.exists():
             await asyncio.sleep(0.05)
     return f"{name} is open"
