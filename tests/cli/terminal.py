@@ -16,6 +16,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\r")
 
 
@@ -76,7 +78,14 @@ class Terminal:
         os.write(self._ours, b"\x04")
 
     def interrupt(self) -> None:
-        """Ctrl-C: its signal, for this terminal controls no process."""
+        """Ctrl-C: its signal, for this terminal controls no process.
+
+        It is sent once the command waits: Python hears of a signal between two of its steps, and
+        one that comes right before it begins to wait is heard with the next key.
+        """
+        end = time.monotonic() + 60
+        while psutil.Process(self.process.pid).status() != psutil.STATUS_SLEEPING:
+            assert time.monotonic() < end, "the command never waits"
         self.process.send_signal(signal.SIGINT)
 
     def end(self, limit: float = 90) -> int:

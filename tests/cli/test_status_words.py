@@ -54,7 +54,7 @@ def test_an_empty_question_is_refused(crewlog: Cli, asker: str) -> None:
 def test_what_waits_is_answered_and_not_resumed(crewlog: Cli, waiting: str) -> None:
     resumed = crewlog("resume", waiting)
     assert resumed.code == 2
-    assert "the run is not paused: it waits for an answer to i1: Publish it?" in resumed.err
+    assert "is not paused: it waits for an answer to i1: Publish it?" in resumed.err
     assert f"crewlog answer {waiting}" in resumed.err
 
 
