@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hypothesis import settings
+
 from shared import database, directory, lab, postgres_dsn, postgres_store, server, store, worker
 
 __all__ = [
@@ -16,3 +18,7 @@ __all__ = [
 ]
 
 pytest_plugins = ["pytester"]
+
+# The same examples each time, and no limit for one: what passes does not fail on another machine.
+# `--hypothesis-profile default` looks at others.
+settings.load_profile("ci")
