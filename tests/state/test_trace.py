@@ -89,6 +89,8 @@ async def test_questions_errors_and_retries() -> None:
     assert asked.answered - asked.raised >= 500
     assert (a.calls[0].errors, a.calls[0].retries, a.retries) == (["broke"], 1, 1)
     assert (a.calls[0].ok, a.fate) == (True, "completed")
+    assert a.calls[0].ms is not None
+    assert a.calls[0].ms < 500, "what people took to answer is not the model's time"
 
 
 async def test_items_are_nested_in_their_visit() -> None:

@@ -69,7 +69,8 @@ class CallTrace:
     """The start of a tool's arguments."""
     end: int | None = None
     ms: int | None = None
-    """How long it took: a tool where it ran, a model from being asked for to its answer."""
+    """How long it took: a tool where it ran, a model from being asked for to its answer; one that
+    was asked again, from then on: what people took to say so is not the model's."""
     ok: bool | None = None
     """None where it has no answer."""
     result: str = ""
@@ -224,6 +225,8 @@ class _Tracer:
         self._raised: dict[InterruptId, int] = {}
         """When each question was asked: one that is open again was asked then."""
         self._logs: dict[LogName, int] = {}
+        self._again: dict[tuple[StepId, int], int] = {}
+        """When calls were made again."""
         self._setting: StepTrace | None = None
         """The step whose tool set what comes next."""
 
@@ -358,6 +361,7 @@ class _Tracer:
         found.retries += 1
         for call in calls:
             call.retries += 1
+            self._again[(found.step, call.call)] = entry.at
 
     def _routed(self, position: int, entry: j.Routed) -> None:
         source = self._last.get(entry.source) if entry.source else None
@@ -426,10 +430,11 @@ class _Tracer:
     def _replied(self, found: StepTrace, entry: j.ModelReplied) -> None:
         for at, call in enumerate(found.calls):
             if call.call == entry.call:
+                since = self._again.pop((found.step, call.call), call.start)
                 found.calls[at] = replace(
                     call,
                     end=entry.at,
-                    ms=entry.at - call.start,
+                    ms=entry.at - since,
                     ok=True,
                     result=entry.brief,
                     body=entry.ref.body,
