@@ -193,7 +193,8 @@ def log(
 ) -> int:
     """Print a run's journal: every fact, in order.
 
-    With --json it prints an entry a line: {"position", "entry"}.
+    Long values are shortened. With --json it prints all of them, an entry a line: {"position",
+    "entry"}.
     """
     return go(_log(run, after=after, limit=limit, as_json=as_json), debug=debug)
 
