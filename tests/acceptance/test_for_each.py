@@ -74,6 +74,8 @@ async def test_each_item_has_a_turn_that_sees_it_and_nothing_of_the_others(
 async def test_a_thousand_items(crews: Site) -> None:
     items = [f"topic {n}" for n in range(1, 1001)]
     crew = mapping(crews, items, [{"text": "found"}], limits={"events": 2000})
+    for agent in crew["agents"].values():  # no worker dies here: a busy one must not look dead
+        agent["heartbeat"] = 30
     run = await crews.start(crew)
     result = await run.result(150)
     assert (result.status, result.steps) == ("completed", 1002)
