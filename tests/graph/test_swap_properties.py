@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from crewlog.graph.engine import Engine
 from crewlog.graph.plan import GraphPlan, PlanNode
 from crewlog.graph.routing import times_met
@@ -165,6 +167,18 @@ async def test_there_and_back_is_where_it_was() -> None:
         assert {*sim.state.interrupts} == asked - withdrawn
     assert not wrong
     assert swapped > 50
+
+
+@pytest.mark.parametrize(("seed", "variant"), [(343, 0), (612, 2), (912, 2)])
+async def test_visits_of_earlier_generations_come_back_uncounted(seed: int, variant: int) -> None:
+    """Queued visits that a loop has left behind: their arrivals are not counted any more."""
+    sim = await at_some_moment(seed)
+    assert sim is not None
+    plan, before = sim.engine.plan, sim.state
+    report = await sim.change(other_plan(dice(f"other/{seed}/{variant}"), plan))
+    assert report.swap
+    await sim.change(plan)
+    assert shape(plan, sim.state) == shape(plan, before)
 
 
 def canonical(state: CrewState) -> dict[str, Any]:

@@ -154,7 +154,7 @@ class Rejoin:
         back = [e for e in self.frontier.values() if e.node == name]
         sent = self._routing.sent.get(name, 0)
         if not sent:
-            fired += sum(not has_begun(e, self._state) for e in back)
+            fired = self._fired_again(name, fired, sum(not has_begun(e, self._state) for e in back))
         counts = self._counted(name, before, join, fired)
         now = level(join, counts, self._routing.base.get(name, ()))
         if back:  # it comes back with what it had, but for what has to wait again
@@ -248,6 +248,16 @@ class Rejoin:
         # Where a change made a join lower, it may be met for a node that was only ever sent to.
         by_join = self._visits.get(name, 0) - self._routing.sent.get(name, 0)
         return min(times_met(before, name, self._routing), max(0, by_join))
+
+    def _fired_again(self, name: NodeName, fired: int, back: int) -> int:
+        """How often a join has fired, with visits that come back and have not begun.
+
+        Some of them may be of an earlier generation, whose arrivals are counted no more: a join
+        fires no more often than the source that has come most.
+        """
+        arrivals = self._routing.arrivals.get(name)
+        most = fired + back if arrivals is None else max(arrivals.values(), default=0)
+        return max(fired, min(fired + back, most))
 
     def _undone(self, name: NodeName) -> int:
         """How often a node was reached by its join, and did not begin before it was taken away."""
