@@ -31,13 +31,25 @@ demo: setup  ## The Flutter music app crew, from nothing to its result
 check: setup  ## Format, lint, types, layers
 	$(RUN)ruff format --check .
 	$(RUN)ruff check .
-	$(RUN)mypy
-	$(RUN)pyright
+	@$(MAKE) --no-print-directory --jobs 2 types
 	$(RUN)lint-imports
+
+.PHONY: types mypy pyright
+types: mypy pyright
+
+mypy: setup
+	$(RUN)mypy
+
+pyright: setup
+	$(RUN)pyright
+
+# Tests of the pure core, which start nothing: they run side by side, the others one by one.
+PURE := tests/prompt tests/definition tests/graph tests/state tests/authority
 
 test: check  ## Everything: the static checks, then every test
 	@$(RUN)python -m crewlog.dev
-	$(RUN)python -m pytest
+	$(RUN)python -m pytest --numprocesses 2 --dist loadfile $(PURE)
+	$(RUN)python -m pytest $(PURE:%=--ignore=%)
 
 chaos: setup  ## The long set of faults, an hour: SEED=1 CHAOS="--scenario workers --report chaos.json"
 	@$(RUN)python -m crewlog.dev

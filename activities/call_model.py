@@ -12,15 +12,20 @@ from temporalio import activity
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
+from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.items import Items
 from crewlog.activities.keep import keep, keep_all
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import usage_of
+from crewlog.activities.recent import Recent
 from crewlog.activities.render import prompt, with_item
 from crewlog.activities.replies import kept
+from crewlog.activities.streaming import CannotStream, Writing, streamed
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
+from crewlog.activities.writing import append
+from crewlog.content import check_depth
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelError, ModelRefused, StoreUnavailable
 from crewlog.model import Json
@@ -61,10 +66,12 @@ class ModelCalls:
         self._registry = registry
         self._built_in = built_in
         self._items = Items(store)
+        self._silent: Recent[str, bool] = Recent(256)
+        """Models that gave no reply in pieces."""
 
-    async def run(self, task: CallModel, effect: Effect) -> ModelResult:
-        """Makes the call and stores its reply."""
-        asking = asyncio.ensure_future(self._reply(task, effect))
+    async def run(self, task: CallModel, effect: Effect, pulse: Pulse) -> ModelResult:
+        """Makes the call, tells what the model writes, and stores its reply."""
+        asking = asyncio.ensure_future(self._reply(task, effect, pulse))
         try:
             # The history has the batch; it is stored for those who watch the store. A quick reply
             # is stored along with it, so that it takes one round trip and not two.
@@ -76,6 +83,7 @@ class ModelCalls:
             raise
         name, message = reply
         body = message_to_json(kept(message, task.agent, task.step, task.call, model=name))
+        _check_depth(body, name)
         hash_ = hash_json(body)
         if journaled is None:
             stored = journaled = await keep_all(self._store, task.run, task.batch, {hash_: body})
@@ -90,12 +98,12 @@ class ModelCalls:
         """Stores what led to the call; false where the store is away: the run sends it again."""
         try:
             if task.batch.entries:
-                await self._store.append(task.run, task.batch)
+                await append(self._store, task.run, task.batch)
         except StoreUnavailable:
             return False
         return True
 
-    async def _reply(self, task: CallModel, effect: Effect) -> tuple[str, AIMessage]:
+    async def _reply(self, task: CallModel, effect: Effect, pulse: Pulse) -> tuple[str, AIMessage]:
         """The model's name and its reply."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
@@ -111,10 +119,38 @@ class ModelCalls:
             model = model.bind_tools(schemas)
         what = await self._definitions.task(task.definition, task.step)
         if (item := await self._items.shown(task)) is not None:
-            transcript = with_item(transcript, item, task.step)
+            transcript = with_item(transcript, item, task.step, task.view.was)
         effect.started = True
         said = prompt(task.agent, agent, task.tools, transcript, what)
-        return name, await _ask(model, said, name, agent, task)
+        return name, await self._ask(model, said, name, agent, task, pulse)
+
+    async def _ask(
+        self,
+        model: Any,
+        said: list[BaseMessage],
+        name: str,
+        agent: AgentDefinition,
+        task: CallModel,
+        pulse: Pulse,
+    ) -> Any:
+        config = _config(agent, task)
+        writing = Writing(pulse, task)
+        try:
+            if agent.model_settings.get("streaming") is not False and not self._silent.get(name):
+                try:
+                    # A client's own limit is for each piece; this one is for the reply.
+                    async with asyncio.timeout(_request_timeout(agent.timeout)):
+                        return await streamed(model, said, config, writing.add)
+                except CannotStream as exc:
+                    if exc.ever:
+                        self._silent.put(name, True)
+            return await model.ainvoke(said, config)
+        except (asyncio.CancelledError, ModelError):
+            raise
+        except Exception as exc:
+            raise model_error(exc, name) from exc
+        finally:
+            writing.close()
 
     async def _schemas(
         self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition
@@ -139,11 +175,9 @@ async def _ended(task: asyncio.Future[Any]) -> None:
     await asyncio.wait({task})
 
 
-async def _ask(
-    model: Any, said: list[BaseMessage], name: str, agent: AgentDefinition, task: CallModel
-) -> Any:
+def _config(agent: AgentDefinition, task: CallModel) -> RunnableConfig:
     # A scripted model needs to know who calls; traces are the better for it.
-    config: RunnableConfig = {
+    return {
         "metadata": {
             "agent": task.agent,
             "run": task.run,
@@ -154,12 +188,6 @@ async def _ask(
             "asked": task.attempt,
         }
     }
-    try:
-        return await model.ainvoke(said, config)
-    except (asyncio.CancelledError, ModelError):
-        raise
-    except Exception as exc:
-        raise model_error(exc, name) from exc
 
 
 def _model_name(crew: CrewDefinition, agent: AgentDefinition, task: CallModel) -> str:
@@ -170,6 +198,16 @@ def _model_name(crew: CrewDefinition, agent: AgentDefinition, task: CallModel) -
             remedy="Give the agent or the crew a `model`, e.g. openai:gpt-5-mini.",
         )
     return name
+
+
+def _check_depth(body: Json, model: str) -> None:
+    try:
+        check_depth(body)
+    except ValueError as exc:
+        raise ModelRefused(
+            f"the model {model!r} answered with arguments of a tool that no run can keep: {exc}",
+            remedy="Ask it again, or let the tool take a text.",
+        ) from exc
 
 
 def _request_timeout(timeout: float) -> float:

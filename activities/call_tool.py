@@ -31,6 +31,7 @@ from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
 from crewlog.activities.tools import Tool, ToolRegistry
 from crewlog.activities.views import Hydrator
+from crewlog.activities.writing import append
 from crewlog.authority.permissions import needs_approval
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
@@ -113,7 +114,7 @@ class ToolCalls:
         if local:
             self._hydrator.learn(task.run, task.batch)
         elif task.batch.entries:
-            await self._store.append(task.run, task.batch)
+            await append(self._store, task.run, task.batch)
         message = await self._hydrator.message(task.run, task.message)
         crew = await self._definitions.get(task.definition)
         begun = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crewlog.activities.writing import append
 from crewlog.model import Json
 from crewlog.state.calls import CloseRun, CloseRunResult
 from crewlog.state.journal import Batch
@@ -15,7 +16,7 @@ LONGEST_OUTPUT = 64 * 1024
 async def close_run(input: CloseRun, batch: Batch, store: Store) -> CloseRunResult:
     """Stores the input's batch, given whole, and the state; returns the outputs that it names."""
     if batch.entries:
-        await store.append(input.run, batch)
+        await append(store, input.run, batch)
         position = batch.first + len(batch.entries) - 1
         await store.put_snapshot(input.run, Snapshot(position=position, state=input.state))
     bodies = await store.get_bodies(input.outputs) if input.outputs else {}

@@ -17,6 +17,7 @@ from crewlog.activities.models import ModelFactory
 from crewlog.activities.prices import usage_of
 from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
+from crewlog.activities.writing import append
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import RunId
 from crewlog.model import Json
@@ -82,7 +83,7 @@ class PromptCompiler:
         """Stores what led to the call; false where the store is away: the run sends it again."""
         try:
             if batch.entries:
-                await self._store.append(run, batch)
+                await append(self._store, run, batch)
         except StoreUnavailable:
             return False
         return True
@@ -116,13 +117,14 @@ def _result(found: CompiledPrompt, **more: Any) -> CompilePromptResult:
     return CompilePromptResult(
         reader=found.reader,
         definition=definition,
-        remarks=tuple(map(_remark, found.remarks)),
+        remarks=tuple(map(remark_of, found.remarks)),
         requirements=found.requirements,
         **more,
     )
 
 
-def _remark(remark: Remark) -> PromptRemark:
+def remark_of(remark: Remark) -> PromptRemark:
+    """A remark as a run keeps it."""
     told = remark.diagnostic
     return PromptRemark(
         code=remark.code,

@@ -22,31 +22,49 @@ from crewlog.activities.compile_prompt import PromptCompiler
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import as_failures
 from crewlog.activities.heartbeat import heartbeats
+from crewlog.activities.load_state import load_state
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
+from crewlog.activities.prepare_change import ChangePreparer
+from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
+from crewlog.activities.writing import append
 from crewlog.ids import RunId
+from crewlog.model import Json
 from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,
     CLOSE_RUN,
     COMPILE_PROMPT,
+    FIND_COMMAND,
     FLUSH,
+    FORGET_RUN,
+    LOAD_STATE,
     OPEN_RUN,
+    PREPARE_CHANGE,
     CallModel,
     CallTool,
     CloseRun,
     CloseRunResult,
     CompilePrompt,
     CompilePromptResult,
+    FindCommand,
     Flush,
+    ForgetRun,
+    FoundCommand,
+    LoadedState,
+    LoadState,
     ModelResult,
     OpenRun,
     OpenRunResult,
+    PrepareChange,
+    PreparedChange,
     ToolResult,
 )
+from crewlog.store.commands import find_command
 from crewlog.store.protocol import Snapshot, Store
+from crewlog.store.pruning import prune
 
 
 async def _no_search_attributes() -> bool:
@@ -79,11 +97,13 @@ class CrewActivities:
         self._search_attributes = search_attributes
         self._definitions = Definitions(store)
         self._batches = Batches(store)
+        self._snapshots = Snapshots(store)
         registry = tools or ToolRegistry()
         built_in = BuiltIn()
         hydrator = Hydrator(store, max_entries)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
+        self._preparer = ChangePreparer(store, self._definitions, models)
         self._models = ModelCalls(store, self._definitions, hydrator, models, registry, built_in)
         self._tools = ToolCalls(store, self._definitions, hydrator, registry, built_in, workspace)
 
@@ -91,7 +111,11 @@ class CrewActivities:
         """The activities, for a worker."""
         return [
             self.open_run,
+            self.load_state,
+            self.find_command,
+            self.forget_run,
             self.compile_prompt,
+            self.prepare_change,
             self.call_model,
             self.call_tool,
             self.flush,
@@ -105,6 +129,34 @@ class CrewActivities:
             async with heartbeats():
                 return await open_run(task, self._store, self._definitions, self._search_attributes)
 
+    @activity.defn(name=LOAD_STATE)
+    async def load_state(self, task: LoadState) -> LoadedState:
+        """Loads the state of a run at a checkpoint, with its plan."""
+        with as_failures():
+            async with heartbeats():
+                return await load_state(
+                    task,
+                    RunId(activity.info().workflow_id or ""),
+                    await self._batches.whole(task.batch),
+                    self._store,
+                    self._definitions,
+                    self._search_attributes,
+                )
+
+    @activity.defn(name=FIND_COMMAND)
+    async def find_command(self, task: FindCommand) -> FoundCommand:
+        """Looks in the stored journal for the outcome of a command."""
+        with as_failures(final=False):
+            return FoundCommand(outcome=await find_command(self._store, task.run, task.command))
+
+    @activity.defn(name=FORGET_RUN)
+    async def forget_run(self, task: ForgetRun) -> None:
+        """Removes the rows and the claims of an ended run whose id another one has now."""
+        with as_failures():
+            await self._store.shut(task.run, task.executions)
+            # Whoever replaces a run has waited for the forks of it that were starting.
+            await self._store.delete([task.run], Clock().now(), forked=True)
+
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:
         """Reads a run's prompt, with the grammar or by asking a model once."""
@@ -116,13 +168,23 @@ class CrewActivities:
                 result = await self._compiler.run(run, task, batch, effect)
                 return result.model_copy(update={"at": clock.now()})
 
+    @activity.defn(name=PREPARE_CHANGE)
+    async def prepare_change(self, task: PrepareChange) -> PreparedChange:
+        """Makes what a change leads to, or asks a model once that reads its prompt."""
+        with as_failures() as effect:
+            async with heartbeats():
+                return await self._preparer.run(task, effect)
+
     @activity.defn(name=CALL_MODEL)
     async def call_model(self, task: CallModel) -> ModelResult:
         """Calls an agent's model on its view."""
         clock = Clock()
         with as_failures() as effect:
-            async with heartbeats():
-                result = await self._models.run(await self._batches.filled(task), effect)
+            async with heartbeats() as pulse:
+                filled = await self._batches.filled(task)
+                result = await self._models.run(filled, effect, pulse)
+                if result.journaled:
+                    self._snapshots.stored(filled.run, filled.batch)
                 self._batches.remember(result.hash, result.body)
                 return result.model_copy(update={"at": clock.now()})
 
@@ -132,7 +194,10 @@ class CrewActivities:
         clock = Clock()
         with as_failures() as effect:
             async with heartbeats() as pulse:
-                result = await self._tools.run(await self._batches.filled(task), pulse, effect)
+                filled = await self._batches.filled(task)
+                result = await self._tools.run(filled, pulse, effect)
+                if result.journaled:
+                    self._snapshots.stored(filled.run, filled.batch)
                 self._batches.remember(result.hash, result.body)
                 return result.model_copy(update={"at": clock.now()})
 
@@ -143,16 +208,29 @@ class CrewActivities:
             async with heartbeats():
                 batch = await self._batches.whole(task.batch)
                 if batch.entries:
-                    await self._store.append(task.run, batch)
+                    await append(self._store, task.run, batch)
+                    self._snapshots.stored(task.run, batch)
                 if task.state is not None:
-                    position = batch.first + len(batch.entries) - 1
+                    position = batch.last
                     await self._store.put_snapshot(
                         task.run, Snapshot(position=position, state=task.state)
                     )
+                    await self._prune(task.run, task.state, position)
 
     @activity.defn(name=CLOSE_RUN)
     async def close_run(self, input: CloseRun) -> CloseRunResult:
         """Stores the last of a run and fetches what its result shows."""
         with as_failures(final=False):
             async with heartbeats():
-                return await close_run(input, await self._batches.whole(input.batch), self._store)
+                batch = await self._batches.whole(input.batch)
+                result = await close_run(input, batch, self._store)
+                self._snapshots.stored(input.run, batch)
+                if batch.entries:
+                    await self._prune(input.run, input.state, batch.last)
+                return result
+
+    async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
+        """Applies the crew's policy to the run's checkpoints."""
+        if definition := state.get("definition"):
+            crew = await self._definitions.get(definition)
+            await prune(self._store, run, crew.checkpoints, position)

@@ -1,9 +1,11 @@
 """Crewlog's errors as Temporal failures: the one place that maps them.
 
 The failure's type is the name of the class in `crewlog.errors`, its message the error's message,
-and its details are `[place, remedy, started, at]`. `started` is false where the effect has
+and its details are `[place, remedy, started, at, again]`. `started` is false where the effect has
 certainly not begun, so that even a call that must not be repeated may be made again. `at` is when
 it failed, in milliseconds: the run's journal must not depend on when the failure is handled.
+`again` is there, and true, where the run is to make the call once more by itself. The server does
+not retry such a failure: its retries would count against the tool's attempts.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ def to_application_error(
         remedy,
         started,
         at,
+        *([True] if exc.again and not started else []),
         type=kind.__name__,
         non_retryable=final and not exc.retryable,
         next_retry_delay=None if wait is None else timedelta(seconds=wait),

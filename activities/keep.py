@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from crewlog.activities.writing import append
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import ContentHash, RunId
 from crewlog.model import Json
@@ -27,7 +28,7 @@ async def keep_all(
     store: Store, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json]
 ) -> bool:
     """Stores bodies and a batch in one round trip; false where the store is away."""
-    return await _kept(lambda: store.append(run, batch, bodies))
+    return await _kept(lambda: append(store, run, batch, bodies))
 
 
 async def _kept(put: Callable[[], Awaitable[None]]) -> bool:

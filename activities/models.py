@@ -54,6 +54,8 @@ def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> Bas
         "max_retries": 0,
         "timeout": timeout,
         "stream_usage": True,
+        # A model that reasons may be silent for minutes before its first piece.
+        "stream_chunk_timeout": timeout,
         **settings,
     }
     return ChatOpenAI(**given)

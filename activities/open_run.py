@@ -29,22 +29,41 @@ async def open_run(
     Raises:
         InvalidDefinition: with everything that is wrong, or for an unknown crew.
     """
-    given = await _data(task.crew, store)
+    given = await crew_data(task.crew, store)
     if task.edited:
         registry = await registry_of(store, task.registry, task.model)
         read_data(given, offered_form(registry))
+    definition, plan = await lowered(given, store, definitions)
+    return OpenRunResult(
+        definition=definition, plan=plan, search_attributes=await search_attributes()
+    )
+
+
+async def lowered(
+    given: dict[str, Json], store: Store, definitions: Definitions
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    """A definition, checked and stored, and its plan, both as JSON.
+
+    Raises:
+        InvalidDefinition: with everything that is wrong.
+    """
     name = hash_json(given)
     checked = definitions.checked.get(name)
     if checked is None:
-        definition = load_data(given)
-        checked = definitions.checked.put(name, (definition, lower(definition).to_json()))
+        made = load_data(given)
+        checked = definitions.checked.put(name, (made, lower(made).to_json()))
     definition, plan = checked
     data = definition.to_json()
     definitions.put(await store.put_definition(data), definition)
-    return OpenRunResult(definition=data, plan=plan, search_attributes=await search_attributes())
+    return data, plan
 
 
-async def _data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
+async def crew_data(crew: str | dict[str, Json], store: Store) -> dict[str, Json]:
+    """A crew as data: the newest of a registered name, else what is given.
+
+    Raises:
+        InvalidDefinition: where none is registered under the name.
+    """
     if not isinstance(crew, str):
         return crew
     row = await store.get_crew(CrewName(crew))

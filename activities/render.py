@@ -22,7 +22,7 @@ from langchain_core.messages import (
 )
 
 from crewlog.definition.model import AgentDefinition
-from crewlog.ids import AgentName, ContentHash, StepId, item_of, visit_of
+from crewlog.ids import AgentName, ContentHash, StepId, item_of, item_step, visit_of
 
 LONGEST = 200_000
 """Characters of a message that a model is shown; the log keeps all of them."""
@@ -44,11 +44,17 @@ class Transcript:
         step: The step, where it is that of an item. It sees nothing of what the agent says about
             the other items: its replies would stand here as this step's own, in another order each
             time.
+        was: The names that the step's visit had before.
     """
 
     def __init__(
-        self, agent: AgentName, quotes: Quotes | None = None, step: StepId | None = None
+        self,
+        agent: AgentName,
+        quotes: Quotes | None = None,
+        step: StepId | None = None,
+        was: Sequence[StepId] = (),
     ) -> None:
+        self._was = was
         self._agent = agent
         self._step = step if step is not None and item_of(step) else None
         self._quotes: Quotes = {} if quotes is None else quotes
@@ -78,11 +84,10 @@ class Transcript:
 
     def _is_siblings(self, message: AIMessage) -> bool:
         said_in = step_of(message)
-        return (
-            self._step is not None
-            and said_in not in (None, self._step)
-            and visit_of(said_in or self._step) == visit_of(self._step)
-        )
+        if self._step is None or said_in is None:
+            return False
+        said_in = _as_now(said_in, self._step, self._was)
+        return said_in != self._step and visit_of(said_in) == visit_of(self._step)
 
     def _answer(self, message: ToolMessage) -> None:
         index = self._asked[message.tool_call_id]
@@ -120,9 +125,23 @@ def step_of(message: BaseMessage) -> StepId | None:
     return StepId(step) if call.isdecimal() and "#" in step else None
 
 
-def with_item(transcript: Sequence[BaseMessage], item: str, step: StepId) -> list[BaseMessage]:
+def _as_now(said_in: StepId, step: StepId, was: Sequence[StepId]) -> StepId:
+    """An item's step by the name that its visit has now, where it had another one before."""
+    if not item_of(said_in) or visit_of(said_in) not in was:
+        return said_in
+    return item_step(visit_of(step), item_of(said_in))
+
+
+def with_item(
+    transcript: Sequence[BaseMessage], item: str, step: StepId, was: Sequence[StepId] = ()
+) -> list[BaseMessage]:
     """The transcript with the step's item, right before what the agent has said about it."""
-    at = next((i for i, m in enumerate(transcript) if step_of(m) == step), len(transcript))
+
+    def own(message: BaseMessage) -> bool:
+        said_in = step_of(message)
+        return said_in is not None and _as_now(said_in, step, was) == step
+
+    at = next((i for i, m in enumerate(transcript) if own(m)), len(transcript))
     return [*transcript[:at], shortened(HumanMessage(item)), *transcript[at:]]
 
 

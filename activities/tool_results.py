@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool, ToolException
 from langgraph.types import Command
 from pydantic import BaseModel, ValidationError
 
-from crewlog.content import canonical
+from crewlog.content import canonical, check_depth
 from crewlog.errors import ToolFailed
 from crewlog.model import Json
 from crewlog.state.messages import message_to_json
@@ -188,6 +188,7 @@ def _values(tool: BaseTool, what: str, given: Any) -> dict[str, Json]:
         try:
             # There and back: a tuple becomes the list that it will be anyhow.
             out[str(key)] = json.loads(canonical(_data(value)))
+            check_depth(out[str(key)])
         except (TypeError, ValueError, RecursionError) as exc:
             why = f" ({exc})" if isinstance(value, float | list | dict | tuple) else ""
             raise NotJson(

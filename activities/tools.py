@@ -137,11 +137,11 @@ def _modules_here() -> list[str]:
 
 
 def _if_misnamed() -> str:
-    """What to do where the definition is wrong: a run keeps the one that it was started with."""
+    """What to do where the definition is wrong: a run keeps the one that it was given last."""
     run = activity.info().workflow_id if activity.in_activity() else "RUN"
     return (
-        f" If the name in crew.yaml is wrong: `crewlog stop {run}`, correct it, start anew: a run "
-        "keeps the definition that it began with."
+        f" If the name in crew.yaml is wrong: correct it, and `crewlog change {run} --definition "
+        "crew.yaml`."
     )
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
@@ -29,7 +29,7 @@ from crewlog.model import Json
 from crewlog.state.calls import View
 from crewlog.state.hashing import log_root
 from crewlog.state.journal import Batch
-from crewlog.state.logs import links_of, message_of
+from crewlog.state.logs import heads_before, links_of, message_of
 from crewlog.state.messages import message_from_json
 from crewlog.store.missing import rows_missing
 from crewlog.store.protocol import Store
@@ -52,8 +52,10 @@ class _At(NamedTuple):
 class _Merged(Transcript):
     """An agent's transcript, and how far it has taken the logs of its view."""
 
-    def __init__(self, agent: AgentName, quotes: Quotes, step: StepId | None) -> None:
-        super().__init__(agent, quotes, step)
+    def __init__(
+        self, agent: AgentName, quotes: Quotes, step: StepId | None, was: Sequence[StepId]
+    ) -> None:
+        super().__init__(agent, quotes, step, was)
         self.taken: dict[LogName, _At] = {}
         self.position = 0
 
@@ -99,6 +101,10 @@ class _Run:
         self.heads.setdefault(root, _At([], 0))
         return root
 
+    def begins(self, root: ContentHash) -> None:
+        """Remembers where a log begins that is not this run's own, or had another name."""
+        self.heads.setdefault(root, _At([], 0))
+
     def learn(
         self, head: ContentHash, previous: ContentHash, position: int, body: ContentHash
     ) -> None:
@@ -127,7 +133,11 @@ class _Run:
             self.text += _characters(self.quotes[body]) // CHARACTERS
 
     def transcript(
-        self, agent: AgentName, view: Mapping[LogName, _At], step: StepId | None
+        self,
+        agent: AgentName,
+        view: Mapping[LogName, _At],
+        step: StepId | None,
+        was: Sequence[StepId],
     ) -> tuple[_Merged, Chain]:
         """The transcript that the view continues, a new one if need be, and what is new.
 
@@ -135,11 +145,12 @@ class _Run:
             agent: Whose it is.
             view: The logs, as far as they are wanted.
             step: The step, where it is that of an item.
+            was: The names that its visit had before.
         """
         merged = self.transcripts.get(agent) if step is None else self.of_items.get(step)
         fresh = None if merged is None else merged.fresh(view)
         if merged is None or fresh is None:
-            merged = _Merged(agent, self.quotes, step)
+            merged = _Merged(agent, self.quotes, step, was)
             fresh = merged.fresh(view) or []
         return merged, fresh
 
@@ -190,9 +201,9 @@ class Hydrator:
         self._learn(known, batch)
         known.parse(bodies or {})
         logs = await self._logs(known, view, batch)
-        _, fresh = known.transcript(agent, logs, step)
+        _, fresh = known.transcript(agent, logs, step, view.was)
         await self._read_bodies(known, (body for _, body in fresh))
-        merged, fresh = known.transcript(agent, logs, step)
+        merged, fresh = known.transcript(agent, logs, step, view.was)
         for position, body in fresh:
             known.take(merged, position, body)
         merged.taken = logs
@@ -244,7 +255,9 @@ class Hydrator:
 
     async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, _At]:
         # The batch is being stored at the same time: only what was before it can be relied on.
-        before = {log: batch.heads.get(log, head) for log, head in view.heads.items()}
+        before = {
+            log: heads_before(known.run, batch, log) or head for log, head in view.heads.items()
+        }
         unknown = {log: before[log] for log, head in view.heads.items() if head not in known.heads}
         if unknown:
             await asyncio.gather(*(self._read(known, log, h) for log, h in unknown.items()))
@@ -258,7 +271,10 @@ class Hydrator:
             return
         # The newest head is enough to stop at: a log that forked is read to its root, once.
         tip = known.tips.get(log, root)
-        for link in await self._store.read_log(head, {tip, root}):
+        links = await self._store.read_log(head, {tip, root})
+        if links and links[0].previous not in known.heads:
+            known.begins(links[0].previous)  # a log that began in the run this one was forked from
+        for link in links:
             known.learn(link.head, link.previous, link.position, link.body)
         if head not in known.heads:
             raise rows_missing(known.run, f"the log {log!r} has a gap")

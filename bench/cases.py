@@ -19,6 +19,9 @@ CASES: dict[str, str] = {
     "compile": "bench.compiling",
     "memory": "bench.memory",
     "tools": "bench.tools",
+    "swap": "bench.swapping",
+    "fork": "bench.forking",
+    "pickup": "bench.pickup",
 }
 """The module of each case; its `run` measures it."""
 

@@ -47,16 +47,26 @@ class StepCost:
 
 async def events_of(site: Site, handle: WorkflowHandle[Any, Any]) -> list[HistoryEvent]:
     """The events of all executions of a run, in order."""
-    found: list[HistoryEvent] = []
-    execution = handle.first_execution_run_id
+    executions = await executions_of(site, handle)
+    return [event for execution in executions for event in execution]
+
+
+async def executions_of(site: Site, handle: WorkflowHandle[Any, Any]) -> list[list[HistoryEvent]]:
+    """The events of each execution of a run, in order."""
+    found: list[list[HistoryEvent]] = []
+    execution = handle.first_execution_run_id or await _first_execution(handle)
     while execution:
         one = site.temporal.get_workflow_handle(handle.id, run_id=execution)
-        events = [event async for event in one.fetch_history_events(page_size=1000)]
-        found += events
-        last = events[-1]
+        found.append([event async for event in one.fetch_history_events(page_size=1000)])
+        last = found[-1][-1]
         attributes = last.workflow_execution_continued_as_new_event_attributes
         execution = attributes.new_execution_run_id if last.event_type == _CONTINUED else ""
     return found
+
+
+async def _first_execution(handle: WorkflowHandle[Any, Any]) -> str:
+    described = await handle.describe()
+    return described.raw_description.workflow_execution_info.first_run_id
 
 
 def step_cost(events: Sequence[HistoryEvent], is_step: IsStep, steps: int) -> StepCost:

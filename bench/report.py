@@ -121,6 +121,36 @@ SPECS: tuple[Spec, ...] = (
     Spec("bare_rss_per_run_kb", "a bare workflow's"),
     Spec("tool_ms", "a short tool call, an activity, ms"),
     Spec("local_tool_ms", "the same tool placed local, ms"),
+    Spec("swap_ms", "a swap, from the accepted change to the new execution's first task, ms"),
+    Spec("can_ms", "a bare workflow's continue-as-new, ms"),
+    Spec("swap_vs_can", "the one by the other", at_most("swap_vs_can", 1.5)),
+    Spec("swap_vs_can_same_process", "by that of one in a process like the engine's"),
+    Spec(
+        "swap_10mb_vs_1kb",
+        "a swap with a transcript of 10 MB by one of 1 KB",
+        at_most("swap_10mb_vs_1kb", 1.1),
+    ),
+    Spec(
+        "carry_bytes_20_agents",
+        "what a run of 20 agents carries, bytes of JSON",
+        below("carry_bytes_20_agents", 32 * 1024),
+    ),
+    Spec(
+        "fork_ms_over_start",
+        "forking a run of 1,000 messages, until its first call, more than a start takes, ms",
+        below("fork_ms_over_start", 100),
+    ),
+    Spec("fork_stored_bytes", "rows that a fork adds, bytes", below("fork_stored_bytes", 10_000)),
+    Spec(
+        "checkpoint_load_ms",
+        "loading any checkpoint of a run of 1,000 steps, the slowest, ms",
+        below("checkpoint_load_ms", 50),
+    ),
+    Spec(
+        "cold_pickup_s",
+        "a new worker's first task of an execution of 2,000 events, s",
+        below("cold_pickup_s", 2),
+    ),
 )
 NAMES = tuple(spec.name for spec in SPECS)
 

@@ -24,6 +24,8 @@ from typing import Any
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowHandle
 
+from crewlog.client import Client, Endpoints
+from crewlog.client.connection import LazyStore
 from crewlog.definition.load import load_data
 from crewlog.dev.ephemeral import ephemeral, own_environ
 from crewlog.ids import CrewName
@@ -114,11 +116,18 @@ class Site:
             self.peers["plain"] = await self.spawn("plain", "bench.peers.plain")
         return self.peers["plain"]
 
-    async def spawn(self, name: str, module: str, *arguments: str) -> Peer:
-        """A process of its own; the caller ends it, or adds it to `peers`."""
-        number = next(_NUMBERS)
-        queue = f"bench-{name}-{number}"
-        log = self.root / f"{queue}.log"
+    async def spawn(self, name: str, module: str, *arguments: str, queue: str = "") -> Peer:
+        """A process of its own; the caller ends it, or adds it to `peers`.
+
+        Args:
+            name: What it is called.
+            module: What it runs.
+            arguments: What that is given.
+            queue: The queue that it polls; by default its own.
+        """
+        own = f"bench-{name}-{next(_NUMBERS)}"
+        queue = queue or own
+        log = self.root / f"{own}.log"
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -173,6 +182,16 @@ class Site:
         """Starts a run of a registered crew."""
         worker = peer or await self.peer("engine")
         return await self.start(worker, WORKFLOW_TYPE, {"crew": crew, "input": "go", "by": "bench"})
+
+    def client(self, queue: str) -> Client:
+        """Crewlog's own client, whose runs are on that queue."""
+        endpoints = Endpoints(
+            self.environ["TEMPORAL_ADDRESS"], self.environ["TEMPORAL_NAMESPACE"], None
+        )
+        return Client(self.temporal, endpoints, LazyStore(self.store, self._opened), queue)
+
+    async def _opened(self) -> Store:
+        return self.store
 
     async def close(self) -> None:
         """Ends the peers."""

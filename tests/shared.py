@@ -37,7 +37,7 @@ from crewlog.testing import LocalServer
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import running_worker
 
-LIMIT = 30.0
+LIMIT = 60.0
 """Seconds that a run, and a wait for one, may take."""
 _NUMBERS = itertools.count(1)
 

@@ -18,8 +18,10 @@ from pydantic import ValidationError
 from temporalio.runtime import Runtime, TelemetryConfig
 
 from crewlog.client import connect
+from crewlog.dev.last_words import LAST_WORDS
 from crewlog.dev.sdk_log import forwarded
 from crewlog.errors import CrewlogError, UsageError
+from crewlog.faults import rule_of
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import loop_factory, relieve_collector, work_until
 
@@ -64,7 +66,7 @@ def main() -> int:
             runner.run(serve(WorkerSettings()))
     except ValidationError as error:
         faults = "; ".join(
-            f"CREWLOG_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors()
+            f"CREWLOG_{str(e['loc'][0]).upper()} {rule_of(e)}" for e in error.errors()
         )
         return _report(UsageError(f"the worker's settings are wrong: {faults}"))
     except CrewlogError as error:
@@ -72,7 +74,13 @@ def main() -> int:
     return 0
 
 
+def _last_words() -> None:
+    """Marks where in the log it begins to say why it ends; see `crewlog.dev.last_words`."""
+    structlog.get_logger("crewlog.worker").critical(LAST_WORDS)
+
+
 def _report(error: CrewlogError) -> int:
+    _last_words()
     sys.stderr.write(f"{error}\n")
     return error.exit_code
 
@@ -81,6 +89,7 @@ if __name__ == "__main__":
     try:
         code = main()
     except Exception:  # noqa: BLE001 - what nobody expected ends a worker as well
+        _last_words()
         traceback.print_exc()
         code = 1
     sys.stdout.flush()

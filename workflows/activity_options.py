@@ -13,7 +13,6 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.definition.model import Retry
     from crewlog.graph.engine import Order
     from crewlog.graph.plan import GraphPlan, ToolRules
-    from crewlog.ids import ToolName
 
 BUILT_IN_RULES = ToolRules(effects="read", repeat="safe", timeout=30)
 """`set_flag` and `set_output` change nothing outside the run."""
@@ -44,6 +43,12 @@ signal came) it may record other facts at the same positions than those that wer
 CHECKING: dict[str, Any] = {**STORING, "summary": "checks the crew"}
 """Options of the activity that checks, lowers and stores what a prompt makes, or people changed."""
 
+LOADING: dict[str, Any] = {**STORING, "summary": "loads the checkpoint"}
+"""Options of the activity that loads the state that a run goes back to."""
+
+PREPARING: dict[str, Any] = {**STORING, "summary": "prepares the change"}
+"""Options of the activity that makes what a change leads to, where no model is asked."""
+
 COMPILING: dict[str, Any] = {
     "start_to_close_timeout": timedelta(seconds=180),
     "heartbeat_timeout": timedelta(seconds=5),
@@ -58,10 +63,18 @@ COMPILING: dict[str, Any] = {
 }
 """Options of the activity that reads a prompt: at most one model call each."""
 
+READING: dict[str, Any] = {
+    **COMPILING,
+    "cancellation_type": ActivityCancellationType.TRY_CANCEL,
+    "summary": "reads the change's prompt",
+}
+"""Options of the activity that makes what a change leads to, where a model may be asked: at most
+one call each. A run that closes does not wait for it."""
+
 
 def model_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str, Any]:
     """Options of a model call."""
-    rules = plan.agents[order.agent]
+    rules = plan.rules_at(order.step, order.agent)
     return {
         "task_queue": queue,
         "start_to_close_timeout": timedelta(seconds=rules.timeout),
@@ -79,7 +92,7 @@ def tool_options(plan: GraphPlan, order: Order, queue: str | None) -> dict[str, 
     is about to begin, and a later try that finds the note asks people instead of beginning again.
     So what fails before the tool begins (the store is away, a worker dies) costs no question.
     """
-    rules = tool_rules(plan, order.call.tool or "")
+    rules = tool_rules(plan, order)
     return {
         "task_queue": rules.queue or queue,
         "start_to_close_timeout": timedelta(seconds=rules.timeout),
@@ -95,7 +108,7 @@ def local_options(plan: GraphPlan, order: Order) -> dict[str, Any]:
 
     Whatever goes wrong with it that may pass, an ordinary activity does better.
     """
-    rules = tool_rules(plan, order.call.tool or "")
+    rules = tool_rules(plan, order)
     return {
         "schedule_to_close_timeout": timedelta(seconds=min(rules.timeout, LOCAL_SECONDS)),
         "retry_policy": RetryPolicy(maximum_attempts=1),
@@ -108,9 +121,9 @@ def _summary(order: Order) -> str:
     return f"{order.step} {order.call.tool} {order.call.brief}"[:200]
 
 
-def tool_rules(plan: GraphPlan, tool: str) -> ToolRules:
-    """The rules of a tool of the crew, or of a built-in one."""
-    return plan.tools.get(ToolName(tool), BUILT_IN_RULES)
+def tool_rules(plan: GraphPlan, order: Order) -> ToolRules:
+    """The rules of the tool that is to be called: one of the crew, or a built-in one."""
+    return plan.tool_at(order.step, order.call.tool or "") or BUILT_IN_RULES
 
 
 def _policy(retry: Retry) -> RetryPolicy:

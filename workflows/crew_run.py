@@ -19,19 +19,32 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.errors import CommandRejected, CrewlogError
+    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
+    from crewlog.faults import faults_of
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import RunId
+    from crewlog.payloads import digest_of
     from crewlog.state.calls import OPEN_RUN, OpenRun, OpenRunResult
     from crewlog.state.carry import DraftCarry, read_carry
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
-    from crewlog.wire import CLOSING, WORKFLOW_TYPE, Page, StartRun
+    from crewlog.wire import (
+        BUSY,
+        CLOSING,
+        READS,
+        WORKFLOW_TYPE,
+        AskRun,
+        Change,
+        Page,
+        Rollback,
+        StartRun,
+    )
 
-from crewlog.workflows import views
-from crewlog.workflows.activity_options import CHECKING, LOCAL
+from crewlog.workflows import changes, rewinding, views
+from crewlog.workflows.activity_options import CHECKING
+from crewlog.workflows.beginning import made
 from crewlog.workflows.execution import CANCEL, Ended, Execution
 from crewlog.workflows.inbox import (
     Incoming,
@@ -47,6 +60,16 @@ WHOLE = RawValue(Payload())
 """What a query gets that is sent without an argument. A default, since an optional parameter would
 not be handed over raw."""
 
+ASKERS = 5
+"""Clients that may wait by `ask` at a time: a server lets ten updates be under way in an execution,
+and those who wait for a run's end must not keep out those who steer it."""
+
+REFUSES_OTHERS = "refuses-what-meets-a-change-that-drains"
+"""The patch of executions in which changes and rollbacks do not wait for a change that drains."""
+
+FAILED = "RunFailed"
+"""The error type of a run that failed, where it has no other."""
+
 CARRY = "carry"
 """The key of a continued execution's start input; clients send `StartRun` instead."""
 
@@ -58,6 +81,8 @@ class CrewRun:
     def __init__(self) -> None:
         self._inbox: list[Incoming] = []
         self._execution: Execution | None = None
+        self._askers = 0
+        """Clients that wait for the result by `ask`."""
 
     @workflow.run
     async def run(self, raw: RawValue) -> dict[str, Any]:
@@ -80,7 +105,7 @@ class CrewRun:
                 initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE,
             )
         if ended.result is None:
-            kind = ended.error_type or "RunFailed"
+            kind = ended.error_type or FAILED
             raise ApplicationError(ended.error, type=kind, non_retryable=True)
         if ended.cancelled:
             raise asyncio.CancelledError
@@ -97,6 +122,16 @@ class CrewRun:
 
     async def _begin(self, data: Any) -> Execution:
         start = _parse_start(data)
+        if start.replace:
+            await rewinding.forget(RunId(workflow.info().workflow_id), start.replaced)
+        if start.fork is not None or start.reopen is not None:
+            engine, loaded = await rewinding.begin(start, _started())
+            return Execution(
+                engine,
+                self._inbox,
+                queue=start.queue,
+                search_attributes=loaded.search_attributes,
+            )
         if start.prompt is not None:
             return self._draft(start, start.prompt)
         opened = await _open(start)
@@ -106,6 +141,7 @@ class CrewRun:
             input_text=_as_text(start.input),
             by=start.by,
             at=_started(),
+            command=start.command or None,
         )
         return Execution(
             engine,
@@ -116,7 +152,11 @@ class CrewRun:
 
     def _draft(self, start: StartRun, text: str) -> Execution:
         draft = DraftCarry(
-            input=_as_text(start.input), by=start.by, reader=start.reader, model=start.model
+            input=_as_text(start.input),
+            by=start.by,
+            reader=start.reader,
+            model=start.model,
+            command=start.command,
         )
         run = RunId(workflow.info().workflow_id)
         engine = Drafting.begin(run, text, draft, registry=start.registry, at=_started())
@@ -125,7 +165,7 @@ class CrewRun:
 
     def _continue(self, data: Any) -> Execution:
         carry = read_carry(data)
-        ledger = Ledger(CrewState.from_json(carry.state))
+        ledger = Ledger.carried(CrewState.from_json(carry.state), carry.batch)
         engine: Engine | Drafting
         if carry.draft is not None:
             engine = Drafting(
@@ -152,19 +192,186 @@ class CrewRun:
         """Takes every signal, known or not: what it says, or why it was refused, is journaled."""
         self._inbox.append(Incoming(name, from_outside(args), now()))
 
+    @workflow.update(name="ask", unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
+    async def ask(self, raw: RawValue) -> dict[str, Any]:
+        """Says something to the run, and answers with its result; see `AskRun` and `RunResult`.
+
+        A run whose start fails ends without it: the client then looks at how it ended.
+        """
+        self._askers += 1
+        try:
+            return await self._ask(raw)
+        finally:
+            self._askers -= 1
+
+    @ask.validator
+    def check_ask(self, raw: RawValue) -> None:
+        """Refuses what is not an `AskRun`, and too many that wait; see `check_respond`."""
+        if self._askers >= ASKERS:
+            raise ApplicationError(
+                f"{ASKERS} clients wait for the run's result by 'ask'",
+                "Send the signal 'message', and wait for the workflow's own result.",
+                type=BUSY,
+                non_retryable=True,
+            )
+        self._check_update("ask", raw)
+
     @workflow.update(name="respond")
     async def respond(self, raw: RawValue) -> dict[str, Any]:
         """Answers an interrupt; see `Respond` and `Accepted`."""
-        incoming = Incoming("respond", from_outside([raw]), now())
-        await self._check_edit(incoming)
-        self._inbox.append(incoming)
-        await workflow.wait_condition(lambda: incoming.done)
+        return await self._update("respond", raw)
+
+    @respond.validator
+    def check_respond(self, raw: RawValue) -> None:
+        """Refuses what is not a `Respond`, and everything while the run continues as new."""
+        self._check_update("respond", raw)
+
+    @workflow.update(name="change")
+    async def change(self, raw: RawValue) -> dict[str, Any]:
+        """Changes the crew while it runs; see `Change` and `Changed`."""
+        return await self._update("change", raw)
+
+    @change.validator
+    def check_change(self, raw: RawValue) -> None:
+        """Refuses what is not a `Change`; see `check_respond`."""
+        self._check_update("change", raw)
+
+    @workflow.update(name="edit_state")
+    async def edit_state(self, raw: RawValue) -> dict[str, Any]:
+        """Puts values into the state; see `EditState` and `Accepted`."""
+        return await self._update("edit_state", raw)
+
+    @edit_state.validator
+    def check_edit_state(self, raw: RawValue) -> None:
+        """Refuses what is not an `EditState`; see `check_respond`."""
+        self._check_update("edit_state", raw)
+
+    @workflow.update(name="redirect")
+    async def redirect(self, raw: RawValue) -> dict[str, Any]:
+        """Sends the run to another node than the next; see `Redirect` and `Accepted`."""
+        return await self._update("redirect", raw)
+
+    @redirect.validator
+    def check_redirect(self, raw: RawValue) -> None:
+        """Refuses what is not a `Redirect`; see `check_respond`."""
+        self._check_update("redirect", raw)
+
+    @workflow.update(name="rollback")
+    async def rollback(self, raw: RawValue) -> dict[str, Any]:
+        """Goes back to a checkpoint; see `Rollback` and `Accepted`."""
+        return await self._update("rollback", raw)
+
+    @rollback.validator
+    def check_rollback(self, raw: RawValue) -> None:
+        """Refuses what is not a `Rollback`; see `check_respond`."""
+        self._check_update("rollback", raw)
+
+    @workflow.update(name="set_permission")
+    async def set_permission(self, raw: RawValue) -> dict[str, Any]:
+        """Says who may call a tool; see `SetPermission` and `Accepted`."""
+        return await self._update("set_permission", raw)
+
+    @set_permission.validator
+    def check_set_permission(self, raw: RawValue) -> None:
+        """Refuses what is not a `SetPermission`; see `check_respond`."""
+        self._check_update("set_permission", raw)
+
+    def _check_update(self, name: str, raw: RawValue) -> None:
+        if self._closing():
+            raise closing()
+        try:
+            parse(name, from_outside([raw]))
+        except CrewlogError as error:
+            raise failure(error) from error
+
+    async def _update(self, name: str, raw: RawValue) -> dict[str, Any]:
+        """Has the command's activities made, hands it to the loop, and waits for its outcome."""
+        while True:
+            incoming = Incoming(name, from_outside([raw]), now())
+            await self._prepare(incoming)
+            if self._closing():
+                raise closing()  # what was prepared may not fit any more; it is sent again
+            self._inbox.append(incoming)
+            await workflow.wait_condition(lambda: incoming.done)  # noqa: B023 - awaited here
+            if not incoming.late:
+                break
         if incoming.error is not None or incoming.result is None:
             error = incoming.error or CrewlogError("the command was not applied")
-            raise ApplicationError(
-                error.message, error.remedy, type=type(error).__name__, non_retryable=True
-            )
+            raise failure(error, incoming.digest)
         return incoming.result.model_dump(mode="json")
+
+    async def _ask(self, raw: RawValue) -> dict[str, Any]:
+        data = from_outside([raw])
+        command = parse("ask", data)
+        if isinstance(command, AskRun) and command.text:
+            said = Incoming("message", data, now())
+            self._inbox.append(said)
+            await workflow.wait_condition(lambda: said.done or self._over())
+            if said.error is not None:
+                raise failure(said.error)
+        await workflow.wait_condition(self._over)
+        ended = self._execution.ended if self._execution is not None else None
+        if ended is None:
+            raise closing()
+        if ended.result is None:
+            raise ApplicationError(ended.error, type=ended.error_type or FAILED, non_retryable=True)
+        return ended.result.model_dump(mode="json")
+
+    def _over(self) -> bool:
+        """Whether nobody can wait for the run's end here any more: it has come, or comes later."""
+        return self._closing() or (
+            self._execution is not None and self._execution.ended is not None
+        )
+
+    def _may_change(self) -> bool:
+        return self._execution is not None and self._execution.engine.state.changing is None
+
+    def _closing(self) -> bool:
+        return self._execution is not None and self._execution.closing
+
+    async def _prepare(self, incoming: Incoming) -> None:
+        """What a command needs of activities: made here, so that the loop need not wait."""
+        if incoming.name == "respond":
+            await self._check_edit(incoming)
+        elif incoming.name == "change":
+            await self._prepare_change(incoming)
+        elif incoming.name == "rollback":
+            await self._load_checkpoint(incoming)
+
+    async def _load_checkpoint(self, incoming: Incoming) -> None:
+        """Has the state loaded that a rollback goes to."""
+        command = parse("rollback", incoming.data)
+        if not isinstance(command, Rollback) or await self._must_yield(incoming, command):
+            return
+        await rewinding.prepare(self._ready().engine, incoming, command)
+
+    async def _prepare_change(self, incoming: Incoming) -> None:
+        command = parse("change", incoming.data)
+        if not isinstance(command, Change):
+            return
+        if await self._must_yield(incoming, command):
+            return
+        execution = self._ready()
+        await changes.prepare(incoming, command, execution.engine, execution.queue, self._closing)
+
+    async def _must_yield(self, incoming: Incoming, command: Change | Rollback) -> bool:
+        """Whether a command that needs the run's graph gives way: to a change, or to the seam.
+
+        What is in flight may last for hours, and a server lets ten updates be under way: those who
+        waited for it would keep out all others. So they are refused.
+        """
+        if self._execution is not None and not self._closing():
+            try:
+                changes.check_other(self._execution.engine, command)
+                drains = self._execution.flights and not self._may_change()
+                if drains and workflow.patched(REFUSES_OTHERS):
+                    changes.check_no_other(self._execution.engine, command)
+            except ChangeConflict as error:
+                incoming.refusal = error
+                return True
+        # The change waits for nothing: the graph that this one meets is there in a moment.
+        await workflow.wait_condition(lambda: self._closing() or self._may_change())
+        return self._closing()
 
     async def _check_edit(self, incoming: Incoming) -> None:
         """Checks the definition of an answer that edits: here, so that the loop need not wait.
@@ -198,25 +405,14 @@ class CrewRun:
                 remedy="The question stays open: correct the definition, and use a new id.",
             )
 
-    @respond.validator
-    def check_respond(self, raw: RawValue) -> None:
-        """Refuses what is not a `Respond`, and everything while the run continues as new."""
-        if self._execution is not None and self._execution.closing:
-            raise ApplicationError("the run continues as new; send it again", type=CLOSING)
-        try:
-            parse("respond", from_outside([raw]))
-        except CrewlogError as error:
-            raise ApplicationError(
-                error.message, error.remedy, type=type(error).__name__, non_retryable=True
-            ) from error
-
     # -- queries -----------------------------------------------------------------------------
 
     @workflow.query(name="status")
     def status(self) -> dict[str, Any]:
         """Where the run is: a `RunView`."""
         execution = self._ready()
-        return views.run_view(execution.engine, execution.flights).model_dump(mode="json")
+        view = views.run_view(execution.engine, execution.flights, execution.drains_for)
+        return view.model_dump(mode="json")
 
     @workflow.query(name="state")
     def state(self) -> dict[str, Any]:
@@ -245,16 +441,38 @@ class CrewRun:
         """A `Page` of the checkpoints: a `CheckpointPage`."""
         return views.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
+    @workflow.query(name=READS)
+    def reads(self, raw: RawValue = WHOLE) -> str:
+        """The hash of the argument: whoever gets it knows that a worker could read that."""
+        return digest_of(raw.payload)
+
     def details(self) -> str:
         """What the web UI shows beside the run, in Markdown; empty while it starts."""
         if self._execution is None:
             return ""
-        return views.details(self._execution.engine, self._execution.flights)
+        execution = self._execution
+        return views.details(execution.engine, execution.flights, execution.drains_for)
 
     def _ready(self) -> Execution:
         if self._execution is None:
             raise ApplicationError("the run is starting; ask again", type="Starting")
         return self._execution
+
+
+def closing() -> ApplicationError:
+    """The error for an update that meets the run as it continues as new."""
+    return ApplicationError("the run continues as new; send it again", type=CLOSING)
+
+
+def failure(error: CrewlogError, digest: str = "") -> ApplicationError:
+    """An error as what an update fails with; its details are the remedy, and the digest.
+
+    Args:
+        error: The error.
+        digest: The digest of the command that is refused, where that is remembered.
+    """
+    details = (error.remedy, digest) if digest else (error.remedy,)
+    return ApplicationError(error.message, *details, type=type(error).__name__, non_retryable=True)
 
 
 def _started() -> int:
@@ -280,11 +498,8 @@ def _parse_start(data: Any) -> StartRun:
     try:
         return StartRun.model_validate(data)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(p) for p in e['loc']) or 'input'}: {e['msg']}" for e in error.errors()
-        )
         raise ApplicationError(
-            f"the run was started with something else than a crew: {faults}",
+            f"the run was started with something else than a crew: {faults_of(error, 'its input')}",
             "docs/wire.md has the fields.",
             type="InvalidStart",
             non_retryable=True,
@@ -292,20 +507,8 @@ def _parse_start(data: Any) -> StartRun:
 
 
 async def _open(start: StartRun) -> OpenRunResult:
-    run = RunId(workflow.info().workflow_id)
-    try:
-        opened: OpenRunResult = await workflow.execute_local_activity(
-            OPEN_RUN, OpenRun(run=run, crew=start.crew), result_type=OpenRunResult, **LOCAL
-        )
-    except ActivityError as error:
-        cause = error.cause
-        if not isinstance(cause, ApplicationError):
-            raise
-        # The run's failure is what is wrong with the crew, not that an activity said so.
-        raise ApplicationError(
-            cause.message, *cause.details, type=cause.type, non_retryable=True
-        ) from error
-    return opened
+    task = OpenRun(run=RunId(workflow.info().workflow_id), crew=start.crew)
+    return await made(OPEN_RUN, task, OpenRunResult)
 
 
 def _as_text(value: Any) -> str:

@@ -6,16 +6,24 @@ It yields only where it waits for something to land, or stores, so what a
 handler sees between two yields is consistent.
 
 Closing (to continue as new): from then on nothing starts, updates are refused with a typed error,
-what is in flight lands and is applied, handlers finish, the rest is stored, and only then does the
-execution end. Signals that still arrive are carried in the inbox.
+handlers finish, the rest is stored, and the execution ends. Signals that still arrive are carried
+in the inbox. It closes when nothing is in flight, so that it is closing for a moment only; what it
+does until then says `crewlog.workflows.seams`.
+
+A change of the graph drains first: nothing starts, what is in flight lands and is applied, and
+updates are taken as ever, since that may last. What is in flight may be given a time, after which
+it is cancelled: those calls are made again in the next execution. Once nothing is in flight the
+execution closes as above. The graph is swapped in the task that leaves, when no handler is at work,
+so that what is carried has one plan, and the state that belongs to it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
@@ -28,16 +36,20 @@ from temporalio.exceptions import (
 )
 
 with workflow.unsafe.imports_passed_through():
+    from crewlog.definition.times import moment_words
     from crewlog.errors import InternalError, StoreUnavailable
+    from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
-    from crewlog.ids import CommandId, StepId, ToolName, node_of
+    from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
+    from crewlog.state.brief import brief
     from crewlog.state.calls import (
         CALL_MODEL,
         CALL_TOOL,
         CLOSE_RUN,
         COMPILE_PROMPT,
+        FIND_COMMAND,
         FLUSH,
         OPEN_RUN,
         CallModel,
@@ -45,31 +57,40 @@ with workflow.unsafe.imports_passed_through():
         CloseRun,
         CloseRunResult,
         CompilePromptResult,
+        FindCommand,
         Flush,
+        FoundCommand,
         ModelResult,
         OpenRun,
         OpenRunResult,
         ToolResult,
     )
     from crewlog.state.carry import Carry
+    from crewlog.state.journal import Batch
     from crewlog.state.model import Output, Part
     from crewlog.state.packing import pack_view
     from crewlog.wire import RunResult
 
-from crewlog.workflows import views
+from crewlog.workflows import rewinding, views
 from crewlog.workflows.activity_options import (
     CHECKING,
     COMPILING,
+    LOCAL,
     STORING,
     local_options,
     model_options,
     tool_options,
     tool_rules,
 )
-from crewlog.workflows.inbox import RESERVED, Incoming, Unreadable, now, take
+from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, take
+from crewlog.workflows.seams import Stage, stage
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
+
+CARRIED_BYTES = 8 * 1024
+"""Up to this, what is not stored is carried over a swap, instead of stored before: an activity
+would double the time of it."""
 
 POSITION_MEMO = "position"
 """The memo field that tells the journal position, where nothing else left an event."""
@@ -84,13 +105,31 @@ LAST_CALLS = 10
 """How often what arrives while the run ends is refused and stored before it ends anyway."""
 
 AGAIN = "Again"
-"""The error type of a call that has not begun because the store is away: it is made once more."""
+"""The error type of a call that has not begun because the store is away, or its worker lacks a
+tool: it is made once more."""
 
 MOVED = "Moved"
 """The error type of a local call that is made once more as an ordinary activity."""
 
 STORE_PAUSE = 5.0
-"""Seconds between such calls, on top of the waits of the call's own retry policy."""
+"""Seconds between calls that met no store, on top of the waits of the call's own retry policy."""
+
+LACKS_LIMIT = 500
+"""Characters that say what a worker lacks and what to do about it."""
+
+LACKING_PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""Seconds between calls that met a worker without their tool; the last one from then on."""
+
+LEAVES_QUIET = "leaves-when-nothing-is-in-flight"
+"""The patch of executions that go on until nothing is in flight. Older ones start nothing, and
+refuse updates, from the task on in which their history is long enough."""
+
+LONGEST_TIMER = 30 * 86_400_000
+"""Milliseconds of one Temporal timer; what is due later gets another one then."""
+
+PUNCTUAL = 2000
+"""Milliseconds by which a timer may be late and is still told as on time: so that a journal comes
+out the same that is made again, see `now`. What is later was late because the server was away."""
 
 PHASE_INTERVAL_MS = 5000
 """The search attribute of the phase is at most this old: an upsert is an event."""
@@ -108,16 +147,29 @@ class Landed:
     result: Result | None = None
     error: str = ""
     error_type: str = ""
+    lacks: str = ""
+    """Which tool its worker lacked, for people."""
 
 
 Result = ModelResult | ToolResult | CompilePromptResult | OpenRunResult
 
 
-def _told_at(cause: BaseException | None) -> int:
-    """When a call failed, as its failure says; 0 where it does not."""
-    details = cause.details if isinstance(cause, ApplicationError) else ()
-    at = details[3] if len(details) > 3 else 0
-    return at if isinstance(at, int) else 0
+class Told(NamedTuple):
+    """What a failure of ours says besides its message; see `crewlog.activities.errors`."""
+
+    place: str = ""
+    remedy: str = ""
+    started: bool = True
+    at: int = 0
+    again: bool = False
+
+
+def _told(cause: BaseException | None) -> Told:
+    """What a failure says; a stranger's may have details of any kind, or none."""
+    if not isinstance(cause, ApplicationError):
+        return Told()
+    told = Told(*cause.details[:5])
+    return told._replace(at=told.at if isinstance(told.at, int) else 0, again=told.again is True)
 
 
 @dataclass(frozen=True)
@@ -145,37 +197,64 @@ class Execution:
     ) -> None:
         self.engine = engine
         self.closing = False
+        self._stage: Stage = "calm"
         self._inbox = inbox
         self._kept: list[Incoming] = []
         """What is said to a crew that there is not yet: it is taken once there is."""
-        self._queue = queue
+        self.queue = queue
+        """The task queue of the run's activities; empty: the workflow's own."""
         self._search_attributes = search_attributes
         self._flights: dict[tuple[StepId, int], asyncio.Task[None]] = {}
         self._cancelled: set[tuple[StepId, int]] = set()
+        self._cut: set[tuple[StepId, int]] = set()
+        """Calls that were cancelled so that a change need not wait: they are made again."""
+        # An execution that leaves without storing leaves the snapshot to the next one, too.
+        self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
+        self._swap = False
+        """Whether the next execution has another graph."""
+        self._limit: asyncio.Task[None] | None = None
+        """The time that a change gives to what is in flight."""
         self._moved: set[tuple[StepId, int]] = set()
+        self._resting: dict[tuple[StepId, int], str] = {}
+        """Calls between two tries, with what they wait for."""
+        self._lacked: Counter[tuple[StepId, int]] = Counter()
+        """How often calls have met a worker without their tool."""
         self._bug: Exception | None = None
+        self.ended: Ended | None = None
+        """How the run ended, for those who ask while the last is stored."""
         self._landed: list[Landed] = []
+        self._timer: tuple[int, asyncio.Task[None]] | None = None
+        """When the one timer is over that runs, and what waits for it."""
+        self._rang: list[tuple[int, int]] = []
+        """When timers were due that are over, and when they were over."""
         self._shown: dict[str, Any] = {}
         self._shown_at = 0
         self._commands = 0
         self._sealed = (0, 0)
 
     @property
-    def flights(self) -> set[tuple[StepId, int]]:
-        """The calls under way."""
-        return set(self._flights)
+    def flights(self) -> dict[tuple[StepId, int], str]:
+        """The calls under way, with what they wait for before they are made again."""
+        return {key: self._resting.get(key, "") for key in self._flights}
+
+    @property
+    def drains_for(self) -> tuple[StepId, ...]:
+        """The steps that end before the run continues as new, where nothing starts until then."""
+        if self._stage not in ("draining", "shut"):
+            return ()
+        return tuple(dict.fromkeys(step for step, _ in self._flights))
 
     async def drive(self) -> Ended:
         """Runs until the run ends or must continue as new."""
         while True:
             await self._take_inbox()
             await self._apply_landed()
+            self._heed_change()
+            self._take_rung()
             state = self.engine.state
-            if not (self.closing or state.closed):
-                await self._begin_crew()
-                await self.engine.settle(self._flights)
-                await self._launch()
-                self.closing = self._must_continue() and not self.engine.state.closed
+            if not (self.closing or state.closed or state.changing):
+                await self._go_on()
+            self._set_timer()
             self._cancel_flights()
             if not self._flights and not self._landed:
                 if self.engine.state.status == "stopping":
@@ -183,8 +262,11 @@ class Execution:
                 if self.engine.state.closed:
                     return await self._close()
                 if self.closing and self._may_leave():
-                    return await self._leave()
-                if not self._inbox:
+                    if self._swapped():
+                        return await self._leave()
+                    continue
+                # A change leaves at once, and stores everything then.
+                if not self._inbox and self.engine.state.changing is None:
                     await self._flush()
             self._show()
             self._seal()
@@ -193,20 +275,45 @@ class Execution:
                 raise self._bug
 
     def _stirred(self) -> bool:
-        if self._inbox or self._landed or self._bug:
+        if self._inbox or self._landed or self._bug or self._rang:
             return True
         return self.closing and not self._flights and workflow.all_handlers_finished()
 
     def _may_leave(self) -> bool:
         return workflow.all_handlers_finished() and not self._inbox
 
-    def _must_continue(self) -> bool:
+    async def _go_on(self) -> None:
+        """Starts what can start, or leaves where the history is long and nothing is in flight."""
+        stopping = self.engine.state.status == "stopping"
+        if self._stage != "calm" and not self._flights and not stopping:
+            self.closing = True
+            return
+        await self._begin_crew()
+        await self.engine.settle(self._flights)
+        if self._stage in ("calm", "due"):
+            await self._launch()
+        if not self.engine.state.closed and not stopping:
+            self._heed_length()
+
+    def _heed_length(self) -> None:
+        """Sees how long the history is; after the first launch, so that each execution does some.
+
+        In an execution in which something was always in flight since, nothing may start any more.
+        """
         info = workflow.info()
-        return (
+        asked = (
             info.is_continue_as_new_suggested()
             or info.is_target_worker_deployment_version_changed()
-            or info.get_current_history_length() >= self.engine.plan.limits.events
         )
+        events, size = info.get_current_history_length(), info.get_current_history_size()
+        reached = stage(events, size, self.engine.plan.limits.events, asked=asked)
+        if reached == "calm":
+            return
+        if not self._flights or not workflow.patched(LEAVES_QUIET):
+            self.closing = True
+            return
+        self._stage = reached
+        self.closing = reached == "shut"
 
     async def _begin_crew(self) -> None:
         """Puts the engine in the place of the draft, once people have approved its definition."""
@@ -225,7 +332,28 @@ class Execution:
             if drafting and incoming.name in FOR_CREWS:
                 self._kept.append(incoming)
                 continue
+            await self._look_back(incoming)
+            await rewinding.check_tag(self.engine, incoming)
             await take(self.engine, incoming)
+            if incoming.drain is not None:
+                self._limit = asyncio.create_task(self._cut_after(incoming.drain))
+
+    async def _look_back(self, incoming: Incoming) -> None:
+        """Has the journal asked for the outcome of a command that may be an old one's repetition.
+
+        Nobody pays for it in a run with fewer commands than its state remembers.
+        """
+        command = doubtful(self.engine, incoming)
+        if not command:
+            return
+        self._commands += 1  # its marker
+        found: FoundCommand = await workflow.execute_local_activity(
+            FIND_COMMAND,
+            FindCommand(run=self.engine.state.run, command=command),
+            result_type=FoundCommand,
+            **LOCAL,
+        )
+        incoming.known = found.outcome
 
     def _take_kept(self) -> list[Incoming]:
         kept, self._kept = self._kept, []
@@ -240,6 +368,8 @@ class Execution:
             self._commands += self._is_local(order)  # its marker
             del self._flights[key]
             self._cancelled.discard(key)
+            cut = key in self._cut
+            self._cut.discard(key)
             if result is not None and not isinstance(result, OpenRunResult) and result.journaled:
                 self.engine.ledger.stored(landed.stored)
             if self.engine.state.closed:
@@ -252,7 +382,7 @@ class Execution:
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
             elif landed.error_type == MOVED:
                 self._moved.add(key)
-            elif landed.error_type not in ("Cancelled", AGAIN):
+            elif landed.error_type not in ("Cancelled", AGAIN) and not cut:
                 await self.engine.call_failed(
                     order.step, order.call.call, landed.error, landed.error_type
                 )
@@ -267,6 +397,42 @@ class Execution:
     def _tick(self, at: int) -> None:
         """Moves the engine's clock: it tells when what is applied came in, see `now`."""
         self.engine.at = max(self.engine.at, at)
+
+    # -- timers ------------------------------------------------------------------------------
+
+    def _set_timer(self) -> None:
+        """Has a timer run for the step that is due first; a paused run's run out, too."""
+        state = self.engine.state
+        idle = self.closing or state.closed or state.status == "stopping"
+        due = self.engine.waits.earliest() if isinstance(self.engine, Engine) else None
+        if idle or due == (self._timer[0] if self._timer else None):
+            return
+        if self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None
+            self._commands += 1
+        if due is not None:
+            self._timer = (due, asyncio.create_task(self._ring(due)))
+            self._commands += 1
+
+    async def _ring(self, due: int) -> None:
+        left = min(max(due - now(), 1), LONGEST_TIMER)
+        try:
+            await workflow.sleep(left / 1000, summary=f"until {moment_words(due)}")
+        except asyncio.CancelledError:
+            return
+        self._timer = None
+        if left < LONGEST_TIMER:
+            self._rang.append((due, due if now() - due < PUNCTUAL else now()))
+        else:
+            self._rang.append((0, 0))
+
+    def _take_rung(self) -> None:
+        while self._rang:
+            due, at = self._rang.pop(0)
+            self._tick(at)
+            if isinstance(self.engine, Engine):
+                self.engine.waits.rung(due)
 
     # -- calls -------------------------------------------------------------------------------
 
@@ -293,16 +459,27 @@ class Execution:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
             landed = self._failed(order, position, cause or error)
-            landed = replace(landed, at=_told_at(cause) or now())
+            landed = replace(landed, at=_told(cause).at or now())
         except asyncio.CancelledError:
             landed = Landed(order, position, error_type="Cancelled")
         except Exception as bug:  # it must fail the workflow task, and not only this coroutine
             self._bug = bug
             raise
         if landed.error_type == AGAIN:
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(STORE_PAUSE)
+            await self._rest(landed)
         self._landed.append(landed)
+
+    async def _rest(self, landed: Landed) -> None:
+        """Waits before a call is made again that has not begun."""
+        key = (landed.order.step, landed.order.call.call)
+        pause = STORE_PAUSE
+        if landed.lacks:
+            pause = LACKING_PAUSES[min(self._lacked[key], len(LACKING_PAUSES) - 1)]
+            self._lacked[key] += 1
+        self._resting[key] = landed.lacks
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(pause)
+        del self._resting[key]
 
     def _call(self, order: Order) -> Any:
         if isinstance(self.engine, Drafting):
@@ -315,7 +492,7 @@ class Execution:
                 COMPILE_PROMPT,
                 draft.compile_call(),
                 result_type=CompilePromptResult,
-                task_queue=self._queue or None,
+                task_queue=self.queue or None,
                 **COMPILING,
             )
         return workflow.execute_activity(
@@ -330,12 +507,12 @@ class Execution:
         return workflow.execute_activity(
             CALL_MODEL,
             CallModel(
-                tools=engine.tools_of(order.agent),
+                tools=engine.tools_of(order.agent, order.step),
                 item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
                 **self._step_call(order),
             ),
             result_type=ModelResult,
-            **model_options(engine.plan, order, self._queue or None),
+            **model_options(engine.plan, order, self.queue or None),
         )
 
     def _tool_call(self, order: Order) -> Any:
@@ -355,14 +532,14 @@ class Execution:
             return workflow.execute_local_activity(
                 CALL_TOOL, task, result_type=ToolResult, **options
             )
-        options = tool_options(plan, order, self._queue or None)
+        options = tool_options(plan, order, self.queue or None)
         return workflow.execute_activity(CALL_TOOL, task, result_type=ToolResult, **options)
 
     def _is_local(self, order: Order) -> bool:
         tool = order.call.tool
         return (
             tool is not None
-            and tool_rules(self.engine.plan, tool).placed == "local"
+            and tool_rules(self.engine.plan, order).placed == "local"
             and (order.step, order.call.call) not in self._moved
         )
 
@@ -374,7 +551,7 @@ class Execution:
             "step": order.step,
             "call": order.call.call,
             "agent": "" if same else order.agent,
-            "definition": engine.plan.definition,
+            "definition": engine.plan.definition_at(order.step),
             "view": pack_view(engine.view(order.agent, order.step), batch),
             "batch": batch,
             "attempt": order.call.attempt,
@@ -390,17 +567,19 @@ class Execution:
             what = order.call.tool or f"the model of {order.agent!r}"
             which = cause.type.name.lower() if cause.type else str(cause)
             text = f"{what} did not answer in time ({which})"
-            began = (
-                order.call.tool and tool_rules(self.engine.plan, order.call.tool).repeat == "never"
-            )
+            began = order.call.tool and tool_rules(self.engine.plan, order).repeat == "never"
             return Landed(
                 order, position, error=text, error_type="OutcomeUnknown" if began else "Timeout"
             )
         if isinstance(cause, ApplicationError):
-            place, remedy, started = (*cause.details, "", "", True)[:3]
-            if cause.type == StoreUnavailable.__name__ and not started:
+            told = _told(cause)
+            if cause.type == StoreUnavailable.__name__ and not told.started:
                 return Landed(order, position, error_type=AGAIN)
-            details = [str(part) for part in (place, remedy) if part]
+            if told.again and not told.started:
+                why = f"{cause.message}. {told.remedy}" if told.remedy else cause.message
+                lacks = f"waits for a worker that has the {told.place}: {why}"
+                return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, LACKS_LIMIT))
+            details = [str(part) for part in (told.place, told.remedy) if part]
             text = "\n".join([cause.message, *details])
             return Landed(order, position, error=text, error_type=cause.type or "ApplicationError")
         return Landed(order, position, error=str(cause), error_type="ActivityError")
@@ -410,9 +589,58 @@ class Execution:
         state = self.engine.state
         ending = state.status in ("stopping", "stopped", "failed")
         for key, task in self._flights.items():
-            if key not in self._cancelled and (ending or not self.engine.goes_on(key[0])):
+            # A call that rests has not begun: a change need not wait for its next try.
+            rests = key in self._resting and state.changing is not None
+            if key not in self._cancelled and (ending or rests or not self.engine.goes_on(key[0])):
                 self._cancelled.add(key)
                 task.cancel()
+
+    # -- changing ----------------------------------------------------------------------------
+
+    def _heed_change(self) -> None:
+        """Closes the execution once it has drained for a change; a run that ends has none."""
+        state = self.engine.state
+        if state.changing is None or state.closed:
+            return
+        if state.status == "stopping":
+            self._keep_graph("the run was stopped")
+        elif not self._flights:
+            self.closing = True
+
+    async def _cut_after(self, seconds: float) -> None:
+        """Cancels what is in flight after a time, for a change to go on."""
+        await asyncio.sleep(seconds)
+        for key, task in self._flights.items():
+            if key not in self._cancelled:
+                self._cancelled.add(key)
+                self._cut.add(key)
+                task.cancel()
+                self._commands += 1
+
+    def _keep_graph(self, error: str) -> None:
+        """Goes on with the graph that there is, since a change did not come about."""
+        if (meant := self.engine.state.changing) is not None:
+            self.engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+        self.closing = False
+
+    def _swapped(self) -> bool:
+        """Puts the new graph in the place of the old one, where there is one; else, why not."""
+        before = self.engine
+        if before.state.changing is None or not isinstance(before, Engine):
+            return True
+        version = before.state.changing.graph_version
+        self.engine, error = changing.swap(before)
+        if error is not None:
+            told = "the graph could not be swapped for v%s: the run goes on as it was"
+            workflow.logger.error(told, version, exc_info=error)
+        if self.engine is before:
+            self._keep_graph("")
+            return False
+        self._swap = True
+        return True
 
     # -- storing and ending ------------------------------------------------------------------
 
@@ -428,11 +656,12 @@ class Execution:
                 run=state.run,
                 batch=batch,
                 definition=self.engine.plan.definition,
-                state=state.to_json() if snapshot else None,
+                state=state.to_json() if snapshot or self._owes_snapshot else None,
             ),
             summary="stores the journal",
             **STORING,
         )
+        self._owes_snapshot = False
         self.engine.ledger.stored(state.position)
 
     def _stop(self) -> None:
@@ -447,6 +676,7 @@ class Execution:
         self._inbox += self._take_kept()
         await self._take_inbox()
         fetched = await self._store_the_end()
+        self.ended = self._ending(fetched)
         for _ in range(LAST_CALLS):
             # Handlers wait for what they brought to be taken, so that comes first.
             await workflow.wait_condition(
@@ -456,6 +686,9 @@ class Execution:
                 break
             await self._take_inbox()
             fetched = await self._store_the_end()
+        return self._ending(fetched)
+
+    def _ending(self, fetched: CloseRunResult) -> Ended:
         state = self.engine.state
         if state.status == "failed":
             return Ended(error=state.error, error_type=state.error_type)
@@ -510,9 +743,11 @@ class Execution:
         return fetched
 
     async def _leave(self) -> Ended:
-        """Stores what is left and hands everything to the next execution."""
+        """Hands everything to the next execution; what is left is stored, or little is carried."""
         info = workflow.info()
-        if info.is_continue_as_new_suggested():
+        if self._swap:
+            because = "its graph was changed"
+        elif info.is_continue_as_new_suggested():
             because = "the server suggested it"
         elif info.is_target_worker_deployment_version_changed():
             because = "another build of its workers is current"
@@ -521,7 +756,10 @@ class Execution:
         self.engine.record(
             j.ContinuedAsNew, execution=self.engine.state.execution + 1, because=because
         )
-        await self._flush(snapshot=True)
+        batch = self.engine.ledger.whole()
+        if not (self._swap and self.engine.ledger.unstored_bytes <= CARRIED_BYTES):
+            await self._flush(snapshot=True)
+            batch = Batch.EMPTY
         self._inbox[:0] = self._take_kept()
         draft = self.engine.draft if isinstance(self.engine, Drafting) else None
         planned = bool(self.engine.plan.nodes)
@@ -530,13 +768,14 @@ class Execution:
                 plan=self.engine.plan.to_json() if planned else {},
                 draft=draft,
                 state=self.engine.state.to_json(),
+                batch=batch,
                 inbox=tuple(
                     (i.name, i.data) for i in self._inbox if not isinstance(i.data, Unreadable)
                 ),
                 unreadable=tuple(
                     (i.name, i.data.reason) for i in self._inbox if isinstance(i.data, Unreadable)
                 ),
-                queue=self._queue,
+                queue=self.queue,
                 search_attributes=self._search_attributes,
             )
         )
@@ -547,7 +786,9 @@ class Execution:
         """Updates what searches show, where it changed."""
         if not self._search_attributes:
             return
-        new = views.attributes(self.engine.plan, self.engine.state, self._flights)
+        new = views.attributes(
+            self.engine.plan, self.engine.state, self.flights, drains_for=self.drains_for
+        )
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
         recent = self.engine.at - self._shown_at < PHASE_INTERVAL_MS
         if not changed or (set(changed) == {"CrewlogPhase"} and recent):

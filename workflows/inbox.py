@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio import workflow
@@ -18,27 +18,50 @@ from temporalio.common import RawValue
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.errors import CommandRejected, CrewlogError, UsageError
+    from crewlog.content import check_depth
+    from crewlog.errors import (
+        ChangeConflict,
+        CommandConflict,
+        CommandRejected,
+        CrewlogError,
+        UsageError,
+    )
+    from crewlog.faults import faults_of
     from crewlog.graph.answers import StopAsked, answer, check_option, find_interrupt
     from crewlog.graph.approvals import ACTION, decided
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
+    from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
-    from crewlog.ids import item_log, item_of
+    from crewlog.graph.permitting import set_permission
+    from crewlog.graph.plan import GraphPlan
+    from crewlog.graph.redirecting import redirect
+    from crewlog.graph.rewinding import roll_back
+    from crewlog.graph.tagging import tag
+    from crewlog.ids import RESERVED, item_log, item_of
     from crewlog.state import journal as j
-    from crewlog.state.calls import OpenRunResult
-    from crewlog.state.model import Interrupt
+    from crewlog.state.brief import brief
+    from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
+    from crewlog.state.commands import outcome_of, seems_older
+    from crewlog.state.model import CommandOutcome, CrewState, Interrupt
     from crewlog.wire import (
         SIGNALS,
         Accepted,
+        AskRun,
+        Change,
         Command,
         Decision,
+        EditState,
         InterruptCommand,
         MessageCommand,
+        Redirect,
         Respond,
+        Rollback,
+        SetPermission,
+        TagCommand,
+        spoken,
     )
 
-RESERVED = "crewlog:"
-"""How the ids of commands begin that the run gives itself."""
+from crewlog.workflows import changes
 
 COMMAND_MODELS: dict[str, type[Command]] = {
     "pause": Command,
@@ -46,8 +69,19 @@ COMMAND_MODELS: dict[str, type[Command]] = {
     "stop": Command,
     "interrupt": InterruptCommand,
     "message": MessageCommand,
+    "tag": TagCommand,
     "respond": Respond,
+    "ask": AskRun,
+    "change": Change,
+    "edit_state": EditState,
+    "redirect": Redirect,
+    "rollback": Rollback,
+    "set_permission": SetPermission,
 }
+
+
+_CONFLICTS = (ChangeConflict, CommandConflict)
+"""Refusals that are of a kind of their own."""
 
 
 @dataclass
@@ -64,6 +98,23 @@ class Incoming:
     error: CrewlogError | None = None
     edited: OpenRunResult | CommandRejected | None = None
     """Of an answer that edits a definition: the definition, checked, or what is wrong with it."""
+    prepared: PreparedChange | LoadedState | None = None
+    """What its handler had made by an activity, for the loop to apply."""
+    refusal: CrewlogError | None = None
+    """What its handler found wrong with it."""
+    rounds: list[PreparedChange] = field(default_factory=list[PreparedChange])
+    """What models answered that read its prompt."""
+    drain: float | None = None
+    """Of a change that was accepted: the seconds that it gives to what is in flight."""
+    digest: str = ""
+    """The digest of the command whose outcome this is."""
+    dry: bool = False
+    """Whether nothing may come of it but an answer."""
+    known: CommandOutcome | None = None
+    """The outcome that its id has already, where the state does not remember that any more."""
+    late: bool = False
+    """Whether the run has moved on since it was prepared: it is neither applied nor refused, and
+    its handler prepares it anew."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +148,7 @@ def read_args(args: Sequence[RawValue]) -> Any:
         value = workflow.payload_converter().from_payload(args[0].payload)
         # Bytes, protobufs and NaN come through the converter, and could not be carried on.
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+        check_depth(value)
     except Exception as error:  # noqa: BLE001 - whatever a stranger sends must not fail the task
         return Unreadable(f"the content is not JSON: {error}")
     return value
@@ -123,51 +175,96 @@ def parse(name: str, data: Any) -> Command:
             f"there is no signal {name!r}", remedy=f"Signals: {', '.join(SIGNALS)}."
         )
     if isinstance(data, Unreadable):
-        raise CommandRejected(f"{name}: {data.reason}")
+        raise CommandRejected(f"{spoken(name)}: {data.reason}")
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(p) for p in e['loc']) or 'content'}: {e['msg']}" for e in error.errors()
-        )
-        raise CommandRejected(f"{name}: {faults}", remedy="docs/wire.md has the fields.") from error
+        faults = faults_of(error, "its content")
+        raise CommandRejected(
+            f"{spoken(name)}: {faults}", remedy="docs/wire.md has the fields."
+        ) from error
+
+
+def id_of(incoming: Incoming) -> str:
+    """The command's id; empty where it has none that can be used."""
+    data: Any = incoming.data
+    command = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return command if isinstance(command, str) and 0 < len(command) <= 200 else ""
+
+
+def doubtful(engine: Engine | Drafting, incoming: Incoming) -> str:
+    """The id of a command that may have an outcome which the state does not remember; else empty.
+
+    What no activity has stored yet is looked at here, so that the store can tell the rest.
+    """
+    command = id_of(incoming)
+    state = engine.state
+    if not command or command in state.commands or command.startswith(RESERVED):
+        return ""
+    if not seems_older(state.older_commands, command):
+        return ""
+    batch = engine.ledger.whole()
+    for position, entry in enumerate(batch.entries, batch.first):
+        if entry.get("command") == command:
+            incoming.known = outcome_of(j.entry_from_json(entry), position)
+    return "" if incoming.known else command
 
 
 async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
-    """Applies one command; its outcome is recorded, whatever it is."""
+    """Applies one command; its outcome is recorded, whatever it is, but for a dry run's."""
     try:
         incoming.result = await _apply(engine, incoming)
     except CrewlogError as error:
-        raw_id = incoming.data.get("id") if isinstance(incoming.data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        incoming.error = error
+        if incoming.dry:
+            return
         # An unreadable id, or one that an applied command has, gets no outcome of its own.
-        usable = (
-            isinstance(raw_id, str)
-            and 0 < len(raw_id) <= 200
-            and raw_id not in engine.state.commands
-        )
+        command = id_of(incoming)
+        usable = command and command not in engine.state.commands and incoming.known is None
         engine.record(
             j.CommandRejected,
             name=incoming.name[:200],
             reason=str(error)[:2000],
-            command=raw_id if usable else None,
+            command=command if usable else None,
+            error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
         )
-        incoming.error = error
     finally:
         incoming.done = True
+        engine.digest = ""
 
 
-async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted:
+async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | None:
     command = parse(incoming.name, incoming.data)
-    known = engine.state.commands.get(command.id)
+    incoming.dry = isinstance(command, Change) and command.dry_run
+    incoming.digest = engine.digest = command.digest(incoming.name)
+    known = engine.state.commands.get(command.id) or incoming.known
     if known is not None:
+        if not known.repeats(incoming.digest):
+            raise CommandConflict(
+                f"the id {command.id!r} was used for another command",
+                remedy="Give each command an id of its own; an id is there to repeat a command.",
+            )
+        incoming.digest = known.digest
         if not known.ok:
-            raise CommandRejected(known.detail)
-        return Accepted(id=command.id, position=known.position, detail="applied before")
+            kinds = {each.__name__: each for each in _CONFLICTS}
+            raise kinds.get(known.error_type, CommandRejected)(known.detail)
+        if isinstance(command, Change):
+            return changes.repeated(engine, command.id, known)
+        return Accepted(
+            id=command.id, position=known.position, detail="applied before", digest=known.digest
+        )
     if engine.state.closed:
         raise UsageError(f"the run has ended: it is {engine.state.status}")
+    changes.spent(engine, incoming)
+    if incoming.refusal is not None:
+        raise incoming.refusal
+    if isinstance(command, Change):
+        changed = changes.apply(engine, incoming, command)
+        incoming.late = changed is None
+        return changed
     detail = await _effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
-    return Accepted(id=command.id, position=outcome.position, detail=detail)
+    return Accepted(id=command.id, position=outcome.position, detail=detail, digest=outcome.digest)
 
 
 async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Command) -> str:
@@ -181,9 +278,7 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
             engine.record(j.Paused, **who)
         case "resume", _:
             if engine.state.status != "paused":
-                raise CommandRejected(
-                    f"the run is {engine.state.status}; only a paused one resumes"
-                )
+                raise _not_paused(engine.state)
             engine.record(j.Resumed, **who)
         case "stop", _:
             engine.record(j.StopRequested, **who)
@@ -203,13 +298,80 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
                 message_id=command.id,
                 command=command.id,
             )
+        case "rollback", Rollback():
+            _roll_back(engine, incoming, command)
         case "respond", Respond():
             if isinstance(engine, Drafting):
                 return _respond_to_draft(engine, command, incoming.edited)
             return await _respond(engine, command)
         case _:
-            raise CommandRejected(f"{incoming.name!r} is not understood")
+            return await _by_hand(engine, incoming.name, command, who)
     return ""
+
+
+async def _by_hand(
+    engine: Engine | Drafting, name: str, command: Command, who: dict[str, Any]
+) -> str:
+    """What people do to a run besides changing its graph."""
+    match command:
+        case TagCommand():
+            return tag(engine, command.checkpoint, command.tag, by=command.by, command=command.id)
+        case EditState():
+            return edit_state(_crew(engine), command.set, command.delete, **who)
+        case Redirect():
+            return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
+        case SetPermission():
+            return set_permission(_crew(engine), command.tool, command.agents, **who)
+        case _:
+            raise CommandRejected(f"{name!r} is not understood")
+
+
+def _not_paused(state: CrewState) -> CommandRejected:
+    """Why a run is not resumed, and what it waits for instead."""
+    if state.status == "stopping":
+        return CommandRejected(
+            "the run is stopping", remedy=f"Once it has: `crewlog resume {state.run}`."
+        )
+    if not state.interrupts:
+        return CommandRejected(
+            "the run is not paused: it goes on", remedy=f"`crewlog watch {state.run}` follows it."
+        )
+    first = next(iter(state.interrupts.values()))
+    others = len(state.interrupts) - 1
+    more = f" and {others} more" if others else ""
+    return CommandRejected(
+        f"the run is not paused: it waits for an answer to {first.id}{more}: "
+        f"{brief(first.question, 200)}",
+        remedy=f"`crewlog answer {state.run}` gives it.",
+    )
+
+
+def _crew(engine: Engine | Drafting) -> Engine:
+    """The run's engine, for what needs a crew.
+
+    Raises:
+        CommandRejected: its prompt is not approved yet.
+    """
+    if isinstance(engine, Drafting):
+        raise CommandRejected(
+            "the run has no crew yet", remedy="Send it again once its crew is approved."
+        )
+    return engine
+
+
+def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
+    loaded = incoming.prepared
+    if not isinstance(loaded, LoadedState):
+        raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
+    roll_back(
+        engine,
+        command.position,
+        CrewState.from_json(loaded.state),
+        GraphPlan.from_json(loaded.plan),
+        by=command.by,
+        reason=command.reason,
+        command=command.id,
+    )
 
 
 def _check_log(engine: Engine | Drafting, log: str) -> None:

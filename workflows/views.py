@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.graph import approvals
+    from crewlog.graph import approvals, waits
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import NodeName, StepId, node_of
+    from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt
     from crewlog.wire import (
         CheckpointPage,
@@ -27,14 +28,22 @@ with workflow.unsafe.imports_passed_through():
         StepView,
     )
 
-Flights = Collection[tuple[StepId, int]]
+DRAINS = (
+    "{steps}: nothing else starts until the calls under way have ended, since the history is long"
+)
+Flights = Mapping[tuple[StepId, int], str]
+"""The calls under way, with what each waits for before it is made again; empty: nothing."""
+CHANGES_SHOWN = 5
+"""Changes of a run that the web UI shows."""
 REASONS = {
     "paused": "paused{by}: send the signal resume",
     "stopping": "stopping{by}: what runs is being cancelled",
 }
 
 
-def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
+def run_view(
+    engine: Engine | Drafting, flights: Flights, drains_for: Sequence[StepId] = ()
+) -> RunView:
     """Where the run is."""
     state = engine.state
     steps = tuple(
@@ -42,12 +51,14 @@ def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
             step=entry.step,
             node=entry.node,
             status=entry.status,
-            waits_for=entry.requirement,
+            waits_for=waits.waits_for(entry),
+            due=entry.due if entry.status == "waiting" else 0,
             doing=tuple(_doing(entry, flights)),
+            lacks=_lacks(entry, flights),
         )
         for entry in state.frontier.values()
     )
-    waiting = waiting_for(state, flights)
+    waiting = waiting_for(state, flights, drains_for)
     return RunView(
         run=state.run,
         crew=state.crew or engine.plan.crew,
@@ -67,30 +78,47 @@ def run_view(engine: Engine | Drafting, flights: Flights) -> RunView:
     )
 
 
-def waiting_for(state: CrewState, flights: Flights) -> str:
-    """Why nothing moves, for people; empty where something does, or the run has ended."""
+def waiting_for(state: CrewState, flights: Flights, drains_for: Sequence[StepId] = ()) -> str:
+    """Why nothing moves, for people; empty where something does, or the run has ended.
+
+    Args:
+        state: The run's state.
+        flights: The calls under way.
+        drains_for: The steps that end before the run continues as new, where nothing else starts.
+    """
     if state.closed:
         return ""
     if state.status in REASONS:
         by = f" by {state.resume_info.by}" if state.resume_info and state.resume_info.by else ""
         return REASONS[state.status].format(by=by)
-    if flights or not state.interrupts:
+    if flights and all(flights.values()):
+        return next(iter(flights.values()))
+    if flights and drains_for:
+        return DRAINS.format(steps=", ".join(drains_for))
+    if flights:
         return ""
-    first = next(iter(state.interrupts.values()))
-    return f"{first.id}: {first.question}"
+    if state.interrupts:
+        first = next(iter(state.interrupts.values()))
+        return f"{first.id}: {first.question}"
+    return waits.waiting_for(state)
 
 
-def statuses(state: CrewState) -> dict[NodeName, str]:
-    """What to colour each node as; nodes that were never reached are left out."""
+def statuses(state: CrewState, nodes: Collection[NodeName]) -> dict[NodeName, str]:
+    """What to colour each node as; nodes that were never reached are left out.
+
+    Args:
+        state: The run's state.
+        nodes: The nodes of its graph: a step may go on, or be done, whose node a change took away.
+    """
     found = {node: "done" for node, count in state.routing.done.items() if count}
     for entry in state.frontier.values():
         found[entry.node] = entry.status
-    return found
+    return {node: status for node, status in found.items() if node in nodes}
 
 
 def graph_view(engine: Engine | Drafting) -> GraphView:
     """The graph with the state of its nodes."""
-    colours = statuses(engine.state)
+    colours = statuses(engine.state, engine.plan.nodes)
     return GraphView(
         version=engine.state.graph_version,
         plan=engine.plan.to_json(),
@@ -129,24 +157,34 @@ def journal_page(engine: Engine | Drafting, page: Page) -> JournalPage:
         ),
         first=ledger.first,
         position=engine.state.position,
+        base=engine.state.source.position if engine.state.source else 0,
     )
 
 
 def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
-    """Checkpoints of this execution: the places after each step."""
+    """Checkpoints of this execution: its start, and the places after each step."""
     ledger = engine.ledger
+    tags: dict[int, list[str]] = {}
+    for tag, position in engine.state.tags.items():
+        tags.setdefault(position, []).append(tag)
     found: list[CheckpointView] = []
     for position, data in ledger.page(page.after, len(ledger.entries)):
-        if data["kind"] == "StepCompleted" and len(found) < page.limit:
-            node = node_of(data["step"])
+        kind = checkpoint_kind(data["kind"], data.get("source"), data.get("because", ""))
+        if kind is None and position in tags:
+            kind = "tag"
+        if kind is not None and len(found) < page.limit:
+            step = StepId(data["step"] if kind == "step" else "")
+            node = node_of(step) if step else NodeName("")
             agent = engine.plan.nodes[node].agent if node in engine.plan.nodes else None
             found.append(
                 CheckpointView(
                     position=position,
-                    step=data["step"],
+                    kind=kind,
+                    step=step,
                     node=node,
                     agent=agent,
                     at=data.get("at", 0),
+                    tags=tuple(sorted(tags.get(position, ()))),
                 )
             )
     return CheckpointPage(
@@ -154,35 +192,64 @@ def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
     )
 
 
-def details(engine: Engine | Drafting, flights: Flights) -> str:
+def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[StepId] = ()) -> str:
     """The run in Markdown, for the web UI."""
     state = engine.state
-    waiting = waiting_for(state, flights)
+    waiting = waiting_for(state, flights, drains_for)
     crew = state.crew or engine.plan.crew or "a prompt"
     version = f"graph v{state.graph_version} · {state.steps} steps"
     lines = [
         f"**{crew}** · {_status(state, waiting)} · {version}",
         "",
         *(_step_line(entry, flights) for entry in state.frontier.values()),
+        *(f"- `{step}` kept aside: its node is gone" for step in state.parked),
     ]
+    if state.changing is not None:
+        change = state.changing
+        lines += ["", f"Changing to graph v{change.graph_version}{_by(change.by)}: {change.what}"]
     if waiting:
         lines += ["", f"Waiting: {waiting}"]
-    return "\n".join(
-        [*lines, "", "```mermaid", Flowchart(engine.plan).text(statuses(state)), "```"]
-    )
+    picture = Flowchart(engine.plan).text(statuses(state, engine.plan.nodes))
+    return "\n".join([*lines, "", "```mermaid", picture, "```", *_story(state)])
+
+
+def _story(state: CrewState) -> Iterator[str]:
+    """What the run came from, and what was changed while it lived: the last changes first."""
+    if state.source is not None:
+        yield ""
+        yield f"Forked from `{state.source.run}@{state.source.position}`"
+    for number, change in enumerate(reversed(state.mutations[-CHANGES_SHOWN:])):
+        if number == 0:
+            yield ""
+            yield "Changed at run time:"
+            yield ""
+        version = f"graph v{change.graph_version}"
+        yield f"- `@{change.position}` {version}{_by(change.by)}: {change.what}"
+
+
+def _by(who: str) -> str:
+    return f" by {who}" if who else ""
 
 
 def _step_line(entry: FrontierEntry, flights: Flights) -> str:
     what = ", ".join(_doing(entry, flights))
-    if not what and entry.requirement:
-        what = f"waits for {entry.requirement}"
-    return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}"
+    if not what and (text := waits.waits_for(entry)):
+        what = f"waits {'for ' if entry.requirement else ''}{text}"
+    leaves = " (its node is gone: its turn ends, nothing follows)" if entry.leaving else ""
+    return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}{leaves}"
 
 
 def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:
     for call in entry.turn.calls if entry.turn else ():
-        if (entry.step, call.call) in flights:
-            yield f"{call.tool} {call.brief}".strip() if call.tool else "model"
+        if (why := flights.get((entry.step, call.call))) is not None:
+            what = f"{call.tool} {call.brief}".strip() if call.tool else "model"
+            yield f"{what}: {why}" if why else what
+
+
+def _lacks(entry: FrontierEntry, flights: Flights) -> str:
+    """What the first of its calls waits for that waits for a worker."""
+    calls = entry.turn.calls if entry.turn else ()
+    return next(filter(None, (flights.get((entry.step, call.call)) for call in calls)), "")
 
 
 def _status(state: CrewState, waiting: str) -> str:
@@ -194,9 +261,11 @@ def phase(state: CrewState) -> str:
     return ",".join(dict.fromkeys(str(e.node) for e in state.frontier.values()))[:200]
 
 
-def attributes(plan: GraphPlan, state: CrewState, flights: Flights) -> dict[str, Any]:
+def attributes(
+    plan: GraphPlan, state: CrewState, flights: Flights, *, drains_for: Sequence[StepId] = ()
+) -> dict[str, Any]:
     """The search attributes' values."""
-    waiting = waiting_for(state, flights)
+    waiting = waiting_for(state, flights, drains_for)
     return {
         "CrewlogCrew": plan.crew,
         "CrewlogPhase": phase(state),

@@ -26,6 +26,8 @@ class Order:
     steps: int = 0
     beside: int = 0
     waits: bool = False
+    continues: int = 0
+    """How often it continues as new, when it is told to."""
 
 
 @dataclass
@@ -52,6 +54,9 @@ class BareRun:
 
     def __init__(self) -> None:
         self._over = False
+        self._left = 0
+        self._ready = False
+        self._again = False
 
     @workflow.run
     async def run(self, order: Order) -> int:
@@ -61,6 +66,11 @@ class BareRun:
         if order.beside:
             await asyncio.gather(*(self._say(number) for number in range(order.beside)))
             await self._say(order.beside)
+        self._left, self._ready = order.continues, True
+        if order.continues:
+            await workflow.wait_condition(lambda: self._again)
+            await workflow.wait_condition(workflow.all_handlers_finished)
+            workflow.continue_as_new(Order(continues=order.continues - 1, waits=True))
         if order.waits:
             await workflow.wait_condition(lambda: self._over)
         return order.steps
@@ -69,6 +79,13 @@ class BareRun:
     def over(self) -> None:
         """Ends the wait."""
         self._over = True
+
+    @workflow.update
+    async def again(self) -> int:
+        """Makes it continue as new, where it has to; how often it has to before that."""
+        await workflow.wait_condition(lambda: self._ready)
+        self._again = True
+        return self._left
 
     async def _say(self, number: int) -> dict[str, Any]:
         task = Say(

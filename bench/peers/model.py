@@ -3,6 +3,7 @@
 What it does is told by its name and by the last message, so it costs the same at every length:
 
 - `bench:say` says a text of 400 bytes;
+- `bench:large-1000000` says a text of a million bytes;
 - `bench:nap-0.4` calls the tool `nap` once, then says it;
 - `bench:lookup-20` calls the tool `lookup` twenty times, one after the other, then says it.
 """
@@ -55,6 +56,8 @@ class BenchModel(BaseChatModel):
     def _reply(self, messages: list[BaseMessage]) -> AIMessage:
         verb, _, value = self.does.partition("-")
         done = _calls_just_made(messages)
+        if verb == "large":
+            return AIMessage("x" * int(value))
         if verb == "nap" and not done:
             return _call("nap", {"seconds": float(value)}, done)
         if verb == "lookup" and done < int(value):

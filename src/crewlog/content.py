@@ -18,6 +18,32 @@ from crewlog.model import Json
 _DIGEST_BYTES = 20
 
 
+DEEPEST = 100
+"""How deep a value from outside may be nested. What reads JSON has a limit of its own (Temporal's
+converter: 200), and a run wraps what it is given: a state that its next execution could not read,
+or an activity's input, would hold the run for ever."""
+
+
+def check_depth(value: Json) -> None:
+    """Refuses a value that is nested too deep to be kept.
+
+    Raises:
+        ValueError: where it is.
+    """
+    level: list[Json] = [value]
+    for _ in range(DEEPEST):
+        below: list[Json] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += each.values()  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+            elif isinstance(each, list):
+                below += each  # pyright: ignore[reportUnknownArgumentType]
+        if not below:
+            return
+        level = below
+    raise ValueError(f"it is nested deeper than {DEEPEST} levels")
+
+
 def canonical(value: Json) -> bytes:
     """The one spelling of a JSON value, as bytes.
 

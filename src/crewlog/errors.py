@@ -8,7 +8,9 @@
     │   ├── RunAlreadyExists
     │   ├── InterruptNotOpen
     │   └── CommandRejected        the run answered no, and says why
-    │       └── ApprovalMismatch   it was asked about another definition
+    │       ├── ApprovalMismatch   it was asked about another definition
+    │       ├── CommandConflict    the command's id was used for another command
+    │       └── ChangeConflict     the run has another graph than the change was made against
     ├── ServiceError               the surroundings: they may come back
     │   ├── TemporalUnavailable
     │   ├── StoreUnavailable
@@ -22,6 +24,8 @@
     │       ├── ToolMissing        no such module, function or tool on this worker
     │       ├── ToolFailed         raised; the model may see it and repair
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
+    ├── NotInTime                  it was waited for in vain
+    │   └── AnswerNeeded           the run waits for people
     ├── RunFailed                  how a run ended, as its client sees it
     │   └── InvalidPrompt          its prompt makes no crew
     └── InternalError              a bug of ours; carries what to report
@@ -50,6 +54,9 @@ class CrewlogError(Exception):
     """What the command line exits with; `docs/cli.md` lists them."""
     retryable: ClassVar[bool] = False
     """Whether an activity that raises it should be tried again."""
+    again: ClassVar[bool] = False
+    """Whether the run itself makes the call again, for as long as it takes: a try that raised it
+    counts for none."""
 
     def __init__(self, message: str, *, remedy: str = "", place: str = "") -> None:
         super().__init__(message)
@@ -170,6 +177,14 @@ class ApprovalMismatch(CommandRejected):
     """The answer names another definition than the question is about."""
 
 
+class CommandConflict(CommandRejected):
+    """The command's id was used for another command: that one has the outcome, this one none."""
+
+
+class ChangeConflict(CommandRejected):
+    """A change was made against another graph than the run has now: look again, and decide anew."""
+
+
 class ServiceError(CrewlogError):
     """Something that Crewlog stands on is away. Nothing is lost; it may come back."""
 
@@ -191,6 +206,10 @@ class StoreIncomplete(ServiceError):
 
 class WorkerMissing(ServiceError):
     """Nobody polls the task queue: the run is safe and waits."""
+
+
+class RunBusy(ServiceError):
+    """The run takes no command for longer than commands are repeated: it waits for a long call."""
 
 
 class StepError(CrewlogError):
@@ -223,7 +242,12 @@ class ToolError(StepError):
 
 
 class ToolMissing(ToolError):
-    """This worker has no such tool: its module, its function, or its type is wrong."""
+    """This worker has no such tool: its module, its function, or its type is wrong.
+
+    Nothing has begun. The run makes the call again until a worker that has the tool takes it.
+    """
+
+    again = True
 
 
 class ToolFailed(ToolError):
@@ -232,6 +256,16 @@ class ToolFailed(ToolError):
 
 class OutcomeUnknown(ToolError):
     """The call started and never answered, and the tool must not be repeated: people decide."""
+
+
+class NotInTime(CrewlogError, TimeoutError):
+    """What was waited for did not come in time; the run goes on."""
+
+    exit_code = 3
+
+
+class AnswerNeeded(NotInTime):
+    """What was waited for did not come in time, since the run waits for people."""
 
 
 class RunFailed(CrewlogError):

@@ -24,6 +24,8 @@ StepId = NewType("StepId", str)
 CallKey = NewType("CallKey", str)
 InterruptId = NewType("InterruptId", str)
 CommandId = NewType("CommandId", str)
+RESERVED = "crewlog:"
+"""Ids of commands that begin so are the run's own."""
 LogName = NewType("LogName", str)
 """`public`, `group:G`, `private:A`, `channel:C`, or `private:STEP` of an item's step."""
 ContentHash = NewType("ContentHash", str)

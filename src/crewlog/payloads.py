@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -28,7 +30,9 @@ from temporalio.converter import (
     StorageDriver,
     StorageDriverClaim,
     StorageDriverRetrieveContext,
+    StorageDriverSelectContext,
     StorageDriverStoreContext,
+    StorageDriverWorkflowInfo,
 )
 
 from crewlog.errors import StoreIncomplete, StoreUnavailable
@@ -165,11 +169,46 @@ class DirectoryDriver(StorageDriver):
         return Payload.FromString(data)
 
 
+_PROVEN: ContextVar[bool] = ContextVar("crewlog_payloads_proven", default=False)
+
+
+@contextmanager
+def beside_history(proven: bool) -> Generator[None]:
+    """Puts what is said to runs beside their histories, where it is large; see `data_converter`.
+
+    Args:
+        proven: Whether the workers are known to read the client's directory; else it stays inline.
+    """
+    token = _PROVEN.set(proven)
+    try:
+        yield
+    finally:
+        _PROVEN.reset(token)
+
+
 def data_converter(directory: Path, threshold: int = 256 * 1024) -> DataConverter:
-    """The converter of workers and clients; payloads over `threshold` bytes go to `directory`."""
+    """The converter of workers and clients; payloads over `threshold` bytes go to `directory`.
+
+    But for what a client says to a run that is there: a signal that the workers cannot read would
+    hold up the run for good, since it is in the history. It stays inline, up to the server's limit,
+    but within `beside_history`.
+    """
+    driver = DirectoryDriver(directory)
+
+    def driver_of(context: StorageDriverSelectContext, _payload: Payload) -> StorageDriver | None:
+        target = context.target
+        # Of what it says to a run, a client knows the id, and not the type.
+        command = isinstance(target, StorageDriverWorkflowInfo) and target.type is None
+        return driver if _PROVEN.get() or not command else None
+
     return DataConverter(
         payload_converter_class=CrewPayloadConverter,
         external_storage=ExternalStorage(
-            drivers=[DirectoryDriver(directory)], payload_size_threshold=threshold
+            drivers=[driver], driver_selector=driver_of, payload_size_threshold=threshold
         ),
     )
+
+
+def digest_of(payload: Payload) -> str:
+    """What proves that somebody has read a payload: the hash of its content."""
+    return hashlib.sha256(payload.data).hexdigest()

@@ -9,7 +9,13 @@ are durable data: a field may be added with a default, never renamed or removed.
 | signal | `pause`, `resume`, `stop` | `Command` | |
 | signal | `interrupt` | `InterruptCommand` | |
 | signal | `message` | `MessageCommand` | |
+| signal | `tag` | `TagCommand` | |
 | update | `respond` | `Respond` | `Accepted` |
+| update | `change` | `Change` | `Changed` |
+| update | `edit_state` | `EditState` | `Accepted` |
+| update | `redirect` | `Redirect` | `Accepted` |
+| update | `rollback` | `Rollback` | `Accepted` |
+| update | `set_permission` | `SetPermission` | `Accepted` |
 | query | `status` | | `RunView` |
 | query | `state` | | `CrewState` |
 | query | `graph` | | `GraphView` |
@@ -20,27 +26,56 @@ are durable data: a field may be added with a default, never renamed or removed.
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
+from typing_extensions import override
 
+from crewlog.content import hash_json
+from crewlog.definition.operations import Operation
+from crewlog.graph.swap import SwapReport
 from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
 from crewlog.model import Json, Model
+from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.model import RunStatus, Usage
 
 WORKFLOW_TYPE = "CrewRun"
 TASK_QUEUE = "crewlog"
 """The default task queue."""
 
-SIGNALS = ("pause", "resume", "stop", "interrupt", "message")
-UPDATES = ("respond",)
+SIGNALS = ("pause", "resume", "stop", "interrupt", "message", "tag")
+UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "set_permission")
+READS = "reads"
+"""The query that proves that the workers can read what a client has put outside of a history: it
+answers the hash of its argument, whatever that is."""
 QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints")
+
+_SPOKEN = {"respond": "answer", "edit_state": "edit", "message": "inject"}
+
+
+def spoken(name: str) -> str:
+    """What the command line calls a command: what people are told of it has that name."""
+    return _SPOKEN.get(name, name)
+
 
 SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWaiting")
 """Keyword search attributes; left out where the server does not know them."""
 
 CLOSING = "Closing"
 """The type of the error that refuses an update while the run continues as new: send it again."""
+
+BUSY = "Busy"
+"""The type of the error that refuses an `ask` where enough others wait by it."""
+
+
+LARGEST_POSITION = 2**53
+"""No journal comes to it, and every language has it as a whole number."""
+_TAG = re.compile(r"[^\W_][\w.-]*")
+DIGEST = 12
+"""Characters of a command's digest: 72 bits."""
+_ASIDE = frozenset({"id", "by", "reason", "hash", "graph_version", "expect", "dry_run"})
+"""Fields of commands that are no part of their digests."""
 
 
 class Inlet(Model):
@@ -49,12 +84,40 @@ class Inlet(Model):
     model_config = ConfigDict(str_max_length=4_000_000)
 
 
+class ForkFrom(Inlet):
+    """Another run, as it was at a checkpoint."""
+
+    run: RunId
+    position: int = Field(ge=1, le=LARGEST_POSITION)
+    """The checkpoint."""
+    operations: tuple[Operation, ...] = ()
+    """What is to be otherwise from there on."""
+    definition: dict[str, Json] | None = None
+    """A definition to go on with instead of that run's; not together with `operations`."""
+
+    @model_validator(mode="after")
+    def _one_change(self) -> Self:
+        if self.operations and self.definition is not None:
+            raise ValueError("`operations` and `definition` do not go together")
+        return self
+
+
 class StartRun(Inlet):
     """What `CrewRun` is started with."""
 
-    crew: str | dict[str, Json]
+    crew: str | dict[str, Json] = ""
     """A registered crew's name, an inline definition, or a prompt: a text that has a space or a
-    line break, and so is no name."""
+    line break, and so is no name. Empty with `fork` and `reopen`."""
+    fork: ForkFrom | None = None
+    """Set where the run goes on from a checkpoint of another one."""
+    reopen: Literal["recipe", "live"] | None = None
+    """Set where a run of this id has ended and goes on: with the definition that it was started
+    with, or with the one that it had at last."""
+    replace: bool = False
+    """Whether the rows that an ended run of this id has in the store are removed first."""
+    replaced: tuple[str, ...] = ()
+    """With `replace` or `reopen`: the ended run's last executions, by Temporal's run ids: what
+    activities of theirs still store is refused."""
     input: Json = ""
     """What the crew is asked to do: a text, or data that is shown to it as JSON."""
     by: str = ""
@@ -69,6 +132,26 @@ class StartRun(Inlet):
     model: str = ""
     """Of a prompt: the model that reads it and that its crew uses, where the registry names
     none."""
+    command: str = Field(default="", max_length=200)
+    """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
+
+    @override
+    def to_json(self) -> dict[str, Json]:
+        """As JSON, in which every operation says what it is, though that is a default."""
+        data = super().to_json()
+        if self.fork is not None and self.fork.operations:
+            told = [{"op": each.op, **each.to_json()} for each in self.fork.operations]
+            data["fork"]["operations"] = told
+        return data
+
+    @model_validator(mode="after")
+    def _one_beginning(self) -> Self:
+        given = [bool(self.crew), self.fork is not None, self.reopen is not None]
+        if sum(given) != 1:
+            raise ValueError("exactly one of `crew`, `fork` and `reopen` is needed")
+        if not self.crew and self.input != "":
+            raise ValueError("`input` goes with `crew`; a `message` says something to other runs")
+        return self
 
     @property
     def prompt(self) -> str | None:
@@ -90,6 +173,22 @@ class Command(Inlet):
     """Who commands."""
     reason: str = Field(default="", max_length=10_000)
     """Why, for the journal."""
+
+    def digest(self, name: str) -> str:
+        """What the command asks for, in short: the same id with another digest is a conflict.
+
+        Who sends it, why, and what it takes for granted of the run is no part of it: a repetition
+        may say these otherwise, or not at all.
+
+        Args:
+            name: The signal's or update's name.
+        """
+        said = {key: value for key, value in self._said().items() if key not in _ASIDE}
+        return hash_json([name, said])[:DIGEST]
+
+    def _said(self) -> dict[str, Json]:
+        """The command's fields, without those that have their default."""
+        return self.to_json()
 
 
 class InterruptCommand(Command):
@@ -147,6 +246,119 @@ class Respond(Command):
     refused."""
 
 
+class AskRun(Command):
+    """Say something to a run, where there is anything to say, and wait for its result."""
+
+    text: str = ""
+    """What is said; with the id that the run was started with (`StartRun.command`), it is the
+    input and not said again. Empty: nothing."""
+    to: LogName = LogName("public")
+    """The audience."""
+
+
+class TagCommand(Command):
+    """Give a checkpoint a name."""
+
+    checkpoint: int = Field(ge=1, le=LARGEST_POSITION)
+    """Its position."""
+    tag: str = Field(min_length=1, max_length=100)
+    """The name: letters, digits and `.` `_` `-`, not digits alone. A name that another checkpoint
+    has moves to this one."""
+
+    @field_validator("tag")
+    @classmethod
+    def _is_name(cls, tag: str) -> str:
+        if not _TAG.fullmatch(tag) or tag.isdecimal():
+            raise ValueError(
+                f"{tag!r} cannot be a checkpoint's name: it begins with a letter or a digit, has "
+                "letters, digits and . _ - only, and is no number"
+            )
+        return tag
+
+
+class Change(Command):
+    """Change a live run: by a prompt, by a definition, or by operations; exactly one of them."""
+
+    prompt: str = ""
+    """A prompt that says all that the crew is to be."""
+    registry: str = ""
+    """Of a prompt: the registry; by default the one of the run's own prompt."""
+    reader: Literal["auto", "grammar", "llm"] = "auto"
+    """Of a prompt: who reads it."""
+    model: str = ""
+    """Of a prompt: the model, where the registry names none."""
+    definition: str | dict[str, Json] | None = None
+    """A registered crew's name, or a definition."""
+    operations: tuple[Operation, ...] = Field(default=(), max_length=1000)
+    """Changes to the definition that the run has."""
+    graph_version: int | None = None
+    """The version that it was made against: another one is a `ChangeConflict`. None: any."""
+    expect: str = Field(default="", max_length=200)
+    """The hash of the definition that must come out, as a dry run told it: another one is a
+    `ChangeConflict`. Empty: any."""
+    dry_run: bool = False
+    """Whether it is only told what the change would do."""
+    running: Literal["finish", "abandon"] = "finish"
+    """What happens to steps in mid-turn whose nodes go: their turns go on to the end, or are cut
+    off."""
+    drain_timeout: float | None = Field(default=None, gt=0)
+    """Seconds for the activities under way to end; then they are cancelled, and made again with
+    the new graph. None: they are waited for."""
+
+    @override
+    def _said(self) -> dict[str, Json]:
+        operations = [{"op": each.op, **each.to_json()} for each in self.operations]
+        return {**self.to_json(), "operations": operations}
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = [bool(self.prompt), self.definition is not None, bool(self.operations)]
+        if sum(given) != 1:
+            raise ValueError("exactly one of `prompt`, `definition` and `operations` is needed")
+        return self
+
+
+class EditState(Command):
+    """Put values into the state."""
+
+    set: dict[str, Json] = Field(default_factory=dict[str, Json], max_length=100)
+    """By path: `flags.NAME`, `outputs.AGENT.KEY`, `shared.NAME`, `private.AUDIENCE.NAME`."""
+    delete: tuple[str, ...] = Field(default=(), max_length=100)
+    """Paths to take away."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.set and not self.delete:
+            raise ValueError("`set` or `delete` must name something")
+        return self
+
+
+class Redirect(Command):
+    """Send the run to another node than the next."""
+
+    node: NodeName
+    """Where it goes."""
+    step: StepId | None = None
+    """The step whose place it takes; needed where more than one is not done."""
+    cut: bool = False
+    """Whether a running step ends now; else its turn goes on to its end first."""
+
+
+class Rollback(Command):
+    """Go back to a checkpoint."""
+
+    position: int = Field(ge=1, le=LARGEST_POSITION)
+    """The checkpoint's position."""
+
+
+class SetPermission(Command):
+    """Say who may call a tool, from the next call on."""
+
+    tool: str
+    agents: tuple[AgentName, ...] | None
+    """Null: every agent that has it; an empty list: nobody."""
+
+
 class Accepted(Model):
     """A command was applied."""
 
@@ -155,6 +367,29 @@ class Accepted(Model):
     """The journal position of its fact."""
     detail: str = ""
     """What was decided."""
+    digest: str = ""
+    """The digest of the command that has this outcome. The server answers a repeated update id
+    itself, whatever comes with it: who sees another digest than its own command has sent another
+    command under a used id."""
+
+
+class Changed(Accepted):
+    """A change was accepted, or what it would do."""
+
+    graph_version: int
+    """The version of the graph that it leads to; the same as before where it needs no other
+    graph."""
+    swap: bool = False
+    """Whether the run drains and goes on with another graph: `GraphSwapped` or `SwapFailed` in the
+    journal says how that ended."""
+    definition: str = ""
+    """The hash of the definition that comes out: what `expect` takes."""
+    report: SwapReport | None = None
+    """What it does to the run."""
+    plan: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """Of a dry run: the `GraphPlan` that comes out."""
+    remarks: tuple[str, ...] = ()
+    """Of a prompt: what was not understood or was assumed."""
 
 
 class Page(Inlet):
@@ -174,9 +409,14 @@ class StepView(Model):
     status: str
     """`ready`, `running`, `waiting`, `asking` or `queued`."""
     waits_for: str = ""
-    """The requirement of a waiting step."""
+    """The requirement of a waiting step, or until when it waits."""
+    due: int = 0
+    """When a timer that it waits for is over, in milliseconds since the epoch; 0: none."""
     doing: tuple[str, ...] = ()
     """Its calls in flight: `model`, or a tool with the start of its arguments."""
+    lacks: str = ""
+    """That a call of it waits for a worker that has a tool, with what the last one lacked and what
+    to do about it: the call is made again until there is one. Empty: none does."""
 
 
 class RunView(Model):
@@ -245,16 +485,24 @@ class JournalPage(Model):
     """The first position that this execution has: earlier ones are in the store."""
     position: int = 0
     """The last position there is."""
+    base: int = 0
+    """Of a fork: the position after which its journal begins; there is nothing before it."""
 
 
 class CheckpointView(Model):
     """A place to look at, go back to, or fork from."""
 
     position: int
+    kind: CheckpointKind = "step"
     step: StepId
+    """The step that ended; empty where none did, as `node`."""
     node: NodeName
+    """The phase."""
     agent: AgentName | None = None
     at: int = 0
+    """Milliseconds since the epoch."""
+    tags: tuple[str, ...] = ()
+    """The names that people gave it."""
 
 
 class CheckpointPage(Model):
@@ -262,6 +510,7 @@ class CheckpointPage(Model):
 
     checkpoints: tuple[CheckpointView, ...] = ()
     first: int = 1
+    """The first position that this execution has: earlier ones are in the store."""
     position: int = 0
 
 

@@ -40,7 +40,7 @@ from crewlog.dev.services import Endpoints
 from crewlog.errors import CrewlogError, TemporalUnavailable
 from crewlog.ids import RunId
 from crewlog.payloads import data_converter
-from crewlog.state.journal import JournalEntry, entry_from_json
+from crewlog.state.journal import Forked, JournalEntry, entry_from_json
 from crewlog.state.model import CrewState
 from crewlog.state.reduce import reduce
 from crewlog.store import PostgresStore, Store, open_store
@@ -48,11 +48,11 @@ from crewlog.wire import RunResult
 
 T = TypeVar("T")
 
-LIMIT = 40.0
+LIMIT = 60.0
 """Seconds that a wait may take; the machine may be busy."""
 START_LIMIT = 90.0
 """Seconds that a worker may take to start: it imports much, and several start side by side."""
-RUN_LIMIT = timedelta(seconds=90)
+RUN_LIMIT = timedelta(seconds=180)
 """The execution timeout of every run."""
 PROJECT = Path(__file__).parent / "project"
 SHARED = "shared"
@@ -276,10 +276,17 @@ class Site:
         """What the run's tools really did."""
         path = self.root / "ledger" / f"{run.id}.jsonl"
         text = path.read_text() if path.exists() else ""
-        lines = [json.loads(line) for line in text.splitlines()]
+        whole = text[: text.rfind("\n") + 1]  # a tool may be in the middle of writing a line
+        lines = [json.loads(line) for line in whole.splitlines()]
         if event is not None:
             wanted["event"] = event
         return [e for e in lines if all(e.get(k) == v for k, v in wanted.items())]
+
+    async def spoken(self, run: Run, agent: str) -> None:
+        """Waits until an agent has had its say."""
+        async with asyncio.timeout(LIMIT):
+            while agent not in (await run.state()).agent_outputs:  # noqa: ASYNC110 - a query tells
+                await asyncio.sleep(0.02)
 
     def open_gate(self, run: Run, gate: str) -> None:
         (self.root / "ledger" / f"{run.id}.{gate}.open").touch()
@@ -329,9 +336,11 @@ class Site:
             running = description.status is WorkflowExecutionStatus.RUNNING
             assert failed or running, f"{run.id} has no journal"
             return None
-        state = CrewState(run=RunId(run.id))
-        states = {0: state}
-        for number, (position, entry) in enumerate(rows, 1):
+        first = rows[0][1]
+        base = first.to if isinstance(first, Forked) else 0  # a fork's journal goes on after it
+        state = CrewState(run=RunId(run.id), position=base)
+        states = {base: state}
+        for number, (position, entry) in enumerate(rows, base + 1):
             assert position == number, f"{run.id} has a gap before {position}"
             state = states[position] = reduce(state, entry)
         snapshot = await self.store.get_snapshot(run.id, state.position)

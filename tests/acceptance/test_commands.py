@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.client import WorkflowFailureError
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from crewlog.client import Run
+from crewlog.definition.operations import AddPhase
 from crewlog.errors import CommandRejected, InterruptNotOpen
 
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
@@ -136,8 +138,8 @@ async def test_malformed_and_unknown_signals_are_journaled(crews: Site) -> None:
         "not JSON",
         "0 arguments",
         "2 arguments",
-        "id: ",
-        "when: ",
+        "'id' is missing",
+        "'when' is unknown",
         "nobody reads",
         "'dance'",
     ]
@@ -169,10 +171,26 @@ async def test_malformed_updates_are_refused(crews: Site, args: list[Any], words
     assert (await run.result(LIMIT)).status == "completed"
 
 
+@pytest.mark.parametrize("deep", [195, 150])
+async def test_what_is_nested_too_deep_to_be_carried_is_refused(crews: Site, deep: int) -> None:
+    run = await crews.start(crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Begin?"}, "a"]))
+    await asked(run)
+    edit = {"id": "e", "set": {"shared.x": json.loads("[" * deep + "]" * deep)}}
+    handle = crews.temporal.get_workflow_handle(run.id)
+    with pytest.raises(WorkflowUpdateFailedError) as caught:
+        await asyncio.wait_for(handle.execute_update("edit_state", edit, id="e"), LIMIT)
+    assert "100 levels" in str(caught.value.__cause__)
+    await run.change(operations=[AddPhase(phase={"ask": "More?"})])
+    for question in ("i1", "i2"):
+        await run.wait_until(lambda view, id_=question: view.interrupts == (id_,), LIMIT)
+        await run.respond(question, "approve")
+    assert (await run.result(LIMIT)).status == "completed"
+
+
 @pytest.mark.parametrize(
     ("args", "kind", "words"),
     [
-        (["crew.yaml"], "InvalidStart", "dictionary"),
+        (["crew.yaml"], "InvalidStart", "mapping"),
         ([None], "InvalidStart", ""),
         ([NOT_JSON], "InvalidStart", "not JSON"),
         ([], "InvalidStart", "arguments"),

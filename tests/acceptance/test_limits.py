@@ -11,7 +11,7 @@ from .harness import LIMIT, Site, calls, tool, until
 async def test_no_more_calls_are_in_flight_than_the_limit_lets(
     crews: Site, parallel: int, most: int
 ) -> None:
-    naps = calls(*[("nap", {"seconds": 0.15})] * 3)
+    naps = calls(*[("nap", {"seconds": 0.3})] * 3)
     crew = crews.crew(
         {"a": [naps, {"text": "A"}], "b": [naps, {"text": "B"}]},
         tools={"nap": tool("nap")},

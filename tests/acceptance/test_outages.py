@@ -17,6 +17,7 @@ from crewlog.dev.processes import end, spawn
 from crewlog.dev.registry import ServiceRecord
 
 from .harness import LIMIT, SHARED, Given, Site, WorkerProcess, calls, make_site, tool, until
+from .test_change import at_gate, cut, gated, outputs
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ async def at_the_gate(site: Site) -> Run:
     return run
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 async def test_postgres_is_away_for_a_while(crews: Site) -> None:
     run = await at_the_gate(crews)
     asking = await crews.start(crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Begin?"}, "a"]))
@@ -74,9 +75,8 @@ async def test_postgres_is_away_for_a_while(crews: Site) -> None:
     assert len(crews.ledger(run, "start")) == 1
 
 
-@pytest.mark.timeout(120)
-async def test_the_temporal_server_is_killed_and_started_again(crews: Site) -> None:
-    run = await at_the_gate(crews)
+async def tool_ends_without_temporal(crews: Site, run: Run) -> None:
+    """Kills the server and starts it again on the same data; meanwhile the run's tool ends."""
     services = crews.services.services
     old = record(crews, "temporal")
     await asyncio.to_thread(end, old.process, gently=signal.SIGKILL)
@@ -87,6 +87,26 @@ async def test_the_temporal_server_is_killed_and_started_again(crews: Site) -> N
     services._spawned(process)
     port = int(old.address.rpartition(":")[2])
     services._keep(await temporal_server._ready(process, home, temporal_server.Ports(port, 0)))
+
+
+@pytest.mark.timeout(400)
+async def test_the_temporal_server_is_killed_and_started_again(crews: Site) -> None:
+    run = await at_the_gate(crews)
+    await tool_ends_without_temporal(crews, run)
     result = await run.result(LIMIT)
     assert {a: o["text"] for a, o in result.outputs.items()} == {"a": "A", "b": "B"}
     assert len(crews.ledger(run, "start")) == 1
+
+
+@pytest.mark.timeout(400)
+async def test_the_temporal_server_is_killed_in_the_middle_of_a_change(crews: Site) -> None:
+    crew = gated(crews)
+    crew["tools"]["gate"]["heartbeat"] = 30
+    run = await at_gate(crews, cut(crew, "a", "b"))
+    changed = await run.change(definition=crew, id="once", wait=False)
+    await tool_ends_without_temporal(crews, run)
+    assert await outputs(run) == {"a": "A", "b": "B", "c": "C"}
+    assert len(crews.ledger(run, "start")) == 1
+    assert (await run.change(definition=crew, id="once")).position == changed.position
+    kinds = [e.kind for e in await crews.entries(run, "ChangeAccepted", "GraphSwapped")]
+    assert kinds == ["ChangeAccepted", "GraphSwapped"]

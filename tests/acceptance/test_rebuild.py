@@ -43,11 +43,12 @@ TABLES = {
     "steps": "step",
     "checkpoints": "position",
     "snapshots": "position",
+    "tags": "tag",
 }
-NO_RUNS_TABLES = {"crews", "registered", "schema_migrations"}
+NO_RUNS_TABLES = {"crews", "registered", "orphans", "forks", "forked", "shut", "schema_migrations"}
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 Dump = dict[str, list[dict[str, Any]]]
 
 
@@ -106,6 +107,9 @@ def assert_same(found: Dump, expected: Dump) -> None:
     for table in TABLES:
         lost = [row for row in expected[table] if row not in found[table]]
         more = [row for row in found[table] if row not in expected[table]]
+        if table == "snapshots":  # those for speed are made beside the steps, and may come later
+            assert not lost
+            continue
         assert (lost, more) == ([], []), table
         assert found[table] == expected[table]
 
@@ -219,7 +223,7 @@ async def test_all_rows_are_the_same_again(site: Site, db: Any) -> None:
     await worker(site)
     run = await finished(site)
     before = await dump(db)
-    assert all(before[table] for table in TABLES)
+    assert all(before[table] for table in TABLES if table != "tags")
     await lose(db)
     site.end_workers(QUEUE)  # nothing but histories and payloads is needed
     report = await run.rebuild()
@@ -260,7 +264,7 @@ async def test_tables_that_are_dropped_after_three_continue_as_news(site: Site, 
     run = await started(site, turns=4)
     await at_rest(site, run)
     before = await dump(db)
-    assert all(before[table] for table in TABLES)
+    assert all(before[table] for table in TABLES if table != "tags")
     await drop(db)
     report = await rebuilt_by_command(site, run)
     assert is_whole(report)

@@ -110,7 +110,7 @@ async def test_a_pause_and_another_agent(crews: Site) -> None:
     assert (await run.result(LIMIT)).status == "completed"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_a_worker_that_is_killed_while_it_is_open_and_rows_that_are_lost(
     site: Site,
     db: Any,  # noqa: F811

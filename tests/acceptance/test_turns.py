@@ -33,7 +33,7 @@ async def test_the_same_call_twice_runs_twice(crews: Site) -> None:
 
 async def test_tools_of_a_turn_overlap_and_are_applied_in_call_order(crews: Site) -> None:
     naps = calls(
-        ("nap", {"seconds": 0.5}), ("blocking_nap", {"seconds": 0.4}), ("echo", {"text": "x"})
+        ("nap", {"seconds": 1.6}), ("blocking_nap", {"seconds": 1.5}), ("echo", {"text": "x"})
     )
     names = ("nap", "blocking_nap", "echo")
     crew = crews.crew({"a": [naps, {"text": "done"}]}, tools={name: tool(name) for name in names})

@@ -101,7 +101,7 @@ def carried(events: list[HistoryEvent]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_a_run_moves_to_the_second_build_with_its_state(
     site: Site, deployment: Deployment
 ) -> None:
@@ -147,7 +147,7 @@ async def test_a_run_moves_to_the_second_build_with_its_state(
     assert kinds["ModelReplied"] == CALLS + 4
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 async def test_a_run_on_the_current_build_is_not_moved(site: Site, deployment: Deployment) -> None:
     """No build has changed: it continues as new when its history is long enough, not before."""
     await deployment.make_current(await deployment.build("a"), "a")
@@ -160,7 +160,7 @@ async def test_a_run_on_the_current_build_is_not_moved(site: Site, deployment: D
     assert all(builds(events) == {"a"} for events in await executions(site, run))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 async def test_a_run_from_before_there_were_versions_moves_to_the_first_build(
     site: Site, deployment: Deployment
 ) -> None:

@@ -1,6 +1,7 @@
 """Tools that the tests call: one for every way a tool may behave."""
 
 import asyncio
+import json
 import sys
 import threading
 import time
@@ -105,6 +106,7 @@ BAD_UPDATES: dict[str, Any] = {
     "no_dict": {"flags": ["ready"]},
     "artifact": {"messages": [ToolMessage("x", tool_call_id="y", artifact=object())]},
     "tuple": {"outputs": {"spec": (1, {2: "x"})}},
+    "nested": {"outputs": {"spec": json.loads("[" * 150 + "]" * 150)}},
     "surrogates": {"flags": {"f\ud800": "\ud800"}, "outputs": {"spec": ["\udc00" * 200]}},
 }
 

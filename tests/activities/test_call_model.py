@@ -120,7 +120,7 @@ async def test_a_stalled_model_beats_and_can_be_cancelled(model_call, log, env):
     env.on_heartbeat = lambda *_: beating.set()
     with_info(env, heartbeat_timeout=HEARTBEAT)
     task = asyncio.ensure_future(model_call(crew({"agents": {"*": [{"stall": 60}]}}), log))
-    await asyncio.wait_for(beating.wait(), 5)
+    await asyncio.wait_for(beating.wait(), 60)
     env.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -318,6 +318,20 @@ class _Broken(FakeListChatModel):
             ],
         )  # fmt: skip
         return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class _Deep(FakeListChatModel):
+    async def _agenerate(self, *_args: Any, **_kwargs: Any) -> ChatResult:
+        args = json.loads('{"a":' * 150 + "1" + "}" * 150)
+        message = AIMessage("", tool_calls=[{"name": "t", "args": args, "id": "c"}])
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+async def test_arguments_that_no_run_can_keep_fail_the_call(model_call, log):
+    register("deep", lambda *_: _Deep(responses=[""]))
+    with pytest.raises(ApplicationError, match="100 levels") as failed:
+        await model_call(crew("deep:x"), log)
+    assert (failed.value.type, failed.value.non_retryable) == ("ModelRefused", True)
 
 
 async def test_an_unknown_prefix_is_told_with_those_that_are_known(model_call, log):

@@ -75,6 +75,7 @@ async def test_json_results(tool_call, kind, content):
         ("hand_off", {"to": "", "how": "flag"}, "sets 'ready' of its flags to a object, which is"),
         ("hand_off", {"to": "", "how": "output"}, "'spec' of its outputs to a float, .* not JSON"),
         ("hand_off", {"to": "", "how": "deep"}, "'spec' of its outputs to a list, .*type set"),
+        ("hand_off", {"to": "", "how": "nested"}, "'spec' of its outputs to a list, .*100 levels"),
         ("hand_off", {"to": "", "how": "no_dict"}, "its Command's flags are a list. Give flags as"),
         ("hand_off", {"to": "", "how": "artifact"}, "its ToolMessage holds what is not JSON"),
         ("listed", {"how": "output"}, "'spec' of its outputs to a float, .* not JSON"),
@@ -188,8 +189,8 @@ async def test_a_tool_that_is_missing_says_why(
     with pytest.raises(ApplicationError, match=message) as failed:
         await tool_call("x", crew=crew(tools={"x": {"run": run}}))
     assert (failed.value.type, failed.value.non_retryable) == ("ToolMissing", True)
-    place, said, started, _ = failed.value.details
-    assert (place, started) == ("tool 'x'", False)
+    place, said, started, _, again = failed.value.details
+    assert (place, started, again) == ("tool 'x'", False, True)
     assert said.startswith(remedy)
 
 
@@ -227,8 +228,8 @@ async def test_a_cancellation_reaches_the_tool(tool_call, env, tool):
     env.on_heartbeat = beat
     with_info(env, heartbeat_timeout=HEARTBEAT)
     task = asyncio.ensure_future(tool_call(tool))
-    await asyncio.to_thread(crew_tools.running.wait, 5)
-    await asyncio.wait_for(beating.wait(), 5)
+    await asyncio.to_thread(crew_tools.running.wait, 60)
+    await asyncio.wait_for(beating.wait(), 60)
     env.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

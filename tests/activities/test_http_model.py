@@ -98,7 +98,7 @@ async def test_a_slow_model_times_out_before_the_activity(model_call, log):
     begun = time.monotonic()
     with pytest.raises(ApplicationError, match="did not answer in time") as failed:
         await ask(model_call, log, "be slow", timeout="1s")
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 15  # the model would answer after 20
     assert (failed.value.type, failed.value.non_retryable) == ("ModelUnavailable", False)
 
 

@@ -29,8 +29,8 @@ def appended(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     append = store.append
 
-    async def noting(run: Any, batch: Any, bodies: Any = None) -> None:
-        await append(run, batch, bodies)
+    async def noting(run: Any, batch: Any, bodies: Any = None, **who: Any) -> None:
+        await append(run, batch, bodies, **who)
         found.append(len(bodies or {}))
 
     monkeypatch.setattr(store, "append", noting)
@@ -73,7 +73,7 @@ async def test_what_led_to_a_failed_call_is_stored(model_call, store, log, appen
 async def test_a_reply_survives_a_store_that_is_away_and_says_what_is_not_stored(
     model_call, store, log, monkeypatch, script
 ):
-    async def away(*_: Any) -> None:
+    async def away(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("away")
 
     monkeypatch.setattr(store, "append", away)
@@ -88,6 +88,7 @@ class Endless(FakeListChatModel):
     """Answers never, and notes that its request was cancelled."""
 
     responses: list[str] = Field(default_factory=list)
+    disable_streaming: bool = True  # asked as a whole, as a service that has no pieces
     said: list[str] = Field(default_factory=list)
 
     async def _agenerate(self, *_: Any, **__: Any) -> ChatResult:
@@ -110,11 +111,11 @@ async def test_a_cancelled_call_cancels_the_request_before_it_ends(
     register("endless", lambda *_: model)
     storing, append = asyncio.Event(), store.append
 
-    async def noting(*arguments: Any) -> None:
+    async def noting(*arguments: Any, **who: Any) -> None:
         storing.set()
         if when == "while it is stored":
             await asyncio.Event().wait()
-        await append(*arguments)
+        await append(*arguments, **who)
 
     monkeypatch.setattr(store, "append", noting)
     log.says("go")
@@ -144,9 +145,9 @@ class Away(InMemoryStore):
         self._try()
         await super().put_bodies(bodies)
 
-    async def append(self, run: Any, batch: Any, bodies: Any = None) -> None:
+    async def append(self, run: Any, batch: Any, bodies: Any = None, **who: Any) -> None:
         self._try()
-        await super().append(run, batch, bodies)
+        await super().append(run, batch, bodies, **who)
 
 
 BODY = {"type": "human", "content": "kept"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import shutil
@@ -15,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from .starter import Starter
+
 LIMIT = 100
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("CREWLOG_CACHE", "CREWLOG_MAX_CACHED_RUNS")
@@ -26,6 +30,14 @@ def environment(home: Path) -> dict[str, str]:
     replay as the whole suite does."""
     keep = {k: v for k, v in os.environ.items() if not k.startswith(OWN) or k in KEPT}
     return {**keep, "CREWLOG_HOME": str(home)}
+
+
+@functools.cache
+def starter() -> Starter:
+    """The session's, which ends with it."""
+    found = Starter()
+    atexit.register(found.close)
+    return found
 
 
 @dataclass(frozen=True)
@@ -50,17 +62,7 @@ class Cli:
         self.cwd = cwd
 
     def __call__(self, *arguments: str, cwd: Path | None = None, **env: str) -> Done:
-        done = subprocess.run(
-            [sys.executable, "-m", "crewlog.cli.main", *arguments],
-            cwd=cwd or self.cwd,
-            env={**self.env, **env},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return Done(*starter().run(arguments, cwd or self.cwd, {**self.env, **env}, LIMIT))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -16,6 +16,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\r")
 
 
@@ -53,7 +55,7 @@ class Terminal:
         """Everything that was shown, without colours."""
         return _CONTROL.sub("", self.raw)
 
-    def expect(self, words: str, limit: float = 60) -> str:
+    def expect(self, words: str, limit: float = 100) -> str:
         """What was shown since the last look, up to and with `words`."""
         end = time.monotonic() + limit
         while words not in self._fresh:
@@ -76,7 +78,14 @@ class Terminal:
         os.write(self._ours, b"\x04")
 
     def interrupt(self) -> None:
-        """Ctrl-C: its signal, for this terminal controls no process."""
+        """Ctrl-C: its signal, for this terminal controls no process.
+
+        It is sent once the command waits: Python hears of a signal between two of its steps, and
+        one that comes right before it begins to wait is heard with the next key.
+        """
+        end = time.monotonic() + 60
+        while psutil.Process(self.process.pid).status() != psutil.STATUS_SLEEPING:
+            assert time.monotonic() < end, "the command never waits"
         self.process.send_signal(signal.SIGINT)
 
     def end(self, limit: float = 90) -> int:
@@ -99,3 +108,31 @@ class Terminal:
             return False
         self.raw += data.decode(errors="replace")
         return bool(data)
+
+
+def rendered(raw: str, width: int) -> list[str]:
+    """What somebody sees at the end: the lines of a terminal that was sent this.
+
+    It knows what prompts need: a line's begin and end, up, and to clear what is below.
+    """
+    lines, row, column = [""], 0, 0
+    for sequence, char in re.findall(r"\x1b\[([0-9;?]*[A-Za-z])|([^\x1b])", raw):
+        if sequence == "2K":
+            lines[row] = ""
+        elif sequence == "J":
+            del lines[row + 1 :]
+            lines[row] = lines[row][:column]
+        elif sequence.endswith("A"):
+            row = max(row - int(sequence[:-1] or 1), 0)
+        elif char == "\r":
+            column = 0
+        elif char:
+            if char == "\n" or column == width:
+                row += 1
+                column = 0 if column == width and char != "\n" else column
+                lines += [""] * (row + 1 - len(lines))
+            if char != "\n":
+                line = lines[row].ljust(column)
+                lines[row] = line[:column] + char + line[column + 1 :]
+                column += 1
+    return [line.rstrip() for line in lines if line.strip()]

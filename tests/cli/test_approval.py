@@ -115,7 +115,7 @@ def test_an_interrupt_at_the_question_says_that_nothing_was_started(notes: Path)
     terminal.expect("› ")  # noqa: RUF001
     terminal.interrupt()
     told = terminal.expect("Nothing was started.")
-    assert told.startswith("\n")
+    assert told.removeprefix("    › ").startswith("\n")  # noqa: RUF001 - it may be drawn twice
     assert terminal.end() == 130
     assert not (notes / "home").exists()
 
@@ -344,7 +344,7 @@ def test_a_registered_registry_is_found_by_its_name(home: Path, tmp_path: Path) 
         "asyncio.run(main())\n"
     )
     subprocess.run(
-        [sys.executable, "-c", program], cwd=root, env=crewlog.env, check=True, timeout=60
+        [sys.executable, "-c", program], cwd=root, env=crewlog.env, check=True, timeout=100
     )
     (root / "registry.yaml").unlink()
     found = crewlog("compile", "notes.md", "--registry", "notes", "--json")

@@ -9,8 +9,8 @@ import pytest
 
 from crewlog.cli import exits
 from crewlog.cli.follow import Follower, Manner
-from crewlog.cli.questions import answer_line, fits, show_question
-from crewlog.cli.screen import Screen
+from crewlog.cli.questions import answer_line, fits, numbered
+from crewlog.cli.screen import Screen, text_of
 from crewlog.cli.sight import question_of
 from crewlog.client import Event
 from crewlog.definition.load import load_data
@@ -125,15 +125,14 @@ async def test_an_approval_in_advance_does_not_answer_a_failure(capsys: Any) -> 
     assert "crewlog answer shop i1 retry|skip|stop" in told.out
 
 
-def test_a_question_that_takes_words_says_so(capsys: Any) -> None:
+def test_a_question_that_takes_words_says_so() -> None:
     for words, line, prompt in (
         (False, "crewlog answer shop i1 yes|no", "1 yes   2 no"),
         (True, "crewlog answer shop i1 yes|no  (or any words)", "1 yes   2 no   or any words"),
     ):
         question = question_of(asked(words=words))
         assert answer_line("shop", question)[1] == line
-        show_question(Screen(), question, numbered=True)
-        assert capsys.readouterr().out.splitlines()[-1].strip() == prompt
+        assert text_of(*numbered(question)).plain.strip() == prompt
 
 
 def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:

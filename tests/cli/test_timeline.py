@@ -207,3 +207,28 @@ def test_numbers_read_well() -> None:
     assert [money(c) for c in (0, 0.00001, 0.0041, 1.234)] == ["", "< $0.001", "$0.004", "$1.23"]
     assert counted(1, "step") == "1 step"
     assert counted(9412, "token") == "9,412 tokens"
+
+
+def test_a_wait_says_until_when_and_that_it_is_over() -> None:
+    due = 1_796_112_000_000
+    waits = {"kind": "TimerSet", "step": "pause#1", "due": due}
+    assert shown(waits, {"kind": "TimerFired", "step": "pause#1", "at": due}) == [
+        "pause ◔ waits until 2026-12-01 08:00 UTC",
+        "pause ▸ its time has come",
+    ]
+
+
+def test_a_bound_says_how_long_a_condition_is_waited_for() -> None:
+    reached = {"kind": "Routed", "to": [{"node": "backend", "requirement": "ready"}]}
+    waits = {"kind": "TimerSet", "step": "backend#1", "due": 1_796_112_000_000}
+    line = Timeline(("ui", "backend"))
+    for entry in (reached, waits):
+        line.feed(entry_from_json({"at": 1_000, **entry}))
+    told = "".join(p if isinstance(p, str) else p[0] for p in line.now(2_000))
+    assert told == "backend waits for ready", "what it waits for comes first"
+    fired = {"kind": "TimerFired", "step": "backend#1", "at": 5_000}
+    assert shown(reached, waits, fired) == [
+        "backend ◔ waits at most until 2026-12-01 08:00 UTC",
+        "backend ◌ waits for ready",
+        "backend ▸ its condition did not come in time",
+    ]

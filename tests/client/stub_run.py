@@ -17,7 +17,7 @@ from crewlog.wire import CLOSING, WORKFLOW_TYPE
 
 @workflow.defn(name=WORKFLOW_TYPE)
 class StubRun:
-    """Input: `{"closing": N, "cut_off": bool, "extra": bool}`."""
+    """Input: `{"closing": N, "cut_off": bool, "entry": the journal's only one}`."""
 
     @workflow.init
     def __init__(self, data: dict[str, Any]) -> None:
@@ -46,6 +46,11 @@ class StubRun:
             await asyncio.sleep(60)  # the execution ends first
         return {"id": data["id"], "position": position, "new_field": 1}
 
+    @workflow.update
+    async def change(self, data: dict[str, Any]) -> dict[str, Any]:
+        told = {"id": data["id"], "position": 1, "graph_version": 2, "swap": True}
+        return {**told, "plan": {"nodes": {}}} if data.get("dry_run") else told
+
     @respond.validator
     def check(self, data: dict[str, Any]) -> None:
         if self._refused < self._data.get("closing", 0):
@@ -70,7 +75,7 @@ class StubRun:
     @workflow.query
     def journal(self, page: dict[str, Any]) -> dict[str, Any]:
         return {
-            "entries": [{"position": 1, "entry": {"kind": "Unheard"}}],
+            "entries": [{"position": 1, "entry": self._data.get("entry", {"kind": "Unheard"})}],
             "position": 1,
             "new_field": 1,
         }

@@ -59,7 +59,8 @@ async def test_over_many_executions_with_either_store(server: Endpoints, store: 
         assert [i.position for i in whole.entries] == [e.position for e in live]
         points = await run.checkpoints(limit=1000)
         steps = [e.position for e in live if e.entry.kind == "StepCompleted"]
-        assert [c.position for c in points.checkpoints] == steps
+        assert [c.position for c in points.checkpoints if c.kind == "step"] == steps
+        assert points.checkpoints[0].kind == "start"
 
 
 async def test_the_worker_is_replaced_in_the_middle(lab: Lab) -> None:
@@ -115,7 +116,7 @@ async def test_a_terminated_run_without_a_worker_is_told_at_once(lab: Lab) -> No
         await events_of(run)
     with pytest.raises(RunFailed, match=r"terminated from outside: enough; known up to position"):
         await run.result(LIMIT)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < LIMIT / 2
 
 
 async def test_a_missing_worker_is_logged_once(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.client import gateway as module
@@ -46,9 +47,13 @@ class Handle:
         status = WorkflowExecutionStatus.COMPLETED
         return SimpleNamespace(status=status, task_queue="q", workflow_type="CrewRun")
 
+    async def result(self, **_: Any) -> Json:
+        return {"run": RUN, "status": "stopped"}
+
 
 def gateway(handle: Handle, monkeypatch: pytest.MonkeyPatch, *, polled: bool = True) -> Gateway:
-    made = Gateway(cast("TemporalClient", SimpleNamespace()), "here")
+    server = SimpleNamespace(data_converter=DataConverter.default)
+    made = Gateway(cast("TemporalClient", server), "here")
 
     async def asked(*_: Any) -> bool:
         return polled
@@ -123,5 +128,5 @@ async def test_a_command_that_came_after_the_end_has_no_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handle = ended(r2={"position": 8})
-    with pytest.raises(CommandRejected, match=r"has ended \(completed\): 'respond' has no effect"):
+    with pytest.raises(CommandRejected, match=r"has ended \(stopped\): 'answer' has no effect"):
         await gateway(handle, monkeypatch).update(RUN, "respond", COMMAND)

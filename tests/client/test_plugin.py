@@ -45,7 +45,7 @@ from crewlog.testing import scripted
 {mark}
 async def test_notes(crewlog_local):
     run = await crewlog_local.run(
-        "crew.yaml", input="v2.1..HEAD", model=scripted("notes.script.yaml"), timeout=30
+        "crew.yaml", input="v2.1..HEAD", model=scripted("notes.script.yaml"), timeout=100
     )
     assert run.steps == ["collector", "writer", "checker"]
     assert run.flags["approved"] is True
@@ -80,7 +80,7 @@ def test_in_a_project(
     mark = "@pytest.mark.asyncio" if mode == "strict" else ""
     pytester.makepyfile(test_notes=TEST.format(mark=mark))
     pytester.makeini(f"[pytest]\nasyncio_mode={mode}\n{options}")
-    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", timeout=60)
+    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", timeout=200)
     result.assert_outcomes(passed=1)
 
 
@@ -91,7 +91,7 @@ def test_the_plugin_loads_nothing(pytester: pytest.Pytester) -> None:
         "    assert not {'temporalio', 'langchain_core'} & set(sys.modules)"
     )
     # LangSmith's own plugin is none of ours.
-    result = pytester.runpytest_subprocess("-q", "-p", "no:langsmith_plugin", timeout=60)
+    result = pytester.runpytest_subprocess("-q", "-p", "no:langsmith_plugin", timeout=200)
     result.assert_outcomes(passed=1)
 
 

@@ -221,7 +221,7 @@ async def test_no_worker_is_told_soon(lab: Lab) -> None:
         with pytest.raises(WorkerMissing, match="nobody-polls-this") as caught:
             await call
         # It takes about three seconds; the rest is for a machine that is busy.
-        assert time.monotonic() - began < 12
+        assert time.monotonic() - began < LIMIT / 2
         assert "crewlog worker" in caught.value.remedy
     await run.terminate()
 

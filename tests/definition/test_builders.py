@@ -245,7 +245,7 @@ def test_another_process_has_it_too(install: Install, tmp_path: Path) -> None:
             env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             check=False,
         )
         assert found.returncode == code, found.stderr

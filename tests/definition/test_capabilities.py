@@ -21,6 +21,7 @@ from crewlog.definition.load import load_data, load_definition
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lower import lower
+from crewlog.ids import ToolName
 from crewlog.prompt.registry import offer_of_registry
 from crewlog.prompt.registry_file import load_registry
 from definition.crews import definitions
@@ -156,4 +157,9 @@ def test_the_answers_are_those_that_a_run_gives(definition: CrewDefinition) -> N
     offer: Offer = offer_of(definition)
     for tool in definition.tools:
         allowed = {each.who for each in callers(tool, [offer]) if each.allowed}
-        assert allowed == {name for name, rules in plan.agents.items() if tool in rules.tools}
+        named = plan.permissions.get(ToolName(tool))
+        assert allowed == {
+            name
+            for name, rules in plan.agents.items()
+            if tool in rules.tools and (named is None or name in named)
+        }

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from crewlog.definition.load import load_data, load_definition, load_file
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
+from pace import assert_within
 
 NOTES = """\
 # A crew in twenty lines.
@@ -180,7 +180,10 @@ def test_texts_that_are_no_definition(text: str, message: str, place: str) -> No
 
 
 def test_bombs_and_giants_are_refused_quickly() -> None:
-    started = time.perf_counter()
+    assert_within(10, _bombs_and_giants_are_refused)
+
+
+def _bombs_and_giants_are_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [" + ", ".join([f"*a{i - 1}"] * 10) + "]" for i in range(1, 12)]
     assert "aliases counted" in only("\n".join(lines)).message
@@ -191,7 +194,6 @@ def test_bombs_and_giants_are_refused_quickly() -> None:
     assert "at most 2,000,000" in only("#" * 2_000_001).message
     condition = "(" * 900 + "approved" + ")" * 900
     assert "brackets" in faults(NOTES.replace("not approved", f"'{condition}'"))[0].message
-    assert time.perf_counter() - started < 10
 
 
 def test_aliases_within_bounds_are_data() -> None:
@@ -269,7 +271,7 @@ def mutated(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mutated())
 def test_malformed_texts_give_a_definition_or_a_located_error(text: str) -> None:
     try:

@@ -151,7 +151,7 @@ async def test_a_killed_server_is_taken_over_with_its_data(services: Services) -
     killed = [psutil.Process(pid) for pid in old.values()]
     for process in killed:
         process.kill()
-    psutil.wait_procs(killed, timeout=10)
+    psutil.wait_procs(killed, timeout=60)
 
     after = await services.ensure()
 

@@ -23,6 +23,7 @@ from crewlog.definition.model import (
     ParallelPhase,
     PatternUse,
     ToolDefinition,
+    WaitPhase,
 )
 from crewlog.graph.lower import lower
 from crewlog.prompt.registry_file import load_registry
@@ -32,7 +33,16 @@ from crewlog.tool_call import current_call
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PHASES = (AgentPhase, AskPhase, BuilderPhase, DecisionPhase, JoinAny, JoinQuorum, ParallelPhase)
+PHASES = (
+    AgentPhase,
+    AskPhase,
+    BuilderPhase,
+    DecisionPhase,
+    JoinAny,
+    JoinQuorum,
+    ParallelPhase,
+    WaitPhase,
+)
 SHOWN_ELSEWHERE = {"max_calls", "heartbeat", "approval"}
 """Keys that need no example: the tables say all there is."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")

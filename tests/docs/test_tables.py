@@ -32,6 +32,7 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
     ("definition.md", "### Parallel items", definition.ParallelPhase),
     ("definition.md", "### Decisions", definition.DecisionPhase),
     ("definition.md", "### Questions", definition.AskPhase),
+    ("definition.md", "### Waits", definition.WaitPhase),
     ("definition.md", "### Builders", definition.BuilderPhase),
     ("definition.md", "### Patterns", definition.PatternUse),
     ("definition.md", "## Limits", definition.Limits),

@@ -11,12 +11,12 @@ from .scenarios import Faults, freeze_workers, kill_workers, restart, restart_po
 from .stand import Stand
 from .writers import write_in_parallel
 
-LIMIT = 90.0
+LIMIT = 180.0
 """Seconds until a run is lost."""
 POINTS = ("append.after", "effect.after", "call_tool.end", "task.schedules", "flush.end")
 """Points that every run passes several times, one of each kind."""
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(400)
 
 
 def short_crew(stand: Stand) -> FaultCrew:

@@ -95,10 +95,15 @@ class StoreAtPoints(PostgresStore):
     """The store, with points before and after every write."""
 
     async def append(
-        self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+        self,
+        run: RunId,
+        batch: Batch,
+        bodies: Mapping[ContentHash, Json] | None = None,
+        *,
+        execution: str = "",
     ) -> None:
         _pass("append.before")
-        await super().append(run, batch, bodies)
+        await super().append(run, batch, bodies, execution=execution)
         _pass("append.after")
 
     async def claim(self, key: str, owner: str) -> str:

@@ -17,11 +17,14 @@ from unittest import mock
 from typing_extensions import override
 
 from crewlog.errors import InvalidDefinition
+from crewlog.graph.changing import accept, consider, swap
 from crewlog.graph.engine import Engine, Order
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import RunId, visit_of
+from crewlog.graph.swap import SwapReport
+from crewlog.ids import CommandId, RunId, visit_of
 from crewlog.state import journal as j
-from crewlog.state.calls import AskedTool, ModelResult, OutputValue, ToolResult
+from crewlog.state.calls import AskedTool, ModelResult, OutputValue, PreparedChange, ToolResult
+from crewlog.state.checkpoints import checkpoint_kind
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Interrupt
@@ -30,6 +33,8 @@ from crewlog.workflows.inbox import Incoming, take
 from graph.crews import agents_in, plan_of
 
 RUN = RunId("sim")
+EPOCH = "1970-01-01T00:00:00.090Z"
+"""A time that is over in some runs, and to come in others."""
 APPENDED = {"ready": "append", "p0_0.list": "append", "p0_0.text": "append"}
 
 
@@ -107,7 +112,8 @@ class RandomScript:
         return self._result(order, rng, wild=wild)
 
     def _reply(self, order: Order, rng: random.Random, *, wild: bool) -> ModelResult:
-        offered = [*self.plan.agents[order.agent].tools, "secret", "no_such_tool"]
+        rules = self.plan.agents.get(order.agent)
+        offered = [*(rules.tools if rules else ("read", "act")), "secret", "no_such_tool"]
         count = rng.choice((0, 0, 1, 2, 3)) if wild else 0
         tools = [rng.choice(offered[:-2] * 4 + offered) for _ in range(count)]
         usage = {"calls": 1, "input_tokens": rng.randrange(100), "cost": rng.random() / 100}
@@ -152,7 +158,9 @@ def _attempt(rng: random.Random) -> GraphPlan:
     for i in range(rng.randint(2, 7)):
         here = [f"p{i}_{k}" for k in range(rng.randint(2, 4))]
         earlier = rng.sample(names, min(len(names), rng.randint(1, 3)))
-        kind = rng.choice(["agent", "lanes", "lanes", "after", "loop", "loop", "ask", "end"])
+        kind = rng.choice(
+            ["agent", "lanes", "lanes", "after", "loop", "loop", "ask", "end", "wait"]
+        )
         if kind == "lanes":
             join = rng.choice(["all", "any", rng.randint(1, len(here))])
             flow.append({"parallel": [_phase(rng, n, names) for n in here], "join": join})
@@ -181,6 +189,10 @@ def _attempt(rng: random.Random) -> GraphPlan:
                 asks
                 | ({"sets": "ready", "words": rng.random() < 0.5} if rng.random() < 0.6 else {})
             )
+        elif kind == "wait":
+            here = [f"w{i}"]
+            time = rng.choice([{"wait": rng.choice(["3ms", "1h"])}, {"wait_until": EPOCH}])
+            flow.append(time | {"phase": here[0]})
         elif kind == "end" and names:
             here = [f"d{i}"]
             flow.append({"if": "ok", "go": "end", "phase": here[0]})
@@ -212,6 +224,7 @@ def _phase(rng: random.Random, name: str, earlier: list[str]) -> dict[str, Any]:
     if rng.random() < 0.15:
         phase["when"] = rng.choice(["ready", "ok or ready"])
         phase["else"] = rng.choice(["skip", "ask_human", *earlier[:1]])
+        phase |= rng.choice([{}, {"within": "2ms"}])
     if rng.random() < 0.1:
         phase["only_if"] = "not ok"
     agents = [name for name in earlier if name.startswith("p")]
@@ -256,7 +269,11 @@ class Simulation:
     rng: random.Random = field(default_factory=lambda: dice(0))
     people: bool = False
     """Whether people command and answer at random; else the run is left when it asks."""
+    other: Callable[[random.Random, GraphPlan], GraphPlan] | None = None
+    """Makes the plans that the run is changed to at random; none: it keeps its own."""
     parallel: int = 64
+    timers: bool = True
+    """Whether time passes where nothing else goes on; else the test rings."""
     restore_at: Callable[[int], bool] = lambda _drain: False
     """Whether to begin a new engine from the state at a drain, by the drain's number."""
     flights: dict[tuple[str, int], Order] = field(default_factory=dict[Any, Order])
@@ -266,6 +283,7 @@ class Simulation:
     """The calls that landed, in order."""
     restored: list[CrewState] = field(default_factory=list[CrewState])
     """The states that new engines began from."""
+    _hands: random.Random = field(default_factory=lambda: dice("hands"))
     _before: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _commands: int = 0
     _drains: int = 0
@@ -277,7 +295,7 @@ class Simulation:
         """A new run; nothing is settled yet."""
         with mock.patch("crewlog.graph.engine.Ledger", Witness):
             engine = await Engine.begin(plan, RUN, input_text="Go.", by="eve", at=1)
-        return cls(engine, script, dice(seed), **more)
+        return cls(engine, script, dice(seed), _hands=dice(f"{seed}/hands"), **more)
 
     # -- looking ------------------------------------------------------------------------------
 
@@ -308,27 +326,43 @@ class Simulation:
     async def run(self, rounds: int = 400) -> Simulation:
         """Goes on until the run ends, or waits for people who are not simulated."""
         for _ in range(rounds):
-            if self.people and self.rng.random() < 0.3:
-                await self._somebody()
-            if self.people and self.rng.random() < 0.15:
-                await self.drain()
-            await self.settle()
-            self.launch()
-            if self.flights:
-                await self.land(self.rng.choice(list(self.flights)))
-            elif self.state.closed:
+            if await self.round():
                 return self
-            elif self.state.interrupts or self.state.status == "paused":
-                if not self.people:
-                    return self
-                await self._somebody(must=True)
-            else:
-                raise AssertionError(f"nothing moves and nobody is asked: {self.state.frontier}")
         if self.state.closed or not self.people:
             return self
         await self.command("stop", reason="enough")
         await self.settle()
         return self
+
+    async def round(self) -> bool:
+        """Lets one thing happen; true where nothing more will."""
+        if self.people and self.rng.random() < 0.3:
+            await self._somebody()
+        if self.people and self._hands.random() < 0.08:
+            await self._by_hand()
+        if self.people and self.rng.random() < 0.15:
+            await self.drain()
+        if self.other is not None and self._hands.random() < 0.04 and not self.state.closed:
+            plan = self.other(self._hands, self.engine.plan)
+            await self.change(plan, abandon=self._hands.random() < 0.3)
+        await self.settle()
+        self.launch()
+        if self.flights:
+            await self.land(self.rng.choice(list(self.flights)))
+        elif self.state.closed:
+            return True
+        elif self._time_passes():
+            self.ring()
+            await self.settle()
+        elif self.state.interrupts or self.state.status == "paused":
+            if not self.people:
+                return True
+            await self._somebody(must=True)
+        elif self.engine.waits.earliest() is not None:
+            return True
+        else:
+            raise AssertionError(f"nothing moves and nobody is asked: {self.state.frontier}")
+        return False
 
     async def settle(self) -> None:
         """Moves what needs no call, or ends a run that is to stop."""
@@ -371,6 +405,17 @@ class Simulation:
         await self.settle()
         self.launch()
 
+    def _time_passes(self) -> bool:
+        running = self.timers and self.state.status == "running"
+        return running and self.engine.waits.earliest() is not None
+
+    def ring(self) -> None:
+        """Lets time pass until the next timer is over."""
+        due = self.engine.waits.earliest()
+        assert due is not None, "no timer runs"
+        self.engine.at = max(self.engine.at, due)
+        self.engine.waits.rung(due)
+
     async def drain(self) -> None:
         """Lets everything land that is in flight, and perhaps goes on in a new engine."""
         while self.flights:
@@ -389,6 +434,28 @@ class Simulation:
         at = self.engine.at
         self.engine = Engine(GraphPlan.from_json(plan), ledger)
         self.engine.at = at
+
+    async def change(
+        self, plan: GraphPlan, *, abandon: bool = False, what: str = "another crew"
+    ) -> SwapReport:
+        """Goes on with another plan, as the workflow does: accepted, drained, swapped."""
+        prepared = PreparedChange(plan=json.loads(json.dumps(plan.to_json())))
+        self._commands += 1
+        report, made = consider(self.engine, prepared, abandon=abandon)
+        accept(
+            self.engine,
+            made,
+            report,
+            what=what,
+            by="eve",
+            command=CommandId(f"cmd{self._commands}"),
+            abandon=abandon,
+        )
+        while self.flights and report.swap:
+            await self.land(self.rng.choice(list(self.flights)))
+        if not self.state.closed:
+            self.engine = swap(self.engine).engine
+        return report
 
     def _keys(self) -> Any:
         return set(self.flights)
@@ -426,6 +493,42 @@ class Simulation:
             node = rng.choice(["*", "no_such_node", *self.engine.plan.nodes])
             content = {"message": {"text": "Well?"}, "interrupt": {"node": node}}
             await self.command(name, **content.get(name, {}))
+
+    def _places(self) -> list[int]:
+        """The checkpoints there are, and one to come.
+
+        Whether another position of an older execution is one, only the store knows.
+        """
+        found = [
+            position
+            for position, entry in enumerate(self.journal, 1)
+            if checkpoint_kind(entry["kind"], entry.get("source"), entry.get("because", ""))
+        ]
+        return [*found, self.state.position + 9]
+
+    async def _by_hand(self) -> None:
+        """Somebody changes the run, and not its graph."""
+        rng, plan = self._hands, self.engine.plan
+        nodes: list[str] = [*plan.nodes]
+        steps: list[str | None] = [None, *self.state.frontier]
+        agent = rng.choice([*plan.agents])
+        values: list[dict[str, Any]] = [
+            {"flags.ok": rng.choice([True, 1, None]), "shared.tone": "calm"},
+            {"flags.ready": ["x"], f"outputs.{agent}.text": rng.choice(["short", "long " * 80])},
+            {f"outputs.{agent}.list": ["a", "b" * 300], f"private.agent:{agent}.hint": 1},
+        ]
+        allowed: list[Any] = [None, [], [agent], [*plan.agents]]
+        name, content = rng.choice(
+            [
+                ("edit_state", {"set": rng.choice(values)}),
+                ("edit_state", {"delete": [*rng.choice(values)]}),
+                ("redirect", {"node": rng.choice(nodes), "step": rng.choice(steps)}),
+                ("redirect", {"node": rng.choice(nodes), "step": steps[-1], "cut": True}),
+                ("set_permission", {"tool": "read", "agents": rng.choice(allowed)}),
+                ("tag", {"checkpoint": rng.choice(self._places()), "tag": "here"}),
+            ]
+        )
+        await self.command(name, **content)
 
 
 async def run(plan: GraphPlan, script: Script = final, **more: Any) -> Simulation:

@@ -66,7 +66,7 @@ async def test_the_same_tool_twice_is_two_calls() -> None:
 @pytest.mark.parametrize(
     ("tool", "reason"),
     [
-        ("secret", "'secret' is not among the tools of 'a'"),
+        ("secret", "permissions do not let 'a' call 'secret'"),
         ("set_flag", "there is no tool 'set_flag'"),
         ("acT", "there is no tool 'acT'"),
     ],

@@ -110,7 +110,7 @@ def test_an_inner_loop_leaves_the_arrivals_of_the_outer_loops_other_lanes() -> N
     assert Loops(plan).joins("outer", "h") == {"other": (), "w": (), "inner": (), "outer": ()}
 
 
-def test_tools_are_those_listed_and_permitted() -> None:
+def test_tools_are_those_listed_and_permissions_are_kept_beside_them() -> None:
     tools = {name: {"run": "m:f", "effects": "read"} for name in ("z", "y", "x")}
     plan = plan_of(
         ["a", "b", "c", "d"],
@@ -119,7 +119,7 @@ def test_tools_are_those_listed_and_permitted() -> None:
         permissions={"x": ["b", "c"], "y": [], "z": None},
     )
     assert {n: r.tools for n, r in plan.agents.items()} == {
-        "a": ("z",), "b": (), "c": ("x", "z"), "d": ("set_output",),
+        "a": ("z", "x"), "b": (), "c": ("x", "y", "z"), "d": ("y", "set_output"),
     }  # fmt: skip
     assert plan.permissions == {"x": ("b", "c"), "y": (), "z": None}
     assert plan.tools["x"].repeat == "safe"

@@ -75,6 +75,8 @@ TRAITS = (
     "should avoid jargon",
     "should never sound bored",
 )
+SPANS = ("2h", "30m", "90m", "1d", "45s", "0.25s", "8d", 5400.5)
+TIMES = ("2026-12-01T09:00:00Z", "2026-12-01T09:00:00+01:00", "2031-02-28T23:59:30.5-05:30")
 COURSES = ("may run side by side", "which never come together", "leads to the end")
 """What chance cannot see coming."""
 CREWS = ("release-notes", "weekly-newsletter", "incident-desk", "month-end", "crew")
@@ -204,6 +206,7 @@ class Roll:
                 + [self.branches, self.if_so, self.each, self.after, self.when, self.again]
                 + [self.back] * 3
                 + [self.ask, self.stop, self.supervisor]
+                + [self.pause, self.beside, self.within]
             )
             self.dice.one(moves)()
         while self.waiting:
@@ -322,6 +325,53 @@ class Roll:
         self.blocks += 1
         self.tail = ([self.add(f"#{len(self.nodes)}", "ask", self.tail, **fields)], 1)
 
+    def time(self) -> dict[str, Any]:
+        """How long, or until when."""
+        if self.dice.chance(30):
+            return {"wait_until": self.dice.one(TIMES)}
+        return {"wait": self.dice.one(SPANS)}
+
+    def pause(self) -> None:
+        fields = self.time()
+        if self.dice.chance(30):
+            fields["only_if"] = self.condition()
+        self.blocks += 1
+        self.tail = ([self.add(f"#{len(self.nodes)}", "wait", self.tail, **fields)], 1)
+
+    def beside(self) -> None:
+        """A wait beside agents; what follows waits for all of them, or for some."""
+        before = self.tail
+        agents = [self.fresh() for _ in range(min(len(self.waiting), self.dice.number(1, 2)))]
+        if not agents:
+            return
+        self.step(agents, before)
+        name = self.add(f"#{len(self.nodes)}", "wait", before, **self.time())
+        names = [*self.tail[0], name]
+        self.tail = (names, len(names))
+        if self.waiting:
+            self.tail = (names, self.dice.one((len(names), len(names), 1)))
+            self.alone()
+
+    def within(self) -> None:
+        """An agent that waits so long for a flag, and what happens then."""
+        if len(self.waiting) < 2:
+            return
+        owner = self.dice.one(list(self.latest))
+        flag = self.flag(owner)
+        if flag is None:
+            return
+        names = [self.latest[owner]]
+        how = self.dice.one(("skip", "ask_human", "", "phase"))
+        late, instead = self.fresh(), self.fresh() if how == "phase" else ""
+        fields = {"when": f"{owner}.{flag}", "within": self.dice.one(SPANS)}
+        self.step([late], (names, len(names)), **fields, **{"else": instead or how})
+        if instead:
+            waiting = self.tail[0]
+            self.blocks += 1
+            name = self.phase(instead)
+            self.add(name, "agent", ([], 0), agent=instead, task=self.task(), after="go")
+            self.tail = ([*waiting, name], 1)
+
     def supervisor(self) -> None:
         if self.builder or len(self.waiting) < 3:
             return
@@ -339,7 +389,7 @@ class Roll:
 
     def ask_before(self) -> None:
         for node in [n for n in self.nodes if n["kind"] == "agent"]:
-            if not self.dice.chance(8):
+            if not self.dice.chance(8) or _sent(node):
                 continue
             at = next(i for i, n in enumerate(self.nodes) if n["block"] == node["block"])
             fields: dict[str, Any] = {"ask": "May it start?"}
@@ -408,7 +458,7 @@ class Roll:
             if dice.chance(25):
                 out["approvals"][tool] = None if dice.chance(50) else dice.some(names, 1, 2)
         for node in self.nodes:
-            if _works(node) and offered and dice.chance(6):
+            if _works(node) and not _sent(node) and offered and dice.chance(6):
                 node["fields"]["needs"] = dice.some(offered, 1, 2)
         if dice.chance(20):
             out["limits"]["steps"] = dice.number(5, 500)
@@ -490,7 +540,7 @@ class Roll:
         """Names decisions and questions as the flow names them."""
         names: dict[str, str] = {}
         taken = {n["name"] for n in self.nodes if not n["name"].startswith("#")}
-        asks = 0
+        asks = waits = 0
         for node in self.nodes:
             node["of"] = [names.get(name, name) for name in node["of"]]
             if not node["name"].startswith("#"):
@@ -498,6 +548,9 @@ class Roll:
             if node["kind"] == "ask":
                 asks += 1
                 base = f"ask_{asks}"
+            elif node["kind"] == "wait":
+                waits += 1
+                base = f"wait_{waits}"
             else:
                 base = "after_" + ("_".join(node["of"]) or "start")
             name, count = base[:64], 1
@@ -517,7 +570,7 @@ class Roll:
             names = [node["name"] for node in group]
             after = None
             if waits != previous or self.dice.chance(5):
-                after = _after(*waits)
+                after = None if _sent(group[0]) else _after(*waits)
             parts = [self.item(node) for node in group]
             following = groups[i + 1][0] if i + 1 < len(groups) else {"of": [], "need": 0}
             need = following["need"] if following["of"] == names else len(names)
@@ -540,8 +593,9 @@ class Roll:
         groups: list[list[dict[str, Any]]] = []
         for node in self.nodes:
             last = groups[-1][0] if groups else {}
-            beside = [node[key] == last.get(key) for key in ("block", "of", "need", "kind")]
-            if all(beside) and _works(node) and not self.dice.chance(20):
+            beside = [node[key] == last.get(key) for key in ("block", "of", "need")]
+            alike = {node["kind"], last.get("kind")} <= {"agent", "wait"}
+            if all(beside) and alike and not self.dice.chance(20):
                 groups[-1].append(node)
             else:
                 groups.append([node])
@@ -582,6 +636,11 @@ class Roll:
 
 def _works(node: dict[str, Any]) -> bool:
     return bool(node["kind"] == "agent")
+
+
+def _sent(node: dict[str, Any]) -> bool:
+    """Whether a phase starts only where another gives way to it."""
+    return node["fields"].get("after") == "go"
 
 
 def _after(of: list[str], need: int) -> Any:

@@ -11,7 +11,7 @@ from tests.prompt.strategies import crews, registry_for
 
 from crewlog.definition.load import load_data
 from crewlog.definition.model import CrewDefinition
-from crewlog.prompt.compile import compiled
+from crewlog.prompt.compile import compile_prompt, compiled
 from crewlog.prompt.english import expressible, in_english, other_words, to_english
 from crewlog.prompt.registry import Registry
 from crewlog.prompt.saying import say
@@ -61,6 +61,26 @@ def test_a_crew_reads_like_a_prompt() -> None:
         "\n"
         "- Only the writer may use write_file.\n"
     )
+
+
+def test_whoever_is_asked_about_may_go_back_to_who_works_beside() -> None:
+    """Both wait for the collector; the one that is gone back to must have been named before."""
+    ask = {"ask": "Now?", "options": ["approve", "writer"], "phase": "before_style_checker"}
+    flow = ["collector", "writer", {**ask, "after": "collector"}, "style_checker"]
+    crew = _with(flow=flow, agents={**NOTES["agents"], "style_checker": CHECKS})
+    registry = registry_for(crew)
+    assert expressible(crew, registry) == []
+    english = to_english(crew, registry)
+    assert english.endswith(
+        "Then the writer works.\n"
+        "Ask me before the style checker starts. If I reject it, back to the writer.\n"
+        "After the collector finishes, the style checker works.\n"
+        "\n"
+        "- Only the writer may use write_file.\n"
+    )
+    made = compile_prompt(english, registry)
+    assert made.definition is not None
+    assert differences(meaning(crew), meaning(made.definition)) == []
 
 
 @pytest.mark.parametrize(

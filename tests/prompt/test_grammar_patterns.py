@@ -106,8 +106,9 @@ def _seconds(pattern: re.Pattern[str], way: str, text: str) -> float:
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise _TooSlowError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, 3 * LIMIT)
+    # The processor's time, not the clock's: a busy machine makes no pattern slow.
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, 3 * LIMIT)
     start = time.process_time()
     try:
         getattr(pattern, way)(text)
@@ -115,8 +116,8 @@ def _seconds(pattern: re.Pattern[str], way: str, text: str) -> float:
     except _TooSlowError:
         return float("inf")
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _quickest(pattern: re.Pattern[str], way: str, text: str) -> float:
@@ -130,7 +131,7 @@ def fault(pattern: re.Pattern[str]) -> str:
         for half, text in zip(halves, Hostile.grown(lead, pump, LENGTH), strict=True):
             for way in WAYS:
                 taken = _seconds(pattern, way, text)
-                if taken > LIMIT:
+                if LIMIT < taken < float("inf"):
                     taken = _seconds(pattern, way, text)
                 if taken > LIMIT:
                     return f"{way} takes {taken:.2f} s: {lead!r} + {pump!r} × …"

@@ -13,7 +13,7 @@ import pytest
 
 from crewlog.prompt.ast import AnyStatement
 from crewlog.prompt.grammar import read
-from crewlog.prompt.registry import Registry
+from crewlog.prompt.registry import Registry, offered_tools
 
 TOOLS = {
     "write_file": ["save files"],
@@ -584,6 +584,21 @@ def test_a_model_that_is_not_offered_is_called_a_model() -> None:
     (remark,) = read("The coder codes. The coder can use gpt-7.", REGISTRY).remarks
     assert "model 'gpt-7'" in remark.diagnostic.message
     assert "openai:gpt-5" in remark.diagnostic.remedy
+
+
+@pytest.mark.parametrize("tools", [0, 2, 12, 13])
+def test_what_is_offered_is_said_in_one_way(tools: int) -> None:
+    names = {f"t{i:02}": {"run": "m:f"} for i in range(tools)}
+    registry = Registry.model_validate({"tools": names})
+    offers = offered_tools(registry)
+    for sentence in (
+        "The coder may use frobnicate.",
+        "The coder uses the frobnicate tool and drafts.",
+    ):
+        (remark,) = read(sentence, registry).remarks
+        assert remark.diagnostic.remedy == offers
+    more = {0: "no tools: name a registry", 2: "t00 and t01.", 12: "and t11.", 13: "and 1 more."}
+    assert more[tools] in offers
 
 
 @pytest.mark.parametrize(

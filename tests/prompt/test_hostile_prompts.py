@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import time
 
 import pytest
 
@@ -14,6 +13,7 @@ from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.grammar.order import LONGEST_CLAUSE
 from crewlog.prompt.grammar.reader import LONGEST_SENTENCE
 from crewlog.prompt.registry import Registry
+from pace import assert_within
 
 MOST_SECONDS = 5.0
 EVERY = os.environ.get("CREWLOG_HOSTILE") == "every"
@@ -73,10 +73,9 @@ def _filled(part: str) -> str:
 
 
 def _answered(text: str) -> CompiledPrompt:
-    start = time.process_time()
-    found = compile_prompt(text, REGISTRY)
-    taken = time.process_time() - start
-    assert taken < MOST_SECONDS
+    made: list[CompiledPrompt] = []
+    assert_within(MOST_SECONDS, lambda: made.append(compile_prompt(text, REGISTRY)))
+    found = made[-1]
     assert found.definition is not None or any(remark.error for remark in found.remarks)
     return found
 
@@ -216,7 +215,7 @@ def test_what_is_no_longer_read_is_said(text: str) -> None:
 
 
 def test_a_prompt_over_the_bound_is_refused_at_once() -> None:
-    start = time.process_time()
-    found = compile_prompt("x" * (LARGEST_PROMPT + 1), REGISTRY)
-    assert time.process_time() - start < 0.1
+    text = "x" * (LARGEST_PROMPT + 1)
+    assert_within(0.1, lambda: compile_prompt(text, REGISTRY))
+    found = compile_prompt(text, REGISTRY)
     assert [remark.code for remark in found.remarks] == ["too_large"]

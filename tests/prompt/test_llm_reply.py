@@ -76,7 +76,7 @@ def test_what_is_no_object_is_one_fault(reply: str, say: str) -> None:
         (changed(1, kind=None), "statements[1].kind: there is no kind None"),
         (changed(1, kind=["step"]), "statements[1].kind: there is no kind ['step']"),
         (changed(1, words=[{"start": 0, "end": 5}]), "a statement has no field 'words'"),
-        (changed(1, run="os:system"), "statements[1].run: extra inputs are not permitted"),
+        (changed(1, run="os:system"), "statements[1].run: is unknown"),
         (changed(1, parts=[]), "statements[1].parts"),
         (changed(1, again="yes"), "statements[1].again"),
         (changed(1, quotes=[]), "statements[1].quotes: a statement must quote"),
@@ -102,7 +102,7 @@ def test_what_is_no_object_is_one_fault(reply: str, say: str) -> None:
             "statements[5].only_if.value: a fact is compared with a number",
         ),
         (changed(5, only_if={"kind": "fact", "name": "not ok"}), "'not ok' is no name"),
-        (changed(2, only=True), "statements[2].only: extra inputs"),
+        (changed(2, only=True), "statements[2].only: is unknown"),
     ],
 )
 def test_each_fault_has_its_place(data: Any, say: str | None) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from crewlog.prompt.wording import agent_prompt, duties, question_text, task_text
+from pace import assert_within
 
 HIGH = {"severity": ["high"]}
 
@@ -69,9 +68,11 @@ def test_people_are_told_the_case_in_which_they_are_asked() -> None:
 
 
 def test_long_texts_are_read_in_linear_time() -> None:
-    started = time.perf_counter()
-    duties([], HIGH, [], ["severity, " * 10_000, "severity to " * 10_000])
-    agent_prompt("a", [f"does {i} with it" for i in range(5_000)] + ["does it with " * 5_000], [])
-    for words in ("ask me whether " + "it may " * 10_000, "ask me " + "please then " * 10_000):
-        question_text(words)
-    assert time.perf_counter() - started < 2
+    def read() -> None:
+        duties([], HIGH, [], ["severity, " * 10_000, "severity to " * 10_000])
+        tasks = [f"does {i} with it" for i in range(5_000)]
+        agent_prompt("a", [*tasks, "does it with " * 5_000], [])
+        for words in ("ask me whether " + "it may " * 10_000, "ask me " + "please then " * 10_000):
+            question_text(words)
+
+    assert_within(2, read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -13,7 +14,8 @@ from temporalio.client import WorkflowFailureError
 from acceptance.builds import Deployment
 from acceptance.harness import LIMIT, Site, calls, tool, until
 from crewlog.client import Run
-from crewlog.errors import CommandRejected, RunFailed
+from crewlog.definition.operations import RemoveAgent
+from crewlog.errors import ChangeConflict, CommandRejected, RunFailed
 
 Drive = Callable[[Site], Awaitable[Run]]
 BEHAVIOURS: dict[str, Drive] = {}
@@ -144,6 +146,60 @@ async def continue_as_new(site: Site) -> Run:
     crew["model"] = site.script({**agents, "closer": [{"text": "E"}]})
     crew["flow"] = [list(agents), "closer"]
     return await _to_the_end(site, "continue_as_new", crew)
+
+
+@behaviour
+async def leaves_when_nothing_is_in_flight(site: Site) -> Run:
+    """A call outlasts the history's length: another lane goes on, then waits; then all leave."""
+    crew = site.crew(
+        {
+            "a": [calls(("gate", {"name": "g"})), {"text": "A"}],
+            "c": [{"text": "C"}],
+            "d": [{"text": "D"}],
+        },
+        tools={"gate": tool("gate")},
+        limits={"events": 50},
+    )
+    crew["flow"] = [
+        {"agent": "a", "after": []},
+        {"ask": "Go?", "phase": "q", "after": []},
+        {"agent": "c", "after": ["q"]},
+        {"ask": "On?", "phase": "r"},
+        {"agent": "d", "after": ["r"]},
+    ]
+    run = await _start(site, "leaves-when-nothing-is-in-flight", crew)
+    await until(lambda: site.ledger(run, "start"), "the gate")
+    await _asked(run)
+    await _fill(site, run, 52)
+    await run.respond("i1", "approve", id="yes")
+    await run.wait_until(lambda view: "i2" in view.interrupts, LIMIT)
+    await _fill(site, run, 78)
+    await run.respond("i2", "approve", id="on")
+    site.open_gate(run, "g")
+    await run.result(LIMIT)
+    return run
+
+
+async def _fill(site: Site, run: Run, events: int) -> None:
+    """Talks to a run until its history has that many events."""
+    handle = site.temporal.get_workflow_handle(run.id)
+    while (length := (await handle.describe()).history_length) < events:
+        await run.message(f"{length}", id=f"m{length}")
+
+
+@behaviour
+async def change_refused(site: Site) -> Run:
+    """A change drains behind a call: another change, and a rollback, are refused meanwhile."""
+    run = await _at_the_gate(site, "change_refused")
+    places = (await run.checkpoints()).checkpoints
+    await run.change(operations=[RemoveAgent(name="b")], id="first", wait=False)
+    with suppress(ChangeConflict):
+        await run.change(operations=[RemoveAgent(name="a")], id="second", wait=False)
+    with suppress(ChangeConflict):
+        await run.rollback(places[0].position, id="third")
+    site.open_gate(run, "g")
+    await run.result(LIMIT)
+    return run
 
 
 @behaviour
@@ -343,4 +399,36 @@ async def moves_to_another_build(site: Site) -> Run:
     await deployment.make_current(await deployment.build("b"), "b")
     site.open_gate(run, "g")
     await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def timers(site: Site) -> Run:
+    """Waits side by side: one that gives way to an earlier one, and one that ends in a pause."""
+    crew = site.crew(
+        {"slow": [calls(("nap", {"seconds": 1.2})), {"text": "S"}], **PAIR},
+        tools={"nap": tool("nap")},
+        rules={"slow": {"writes_flags": ["ready"]}},
+    )
+    bounded = {"agent": "b", "after": [], "when": "ready", "within": "2s", "else": "skip"}
+    crew["flow"] = [["slow", {"wait": "500ms", "phase": "short"}], {"wait": "2s"}, "a", bounded]
+    run = await _start(site, "timers", crew)
+    await run.wait_until(lambda view: any(s.node == "wait_1" for s in view.frontier), LIMIT)
+    await run.pause(by="ops")
+    await asyncio.sleep(2.5)
+    await run.resume(by="ops")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def asked(site: Site) -> Run:
+    """Asked with the start, over several executions: said once, and answered by the last."""
+    batch = calls(("nap", {"seconds": 0.02}), ("nap", {"seconds": 0.01}))
+    crew = site.crew(
+        {"a": [*[batch] * 9, {"text": "A"}]}, tools={"nap": tool("nap")}, limits={"events": 50}
+    )
+    run = site.client().run("asked")
+    site.runs.append(run)
+    await site.client().ask(crew, "Well?", id=run.id, by="test", timeout=LIMIT)
     return run

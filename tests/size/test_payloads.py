@@ -95,5 +95,5 @@ async def test_a_message_that_is_too_long_is_refused_before_it_is_sent(site: Sit
         site.crew({"a": [{"text": "A"}]}, flow=[{"ask": "On?"}, "a"]), queue=QUEUE
     )
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
-    with pytest.raises(UsageError, match=r"text: .* at most 4000000 characters"):
+    with pytest.raises(UsageError, match="'text' has more than 4,000,000 characters"):
         await run.message("x" * 4_000_001)

@@ -14,6 +14,7 @@ from crewlog.definition.load import load_data
 from crewlog.graph.compile import compile_plan
 from crewlog.graph.draw import mermaid, picture
 from crewlog.graph.lower import lower
+from pace import paced
 
 from .measure import TASK_LIMIT, assert_calm, executions, figure
 
@@ -52,10 +53,9 @@ def test_a_graph_of_200_nodes_is_read_compiled_and_drawn(name: str) -> None:
     took: dict[str, float] = {}
 
     def timed(what: str, made: Any) -> Any:
-        began = time.thread_time()
-        found = made()
-        took[what] = time.thread_time() - began
-        return found
+        found: list[Any] = []
+        took[what] = paced(lambda: found.append(made()))
+        return found[0]
 
     definition = timed("validate", lambda: load_data(data))
     plan = timed("lower", lambda: lower(definition))
@@ -116,9 +116,8 @@ async def test_a_reply_with_200_calls(site: Site) -> None:
     result = await run.result(LIMIT)
     took = time.monotonic() - began
     assert result.outputs["a"]["text"] == "A"
-    assert sorted(e["text"] for e in site.ledger(run, "start")) == sorted(
-        f"call {i}" for i in range(WIDE)
-    )
+    # A call that is late with its heartbeat on a busy machine may have been made again.
+    assert {e["text"] for e in site.ledger(run, "start")} == {f"call {i}" for i in range(WIDE)}
     # However they ended, they are applied in the order in which they were asked for.
     returned = await site.entries(run, "ToolReturned")
     assert [entry.call for entry in returned] == list(range(2, WIDE + 2))

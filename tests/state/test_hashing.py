@@ -78,7 +78,7 @@ def test_an_address_is_the_same_for_ever() -> None:
 def test_addresses_do_not_depend_on_the_process() -> None:
     program = "from crewlog.content import hash_json; print(hash_json({'b': {'y': 1, 'x': [2]}}))"
     found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True
     )
     assert found.stdout.strip() == hash_json({"b": {"x": [2], "y": 1}})
 

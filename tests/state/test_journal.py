@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from crewlog.ids import CommandId, FlagName, NodeName, RunId, StepId
+from crewlog.ids import FlagName, NodeName, RunId, StepId
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState
-from crewlog.state.reduce import COMMANDS_KEPT, fold, reduce
+from crewlog.state.reduce import fold, reduce
 from graph.simulation import as_json, crew_run
 
 EMPTY = CrewState(run=RunId("r"))
@@ -81,15 +81,3 @@ def test_equal_traces_mean_equal_journals() -> None:
         for found in ([one], [other], [one, other], [other, one], [one, one])
     }
     assert len(heads) == 5
-
-
-def test_only_recent_commands_are_kept_and_refusals_have_reasons() -> None:
-    state = EMPTY
-    for n in range(COMMANDS_KEPT + 5):
-        state = reduce(state, j.Paused(command=CommandId(f"c{n}")))
-    state = reduce(state, j.CommandRejected(name="x", reason="no", command=CommandId("last")))
-    assert len(state.commands) == COMMANDS_KEPT
-    assert next(iter(state.commands)) == "c6"
-    assert state.commands[CommandId("last")].detail == "no"
-    assert not state.commands[CommandId("last")].ok
-    assert state.commands[CommandId("c7")].position == 8

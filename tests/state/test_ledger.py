@@ -110,6 +110,31 @@ async def test_a_ledger_that_goes_on_from_a_state_joins_on() -> None:
         assert links == recomputed(sim.journal)
 
 
+async def test_a_ledger_that_begins_with_what_was_carried_joins_on() -> None:
+    for seed in SEEDS:
+        rng, sim, store = dice(seed), await crew_run(seed), InMemoryStore()
+        ledger = Ledger(CrewState(run=RUN))
+        for data in sim.journal:
+            ledger.record(j.entry_from_json(data))
+            if rng.random() < 0.2:
+                await store.append(RUN, unpack(ledger.batch(), {}))
+                ledger.stored(ledger.state.position)
+            if rng.random() < 0.2:
+                carried = j.Batch.from_json(ledger.whole().to_json())
+                ledger = Ledger.carried(CrewState.from_json(ledger.state.to_json()), carried)
+                assert ledger.whole() == carried
+                assert [data for _, data in ledger.page(0, 999)] == list(carried.entries)
+        await store.append(RUN, unpack(ledger.batch(), {}))
+        assert ledger.state == sim.state
+        rows = await store.read_journal(RUN)
+        assert [row.entry for row in rows] == sim.journal
+        links = recomputed(sim.journal)
+        for log, head in heads_of(links).items():
+            found = await store.read_log(head)
+            expected = [(x.position, x.body) for x in links if x.log == log]
+            assert [(x.position, x.body) for x in found] == expected
+
+
 def entries(count: int, run: str = "r") -> Ledger:
     ledger = Ledger(CrewState(run=RUN, position=10))
     for n in range(count):

@@ -210,6 +210,7 @@ async def test_a_runs_life(store: Store, run: RunId) -> None:
         run=run,
         crew=CrewName("band"),
         definition=ContentHash("def"),
+        recipe=ContentHash("def"),
         status="running",
         position=1,
         started=7,

@@ -53,7 +53,18 @@ def test_json_has_no_nan(value: object) -> None:
 
 
 RUN_FACTS = [
-    RunFacts(CrewName("c"), hash_json(1), 5, "eve", "running", 1, None, "", 1),
+    RunFacts(
+        crew=CrewName("c"),
+        definition=hash_json(1),
+        ruled=1,
+        recipe=hash_json(1),
+        started=5,
+        by="eve",
+        since=1,
+        position=1,
+    ),
+    RunFacts(crew=CrewName("d"), definition=hash_json(2), ruled=5, position=5),
+    RunFacts(base=6, source=RunId("other"), since=7, reset=7, position=7),
     RunFacts(status="paused", since=2, position=2),
     RunFacts(position=3),
     RunFacts(status="failed", since=4, ended=9, error="no", position=4),
@@ -61,7 +72,7 @@ RUN_FACTS = [
 
 
 def test_run_facts_merge_in_any_order() -> None:
-    for size in range(1, 5):
+    for size in range(1, 6):
         for chosen in itertools.combinations(RUN_FACTS, size):
             merged = set()
             for order in itertools.permutations(chosen):
@@ -73,12 +84,23 @@ def test_run_facts_merge_in_any_order() -> None:
 
 
 def test_interrupt_facts_merge_in_any_order() -> None:
-    asked = InterruptFacts(InterruptId("i"), 3, 5, {"question": "?"})
-    answer = InterruptFacts(InterruptId("i"), decision="yes", by="eve")
-    assert asked.open
-    assert not answer.open
-    assert asked.merge(answer) == answer.merge(asked) == asked.merge(answer).merge(asked)
-    assert not asked.merge(answer).open
+    name, question = InterruptId("i"), {"question": "?"}
+    asked = InterruptFacts(name, 3, 5, question, asked=3)
+    answer = InterruptFacts(name, decision="yes", by="eve", answered=4)
+    assert asked.open(0)
+    assert not answer.open(0)
+    assert not asked.merge(answer).open(0)
+    again = InterruptFacts(name, 3, 9, question, asked=6)
+    assert asked.merge(answer).merge(again).open(6)
+    assert not asked.merge(answer).merge(again).open(7), "it was rolled back since"
+    other = InterruptFacts(name, decision="no", by="ann", answered=8)
+    merged = set()
+    for order in itertools.permutations([asked, answer, again, other]):
+        facts = InterruptFacts(name)
+        for one in (*order, order[0]):
+            facts = facts.merge(one)
+        merged.add((facts.position, facts.at, facts.asked, facts.decision, facts.answered))
+    assert merged == {(3, 5, 6, "no", 8)}
 
 
 def test_waiting_is_running_with_a_question() -> None:
@@ -97,5 +119,5 @@ def test_projection_is_pure_and_splits() -> None:
             project(journal.run, journal.batch(1, cut)),
             project(journal.run, journal.batch(cut + 1)),
         ]
-        for name in ("journal", "links", "agents", "checkpoints"):
+        for name in ("journal", "links", "agents", "checkpoints", "tags"):
             assert sum((getattr(part, name) for part in parts), ()) == getattr(whole, name)

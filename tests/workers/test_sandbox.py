@@ -136,7 +136,7 @@ async def test_the_sandbox_is_on(lab: Lab, what: str) -> None:
                 what,
                 id=f"curious-{what}",
                 task_queue=lab.client.task_queue,
-                execution_timeout=timedelta(seconds=30),
+                execution_timeout=timedelta(seconds=120),
             )
     assert "RestrictedWorkflowAccessError" in str(caught.value.cause) + repr(caught.value.cause)
 

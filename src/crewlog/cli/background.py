@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from temporalio.service import RPCError
 
-from crewlog.cli.hands import Assignment, Hand, remember, start_worker
+from crewlog.cli.hands import Assignment, Hand, assigned, remember, start_worker
+from crewlog.cli.screen import Screen, plain
 from crewlog.client import Client
+from crewlog.client.client import no_worker
 from crewlog.dev.processes import Guard, ProcessRecord
 from crewlog.dev.services import Services
 
@@ -34,6 +38,54 @@ async def background_worker(assignment: Assignment) -> Background:
     process, log, start = await start_worker(assignment.queue, assignment.directory)
     Services().register_worker(process.pid, task_queue=assignment.queue, log=log)
     return Background(process, log, start)
+
+
+def mention(screen: Screen, worker: Background) -> None:
+    """Tells of a worker that is left in the background."""
+    screen.line(
+        ("▸ ", "green"),
+        f"worker (pid {worker.process.pid})",
+        (" …… ", "dim"),
+        "in the background",
+        ("     crewlog dev --stop ends it", "dim"),
+    )
+
+
+async def leave_to_workers(screen: Screen, client: Client, queue: str) -> bool:
+    """See to it that somebody works on a run that is left on a queue, and say so if nobody does.
+
+    A queue that belongs to a directory of this machine gets a worker in the background; of any
+    other it is only told that no worker polls it.
+
+    Returns:
+        Whether somebody polls it.
+
+    Raises:
+        WorkerMissing: the worker that was started ended by itself.
+    """
+    assignment = assigned(queue)
+    if assignment.own:
+        worker = await background_worker(assignment)
+        mention(screen, worker)
+        await _at_work(client, worker, queue)
+        return True
+    if await polled(client, queue):
+        return True
+    screen.note(("▸ ", "yellow"), no_worker(plain(queue)))
+    return False
+
+
+async def _at_work(client: Client, worker: Background, queue: str) -> None:
+    """Wait until a worker polls its queue, or has taken longer than workers take."""
+    own = Hand(worker.process, worker.log, worker.start, Guard())
+    deadline = time.monotonic() + COME_UP
+    while not await polled(client, queue, worker.process.pid) and time.monotonic() < deadline:
+        own.check()
+        await asyncio.sleep(0.2)
+
+
+COME_UP = 40.0
+"""Seconds for a worker to come up."""
 
 
 async def polled(client: Client, queue: str, pid: int | None = None) -> bool:

@@ -7,18 +7,59 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crewlog.definition.findings import suggestion
 from crewlog.errors import InvalidDefinition, UsageError
 
 if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition
 
+LONGEST_PATH = 1000
+"""Characters of what may be a file's name."""
 SUFFIXES = (".yaml", ".yml", ".json")
+TEXT_SUFFIXES = (".md", ".txt")
 _CREWS_KEY = re.compile(r"""^[{\s]*["']?crew["']?\s*:""", re.MULTILINE)
 
 
 def is_file(text: str) -> bool:
     """Whether an argument means a file rather than a name or a run."""
     return text.lower().endswith(SUFFIXES) or Path(text).is_file() or "/" in text
+
+
+def means_file(value: str) -> bool:
+    """Whether a value that may be a file or a text can only be meant as a file.
+
+    One word with a file's suffix or a path's separator is; so is what is there.
+    """
+    word = value.strip()
+    if not word or len(word) > LONGEST_PATH or any(c.isspace() or c in "{}[]\"'" for c in word):
+        return _is_there(word)
+    return word.lower().endswith((*SUFFIXES, *TEXT_SUFFIXES)) or "/" in word or _is_there(word)
+
+
+def _is_there(path: str) -> bool:
+    return 0 < len(path) <= LONGEST_PATH and "\n" not in path and Path(path).is_file()
+
+
+def check_there(path: str, place: str, otherwise: str) -> None:
+    """Checks that a file is there which a value names.
+
+    Args:
+        path: The file's name as it was typed.
+        place: Where it was typed.
+        otherwise: What to do where no file is meant, as a sentence.
+
+    Raises:
+        UsageError: it is not there; what is near in its directory is told.
+    """
+    file = Path(path)
+    if file.is_file():
+        return
+    what = f"{path!r} is a directory" if file.is_dir() else f"there is no file {path!r}"
+    here = file.parent
+    near = [each.name for each in here.iterdir()] if here.is_dir() else []
+    named = suggestion(file.name, near) if not file.is_dir() else ""
+    remedy = f"Did you mean {str(here / named)!r}? " if named else ""
+    raise UsageError(what, remedy=f"{remedy}{otherwise}", place=place)
 
 
 def load_crew(path: str | Path) -> CrewDefinition:

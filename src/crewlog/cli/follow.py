@@ -1,7 +1,7 @@
 """Following a run: the timeline as it grows, questions as they come, and how it ended.
 
 Events arrive on a queue of their own, so that the status line moves and a question can be open
-while nothing happens. While somebody types an answer, the timeline is held back, and shown after.
+while nothing happens. While somebody types an answer, the timeline grows above the prompt.
 """
 
 from __future__ import annotations
@@ -10,20 +10,35 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crewlog.cli import exits
+from crewlog.cli.differing import state_rows
 from crewlog.cli.ending import look, show_end, summary
+from crewlog.cli.lacking import Lacking
+from crewlog.cli.presence import Look, Server, Worker
 from crewlog.cli.questions import Prompt, answer_line, fits, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
-from crewlog.cli.timeline import Row, Timeline, sentences
-from crewlog.client import Event, Run
-from crewlog.client.client import no_worker
-from crewlog.errors import CommandRejected, InterruptNotOpen, RunFailed, WorkerMissing
+from crewlog.cli.shown import tell_lack
+from crewlog.cli.stating import Stated, States
+from crewlog.cli.timeline import WHOLE, Row, Timeline, sentences
+from crewlog.cli.told_changes import STATEFUL
+from crewlog.cli.topology import Plans, graph_after
+from crewlog.cli.writing import Writing
+from crewlog.client import Event, Run, TokenEvent
+from crewlog.client.events import event_of
+from crewlog.errors import (
+    CommandRejected,
+    InterruptNotOpen,
+    RunFailed,
+    TemporalUnavailable,
+    WorkerMissing,
+)
+from crewlog.graph.draw import mermaid, picture
 from crewlog.ids import CommandId
 from crewlog.state import journal as j
 from crewlog.state.journal import entry_to_json
@@ -34,6 +49,7 @@ if TYPE_CHECKING:
     from rich.spinner import Spinner
 
     from crewlog.cli.hands import Hand
+    from crewlog.graph.plan import GraphPlan
 
 TICK = 0.15
 """Seconds of silence after which the status line moves."""
@@ -53,6 +69,8 @@ class Manner:
     """Whether to leave (exit code 3) when the run waits for people and nobody is here to answer."""
     answers: tuple[str, ...] = ()
     """Answers given in advance: each question takes the first that fits it."""
+    state: bool = False
+    """Whether it is told what each checkpoint changed in the state."""
 
 
 class Follower:
@@ -68,8 +86,12 @@ class Follower:
         over: bool = False,
         hand: Hand | None = None,
         directory: Path | None = None,
-        polled: Callable[[], Awaitable[bool]] | None = None,
+        polled: Look | None = None,
+        there: Look | None = None,
         queue: str = "",
+        plans: Plans | None = None,
+        version: int = 1,
+        drawn: GraphPlan | None = None,
     ) -> None:
         self.screen = screen
         self.run = run
@@ -81,24 +103,37 @@ class Follower:
         self._answers = deque(manner.answers)
         self._hand = hand
         self._directory = directory
-        self._polled = polled
-        self._queue = queue
-        self._asked_polled = float("-inf")
-        self._mentioned = False
-        self.alone = False
-        """Whether nobody polled the run's task queue when it was last looked at."""
+        self._worker = Worker(screen, queue, polled, QUIET) if polled else None
+        self._server = Server(screen, there) if there else None
+        self._plans = plans
+        self.timeline.version = version
+        self._drawn = drawn
+        """The graph that was drawn last."""
         self._live: Live | None = None
         self._spinner: Spinner | None = None
+        self._writing = Writing()
+        self._states = States() if manner.state else None
+        self._moved = time.monotonic()
         self._prompt: Prompt | None = None
-        self._held: list[Row] = []
         self._told: set[str] = set()
         self._unanswered: set[str] = set()
         """Questions that no answer given in advance fits, and that were told to be so."""
         self._refused: set[str] = set()
         """Answers that were typed here and told to be none: the timeline need not tell it again."""
+        self._lacking = Lacking(run)
         self._looked = 0.0
         self._behind = 0.0
         self._last: j.JournalEntry | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody polled the run's task queue when it was last looked at."""
+        return self._worker is not None and self._worker.alone
+
+    @property
+    def _away(self) -> bool:
+        """Whether the server does not answer: it is not asked anything else then."""
+        return self._server is not None and self._server.doubtful
 
     async def follow(self, after: int = 0) -> int:
         """Follow to the run's end, or to a question that nobody here answers; the exit code.
@@ -115,8 +150,9 @@ class Follower:
             # Times are told since the run's start, which is not among the entries to come.
             first = (await self.run.journal(0, 1)).entries
             self.timeline.started = int(first[0].entry.get("at", 0)) if first else 0
+            await self._fold(after)
         await self._look_for_worker()
-        inbox: asyncio.Queue[Event | None] = asyncio.Queue()
+        inbox: asyncio.Queue[Event | TokenEvent | None] = asyncio.Queue()
         reading = asyncio.ensure_future(self._read(inbox, after))
         try:
             while True:
@@ -127,25 +163,37 @@ class Follower:
             self._still()
             if self._prompt is not None:
                 self._prompt.close()
+            self._lacking.end()
+            if self._server is not None:
+                self._server.end()
+            if self._worker is not None:
+                self._worker.end()
             reading.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await reading
 
-    async def _read(self, inbox: asyncio.Queue[Event | None], after: int) -> None:
+    async def _read(self, inbox: asyncio.Queue[Event | TokenEvent | None], after: int) -> None:
+        tokens = not self._over and (self.screen.tty or self.screen.as_json)
         try:
-            async for event in self.run.events(after):
+            async for event in self.run.events(after, tokens=tokens):
                 inbox.put_nowait(event)
         finally:
             inbox.put_nowait(None)
 
     async def _step(
-        self, inbox: asyncio.Queue[Event | None], reading: asyncio.Future[None]
+        self, inbox: asyncio.Queue[Event | TokenEvent | None], reading: asyncio.Future[None]
     ) -> int | None:
         """Take an event, or a moment of silence; the exit code when it is over."""
         try:
             event = await asyncio.wait_for(inbox.get(), TICK)
         except TimeoutError:
             return await self._silence()
+        if self._prompt is not None:
+            await self._hear()
+        if isinstance(event, TokenEvent):
+            self._write(event)
+            # Text is no event of the run: as to that, it is silent.
+            return await self._silence() if time.monotonic() - self._moved > TICK else None
         if event is None:
             try:
                 reading.result()
@@ -154,7 +202,13 @@ class Follower:
                 if self.screen.as_json and not isinstance(self._last, j.RunFailed):
                     self._failed_record(error.message)
                 raise
+        if self._states is not None:
+            self._tell_state(self._states.take(event))
+        version = self.timeline.version
         self._take(event)
+        await self._redraw(event, version)
+        if self._prompt is not None and inbox.empty():
+            self._prompt.draw()
         return None
 
     def _take(self, event: Event) -> None:
@@ -171,41 +225,114 @@ class Follower:
                     "entry": entry_to_json(event.entry),
                 }
             )
+        self._writing.take(event)
         rows = self.timeline.feed(event.entry)
         told = isinstance(event.entry, j.CommandRejected) and event.entry.command in self._refused
         if not told:
             self._show(rows)
-        entry, prompt = event.entry, self._prompt
-        if (
-            isinstance(entry, j.InterruptAnswered)
-            and prompt is not None
-            and entry.interrupt == prompt.question.id
-        ):
+        if self._prompt is not None and self._closes(event.entry, self._prompt.question):
             self._close_prompt()
+
+    def _closes(self, entry: j.JournalEntry, question: InterruptView) -> bool:
+        """Whether a fact answers a question, or takes the run to where it is not asked."""
+        if isinstance(entry, j.InterruptAnswered):
+            return entry.interrupt == question.id
+        return isinstance(entry, STATEFUL) and question.id not in self.timeline.interrupts
+
+    async def _fold(self, after: int) -> None:
+        """The state at a position, of what came before it."""
+        position = 0
+        while self._states is not None and position < after:
+            page = await self.run.journal(position, min(after - position, 1000))
+            for item in page.entries:
+                self._states.take(event_of(self.run.id, item))
+            if not page.entries:
+                return
+            position = page.entries[-1].position
+
+    def _tell_state(self, stated: Stated | None) -> None:
+        if stated is None:
+            return
+        if self.screen.as_json:
+            changes = stated.changes.model_dump(mode="json")["changes"]
+            record = {"event": "state", "run": self.run.id, "position": stated.position}
+            self.screen.record({**record, "changes": changes})
+        elif rows := state_rows(stated.changes, whole=not self.screen.tty):
+            self.screen.line(("        state ", "dim"), (f"@{stated.position}", "bold"))
+            self.screen.rows(("", "", "", ""), [["     ", *row] for row in rows])
+
+    async def _redraw(self, event: Event, version: int) -> None:
+        """The picture anew, where the run goes on with another graph."""
+        found = graph_after(event.entry, version) if self._plans else None
+        if found is None or self._plans is None:
+            return
+        definition, number = found
+        plan = await self._plans(definition)
+        if plan is None:
+            return
+        self.timeline.nodes += [node for node in plan.nodes if node not in self.timeline.nodes]
+        if self.screen.as_json:
+            self.screen.record(
+                {
+                    "event": "graph",
+                    "run": event.run,
+                    "position": event.position,
+                    "graph_version": number,
+                    "definition": definition,
+                    "plan": plan.to_json(),
+                    "mermaid": mermaid(plan, self.timeline.statuses),
+                }
+            )
+        elif number != version or plan != self._drawn:  # a fork's first is drawn already
+            self._still()
+            self._drawn = plan
+            width = min(self.screen.width, 120) - 4
+            drawn = picture(plan, self.timeline.statuses, width, self.screen.colored)
+            self.screen.line("")
+            self.screen.line(("  graph ", "dim"), (f"v{number}", "bold"))
+            self.screen.block(drawn)
+            self.screen.line("")
+
+    def _write(self, event: TokenEvent) -> None:
+        self._writing.add(event)
+        if self.screen.as_json:
+            self.screen.record({"event": "tokens", **asdict(event)})
 
     # -- silence ------------------------------------------------------------------------------
 
     async def _look_for_worker(self) -> None:
         """Mention, once, that nobody polls the task queue of a run that is under way."""
-        if self._polled is None or time.monotonic() - self._asked_polled < QUIET:
+        if self._worker is None or self._away:
             return
-        self._asked_polled = time.monotonic()
-        self.alone = not await self._polled()
-        if self.alone and not self._mentioned and self._prompt is None:
-            self._mentioned = True
+        if await self._worker.look() and self._prompt is None:
             self._still()
-            self.screen.note(("▸ ", "yellow"), no_worker(plain(self._queue)))
+            self._worker.tell()
+
+    def _look_for_server(self) -> None:
+        """Say that the server does not answer, and that it does again."""
+        if self._server is None or self._prompt is not None:
+            return
+        said = self._server.look()
+        if said is not None:
+            self._still()
+            self._server.tell(said)
 
     async def _silence(self) -> int | None:
+        self._moved = time.monotonic()
         self._show(self.timeline.settle())
+        if self._states is not None:
+            self._tell_state(self._states.settle())
+        self._look_for_server()
         if self._hand is not None:
             await self._hand.keep(self.run.id, self.screen)
         else:
             await self._look_for_worker()
+        self._look_for_lacks()
         if self._prompt is not None:
             await self._hear()
             return None
-        if not self._over and self.timeline.interrupts and time.monotonic() - self._looked > LOOK:
+        asks = not self._over and not self._away and self.timeline.interrupts
+        if asks and time.monotonic() - self._looked > LOOK:
             self._looked = time.monotonic()
             left = await self._questions()
             if left is not None:
@@ -214,13 +341,26 @@ class Follower:
             self._move()
         return None
 
+    def _look_for_lacks(self) -> None:
+        """Say, once each, what calls wait for that no worker can make: the journal does not."""
+        if self._over or self.alone or not self.timeline.running:
+            return
+        for step, lacks in self._lacking.look():
+            if self.screen.as_json:
+                found = {"event": "lacks", "run": self.run.id, "step": step, "lacks": lacks}
+                self.screen.record(found)
+            else:
+                self._still()
+                tell_lack(self.screen, step, lacks)
+        self.timeline.lacking = self._lacking.steps
+
     async def _questions(self) -> int | None:
         """Answer, ask or tell what is open."""
         try:
             asked = await self.run.interrupts()
             waits = (await self.run.status()).status == "waiting"
-        except WorkerMissing:
-            return None
+        except (WorkerMissing, TemporalUnavailable):
+            return None  # that is told elsewhere
         for question in asked:
             answer = next((each for each in self._answers if fits(question, each)), None)
             if answer is not None:
@@ -266,8 +406,8 @@ class Follower:
         answer = prompt.heard() if prompt else None
         if prompt is None or answer is None:
             return
+        self._close_prompt()
         self.screen.line("")
-        self._close_prompt(answered=True)
         await self._respond(prompt.question, answer)
 
     async def _respond(self, question: InterruptView, answer: str) -> None:
@@ -284,27 +424,22 @@ class Follower:
             self.screen.line("  ", (f"✗ {said}", "red"))
             self._looked = 0.0
 
-    def _close_prompt(self, *, answered: bool = False) -> None:
+    def _close_prompt(self) -> None:
         if self._prompt is not None:
-            if not answered:
-                self.screen.line("")
+            self._prompt.lift()
             self._prompt.close()
             self._prompt = None
-            held, self._held = self._held, []
-            self._show(held)
 
     # -- showing ------------------------------------------------------------------------------
 
     def _show(self, rows: list[Row]) -> None:
         if self.screen.as_json or not rows:
             return
-        if self._prompt is not None:
-            self._held += rows
-            return
         width = self.screen.width
         for row in rows:
-            for each in self.timeline.split(row, width if width < 1000 else 110):
-                self.screen.line(*self.timeline.parts(each, min(width, 110)), crop=True)
+            for each in self.timeline.split(row, width if width < WHOLE else 110):
+                room = width if width >= WHOLE else min(width, 110)
+                self.screen.line(*self.timeline.parts(each, room), crop=True)
 
     def _move(self) -> None:
         """The status line, on a terminal only."""
@@ -314,15 +449,18 @@ class Follower:
         if not parts:
             self._still()
             return
+        from rich.console import Group  # noqa: PLC0415
         from rich.live import Live  # noqa: PLC0415
         from rich.spinner import Spinner  # noqa: PLC0415
 
         text = text_of(*parts)
         text.truncate(max(self.screen.width - 5, 10), overflow="ellipsis")
+        width = min(self.screen.width, 110)
+        written = [text_of(*line) for line in self._writing.lines(self.timeline, width)]
         if self._live is None or self._spinner is None:
             self._spinner = Spinner("dots", text, style="cyan")
             self._live = Live(
-                self._spinner,
+                Group(*written, self._spinner),
                 console=self.screen.out,
                 transient=True,
                 refresh_per_second=10,
@@ -332,8 +470,11 @@ class Follower:
             self._live.start()
         else:
             self._spinner.update(text=text)
+            self._live.update(Group(*written, self._spinner))
 
     def _status_parts(self) -> list[Part]:
+        if self._server is not None and self._server.away:
+            return [(self._server.status(), "yellow")]
         if self.alone or not self.timeline.started:
             return ["waiting for a worker" if self.alone else "waiting for the worker"]
         found = self.timeline.now(int((time.time() - min(self._behind, 1.0)) * 1000))
@@ -359,8 +500,11 @@ class Follower:
         )
 
     async def _end(self) -> int:
+        self._close_prompt()
         self._still()
         self._show(self.timeline.settle())
+        if self._states is not None:
+            self._tell_state(self._states.settle())
         if isinstance(self._last, j.RunFailed):
             error = self._last.error
             if self.screen.as_json:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from crewlog.cli import exits
 from crewlog.cli.app import interrupted
@@ -15,6 +16,7 @@ from crewlog.cli.hands import Assignment, Hand, assigned, hand
 from crewlog.cli.preflight import check_worker_can, scripted_note
 from crewlog.cli.screen import Screen, plain
 from crewlog.cli.services import connected
+from crewlog.cli.topology import graph_after, plans_of
 from crewlog.client import Client, Run
 from crewlog.client.client import no_worker
 from crewlog.client.gateway import STATUS_NAMES
@@ -23,8 +25,17 @@ from crewlog.errors import CrewlogError, RunNotFound
 from crewlog.graph.draw import picture
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import CrewName, RunId
+from crewlog.ids import ContentHash, CrewName, RunId
 from crewlog.model import Json
+from crewlog.state.journal import (
+    Forked,
+    GraphSwapped,
+    Reopened,
+    RolledBack,
+    RunStarted,
+    entry_from_json,
+)
+from crewlog.wire import JournalItem
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,8 @@ class Start:
     """A line about it, after the services."""
     file: Path | None = None
     """The crew's file, for the places of faults."""
+    existing: Literal["reject", "attach", "replace"] = "reject"
+    """What to do where there is a run of that id: `reject`, `attach` or `replace`."""
 
 
 def header(screen: Screen, run: str, plan: GraphPlan, version: int = 1) -> None:
@@ -66,14 +79,16 @@ async def start_and_follow(
     """Start a run, follow it to its end, and say how to come back if somebody leaves."""
     assignment = assign_for(start)
     async with (
-        _ready(screen, assignment, tell=tell) as client,
+        ready(screen, assignment, tell=tell) as client,
         hand(assignment) as lent,
     ):
-        definition = await _definition(client, start.crew)
+        definition = await definition_of_start(client, start.crew)
         note = start.note or (scripted_note(definition) if definition else "")
         if note:
             screen.line(note)
-        run = await client.start(start.crew, start.input, id=start.id, by=start.by)
+        run = await client.start(
+            start.crew, start.input, id=start.id, by=start.by, existing=start.existing
+        )
         _begun(screen, run, start, assignment)
         plan = lower(definition) if definition else None
         if plan:
@@ -82,7 +97,7 @@ async def start_and_follow(
 
 
 @asynccontextmanager
-async def _ready(
+async def ready(
     screen: Screen, assignment: Assignment, *, tell: bool = False
 ) -> AsyncGenerator[Client]:
     """A client, and a store that answers where we bring the worker: without it, no run begins."""
@@ -92,7 +107,7 @@ async def _ready(
         yield client
 
 
-async def _definition(client: Client, crew: CrewDefinition | str) -> CrewDefinition | None:
+async def definition_of_start(client: Client, crew: CrewDefinition | str) -> CrewDefinition | None:
     """The definition that is started; of a registered name, what the store has."""
     if isinstance(crew, CrewDefinition):
         return crew
@@ -122,20 +137,15 @@ def assign_for(start: Start) -> Assignment:
 
 async def start_and_leave(screen: Screen, start: Start) -> int:
     """Start a run and return: a worker in the background has it."""
-    from crewlog.cli.background import background_worker  # noqa: PLC0415
+    from crewlog.cli.background import background_worker, mention  # noqa: PLC0415
 
     assignment = assign_for(start)
-    async with _ready(screen, assignment) as client:
+    async with ready(screen, assignment) as client:
         if assignment.own:
-            worker = await background_worker(assignment)
-            screen.line(
-                ("▸ ", "green"),
-                f"worker (pid {worker.process.pid})",
-                (" …… ", "dim"),
-                "in the background",
-                ("     crewlog dev --stop ends it", "dim"),
-            )
-        run = await client.start(start.crew, start.input, id=start.id, by=start.by)
+            mention(screen, await background_worker(assignment))
+        run = await client.start(
+            start.crew, start.input, id=start.id, by=start.by, existing=start.existing
+        )
         _begun(screen, run, start, assignment)
         await _mention(screen, client, assignment)
         crew = start.crew if isinstance(start.crew, str) else start.crew.crew
@@ -178,6 +188,7 @@ async def _follow(
     manner: Manner,
     *,
     plan: GraphPlan | None,
+    version: int = 1,
     after: int = 0,
     over: bool = False,
 ) -> int:
@@ -194,8 +205,12 @@ async def _follow(
         hand=lent,
         directory=assignment.directory,
         polled=None if over or lent is not None else look,
+        there=None if over else client.gateway.there,
         queue=assignment.queue,
         over=over,
+        plans=plans_of(client, run),
+        version=version,
+        drawn=None if after else plan,
     )
     try:
         code = await follower.follow(after)
@@ -259,10 +274,16 @@ def left(
 
 
 async def watch_run(
-    run_id: str, *, after: int = 0, as_json: bool = False, manner: Manner | None = None
+    run_id: str,
+    *,
+    after: int = 0,
+    as_json: bool = False,
+    manner: Manner | None = None,
+    state: bool = False,
 ) -> int:
     """Follow a run that is there; `crewlog watch`."""
     screen = Screen(as_json=as_json)
+    manner = replace(manner or Manner(ask=screen.asks, leave=False), state=state)
     async with connected(screen, both=True) as client:
         return await follow_known(screen, client, run_id, after=after, manner=manner)
 
@@ -302,9 +323,9 @@ async def follow_known(
     manner = manner or Manner(ask=screen.asks, leave=False)
     async with hand(assignment) as own:
         lent = brought.hand if brought else own
-        plan = await _plan_of(client, run, live=is_open)
+        plan, version = await _plan_at(client, run, after, live=is_open)
         if plan and not after:
-            header(screen, run.id, plan)
+            header(screen, run.id, plan, version)
         return await _follow(
             screen,
             client,
@@ -313,9 +334,39 @@ async def follow_known(
             lent,
             manner,
             plan=plan,
+            version=version,
             after=after,
             over=not is_open,
         )
+
+
+async def _plan_at(
+    client: Client, run: Run, after: int, *, live: bool
+) -> tuple[GraphPlan | None, int]:
+    """The graph that the run had after a position, and its version; else the one it has."""
+    found: tuple[ContentHash, int] | None = None
+    try:
+        async for item in _until(run, max(after, 1)):
+            entry = entry_from_json(item.entry)
+            if isinstance(entry, RunStarted):
+                found = entry.definition, 1
+            elif isinstance(entry, GraphSwapped | RolledBack | Forked | Reopened):
+                found = graph_after(entry, 0) or found
+    except CrewlogError:
+        found = None
+    plan = await plans_of(client, run)(found[0]) if found else None
+    if found and plan:
+        return plan, found[1]
+    return await _plan_of(client, run, live=live), found[1] if found else 1
+
+
+async def _until(run: Run, last: int) -> AsyncGenerator[JournalItem]:
+    """The journal up to a position."""
+    after = 0
+    while after < last and (page := await run.journal(after, min(last - after, 1000))).entries:
+        for item in page.entries:
+            yield item
+        after = page.entries[-1].position
 
 
 async def _plan_of(client: Client, run: Run, *, live: bool) -> GraphPlan | None:

@@ -20,6 +20,7 @@ import json
 import os
 import platform
 import re
+import signal
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -30,8 +31,9 @@ import psutil
 
 from crewlog.cli.screen import Screen
 from crewlog.cli.services import is_local
+from crewlog.dev.last_words import last_words
 from crewlog.dev.paths import Home
-from crewlog.dev.processes import Guard, ProcessRecord, end, size_of, spawn, tail
+from crewlog.dev.processes import Guard, ProcessRecord, end, exit_code, size_of, spawn
 from crewlog.dev.registry import ServiceRecord
 from crewlog.dev.services import Endpoints, Services
 from crewlog.errors import UsageError, WorkerMissing
@@ -191,12 +193,18 @@ class Hand:
         """
         if self.process.alive:
             return
-        words = tail(self.log, start=self._start, lines=6)
-        lines = [log_words(line) for line in words.splitlines()]
-        said = "\n" + "\n".join(f"    | {line}" for line in lines) if words else ""
+        lines = [log_words(line) for line in last_words(self.log, self._start)]
+        said = "".join(f"\n    | {line}" for line in lines)
+        if self._assignment is None:
+            # To a queue that is not a project's own, commands that follow runs bring no worker.
+            what = "its runs are safe and wait"
+            brings = "The same command again starts another one, and the runs go on."
+        else:
+            what = "the run is safe and waits"
+            brings = f"`crewlog watch {run}` brings another worker."
         raise WorkerMissing(
-            f"the worker of this command ended by itself; the run is safe and waits{said}",
-            remedy=f"Its whole log is {self.log}. `crewlog watch {run}` brings another worker.",
+            f"the worker of this command ended by itself{_killed(self.process)}; {what}{said}",
+            remedy=f"Its whole log is {self.log}. {brings}",
             place=f"worker (pid {self.process.pid})",
         )
 
@@ -204,6 +212,17 @@ class Hand:
         """Let it finish what it has, and end it."""
         await asyncio.to_thread(end, self.process, grace=GRACE)
         await asyncio.to_thread(self._guard.close)
+
+
+def _killed(process: ProcessRecord) -> str:
+    """` (SIGKILL)`: the signal that ended a process; empty where none did, or nobody knows."""
+    code = exit_code(process)
+    if code is None or code >= 0:
+        return ""
+    try:
+        return f" ({signal.Signals(-code).name})"
+    except ValueError:
+        return f" (signal {-code})"
 
 
 def log_words(line: str) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, Debug, RunArgument
+from crewlog.cli.options import AsJson, Debug, RunArgument, RunPlaceArgument
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Part, Screen
@@ -101,26 +104,54 @@ def _table(screen: Screen, runs: list[RunSummary], unpolled: set[str]) -> None:
 
 
 @app.command(rich_help_panel=LOOK)
-def show(run: RunArgument, as_json: AsJson = False, debug: Debug = False) -> int:
+def show(
+    run: RunPlaceArgument,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Only what was changed at run time, all of it.")
+    ] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
     """Show where a run is: its graph, what it does, what it waits for, what it made.
 
     Looking never moves a run: where no worker answers, the store is read.
     """
-    return go(_show(run, as_json=as_json), debug=debug)
+    return go(_show(run, changes=changes, as_json=as_json), debug=debug)
 
 
-async def _show(run_id: str, *, as_json: bool) -> int:
+async def _changes(screen: Screen, client: Client, sight: Sight) -> None:
+    """All changes that were made to a run while it lived."""
+    from crewlog.cli.layers import mutations_of, show_mutations  # noqa: PLC0415
+
+    found = await mutations_of(client.run(sight.run))
+    if screen.as_json:
+        told = [each.model_dump(mode="json") for each in found]
+        screen.document({"run": sight.run, "mutations": told})
+    else:
+        show_mutations(screen, sight.state, found)
+
+
+async def _show(target: str, *, changes: bool, as_json: bool) -> int:
+    from crewlog.cli.layers import layers_json, recipe_of  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.cli.shown import show_run  # noqa: PLC0415
     from crewlog.cli.sight import as_json as sight_json  # noqa: PLC0415
-    from crewlog.cli.sight import see  # noqa: PLC0415
+    from crewlog.cli.sight import see_at  # noqa: PLC0415
+    from crewlog.cli.told_breaks import breaks_of  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
-        sight = await see(client, run_id)
+        sight = await see_at(client, target)
+        if changes:
+            await _changes(screen, client, sight)
+            return exits.OK
         if as_json:
-            screen.document(sight_json(sight, client.url(run_id)))
+            recipe = await recipe_of(client, sight.state)
+            data = sight_json(sight, client.url(sight.run))
+            breaks = await breaks_of(client.run(sight.run), sight.state)
+            data["asks_before"] = [asdict(each) for each in breaks]
+            screen.document({**data, **layers_json(recipe, sight.state)})
         else:
             await show_run(screen, client, sight)
     return exits.OK
@@ -132,17 +163,20 @@ def watch(
     after: Annotated[
         int, typer.Option("--after", min=0, metavar="POSITION", help="Begin after this position.")
     ] = 0,
+    state: Annotated[
+        bool, typer.Option("--state", help="Also what each checkpoint changed in the state.")
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Follow a run to its end.
+    """Follow a run to its end, with what its models write.
 
     Where the run's own worker has gone (Ctrl-C in `crewlog run`), this brings it one again. With
     --json it prints an event a line; the last line is the result.
     """
     from crewlog.cli.following import watch_run  # noqa: PLC0415
 
-    return go(watch_run(run, after=after, as_json=as_json), debug=debug)
+    return go(watch_run(run, after=after, as_json=as_json, state=state), debug=debug)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -159,7 +193,8 @@ def log(
 ) -> int:
     """Print a run's journal: every fact, in order.
 
-    With --json it prints an entry a line: {"position", "entry"}.
+    Long values are shortened. With --json it prints all of them, an entry a line: {"position",
+    "entry"}.
     """
     return go(_log(run, after=after, limit=limit, as_json=as_json), debug=debug)
 
@@ -204,14 +239,48 @@ def graph(
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Mermaid text instead of a picture.")
     ] = False,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            "--version",
+            metavar="N",
+            min=1,
+            help="Of a run: an earlier graph, as it was when the run got another one.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
     """Draw a crew's graph, or a run's with the state of its nodes."""
-    return go(_graph(target, mermaid=mermaid, as_json=as_json), debug=debug)
+    return go(_graph(target, mermaid=mermaid, version=version, as_json=as_json), debug=debug)
 
 
-async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
+@asynccontextmanager
+async def _without_position(target: str) -> AsyncGenerator[None]:
+    """Tells of a run that there is not that its name has a position or a tag behind it.
+
+    Raises:
+        UsageError: it has.
+    """
+    from crewlog.client.places import split  # noqa: PLC0415
+    from crewlog.errors import RunNotFound, UsageError  # noqa: PLC0415
+
+    try:
+        yield
+    except RunNotFound as error:
+        run, at = split(target)
+        if not at:
+            raise
+        raise UsageError(
+            f"`graph` takes no position: {target!r} has one",
+            remedy=f"An earlier graph of the run: crewlog graph {run} --version N. The run as it "
+            f"was there: crewlog show {target}.",
+            place="crewlog graph",
+        ) from error
+
+
+async def _graph(target: str, *, mermaid: bool, version: int | None, as_json: bool) -> int:
     from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
     from crewlog.cli.screen import Screen, write  # noqa: PLC0415
     from crewlog.errors import UsageError  # noqa: PLC0415
@@ -219,20 +288,34 @@ async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
     from crewlog.graph.plan import GraphPlan  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    version, url, statuses = 1, None, {}
+    number, url, statuses = 1, None, {}
     plan: GraphPlan | None
     if is_file(target):
         from crewlog.graph.lower import lower  # noqa: PLC0415
+
+        if version is not None:
+            raise UsageError(
+                f"--version asks for an earlier graph of a run, and {target!r} is a file",
+                remedy="A file has one graph: leave --version out, or name a run.",
+                place="crewlog graph",
+            )
 
         plan = lower(load_crew(target))
     else:
         from crewlog.cli.services import connected  # noqa: PLC0415
         from crewlog.cli.sight import see  # noqa: PLC0415
 
-        async with connected(screen, both=True) as client:
-            sight: Sight = await see(client, target)
-            plan, version, statuses = sight.plan, sight.state.graph_version, sight.statuses
+        async with connected(screen, both=True) as client, _without_position(target):
             url = client.url(target)
+            if version is None:
+                sight: Sight = await see(client, target)
+                plan, number, statuses = sight.plan, sight.state.graph_version, sight.statuses
+            else:
+                from crewlog.cli.sight import statuses_of  # noqa: PLC0415
+                from crewlog.cli.versions import version_of  # noqa: PLC0415
+
+                found = await version_of(client, target, version)
+                plan, number, statuses = found.plan, version, statuses_of(found.state)
     if plan is None:
         raise UsageError(
             f"the run {target!r} has no graph yet: its prompt is not compiled",
@@ -243,7 +326,7 @@ async def _graph(target: str, *, mermaid: bool, as_json: bool) -> int:
         screen.document(
             {
                 "crew": plan.crew,
-                "version": version,
+                "version": number,
                 "plan": plan.to_json(),
                 "statuses": statuses,
                 "mermaid": text,

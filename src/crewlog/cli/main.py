@@ -15,7 +15,24 @@ from typing import NoReturn
 
 from crewlog.cli import exits
 
-COMMANDS = ("project", "prompts", "crews", "run", "look", "talk", "surroundings")
+COMMANDS = (
+    "project",
+    "prompts",
+    "crews",
+    "run",
+    "asking",
+    "look",
+    "talk",
+    "changing",
+    "editing",
+    "rewinding",
+    "differing",
+    "tracing",
+    "checkpoints",
+    "scheduling",
+    "deleting",
+    "surroundings",
+)
 """Modules that add commands, in the order of the help; what is slow they import when called."""
 
 

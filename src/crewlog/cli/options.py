@@ -18,6 +18,14 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.", rich_he
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)
 ]
+RunPlaceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN[@POSITION]",
+        help="The run as it is; or as it was at a position or a tag: notes@12, notes@draft.",
+        show_default=False,
+    ),
+]
 Queue = Annotated[
     str | None,
     typer.Option(

@@ -85,7 +85,7 @@ def _is_usage(error: BaseException) -> bool:
 def _usage(error: Any) -> Described:
     context = getattr(error, "ctx", None)
     command = str(getattr(context, "command_path", "") or "crewlog")
-    message = str(error.format_message()).strip().rstrip(".")
+    message = _said(error).strip().rstrip(".")
     message = re.sub(r"\s*\(Possible options?: .*\)$", "", message)
     message, _, hint = message.partition(" Did you mean ")
     possible = [str(each) for each in getattr(error, "possibilities", None) or ()]
@@ -100,6 +100,21 @@ def _usage(error: Any) -> Described:
         "remedy": f"Did you mean {hint} {see}" if hint else see,
         "exit_code": exits.USAGE,
     }
+
+
+def _said(error: Any) -> str:
+    """What typer says; of a value that pydantic refused for it, in our words."""
+    from pydantic import ValidationError  # noqa: PLC0415 - slow, and few errors need it
+
+    from crewlog.faults import rule_of  # noqa: PLC0415
+
+    said = str(error.format_message())
+    if not isinstance(error.__cause__, ValidationError):
+        return said
+    fault = error.__cause__.errors(include_url=False)[0]
+    # Whatever is typed is a text.
+    rule = rule_of(fault).replace(", not the text ", ", not ")
+    return said.replace(str(error.message), rule)
 
 
 def _last_place(error: BaseException) -> str:
@@ -124,7 +139,10 @@ def _show(error: BaseException, described: Described) -> None:
     named = place.removeprefix("run ") in described["message"]
     # A run's name once is enough.
     head = f"{place}  " if place and not (named and place.startswith("run ")) else ""
-    first, *others = plain_lines(described["message"]).splitlines() or [""]
+    message = described["message"]
+    if head.startswith("run "):
+        message = message.removeprefix("the run ")
+    first, *others = plain_lines(message).splitlines() or [""]
     screen.complain([(head, "bold")], first, style="red", indent=4)
     for line in others:
         screen.complain([], line, style="red")

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 
-from crewlog.cli.screen import Part, Screen, plain
+from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.timeline import shortly
+from crewlog.cli.typed import Keys, Typed, columns, rows_of
 from crewlog.graph.lower import ANY_WORDS
 from crewlog.wire import InterruptView
 
 _LONGEST_LINE = 65_536
+_SIGN = "    › "  # noqa: RUF001
 _CREWS_OWN = frozenset({"ask", "tool_approval", "approval"})
 """The kinds of questions that a crew's author foresaw; the others tell of trouble."""
 
 
-def show_question(screen: Screen, question: InterruptView, *, numbered: bool = False) -> None:
-    """The question, its detail and its options."""
+def show_question(screen: Screen, question: InterruptView) -> None:
+    """The question and its detail."""
     screen.line("")
     text = shortly(question.question, question.detail)
     named = not question.step or question.step in text
@@ -27,13 +30,16 @@ def show_question(screen: Screen, question: InterruptView, *, numbered: bool = F
     screen.line(("  ? ", "bold yellow"), (text, "bold"), (where, "dim"))
     if question.detail and plain(question.detail) != plain(question.question):
         screen.paragraph(question.detail, style="dim", indent=4)
-    if numbered:
-        parts: list[Part] = ["    "]
-        for number, option in enumerate(question.options, 1):
-            parts += [(f"{number} ", "cyan"), plain(option), "   "]
-        if question.words:
-            parts.append((f"or {ANY_WORDS}", "dim"))
-        screen.line(*parts)
+
+
+def numbered(question: InterruptView) -> list[Part]:
+    """The options as somebody may type them: `1 approve   2 reject   or any words`."""
+    parts: list[Part] = ["    "]
+    for number, option in enumerate(question.options, 1):
+        parts += [(f"{number} ", "cyan"), plain(option), "   "]
+    if question.words:
+        parts.append((f"or {ANY_WORDS}", "dim"))
+    return parts
 
 
 def answer_line(run: str, question: InterruptView) -> list[Part]:
@@ -84,40 +90,132 @@ def find_question(
 
 
 class Prompt:
-    """A question that is open on the terminal, until a line is typed or somebody else answers."""
+    """A question that is open on the terminal, until a line is typed or somebody else answers.
+
+    Its options and the line that is typed stand at the bottom. Whatever the screen prints lifts
+    them first; `draw` puts them back beneath it, with what was typed so far.
+    """
 
     def __init__(self, screen: Screen, question: InterruptView) -> None:
         self.question = question
         self._screen = screen
-        self._typed: list[str] = []
-        self._buffer = ""
-        show_question(screen, question, numbered=True)
-        self._ask()
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._readable)
+        self._lines: list[str] = []
+        self._typed = Typed()
+        self._options = text_of(*numbered(question))
+        self._options.rstrip()
+        self._drawn = False
+        self._listens = True
+        self._terminal = sys.stdin.fileno()
+        self._keys = None if _in_background(self._terminal) else Keys(self._terminal)
+        show_question(screen, question)
+        self.draw()
+        screen.standing = self
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._terminal, self._readable)
+        loop.add_signal_handler(signal.SIGCONT, self._return)
 
     def heard(self) -> str | None:
         """The answer, once a line was typed."""
-        while self._typed:
-            line = self._typed.pop(0)
+        while self._lines:
+            line = self._lines.pop(0)
             if line.strip():
                 return chosen(self.question, line)
-            self._ask()
+        self.draw()
         return None
 
-    def close(self) -> None:
-        """Stop listening."""
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+    def draw(self) -> None:
+        """Puts the prompt at the bottom, where it is not there."""
+        if self._drawn or not self._listens:
+            return
+        self._screen.out.print(self._options, soft_wrap=True)
+        self._screen.out.print(_SIGN, style="bold cyan", end="")
+        self._write(self._typed.text)
+        self._drawn = True
 
-    def _ask(self) -> None:
-        self._screen.out.print("    › ", style="bold cyan", end="")  # noqa: RUF001
+    def lift(self) -> None:
+        """Takes the prompt away: what is printed next begins where it stood."""
+        if not self._drawn:
+            return
+        self._drawn = False
+        width = columns()
+        above = rows_of(self._options.plain, width) + rows_of(_SIGN + self._typed.text, width) - 1
+        self._write(f"\r\x1b[{above}A\x1b[J")
+
+    def close(self) -> None:
+        """Stop listening; what is printed next begins beneath the prompt, where that stands."""
+        self._deafen()
+        if self._drawn:
+            self._drawn = False
+            self._write("\n")
+        if self._screen.standing is self:
+            self._screen.standing = None
+
+    def _deafen(self) -> None:
+        if not self._listens:
+            return
+        self._listens = False
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._terminal)
+        loop.remove_signal_handler(signal.SIGCONT)
+        if self._keys is not None:
+            self._keys.give_back()
+
+    def _write(self, text: str) -> None:
+        self._screen.out.file.write(text)
         self._screen.out.file.flush()
 
     def _readable(self) -> None:
-        # The terminal gives whole lines, so this never waits.
-        data = os.read(sys.stdin.fileno(), _LONGEST_LINE)
-        if not data:  # Ctrl-D: nobody answers here
-            self.close()
+        # There is something to read, so this never waits.
+        data = os.read(self._terminal, _LONGEST_LINE)
+        before = self._typed.text
+        found = self._typed.feed(data)
+        self._lines += found
+        if not data or self._typed.ended:  # Ctrl-D: nobody answers here
+            self.lift()
+            self._deafen()
+        elif any(line.strip() for line in found):
+            self._answered(before, found)
+        elif found and self._keys is None:
+            self._drawn = False  # the terminal has begun a line of its own
+        elif self._typed.text != before:
+            self._echo(before)
+
+    def _echo(self, before: str) -> None:
+        """Shows what was typed or erased; the terminal does it where it keeps its own mode."""
+        if self._keys is None or not self._drawn:
             return
-        self._buffer += data.decode(errors="replace")
-        *lines, self._buffer = self._buffer.split("\n")
-        self._typed += lines
+        text = self._typed.text
+        if text.startswith(before):
+            self._write(text[len(before) :])
+            return
+        self._typed.text = before
+        self.lift()
+        self._typed.text = text
+        self.draw()
+
+    def _answered(self, before: str, lines: list[str]) -> None:
+        """Leaves the answer where it was typed."""
+        if not self._drawn:
+            return
+        if self._keys is not None:
+            answer = next(line for line in lines if line.strip())
+            self._write(f"{answer.removeprefix(before)}\n")
+        self._drawn = False
+
+    def _return(self) -> None:
+        """The command was stopped (Ctrl-Z), and goes on."""
+        if _in_background(self._terminal):
+            return
+        if self._keys is None:
+            self._keys = Keys(self._terminal)
+        self._keys.take()
+        self._drawn = False
+        self.draw()
+
+
+def _in_background(terminal: int) -> bool:
+    """Whether another process has the terminal: whoever changes its mode then is stopped."""
+    try:
+        return os.tcgetpgrp(terminal) != os.getpgrp()
+    except OSError:  # it controls nobody
+        return False

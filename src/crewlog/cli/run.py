@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,6 +25,8 @@ DEMO_INPUT = (
     "Build the skeleton of a music player app in Flutter: a player screen, a library, "
     "offline playback."
 )
+Existing = Literal["reject", "attach", "replace"]
+"""What may be done where there is a run of an id."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 Id = Annotated[
@@ -94,6 +96,15 @@ def run(
     by: By = None,
     registry: RegistryOption = None,
     reader: ReaderOption = "auto",
+    existing: Annotated[
+        str,
+        typer.Option(
+            "--existing",
+            metavar="reject|attach|replace",
+            help="Where there is a run of that --id: refuse, follow that one, or end it and start "
+            "anew.",
+        ),
+    ] = "reject",
     yes: Annotated[
         bool,
         typer.Option(
@@ -155,9 +166,27 @@ def run(
         detach=detach,
         wait=wait,
         answers=tuple(answer or ()),
+        existing=_existing(existing),
         as_json=as_json,
         debug=debug,
     )
+
+
+def _existing(text: str) -> Existing:
+    """What `--existing` says.
+
+    Raises:
+        UsageError: it says something else.
+    """
+    match text:
+        case "reject" | "attach" | "replace":
+            return text
+        case _:
+            raise UsageError(
+                f"--existing {text} is not understood",
+                remedy="Say reject, attach or replace.",
+                place="crewlog run",
+            )
 
 
 def _go(
@@ -173,6 +202,7 @@ def _go(
     detach: bool = False,
     wait: bool = False,
     answers: tuple[str, ...] = (),
+    existing: Existing = "reject",
     tell: bool = False,
     as_json: bool = False,
     debug: bool = False,
@@ -191,6 +221,7 @@ def _go(
         queue=queue,
         note=note,
         file=file,
+        existing=existing,
     )
     if detach:
         return go(start_and_leave(screen, start), debug=debug)

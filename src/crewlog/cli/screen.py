@@ -14,7 +14,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 from rich.cells import cell_len
@@ -76,6 +76,13 @@ def jsonable(data: Any) -> Any:
     return data
 
 
+class Standing(Protocol):
+    """What stands at a terminal's bottom, e.g. a prompt."""
+
+    def lift(self) -> None:
+        """Takes it away, where it is there: something is printed now."""
+
+
 class Screen:
     """Standard output and standard error of one command."""
 
@@ -89,6 +96,12 @@ class Screen:
         self.as_json = as_json
         self.err = _console(stderr=True)
         self.out = self.err if aside else _console(stderr=False)
+        self.standing: Standing | None = None
+        """What is lifted before anything is printed; whoever put it there draws it again."""
+
+    def _lift(self) -> None:
+        if self.standing is not None:
+            self.standing.lift()
 
     @property
     def tty(self) -> bool:
@@ -125,12 +138,14 @@ class Screen:
         text.rstrip()
         if crop and self.out.is_terminal:
             text.truncate(self.out.width, overflow="ellipsis")
+        self._lift()
         self.out.print(text, soft_wrap=True)
 
     def block(self, text: str, indent: str = "  ") -> None:
         """Lines as they are, e.g. a picture with its own colours."""
         if self.as_json:
             return
+        self._lift()
         for line in text.rstrip("\n").splitlines():
             self.out.print(Text.from_ansi(f"{indent}{line}".rstrip()), soft_wrap=True)
 
@@ -138,6 +153,7 @@ class Screen:
         """A text that is wrapped at a terminal's edge, indented."""
         if self.as_json:
             return
+        self._lift()
         room = max(20, min(self.width, 100) - indent)
         for line in plain_lines(text).split("\n"):
             for each in folded(line, room) if self.tty else [line]:
@@ -146,12 +162,14 @@ class Screen:
     def wrapped(self, head: Iterable[Part], text: str, *, indent: int, style: str = "") -> None:
         """A head and a text beside it, wrapped under itself at a terminal's edge."""
         if not self.as_json:
+            self._lift()
             _wrapped(self.out, head, text, indent, style)
 
     def complain(
         self, head: Iterable[Part], text: str, *, indent: int = 0, style: str = ""
     ) -> None:
         """The same on standard error; as it is (a source line, say) where there is no head."""
+        self._lift()
         parts = list(head)
         if parts:
             _wrapped(self.err, parts, text, indent, style)
@@ -161,6 +179,7 @@ class Screen:
     def note(self, *parts: Part) -> None:
         """A line to standard error, for people: it never mixes with a result."""
         if not self.as_json:
+            self._lift()
             self.err.print(text_of(*parts), soft_wrap=True)
 
     def document(self, data: Any) -> None:

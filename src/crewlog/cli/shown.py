@@ -7,13 +7,17 @@ from typing import Any
 
 from crewlog.cli.ending import look, used, workspace_of
 from crewlog.cli.hands import assigned
+from crewlog.cli.layers import recipe_of, show_layers
 from crewlog.cli.questions import answer_line, show_question
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, plain, plain_lines, short_path
 from crewlog.cli.sight import Sight
+from crewlog.cli.told_breaks import breaks_of
 from crewlog.client import Client
 from crewlog.errors import CrewlogError
 from crewlog.graph.draw import picture
+from crewlog.graph.waits import waits_for
 from crewlog.model import Json
+from crewlog.state.brief import shortened
 from crewlog.state.model import Output
 from crewlog.state.model import Part as OutputPart
 from crewlog.wire import JournalItem
@@ -44,8 +48,11 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
         screen.line("  ", ("prompt:", "bold"))
         screen.paragraph(plain_lines(sight.prompt).strip(), indent=4)
         screen.line("")
+    show_layers(screen, await recipe_of(client, state), state)
     _facts(screen, sight)
-    _frontier(screen, sight)
+    for each in await breaks_of(client.run(sight.run), state):
+        screen.line("  ", ("· ", "yellow"), each.words)
+    show_frontier(screen, sight)
     for question in sight.questions:
         show_question(screen, question)
         screen.line("    ", *answer_line(sight.run, question))
@@ -70,15 +77,22 @@ def _facts(screen: Screen, sight: Sight) -> None:
         waits = plain(sight.waiting_for)
         if sight.status == "paused":
             waits = f"{waits.partition(': ')[0]}: crewlog resume {sight.run}"
+        elif sight.waiting_for in sight.lacks.values():
+            waits = waits.partition(": ")[0].removeprefix("waits for ")
         rows.append([("waits for", "dim"), (waits, "yellow")])
     if state.flags:
         flags = ", ".join(f"{name} = {_short(value)}" for name, value in state.flags.items())
         rows.append([("flags", "dim"), plain(flags)])
     if state.error:
         rows.append([("error", "dim"), (plain(state.error), "red")])
+    if state.tags:
+        tags = ", ".join(f"{plain(tag)} = @{position}" for tag, position in state.tags.items())
+        rows.append([("checkpoints", "dim"), tags])
     if state.execution > 1:
         rows.append([("execution", "dim"), str(state.execution)])
-    if not sight.live:
+    if sight.at is not None:
+        rows.append([("as of", "dim"), (f"position {sight.at}", "dim")])
+    elif not sight.live:
         note = "no worker answers; this is what the store has"
         if sight.over:
             note = "ended from outside; more was not recorded"
@@ -86,7 +100,8 @@ def _facts(screen: Screen, sight: Sight) -> None:
     screen.rows(("", ""), rows)
 
 
-def _frontier(screen: Screen, sight: Sight) -> None:
+def show_frontier(screen: Screen, sight: Sight) -> None:
+    """The steps that are not done, and what each of them does or waits for."""
     if sight.over:
         return
     asked = {question.step for question in sight.questions}
@@ -95,11 +110,26 @@ def _frontier(screen: Screen, sight: Sight) -> None:
         if entry.step in asked:
             continue  # the question says it
         doing = (sight.doing or {}).get(entry.step, ())
-        what = ", ".join(plain(each) for each in doing) or plain(entry.requirement)
+        what = ", ".join(plain(each) for each in doing) or plain(waits_for(entry))
+        if lacks := sight.lacks.get(entry.step):
+            what = plain(lacks).partition(": ")[0]
+        if entry.leaving:
+            what = f"{what}{', ' if what else ''}its node is gone: its turn ends, nothing follows"
         rows.append([plain(entry.step), (entry.status, "cyan"), (what, "dim")])
+    rows += [
+        [plain(step), ("kept aside", "yellow"), ("its node is gone", "dim")]
+        for step in sight.state.parked
+    ]
     if rows:
         screen.line("")
         screen.rows(("", "", ""), rows)
+    for step, lacks in sight.lacks.items():
+        tell_lack(screen, step, lacks)
+
+
+def tell_lack(screen: Screen, step: str, lacks: str) -> None:
+    """That a step waits for a worker that has its tool, whole: what is lacking and what to do."""
+    screen.wrapped(["  ", ("! ", "bold yellow")], f"{plain(step)} {plain(lacks)}", indent=4)
 
 
 async def _outputs(screen: Screen, client: Client, sight: Sight) -> None:
@@ -151,6 +181,11 @@ def journal_line(item: JournalItem, start: int) -> list[Part]:
     kind = str(data.pop("kind", "?"))
     at = int(data.pop("at", start) or start)
     node = str(data.pop("step", "") or data.get("agent", "") or "")
+    if isinstance(state := data.get("state"), dict):
+        # The whole state, which `--json` prints.
+        data["state"] = f"of position {data.get('to')}, graph v{state.get('graph_version', 1)}"  # pyright: ignore[reportUnknownMemberType]
+    if isinstance(remap := data.get("remap"), dict):
+        data["remap"] = {name: value for name, value in remap.items() if value}  # pyright: ignore[reportUnknownVariableType]
     words = "  ".join(f"{key}={_compact(value)}" for key, value in data.items())
     return [
         (f"{item.position:>5}  {clock(at - start):>5}  ", "dim"),
@@ -169,4 +204,4 @@ def _compact(value: Json) -> str:
         parts: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
         return "[" + ", ".join(_compact(part) for part in parts) + "]"
     text = plain(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return shortened(text, 80)

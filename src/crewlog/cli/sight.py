@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crewlog.client import Client, Run
 from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES
+from crewlog.client.places import place_of
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
 from crewlog.graph import approvals
 from crewlog.graph.draw import mermaid
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.waits import waiting_for, waits_for
 from crewlog.ids import NodeName, RunId
 from crewlog.model import Json
 from crewlog.state.journal import entry_from_json
@@ -51,8 +53,12 @@ class Sight:
     queue: str = ""
     doing: dict[str, tuple[str, ...]] | None = None
     """Calls in flight, by step."""
+    lacks: dict[str, str] = field(default_factory=dict[str, str])
+    """Steps whose calls wait for a worker that has their tool, with what to do about it."""
     prompt: str | None = None
     """The prompt that it was started with, where it was one and the store has it."""
+    at: int | None = None
+    """The journal position at which it is seen; none: it is seen as it is."""
 
     @property
     def over(self) -> bool:
@@ -115,6 +121,50 @@ async def see(client: Client, run_id: str) -> Sight:
         raise
 
 
+async def see_at(client: Client, target: str) -> Sight:
+    """A run as it is, or as it was at a position or a tag: `RUN`, `RUN@12`, `RUN@draft`.
+
+    Raises:
+        UsageError: it has no such position or tag.
+        RunNotFound, RunFailed, StoreUnavailable: as `see`.
+    """
+    run_id, position = await place_of(client, target)
+    sight = await see(client, run_id)
+    if position is None:
+        return sight
+    state = await client.run(run_id).state_at(position)
+    plan = sight.plan
+    if state.definition != sight.state.definition:
+        plan = await plan_of(client, state)
+    status = "waiting" if state.status == "running" and state.interrupts else state.status
+    return replace(
+        sight,
+        state=state,
+        plan=plan,
+        status=status,
+        waiting_for="",
+        ended=None,
+        questions=[],  # they were open then: nobody can answer there
+        doing=None,
+        lacks={},
+        at=position,
+    )
+
+
+async def plan_of(client: Client, state: CrewState) -> GraphPlan | None:
+    """The graph that a run had; none before it had one."""
+    crew = await crew_of(client, state)
+    return lower(crew) if crew is not None else None
+
+
+async def crew_of(client: Client, state: CrewState) -> CrewDefinition | None:
+    """The definition that a run had; none before it had one."""
+    if not state.definition:
+        return None
+    store = await client.store()
+    return CrewDefinition.from_json(await store.get_definition(state.definition))
+
+
 async def _with_prompt(client: Client, sight: Sight) -> Sight:
     if sight.state.prompt is not None:
         with suppress(CrewlogError):  # it is a part of the picture, and no more
@@ -149,6 +199,7 @@ async def _live(client: Client, run: Run, queue: str) -> Sight:
         questions=questions,
         queue=queue,
         doing={step.step: step.doing for step in view.frontier},
+        lacks={step.step: step.lacks for step in view.frontier if step.lacks},
     )
 
 
@@ -188,6 +239,8 @@ async def _stored(client: Client, run: Run, status: str, ended: int | None, queu
         if state.interrupts:
             shown, first = "waiting", next(iter(state.interrupts.values()))
             waiting = f"{first.id}: {first.question}"
+        elif until := waiting_for(state):
+            shown, waiting = "waiting", until
     return Sight(
         run=run.id,
         state=state,
@@ -254,6 +307,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
         "graph_version": state.graph_version,
         "execution": state.execution,
         "position": state.position,
+        "at": sight.at,
         "started": state.started,
         "ended": sight.ended,
         "steps": state.steps,
@@ -262,8 +316,11 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
                 "step": entry.step,
                 "node": entry.node,
                 "status": entry.status,
-                "waits_for": entry.requirement,
+                "waits_for": waits_for(entry),
+                "due": entry.due if entry.status == "waiting" else 0,
+                "leaving": entry.leaving,
                 "doing": list((sight.doing or {}).get(entry.step, ())),
+                "lacks": sight.lacks.get(entry.step, ""),
             }
             for entry in state.frontier.values()
         ],

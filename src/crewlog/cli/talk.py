@@ -1,26 +1,29 @@
-"""`answer`, `pause`, `resume`, `stop`, `interrupt`, `message`: talking to a run."""
+"""`answer`, `pause`, `resume`, `stop`, `interrupt`, `inject`, `message`: talking to a run."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
 from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
+from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
     from crewlog.client import Client, Run
-    from crewlog.state.model import CommandOutcome
+    from crewlog.state.model import CommandOutcome, CrewState
 
 TALK = "Talk"
 OUTCOME_LIMIT = 2.0
 """Seconds for which a signal's outcome is waited for; it is not lost if it takes longer."""
 
+WORKER_LIMIT = 40.0
+"""Seconds for a worker of our own to come up and answer."""
 STOP_LIMIT = 60.0
 """Seconds for a worker of our own to end a run that is stopped."""
 
@@ -120,20 +123,62 @@ def pause(
     debug: Debug = False,
 ) -> int:
     """Pause a run: what runs finishes, nothing new starts."""
-    return _signal(run, "pause", lambda r: r.pause(reason, by=by, id=command_id), as_json, debug)
+    return signalled(run, "pause", lambda r: r.pause(reason, by=by, id=command_id), as_json, debug)
 
 
 @app.command(rich_help_panel=TALK)
 def resume(
     run: RunArgument,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="recipe|live",
+            help="Go on with the crew that the run was started with, or with the one that it has "
+            "now. Default: live.",
+            show_default=False,
+        ),
+    ] = None,
     reason: Reason = "",
     by: By = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Let a paused run go on."""
-    return _signal(run, "resume", lambda r: r.resume(reason, by=by, id=command_id), as_json, debug)
+    """Let a paused run go on, or one that was stopped, has failed, or was ended from outside."""
+    from crewlog.cli.rewinding import resumed  # noqa: PLC0415
+
+    def send(found: Run) -> Awaitable[Any]:
+        origin = resumed_from(from_)
+        return found.resume(reason, from_=origin, by=by, id=command_id)
+
+    return go(
+        resumed(
+            run,
+            lambda: _sent(run, "resume", send, as_json=as_json),
+            as_json=as_json,
+            from_=resumed_from(from_),
+            by=by,
+        ),
+        debug=debug,
+    )
+
+
+def resumed_from(text: str | None) -> Literal["recipe", "live"] | None:
+    """What `--from` says.
+
+    Raises:
+        UsageError: it says something else.
+    """
+    match text:
+        case None | "recipe" | "live":
+            return text
+        case _:
+            raise UsageError(
+                f"a run cannot be resumed from {text!r}",
+                remedy="Say recipe or live.",
+                place="crewlog resume",
+            )
 
 
 @app.command(rich_help_panel=TALK)
@@ -146,7 +191,7 @@ def stop(
     debug: Debug = False,
 ) -> int:
     """End a run gracefully, with what is there."""
-    return _signal(run, "stop", lambda r: r.stop(reason, by=by, id=command_id), as_json, debug)
+    return signalled(run, "stop", lambda r: r.stop(reason, by=by, id=command_id), as_json, debug)
 
 
 @app.command(rich_help_panel=TALK)
@@ -165,48 +210,98 @@ def interrupt(
     debug: Debug = False,
 ) -> int:
     """Make a run ask people before a node, or before its next step."""
-    return _signal(
-        run, "interrupt", lambda r: r.interrupt(node, reason, by=by, id=command_id), as_json, debug
+    return go(
+        _sent(
+            run,
+            "interrupt",
+            lambda r: r.interrupt(node, reason, by=by, id=command_id),
+            as_json=as_json,
+            node=node,
+        ),
+        debug=debug,
     )
 
 
+Said = Annotated[str, typer.Argument(metavar="TEXT", help="What is said.", show_default=False)]
+To = Annotated[
+    str, typer.Option("--to", metavar="LOG", help="public, group:G, channel:C, or private:AGENT.")
+]
+
+
 @app.command(rich_help_panel=TALK)
-def message(
+def inject(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is said.", show_default=False)],
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="LOG", help="public, group:G, channel:C, or private:AGENT."),
-    ] = "public",
+    text: Said,
+    to: To = "public",
     by: By = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
     """Say something to the crew; agents read it at their next step."""
-    return _signal(
+    return signalled(
         run, "message", lambda r: r.message(text, to, by=by, id=command_id), as_json, debug
     )
 
 
-def _signal(
-    run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], as_json: bool, debug: bool
+@app.command(rich_help_panel=TALK)
+def message(
+    run: RunArgument,
+    text: Said,
+    to: To = "public",
+    by: By = None,
+    command_id: CommandIdOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
 ) -> int:
-    return go(_sent(run_id, name, send, as_json=as_json), debug=debug)
+    """Say something to the crew: the same as `inject`."""
+    return inject(run, text, to, by, command_id, as_json, debug)
+
+
+def signalled(
+    run_id: str,
+    name: str,
+    send: Callable[[Run], Awaitable[Any]],
+    as_json: bool,
+    debug: bool,
+    *,
+    told: Callable[[], str] | None = None,
+) -> int:
+    """Sends a signal, and tells its outcome where a worker tells it in time.
+
+    Args:
+        run_id: The run.
+        name: The signal.
+        send: Sends it.
+        as_json: Whether the outcome is told to a program.
+        debug: Whether tracebacks are shown.
+        told: What is said once it is applied, where that is more than its name tells: a worker is
+            brought for it, where we may bring one.
+    """
+    return go(_sent(run_id, name, send, as_json=as_json, told=told), debug=debug)
 
 
 async def _sent(
-    run_id: str, name: str, send: Callable[[Run], Awaitable[Any]], *, as_json: bool
+    run_id: str,
+    name: str,
+    send: Callable[[Run], Awaitable[Any]],
+    *,
+    as_json: bool,
+    told: Callable[[], str] | None = None,
+    node: str = "",
 ) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.cli.told_breaks import asked_already, steps_before  # noqa: PLC0415
     from crewlog.errors import CommandRejected  # noqa: PLC0415
+    from crewlog.wire import spoken  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen) as client, AsyncExitStack() as helping:
         run = client.run(run_id)
+        already = await asked_already(run, node) if node else False
         command = await send(run)
-        outcome = await _outcome(client, run, command)
+        outcome, state = await _outcome(client, run, command, helping if told is not None else None)
         ended = None
         if name == "stop" and outcome is None:
             ended = await _stopped(client, run, helping)
@@ -220,10 +315,11 @@ async def _sent(
         if outcome is not None and not outcome.ok:
             detail, _, remedy = outcome.detail.partition("\n")
             raise CommandRejected(
-                detail or f"the run refused {name!r}",
+                detail or f"the run refused {spoken(name)!r}",
                 remedy=remedy.strip() or f"`crewlog show {run_id}` shows where it is.",
                 place=f"run {run_id!r}",
             )
+        before = steps_before(node, state, outcome, already=already) if node else None
         if as_json:
             screen.document(
                 {
@@ -232,10 +328,14 @@ async def _sent(
                     "id": command,
                     "applied": outcome is not None,
                     "position": outcome.position if outcome else None,
+                    **(before.to_json() if before else {}),
                 }
             )
             return exits.OK
-        done = _DONE[name].format(run=plain(run_id))
+        if before is not None:
+            done = before.words
+        else:
+            done = plain(told()) if told else _DONE.get(name, "").format(run=plain(run_id))
         if outcome is not None:
             screen.line(
                 "  ",
@@ -259,12 +359,12 @@ _LATER = {
     "stop": "stops",
     "interrupt": "asks",
     "message": "reads the message",
+    "tag": "names the checkpoint",
 }
 _DONE = {
     "pause": "is paused: what runs finishes. Go on: crewlog resume {run}",
     "resume": "goes on",
     "stop": "is stopping",
-    "interrupt": "will ask before that step",
     "message": "has the message",
 }
 
@@ -294,19 +394,41 @@ async def _stopped(client: Client, run: Run, helping: AsyncExitStack) -> str | N
         ending.cancel()
 
 
-async def _outcome(client: Client, run: Run, command: str) -> CommandOutcome | None:
-    """How a signal ended, where a worker tells in time."""
-    from crewlog.cli.background import polled  # noqa: PLC0415
-    from crewlog.errors import CrewlogError  # noqa: PLC0415
+async def _outcome(
+    client: Client, run: Run, command: str, helping: AsyncExitStack | None
+) -> tuple[CommandOutcome | None, CrewState | None]:
+    """How a signal ended, where a worker tells in time, and the state that it led to.
 
+    The worker is one of our own, where we may bring it.
+
+    Raises:
+        CommandConflict: its id was used for another command.
+    """
+    from crewlog.cli.background import polled  # noqa: PLC0415
+    from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
+    from crewlog.errors import CommandConflict, CrewlogError, WorkerMissing  # noqa: PLC0415
+    from crewlog.ids import CommandId  # noqa: PLC0415
+
+    limit = OUTCOME_LIMIT
     try:
-        if not await polled(client, (await client.gateway.describe(run.id)).task_queue):
-            return None
-        async with asyncio.timeout(OUTCOME_LIMIT):
+        queue = (await client.gateway.describe(run.id)).task_queue
+        if not await polled(client, queue):
+            assignment = assigned(queue)
+            if helping is None or not assignment.own:
+                return None, None
+            await helping.enter_async_context(hand(assignment))
+            limit = WORKER_LIMIT
+        async with asyncio.timeout(limit):
             while True:
-                found = (await run.state()).commands.get(command)
-                if found is not None:
-                    return found
+                try:
+                    found = await run.outcome(CommandId(command))
+                    if found is not None:
+                        return found, await run.state()
+                except WorkerMissing:
+                    if limit != WORKER_LIMIT:
+                        return None, None
                 await asyncio.sleep(0.05)
+    except CommandConflict:
+        raise
     except (TimeoutError, CrewlogError):
-        return None
+        return None, None

@@ -12,21 +12,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crewlog.cli.screen import PALETTE, Part, clock, plain
+from crewlog.cli.told_by_hand import edits_in_words, permission_in_words, redirect_in_words
+from crewlog.cli.told_changes import STATEFUL, requirements_after, state_of, told
+from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import journal as j
+from crewlog.state.brief import shortened
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
 _SLOW = 2_000
 """Milliseconds from which a tool's duration is worth a row."""
-_LONGEST = 120
+WHOLE = 1_000
+"""Columns from which on nothing is cut: a pipe, not a terminal."""
 
 
 def _places(count: int) -> str:
     return f"{count} place{'s' * (count != 1)}"
 
 
-_UPDATES = {"respond": "an answer"}
+_UPDATES = {
+    "respond": "an answer",
+    "edit_state": "an edit",
+    "message": "a message",
+    "redirect": "a redirect",
+    "set_permission": "a permission",
+}
 """Commands whose names people never type, as they would call them."""
 
 
@@ -67,9 +78,18 @@ class Timeline:
         """The open questions."""
         self.waiting: dict[str, str] = {}
         """Requirements of waiting nodes."""
+        self.timers: dict[str, str] = {}
+        """Until when nodes wait, for people."""
+        self.lacking: dict[StepId, str] = {}
+        """Steps whose calls wait for a worker that has their tool."""
         self.steps = 0
+        self.version = 1
+        """The graph's version."""
+        self.done: set[str] = set()
+        """Nodes that are done."""
         self._said: dict[StepId, str] = {}
         self._starts: Row | None = None
+        self._stopping = False
         self._waits: dict[str, Row] = {}
         """Rows of nodes that wait, until it is clear that they do not go on at once."""
 
@@ -106,7 +126,7 @@ class Timeline:
                 self._starts.more.append((row.node, row.glyph, row.text))
 
     def _row(self, entry: j.Fact, node: str, glyph: str, text: str, style: str = "") -> list[Row]:
-        return [Row(entry.at - self.started, plain(node), glyph, plain(text)[:_LONGEST], style)]
+        return [Row(entry.at - self.started, plain(node), glyph, plain(text), style)]
 
     def _rows(self, entry: j.JournalEntry) -> list[Row]:
         match entry:
@@ -117,10 +137,11 @@ class Timeline:
                 | j.StepFailed()
                 | j.StepRetried()
                 | j.StepCancelled()
-                | j.ConditionMet()
                 | j.Routed()
             ):
                 return self._step(entry)
+            case j.ConditionMet() | j.TimerSet() | j.TimerFired():
+                return self._wait(entry)
             case j.ModelReplied() | j.ToolReturned() | j.PermissionDenied() | j.CallHeld():
                 return self._call(entry)
             case j.FlagSet():
@@ -133,6 +154,18 @@ class Timeline:
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
                 return self._row(entry, entry.agent, "=", text, "dim")
+            case (
+                j.ChangeAccepted()
+                | j.GraphSwapped()
+                | j.SwapFailed()
+                | j.RulesChanged()
+                | j.RolledBack()
+                | j.Forked()
+                | j.Reopened()
+            ):
+                return self._changed(entry)
+            case j.StateEdited() | j.Redirected() | j.PermissionSet() | j.CheckpointTagged():
+                return self._by_hand(entry)
             case j.PromptReceived() | j.PromptRead() | j.PromptCompiled() | j.DefinitionEdited():
                 return self._prompt(entry)
             case _:
@@ -157,16 +190,7 @@ class Timeline:
                 text = f"has a step for each of {entry.of} items of {entry.agent}.{entry.key}"
                 return self._row(entry, node_of(entry.step), "⋔", text, "cyan")
             case j.StepCompleted():
-                self.running.pop(entry.step, None)
-                said = self._said.pop(entry.step, "")
-                node = node_of(entry.step)
-                if entry.skipped:
-                    why = entry.because.removeprefix("skipped ").removeprefix("skipped")
-                    joint = " " if why != entry.because else ": "
-                    text = f"skipped{joint}{why}" if why else "skipped"
-                    return self._row(entry, node, "∅", text, "dim")
-                # Decisions say what they decided where they route.
-                return self._row(entry, node, "✓", said or "done", "green") if said else []
+                return self._completed(entry)
             case j.StepFailed():
                 self.running.pop(entry.step, None)
                 return self._row(entry, node_of(entry.step), "✗", _first(entry.error), "red")
@@ -176,18 +200,45 @@ class Timeline:
                 return self._row(entry, node_of(entry.step), "↻", f"tries again{by}", "cyan")
             case j.StepCancelled():
                 self.running.pop(entry.step, None)
-                return self._row(entry, node_of(entry.step), "■", "ended by the stop", "yellow")
-            case j.ConditionMet():
-                node = node_of(entry.step)
-                self.waiting.pop(node, None)
-                if self._waits.pop(node, None):
-                    return []  # it held already
-                what = "goes on without its requirement" if entry.waived else "its condition holds"
-                return self._row(entry, node, "▸", what, "dim")
+                what = "ended by the stop" if self._stopping else "ended"
+                return self._row(entry, node_of(entry.step), "■", what, "yellow")
             case j.Routed():
                 return self._routed(entry)
             case _:
                 return []
+
+    def _completed(self, entry: j.StepCompleted) -> list[Row]:
+        self.running.pop(entry.step, None)
+        said = self._said.pop(entry.step, "")
+        node = node_of(entry.step)
+        self.timers.pop(node, None)
+        if not item_of(entry.step):
+            self.done.add(node)
+        if entry.skipped:
+            why = entry.because.removeprefix("skipped ").removeprefix("skipped")
+            joint = " " if why != entry.because else ": "
+            text = f"skipped{joint}{why}" if why else "skipped"
+            return self._row(entry, node, "∅", text, "dim")
+        # Decisions say what they decided where they route.
+        return self._row(entry, node, "✓", said or "done", "green") if said else []
+
+    def _wait(self, entry: j.ConditionMet | j.TimerSet | j.TimerFired) -> list[Row]:
+        node = node_of(entry.step)
+        bounded = node in self.waiting
+        if isinstance(entry, j.TimerSet):
+            self.running.pop(entry.step, None)
+            self.timers[node] = until = moment_words(entry.due)
+            what = "waits at most until" if bounded else "waits until"
+            return self._row(entry, node, "◔", f"{what} {until}", "yellow")
+        self.timers.pop(node, None)
+        if isinstance(entry, j.TimerFired):
+            what = "its condition did not come in time" if bounded else "its time has come"
+            return self._row(entry, node, "▸", what, "dim")
+        self.waiting.pop(node, None)
+        if self._waits.pop(node, None):
+            return []  # it held already
+        what = "goes on without its requirement" if entry.waived else "its condition holds"
+        return self._row(entry, node, "▸", what, "dim")
 
     def _routed(self, entry: j.Routed) -> list[Row]:
         rows: list[Row] = []
@@ -246,6 +297,60 @@ class Timeline:
             if not running.doing:
                 running.doing, running.since = {0: "thinking"}, at
 
+    # -- changes ------------------------------------------------------------------------------
+
+    def _changed(self, entry: j.Fact) -> list[Row]:
+        rows = [
+            row
+            for each in told(entry, self.version)
+            for row in self._row(entry, each.node, each.glyph, each.text, each.style)
+        ]
+        match entry:
+            case j.GraphSwapped():
+                self.version = entry.graph_version
+                self.waiting = requirements_after(entry, self.waiting)
+                for step in entry.remap.park:
+                    self.running.pop(step, None)
+            case j.RolledBack() | j.Forked() | j.Reopened():
+                self._begin_from(entry)
+            case _:
+                pass
+        return rows
+
+    def _begin_from(self, entry: STATEFUL) -> None:
+        """Remembers what a state says instead of what was told before it."""
+        state = state_of(entry)
+        self.version = state.graph_version
+        self.done = {node for node, count in state.routing.done.items() if count}
+        self.running = {
+            each.step: Running(entry.at, {0: "thinking"})
+            for each in state.frontier.values()
+            if each.turn is not None and each.status == "running"
+        }
+        self.waiting = {
+            each.node: each.requirement
+            for each in state.frontier.values()
+            if each.status == "waiting" and each.requirement
+        }
+        self.interrupts = {
+            id_: j.InterruptRaised(interrupt=asked) for id_, asked in state.interrupts.items()
+        }
+        self.timers = {
+            each.node: moment_words(each.due)
+            for each in state.frontier.values()
+            if each.status == "waiting" and each.due
+        }
+        self._said, self._waits = {}, {}
+
+    @property
+    def statuses(self) -> dict[NodeName, str]:
+        """What each node is, as `crewlog.graph.draw` takes it; nodes not reached are left out."""
+        found = dict.fromkeys((NodeName(node) for node in self.done), "done")
+        found |= dict.fromkeys(
+            (NodeName(node) for node in (*self.waiting, *self.timers)), "waiting"
+        )
+        return found | dict.fromkeys((node_of(step) for step in self.running), "running")
+
     # -- the run ------------------------------------------------------------------------------
 
     def _prompt(self, entry: j.Fact) -> list[Row]:
@@ -280,8 +385,11 @@ class Timeline:
                 return self._row(entry, node, "?", text, "bold yellow")
             case j.InterruptAnswered():
                 self.interrupts.pop(entry.interrupt, None)
-                why = _why(entry.reason)
-                text = f"{entry.interrupt} answered{_by(entry.by)}: {entry.decision}{why}"
+                by, why = _by(entry.by), _why(entry.reason)
+                if entry.decision == "withdrawn":
+                    text = f"{entry.interrupt} withdrawn{by}{why}"
+                    return self._row(entry, "", "↩", text, "dim")
+                text = f"{entry.interrupt} answered{by}: {entry.decision}{why}"
                 return self._row(entry, "", "✓", text, "green")
             case j.BreakRequested():
                 where = "the next step" if entry.node == "*" else f"'{entry.node}'"
@@ -295,6 +403,7 @@ class Timeline:
                     entry, "", "▶", f"goes on{_by(entry.by)}{_why(entry.reason)}", "green"
                 )
             case j.StopRequested():
+                self._stopping = True
                 text = f"stopping{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, "", "■", text, "bold yellow")
             case j.CommandRejected():
@@ -305,6 +414,24 @@ class Timeline:
                 return self._row(entry, "", "↷", f"execution {entry.execution}", "dim")
             case j.RunFailed():
                 return self._row(entry, "", "✗", f"failed: {_first(entry.error)}", "bold red")
+            case _:
+                return []
+
+    def _by_hand(self, entry: j.Fact) -> list[Row]:
+        match entry:
+            case j.StateEdited():
+                text = f"edited{_by(entry.by)}: {edits_in_words(entry)}{_why(entry.reason)}"
+                return self._row(entry, "", "✎", text, "yellow")
+            case j.Redirected():
+                node = node_of(entry.step)
+                text = f"{redirect_in_words(entry)}{_by(entry.by)}{_why(entry.reason)}"
+                return self._row(entry, node, "↪", text, "yellow")
+            case j.PermissionSet():
+                text = f"{permission_in_words(entry)}{_by(entry.by)}{_why(entry.reason)}"
+                return self._row(entry, "", "⚿", text, "yellow")
+            case j.CheckpointTagged():
+                text = f"checkpoint {entry.checkpoint} is '{entry.tag}'{_by(entry.by)}"
+                return self._row(entry, "", "⚐", text, "dim")
             case _:
                 return []
 
@@ -320,7 +447,7 @@ class Timeline:
 
     def parts(self, row: Row, width: int) -> list[Part]:
         """A row as styled text: time, node in its column, glyph and text."""
-        column = min(max((len(plain(n)) for n in self.nodes), default=8), 22, max(width // 4, 8))
+        column = self.column(width)
         narrow = width < 50
         out: list[Part] = [(f"  {clock(row.at)}  ", "dim")]
         if row.node or not narrow:
@@ -332,6 +459,15 @@ class Timeline:
             out += [" " * pad, (node, self.color(node)), f"  {glyph} {text}"]
             used += pad + len(node) + 4 + len(text)
         return out
+
+    def column(self, width: int) -> int:
+        """Columns that a node's name takes; in a pipe every name is whole."""
+        longest = max((len(plain(n)) for n in self.nodes), default=8)
+        return longest if width >= WHOLE else min(longest, 22, max(width // 4, 8))
+
+    def fitted(self, node: str, width: int) -> list[Part]:
+        """A node in its column."""
+        return [(_fit(plain(node), self.column(width)), self.color(node))]
 
     def split(self, row: Row, width: int) -> list[Row]:
         """A row that is too long for its `more`, as several."""
@@ -351,6 +487,11 @@ class Timeline:
         for step, running in self.running.items():
             seconds = max(at - running.since, 0) // 1000
             first = next(iter(running.doing.values()), "thinking")
+            if step in self.lacking:
+                what = plain(self.lacking[step]).partition(": ")[0]
+                found += [" · " if found else "", (plain(node_of(step)), self.color(node_of(step)))]
+                found.append((f" {what}", "yellow"))
+                continue
             more = f" +{len(running.doing) - 1}" if len(running.doing) > 1 else ""
             node = node_of(step)
             found += [" · " if found else "", (plain(node), self.color(node))]
@@ -358,6 +499,10 @@ class Timeline:
         for name, requirement in self.waiting.items():
             text = f" waits for {plain(requirement)}"
             found += [" · " if found else "", (plain(name), self.color(name)), (text, "dim")]
+        for name, until in self.timers.items():
+            if name not in self.waiting:
+                found += [" · " if found else "", (plain(name), self.color(name))]
+                found.append((f" waits until {until}", "dim"))
         return found
 
 
@@ -377,18 +522,18 @@ def _plain_part(part: Part) -> str:
 
 
 def _fit(text: str, width: int) -> str:
-    return (text if len(text) <= width else text[: width - 1] + "…").ljust(width)
+    return shortened(text, width).ljust(width)
 
 
 def _text_style(row: Row) -> str:
-    return row.style if row.glyph in {"✗", "?", "⏸", "⊘", "◌", "■", "∅", "▸", "=", "⚑"} else ""
+    return row.style if row.glyph in {"✗", "?", "⏸", "⊘", "◌", "■", "∅", "▸", "◔", "=", "⚑"} else ""
 
 
 def _brief(text: str) -> str:
     """Arguments in a line: a path says enough by itself."""
     line = plain(text)
     found = _PATH.match(line)
-    return found[0] if found else line[:60]
+    return found[0] if found else line
 
 
 def _value(value: object) -> str:

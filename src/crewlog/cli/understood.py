@@ -11,6 +11,7 @@ from crewlog.cli.screen import Part, Screen, counted, plain, plain_lines
 from crewlog.definition.content import definition_hash
 from crewlog.definition.model import AgentPhase, CrewDefinition, ParallelPhase
 from crewlog.prompt.ast import Words
+from crewlog.state.brief import shortened
 
 if TYPE_CHECKING:
     from crewlog.errors import Diagnostic
@@ -246,8 +247,7 @@ def _where(compiled: CompiledPrompt, words: Iterable[Words]) -> str:
 
 def _quoted(screen: Screen, compiled: CompiledPrompt, words: Iterable[Words]) -> None:
     for each in _in_order(words):
-        text = plain(compiled.text[each.start : each.end])
-        text = text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
+        text = shortened(plain(compiled.text[each.start : each.end]), _LONGEST_QUOTE)
         screen.wrapped([" " * _LABEL], f"“{text}”", indent=_LABEL, style="dim italic")
 
 

@@ -14,5 +14,15 @@ from crewlog.client.connection import Endpoints, connect
 from crewlog.client.events import Event
 from crewlog.client.rebuild import RebuildReport
 from crewlog.client.run import Run
+from crewlog.client.tokens import TokenEvent
 
-__all__ = ["Client", "Endpoints", "Event", "RebuildReport", "Run", "RunSummary", "connect"]
+__all__ = [
+    "Client",
+    "Endpoints",
+    "Event",
+    "RebuildReport",
+    "Run",
+    "RunSummary",
+    "TokenEvent",
+    "connect",
+]

@@ -10,35 +10,43 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import quote
 
 from temporalio.client import Client as TemporalClient
-from temporalio.client import WorkflowExecution
+from temporalio.client import (
+    ScheduleActionStartWorkflow,
+    WithStartWorkflowOperation,
+    WorkflowExecution,
+)
 from temporalio.common import SearchAttributeKey, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
+from crewlog.client import asking, beginnings
 from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
+from crewlog.client.deletion import Deleting, Deletion, check_ended
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
 from crewlog.client.run import Run
+from crewlog.client.schedules import Schedules, scheduled_start
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
-from crewlog.ids import CrewName, RunId
+from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
 from crewlog.state.brief import brief
 from crewlog.state.model import CLOSED
 from crewlog.store.protocol import CrewRow, RegisteredRow, RunRow, Store
-from crewlog.wire import StartRun
+from crewlog.wire import AskRun, RunResult, StartRun
 
 Crew = str | Path | Mapping[str, Json] | CrewDefinition
 """A registered name, a file, a definition as data, or a definition."""
@@ -98,6 +106,8 @@ class Client:
         self._store = store
         self.catalog = Catalog(store.get)
         """What is registered: crews, registries and their parts."""
+        self.schedules = Schedules(self)
+        """Runs that the server starts by itself."""
         self.mentions = True
         """Whether a missing worker is logged, once; the command line tells it itself."""
         self._look_again: dict[str, float] = {}
@@ -173,6 +183,7 @@ class Client:
         registry: str = "",
         reader: Literal["auto", "grammar", "llm"] = "auto",
         model: str = "",
+        existing: Literal["reject", "attach", "replace"] = "reject",
     ) -> Run:
         """Starts a run of a crew.
 
@@ -188,6 +199,9 @@ class Client:
             registry: Of a prompt: the registered registry that says what it may use.
             reader: Of a prompt: who reads it.
             model: Of a prompt: the model, where the registry names none.
+            existing: What to do where there is a run of that id, open or closed: refuse; take that
+                one as it is; or end it and start anew. The store forgets a replaced run; calls of
+                the new one have the same idempotency keys.
 
         Raises:
             RunAlreadyExists: the id is taken, by an open run or a closed one.
@@ -200,14 +214,69 @@ class Client:
         payload = StartRun(
             crew=content, input=input, by=who, registry=registry, reader=reader, model=model
         )
+        if existing != "reject" and id is None:
+            raise UsageError(f"{existing!r} needs the id of a run")
+        if id is not None and existing == "replace":
+            return await self._replace(checked(id), name, payload, execution_timeout)
+        try:
+            return await self.begin(id, name, payload, execution_timeout)
+        except RunAlreadyExists:
+            if id is None or existing != "attach":
+                raise
+            return await self._attached(checked(id))
+
+    async def _attached(self, run: RunId) -> Run:
+        """The run that has an id.
+
+        Raises:
+            RunAlreadyExists: it is a workflow of another type.
+        """
+        found = (await self.gateway.describe(run)).workflow_type
+        if found != wire.WORKFLOW_TYPE:
+            raise RunAlreadyExists(f"{run!r} is a workflow of the type {found!r}, not a crew's run")
+        return Run(self, run)
+
+    async def _replace(
+        self, run: RunId, name: str, payload: StartRun, timeout: timedelta | None
+    ) -> Run:
+        try:
+            return await self._start(run, name, payload, timeout)
+        except RunAlreadyExists:
+            await self._attached(run)
+        ended = await beginnings.end(self, run)
+        await beginnings.await_forks(self, [run])
+        # The run does the same when it begins; who follows it may look at the store before.
+        with suppress(ServiceError):
+            await (await self.store()).forget(run)
+        anew = payload.model_copy(update={"replace": True, "replaced": ended})
+        return await self._start(run, name, anew, timeout, again=True)
+
+    async def begin(
+        self,
+        id: str | None,
+        name: str,
+        payload: StartRun,
+        timeout: timedelta | None,
+        *,
+        again: bool = False,
+    ) -> Run:
+        """Starts a workflow under an id, or under one that is made of a name.
+
+        Args:
+            id: The id.
+            name: The crew's name.
+            payload: What it is started with.
+            timeout: When Temporal ends it.
+            again: Whether the id may be that of a run that has ended.
+
+        Raises:
+            RunAlreadyExists: the id is taken.
+        """
         if id is not None:
-            return await self._start(_checked(id), name, payload, execution_timeout)
+            return await self._start(checked(id), name, payload, timeout, again=again)
         for _ in range(8):
-            suffix = "".join(secrets.choice(_BASE32) for _ in range(4))
             try:
-                return await self._start(
-                    RunId(f"{name}-{suffix}"), name, payload, execution_timeout
-                )
+                return await self._start(RunId(f"{name}-{_suffix(4)}"), name, payload, timeout)
             except RunAlreadyExists:
                 continue
         raise RunAlreadyExists(
@@ -215,37 +284,155 @@ class Client:
         )
 
     async def _start(
-        self, run: RunId, name: str, payload: StartRun, timeout: timedelta | None
+        self,
+        run: RunId,
+        name: str,
+        payload: StartRun,
+        timeout: timedelta | None,
+        *,
+        again: bool = False,
     ) -> Run:
-        text = payload.input if isinstance(payload.input, str) else json.dumps(payload.input)
+        if payload.fork is not None:
+            await beginnings.note_fork(self, payload.fork.run, run)
+        options = self._options(run, name, payload, timeout)
+        if again:
+            options["id_reuse_policy"] = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        replaced = WorkflowIDConflictPolicy.TERMINATE_EXISTING
         try:
             await self.temporal.start_workflow(
                 wire.WORKFLOW_TYPE,
-                payload.to_json() | {"crew": payload.crew},
-                id=run,
-                task_queue=self.task_queue,
-                execution_timeout=timeout,
-                # A worker that dies in a workflow task is waited for this long, by default 10 s.
-                task_timeout=TASK_TIMEOUT,
-                # A run's id names its rows in the store for ever: it is never used again.
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                memo={_CREW_MEMO: name},
-                static_summary=brief(f"{name}: {text}" if text else name, 180),
-                static_details=f"**{name}**, started by {payload.by or 'nobody in particular'}\n\n"
-                f"{brief(text, 2000)}",
+                payload.to_json() | ({"crew": payload.crew} if payload.crew else {}),
+                id_conflict_policy=replaced if payload.replace else WorkflowIDConflictPolicy.FAIL,
                 rpc_timeout=timedelta(seconds=CALL_LIMIT),
+                **options,
             )
         except WorkflowAlreadyStartedError as error:
-            raise RunAlreadyExists(
-                f"there is a run {run!r} already; ids of ended runs are not used again",
-                remedy=f"Choose another --id, or look at that one: `crewlog show {run}`.",
-                place=self.endpoints.address,
-            ) from error
+            raise self._taken(run) from error
         except RPCError as error:
             raise await self.gateway.failed(error, run) from error
         await self.mention_no_worker(self.task_queue)
         return Run(self, run)
+
+    def _options(
+        self, run: RunId, name: str, payload: StartRun, timeout: timedelta | None
+    ) -> dict[str, Any]:
+        text = payload.input if isinstance(payload.input, str) else json.dumps(payload.input)
+        if payload.fork is not None:
+            text = f"fork of {payload.fork.run}@{payload.fork.position}"
+        return {
+            "id": run,
+            "task_queue": self.task_queue,
+            "execution_timeout": timeout,
+            # A worker that dies in a workflow task is waited for this long, by default 10 s.
+            "task_timeout": TASK_TIMEOUT,
+            # A run's id names its rows in the store: another run has it only where that is asked.
+            "id_reuse_policy": WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            "memo": {_CREW_MEMO: name},
+            "static_summary": brief(f"{name}: {text}" if text else name, 180),
+            "static_details": f"**{name}**, started by {payload.by or 'nobody in particular'}\n\n"
+            f"{brief(text, 2000)}",
+        }
+
+    def _taken(self, run: RunId) -> RunAlreadyExists:
+        return RunAlreadyExists(
+            f"there is a run {run!r} already; ids of ended runs are not used again",
+            remedy=f"Choose another --id, or look at that one: `crewlog show {run}`.",
+            place=self.endpoints.address,
+        )
+
+    async def ask(
+        self,
+        crew: Crew,
+        input: Json = "",
+        *,
+        id: str | None = None,
+        by: str | None = None,
+        to: str = "public",
+        timeout: float | None = None,
+        execution_timeout: timedelta | None = None,
+        tell: asking.Tell | None = None,
+    ) -> RunResult:
+        """Asks a crew and gives its answer: in one round trip, where the run is quick.
+
+        Where a run of that id is open, it is joined: the input is said to it, and its result is
+        the answer. Else it is started.
+
+        Args:
+            crew: As for `start`.
+            input: What is asked.
+            id: The run's id; by default a new one.
+            by: Who asks; by default the system's user.
+            to: The audience of what is said to a run that is open.
+            timeout: Seconds; without it, as long as it takes. The run goes on afterwards.
+            execution_timeout: When Temporal ends a run that this starts.
+            tell: Told about questions to people that the run waits for meanwhile, each once.
+
+        Raises:
+            RunAlreadyExists: the run of that id has ended.
+            RunFailed: the run failed, or was ended from outside.
+            CommandRejected: the open run has no such audience.
+            AnswerNeeded: it did not end in time, since it waits for people; it is a TimeoutError.
+            NotInTime: it did not end in time; it goes on; it is a TimeoutError, too.
+            InvalidDefinition, UsageError, TemporalUnavailable: as for `start`.
+        """
+        name, content = await self._resolve(crew)
+        run = checked(id) if id is not None else RunId(f"{name}-{_suffix(8)}")
+        command = AskRun(
+            id=CommandId(f"ask-{_suffix(16)}"),
+            by=self.user if by is None else by,
+            text=input if isinstance(input, str) else json.dumps(input, ensure_ascii=False),
+            to=LogName(to),
+        )
+        start = StartRun(crew=content, input=input, by=command.by, command=command.id)
+
+        def operation() -> WithStartWorkflowOperation[Any, Any]:
+            return WithStartWorkflowOperation(
+                wire.WORKFLOW_TYPE,
+                start.to_json() | {"crew": start.crew},
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                **self._options(run, name, start, execution_timeout),
+            )
+
+        looking = asyncio.create_task(asking.tell_questions(self.run(run), tell)) if tell else None
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._ask(run, command, operation)
+        except TimeoutError as error:
+            raise await asking.late(self.run(run), timeout or 0) from error
+        finally:
+            if looking is not None:
+                looking.cancel()
+
+    async def scheduled(
+        self, id: RunId, crew: Crew, input: Json, *, by: str | None
+    ) -> tuple[str, StartRun, ScheduleActionStartWorkflow]:
+        """What a schedule does whose runs' ids begin so: the crew's name, the start, the action."""
+        crew_name, content = await self._resolve(crew)
+        start = StartRun(crew=content, input=input, by=self.user if by is None else by)
+        options = self._options(id, crew_name, start, None)
+        return crew_name, start, scheduled_start(options, start)
+
+    async def _ask(
+        self,
+        run: RunId,
+        command: AskRun,
+        start: Callable[[], WithStartWorkflowOperation[Any, Any]],
+    ) -> RunResult:
+        mention = asyncio.create_task(self._mention_later(self.task_queue))
+        try:
+            return await asking.ask(self.temporal, self.gateway, run, command, start)
+        except WorkflowAlreadyStartedError as error:
+            raise self._taken(run) from error
+        except asking.Ended as ended:
+            if asking.busy(ended) and command.text:
+                await self.gateway.signal(run, "message", asking.said_by_signal(command))
+            return await self.run(run).result()
+        finally:
+            mention.cancel()
+
+    async def _mention_later(self, queue: str) -> None:
+        await asyncio.sleep(_POLLED_PAUSE)
+        await self.mention_no_worker(queue)
 
     async def _resolve(self, crew: Crew) -> tuple[str, str | dict[str, Json]]:
         """The crew's name, and what the start input holds."""
@@ -298,6 +485,58 @@ class Client:
             StoreUnavailable: the store is away.
         """
         return (await self.catalog.registry(name, version)).registry
+
+    # -- deleting ----------------------------------------------------------------------------
+
+    async def delete(
+        self, run: str, *, force: bool = False, tell: Callable[[str], None] | None = None
+    ) -> Deletion:
+        """Deletes a run: its executions from the server, its rows from the store.
+
+        What other runs, forks, registered crews and registries use stays. What a run that is under
+        way may be about to use stays for an hour; the next deletion takes it.
+
+        Args:
+            run: The run's id.
+            force: Whether a run that is under way is ended at once; else it is refused. An
+                activity of it that is at work may store once more what it began with: deleted
+                again, that goes as well.
+            tell: Told what is waited for, in words.
+
+        Raises:
+            RunNotFound: neither the server nor the store knows it.
+            UsageError: it is under way.
+            TemporalUnavailable: the server is away.
+            StoreUnavailable: the store is away. Deleted again, the rest goes.
+        """
+        return await Deleting(self, tell).one(RunId(run), _now_ms(), force=force)
+
+    async def delete_ended(
+        self,
+        seconds: float,
+        *,
+        statuses: Sequence[str] = (),
+        dry_run: bool = False,
+        tell: Callable[[str], None] | None = None,
+    ) -> Deletion:
+        """Deletes the runs that ended so long ago; see `delete`.
+
+        Args:
+            seconds: How long ago, at least.
+            statuses: Only those that ended so; by default all.
+            dry_run: Whether it is only told which they are.
+            tell: Told what is waited for, in words.
+
+        Raises:
+            UsageError: no run ends with such a status.
+            TemporalUnavailable: the server is away.
+            StoreUnavailable: the store is away. Deleted again, the rest goes.
+        """
+        check_ended(statuses)
+        now = _now_ms()
+        before = now - int(seconds * 1000)
+        deleting = Deleting(self, tell)
+        return await deleting.ended_before(before, now, statuses=statuses, dry_run=dry_run)
 
     # -- lists -------------------------------------------------------------------------------
 
@@ -415,7 +654,16 @@ def is_file(text: str) -> bool:
     return text.lower().endswith(_FILES) or Path(text).is_file()
 
 
-def _checked(run: str) -> RunId:
+def _suffix(length: int) -> str:
+    return "".join(secrets.choice(_BASE32) for _ in range(length))
+
+
+def checked(run: str) -> RunId:
+    """The id that a run may have.
+
+    Raises:
+        UsageError: it may not.
+    """
     if _RUN_ID.fullmatch(run) is None:
         raise UsageError(
             f"{run!r} cannot be a run's id",
@@ -435,3 +683,7 @@ def _visibility(statuses: Sequence[str]) -> str:
 
 def _ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

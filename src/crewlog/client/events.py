@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,7 +36,7 @@ SILENCE = 1.0
 """Seconds of silence after which the server is asked whether the run is still open."""
 PAGE = 500
 LAST = (RunCompleted, RunFailed, RunStopped)
-"""The entries after which none follows."""
+"""The entries after which none follows, unless the run is taken up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class Event:
     """A journal entry at its position."""
 
     position: int
-    """From 1, without gaps; give it as `after` to go on behind this event."""
+    """From 1, in a fork from the one after its checkpoint, without gaps; give it as `after` to go
+    on behind this event."""
     at: int
     """Milliseconds since the epoch, by the workflow's clock."""
     entry: JournalEntry
@@ -114,7 +115,7 @@ OUTSIDE = frozenset({"terminated", "timed_out", "canceled", FORGOTTEN})
 
 async def follow(
     reader: JournalReader, run: RunId, after: int, server: Server
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     """The events after a position, until the run's last one; see the module's docstring."""
     position = after
     waits = pauses(FAST, SLOW)
@@ -122,6 +123,7 @@ async def follow(
     closed = await patience.ask(server)
     ask = closed is None or await server.polled()
     asked = time.monotonic()
+    ending = False
     while True:
         try:
             part = await patience.read(reader, position, give_up=closed is not None, ask=ask)
@@ -132,14 +134,18 @@ async def follow(
             if closed == "failed" and not position:
                 return  # likewise
             raise _untold(run, closed, position, error) from None
-        for item in part.page.entries if part else ():
+        entries, last = (part.page.entries, part.page.position) if part else ((), 0)
+        for item in entries:
             event = event_of(run, item)
             position = event.position
             yield event
-            if isinstance(event.entry, LAST):
-                return
+            # A run that ended may have been taken up again: then its journal goes on, perhaps
+            # with entries that nobody can tell yet.
+            ending = isinstance(event.entry, LAST) and position >= last
+        if ending and (closed := closed or await patience.ask(server)) is not None:
+            return
         ask = ask and (closed is None or part is None or part.live)
-        if part is not None and part.page.entries:
+        if entries:
             waits, asked = pauses(FAST, SLOW), time.monotonic()
         elif closed is not None:
             _check_end(run, part, position, closed)

@@ -31,7 +31,7 @@ from crewlog.state import calls
 from crewlog.state.carry import read_carry
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
-from crewlog.state.logs import links_of
+from crewlog.state.logs import heads_through
 from crewlog.state.model import CrewState
 from crewlog.state.packing import unpack
 from crewlog.state.told import told as told_by
@@ -108,7 +108,10 @@ class Extracted:
     snapshots: list[Snapshot] = field(default_factory=list[Snapshot])
     """States by position."""
     carried: CrewState | None = None
-    """The state that the execution began with; none for the first one."""
+    """The state that the execution began with; none for the first one of a run that is neither
+    forked nor taken up again."""
+    reopened: bool = False
+    """Whether it goes on with a run that had ended."""
     calls: dict[str, calls.CallTool] = field(default_factory=dict[str, calls.CallTool])
     """The tool calls that were scheduled, by the activity's id."""
     attempts: dict[str, int] = field(default_factory=dict[str, int])
@@ -196,11 +199,14 @@ def unanswered(events: Iterable[HistoryEvent]) -> set[str]:
 _TELLING = {
     (START, "input"),
     (calls.OPEN_RUN, "result"),
+    (calls.PREPARE_CHANGE, "result"),
     (calls.COMPILE_PROMPT, "input"),
     (calls.CALL_MODEL, "input"),
     (calls.CALL_MODEL, "result"),
     (calls.CALL_TOOL, "input"),
     (calls.CALL_TOOL, "result"),
+    (calls.LOAD_STATE, "input"),
+    (calls.LOAD_STATE, "result"),
     (calls.FLUSH, "input"),
     (calls.CLOSE_RUN, "input"),
 }
@@ -255,16 +261,23 @@ def extract(told: Iterable[Told]) -> Extracted:
     return out
 
 
-_CALLS: dict[str, type[calls.CompilePrompt | calls.CallModel]] = {
+_CALLS: dict[str, type[calls.CompilePrompt | calls.CallModel | calls.LoadState]] = {
     calls.COMPILE_PROMPT: calls.CompilePrompt,
     calls.CALL_MODEL: calls.CallModel,
+    calls.LOAD_STATE: calls.LoadState,
+}
+
+
+_MAKERS: dict[str, type[calls.OpenRunResult | calls.PreparedChange]] = {
+    calls.OPEN_RUN: calls.OpenRunResult,
+    calls.PREPARE_CHANGE: calls.PreparedChange,
 }
 
 
 def _take(item: Told, out: Extracted) -> Iterable[Batch]:
     value: Json = item.value
     match item.place.name, item.place.way:
-        case (calls.COMPILE_PROMPT | calls.CALL_MODEL) as name, "input":
+        case (calls.COMPILE_PROMPT | calls.CALL_MODEL | calls.LOAD_STATE) as name, "input":
             return [_CALLS[name].model_validate(value, extra="ignore").batch]
         case calls.CALL_TOOL, "input":
             call = calls.CallTool.model_validate(value, extra="ignore")
@@ -292,17 +305,41 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             if closing.batch.entries:
                 _snap(out, last(closing.batch), closing.state)
             return [closing.batch]
-        case calls.OPEN_RUN, "result":
-            opened = calls.OpenRunResult.model_validate(value, extra="ignore")
-            out.definitions[hash_json(opened.definition)] = opened.definition
-            out.plans.append(GraphPlan.model_validate(opened.plan, extra="ignore"))
+        case _:
+            return _begin(item, out)
+    return ()
+
+
+def _begin(item: Told, out: Extracted) -> Iterable[Batch]:
+    """Takes what a run, or an execution, begins with."""
+    value: Json = item.value
+    match item.place.name, item.place.way:
+        case (calls.OPEN_RUN | calls.PREPARE_CHANGE) as name, "result":
+            made = _MAKERS[name].model_validate(value, extra="ignore")
+            if made.definition:  # else a model that reads a prompt is asked once more
+                _define(made.definition, made.plan, out)
+        case calls.LOAD_STATE, "result":
+            loaded = calls.LoadedState.model_validate(value, extra="ignore")
+            _define(loaded.definition, loaded.plan, out)
+            out.definitions |= {hash_json(each): each for each in loaded.older}
+            if not item.place.activity:  # a local one: the run begins with it
+                out.reopened = bool(loaded.last)
+                began = loaded.last or loaded.state
+                out.carried = CrewState.model_validate(began, extra="ignore")
         case _:
             carry = read_carry(value[_CARRY])
             out.carried = CrewState.model_validate(carry.state, extra="ignore")
-            plans = [carry.plan] if carry.plan else []  # a prompt has none until it is compiled
-            out.plans += [GraphPlan.model_validate(plan, extra="ignore") for plan in plans]
-            _snap(out, out.carried.position, carry.state)
+            if carry.plan:  # a prompt has none until it is compiled
+                out.plans.append(GraphPlan.model_validate(carry.plan, extra="ignore"))
+            if not carry.batch.entries:  # else it was not stored before it was carried
+                _snap(out, out.carried.position, carry.state)
+            return [carry.batch]
     return ()
+
+
+def _define(definition: dict[str, Json], plan: dict[str, Json], out: Extracted) -> None:
+    out.definitions[hash_json(definition)] = definition
+    out.plans.append(GraphPlan.model_validate(plan, extra="ignore"))
 
 
 def _keep(out: Extracted, item: Told, hash_: ContentHash, body: Json) -> None:
@@ -357,10 +394,10 @@ class _Open(NamedTuple):
         return self.start.first + len(self.entries)
 
 
-def gaps(batches: Iterable[Batch], end: int) -> list[tuple[int, int]]:
-    """The positions from 1 to `end` that joined batches leave out, as ranges."""
+def gaps(batches: Iterable[Batch], end: int, base: int = 0) -> list[tuple[int, int]]:
+    """The positions after `base` and up to `end` that joined batches leave out, as ranges."""
     found: list[tuple[int, int]] = []
-    at = 1
+    at = base + 1
     for batch in batches:
         if batch.first > at:
             found.append((at, batch.first - 1))
@@ -377,4 +414,4 @@ def pieces(run: RunId, batch: Batch, size: int) -> Iterator[Batch]:
         entries = batch.entries[start : start + size]
         piece = Batch(first=batch.first + start, heads=dict(heads), entries=entries)
         yield piece
-        heads |= {link.log: link.head for link in links_of(run, piece)}
+        heads = heads_through(run, heads, piece)

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import platform
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-import psutil
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
@@ -38,38 +36,55 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
+from crewlog.dev.pollers import alive
 from crewlog.errors import (
     ApprovalMismatch,
+    ChangeConflict,
+    CommandConflict,
     CommandRejected,
     CrewlogError,
     InterruptNotOpen,
+    RunBusy,
     RunFailed,
     RunNotFound,
     TemporalUnavailable,
+    UsageError,
     WorkerMissing,
 )
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json
+from crewlog.payloads import beside_history, digest_of
 
 ANSWER_LIMIT = 2.7
 """Seconds for a worker's answer. A run whose worker was killed moves on after at most two."""
+READ_LIMIT = 5.0
+"""Seconds for a worker to read what is large; else it is taken not to."""
+INLINE_LIMIT = 2 * 1024 * 1024 - 4096
+"""Bytes of a command that a history takes: the server's limit, less what it adds."""
 BUSY_LIMIT = 10.8
 """The same where a worker polls for an open run's tasks: it has a lot to do, or has just died."""
+FAILING_TRIES = 3
+"""Tries of one workflow task, after which it is told that it fails."""
 CALL_LIMIT = 10.0
 """Seconds for an answer of the server itself."""
 PROBE_LIMIT = 1.0
 """Seconds for the question whether the server is there at all."""
 COMMAND_LIMIT = 30.0
 """Seconds for which a command is repeated."""
-POLLER_LIFE = 70.0
-"""A worker asks for work at least once a minute: one that has not is gone."""
 
 STARTING = "the run is starting"
 """What a query is told before the crew's definition is read."""
 _ACCEPTED_AND_CUT_OFF = "AcceptedUpdateCompletedWorkflow"
-_SEAM = (wire.CLOSING, _ACCEPTED_AND_CUT_OFF)
+SEAM = (wire.CLOSING, _ACCEPTED_AND_CUT_OFF)
+"""Types of errors of an update that met the seam between two executions."""
 _NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-_PASSING = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
+PASSING = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
+"""What the server says where it may be otherwise in a moment."""
+_REFUSALS: dict[str, type[CrewlogError]] = {
+    each.__name__: each
+    for each in (InterruptNotOpen, ApprovalMismatch, ChangeConflict, CommandConflict)
+}
+"""The kinds of refusal that clients tell apart."""
 _NO_ENTRY = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 STATUS_NAMES = {
@@ -134,7 +149,7 @@ class Gateway:
             except RPCError as error:
                 if error.status in _NO_ANSWER:
                     raise await self._no_answer(run) from error
-                if error.status not in _PASSING:
+                if error.status not in PASSING:
                     raise await self.failed(error, run) from error
                 # Nobody polls, or the first task is not done: that may change in a moment.
                 if time.monotonic() + pause > deadline:
@@ -149,54 +164,122 @@ class Gateway:
             RunNotFound: there is no such run.
             CommandRejected: the run has ended.
             TemporalUnavailable: the server is away.
+            UsageError: it is too large; see `_is_beside`.
         """
+        beside = await self._is_beside(run, name, command)
         deadline = time.monotonic() + COMMAND_LIMIT
         for pause in pauses(0.005, 0.25):
             try:
-                await self.handle(run).signal(
-                    name, command, rpc_timeout=timedelta(seconds=CALL_LIMIT)
-                )
+                with beside_history(beside):
+                    await self.handle(run).signal(
+                        name, command, rpc_timeout=timedelta(seconds=CALL_LIMIT)
+                    )
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
                     raise await self.ended(run, name) from error
-                if error.status not in _PASSING or time.monotonic() > deadline:
+                if error.status not in PASSING or time.monotonic() > deadline:
                     raise await self.failed(error, run) from error
             else:
                 return
             await asyncio.sleep(pause)
 
-    async def update(self, run: RunId, name: str, command: dict[str, Json]) -> Json:
+    async def update(
+        self,
+        run: RunId,
+        name: str,
+        command: dict[str, Json],
+        limit: float | None = None,
+        digest: str = "",
+    ) -> Json:
         """Sends an update until it has an outcome; its id is the command's.
+
+        Only a dry run's is not: the server remembers what it answered to an update's id, and the
+        change itself would get the answer of its dry run. An execution's server answers a repeated
+        update id by itself, whatever comes with it: so the outcome is looked at, whether it is this
+        command's.
+
+        Args:
+            run: The run.
+            name: The update's name.
+            command: The command as JSON.
+            digest: The command's digest; empty: any outcome of its id is taken.
+            limit: Seconds for which it is sent again; by default `COMMAND_LIMIT`.
 
         Raises:
             RunNotFound: there is no such run.
             CommandRejected: the run refused, or has ended.
+            CommandConflict: the id was used for another command.
             InterruptNotOpen: the question is not open.
             WorkerMissing: nobody answers; the command may or may not have been applied.
+            RunBusy: the run is about to continue as new, and waits for calls under way.
             TemporalUnavailable: the server is away; likewise.
         """
-        deadline = time.monotonic() + COMMAND_LIMIT
+        beside = await self._is_beside(run, name, command)
+        deadline = time.monotonic() + (COMMAND_LIMIT if limit is None else limit)
         for pause in pauses(0.005, 0.25):
             late = time.monotonic() > deadline
             try:
-                return await self._update_once(run, name, command)
+                with beside_history(beside):
+                    outcome = await self._update_once(run, name, command)
             except WorkflowUpdateFailedError as error:
                 if not _at_the_seam(error) or late:
-                    raise _refusal(error, run, name) from error
+                    check_own(command["id"], _digest(error), digest)
+                    raise refusal(error, run, name) from error
             except WorkflowUpdateRPCTimeoutOrCancelledError as error:
                 if late or not await self._polled(run):
-                    raise await self._no_answer(run, command["id"]) from error
+                    raise await self._no_answer(run, command) from error
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
-                    return await self._late_outcome(run, name, command["id"], error)
-                if late or error.status not in _PASSING:
+                    return await self._late_outcome(run, name, command["id"], error, digest)
+                if late or error.status not in PASSING:
                     raise await self.failed(error, run) from error
                 if error.status is RPCStatusCode.FAILED_PRECONDITION and not await self._polled(
                     run
                 ):
-                    raise await self._no_answer(run, command["id"]) from error
+                    raise await self._no_answer(run, command) from error
+            else:
+                check_own(command["id"], outcome.get("digest", ""), digest)
+                return outcome
             await asyncio.sleep(pause)
         raise AssertionError
+
+    async def _is_beside(self, run: RunId, name: str, command: dict[str, Json]) -> bool:
+        """Whether a command goes beside the history, since it is large; else it goes into it.
+
+        Beside it only where a worker has just read it from there: a signal that no worker can read
+        holds up its run for good.
+
+        Raises:
+            UsageError: it is too large for the history, and no worker reads it from beside it.
+        """
+        converter = self.temporal.data_converter
+        [payload] = converter.payload_converter.to_payloads([command])
+        size, storage = payload.ByteSize(), converter.external_storage
+        if storage is None or size < storage.payload_size_threshold:
+            return False
+        if await self._is_read(run, command, digest_of(payload)):
+            return True
+        if size > INLINE_LIMIT:
+            raise UsageError(
+                f"{wire.spoken(name)}: its {size} bytes were not sent: no worker says that it "
+                f"reads the payload folder of this client, and a history takes {INLINE_LIMIT}",
+                remedy="Set CREWLOG_PAYLOADS here to the folder of the workers, and see that one "
+                "of them runs.",
+                place=f"run {run!r}",
+            )
+        return False
+
+    async def _is_read(self, run: RunId, command: dict[str, Json], digest: str) -> bool:
+        """Whether a worker reads a command from the payload folder, if it is put there."""
+        try:
+            with beside_history(True):
+                async with asyncio.timeout(READ_LIMIT):
+                    told: Json = await self.handle(run).query(
+                        wire.READS, command, rpc_timeout=timedelta(seconds=READ_LIMIT)
+                    )
+        except (TimeoutError, WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError):
+            return False
+        return bool(told == digest)
 
     async def _update_once(self, run: RunId, name: str, command: dict[str, Json]) -> Json:
         try:
@@ -205,7 +288,7 @@ class Gateway:
                 return await self.handle(run).execute_update(
                     name,
                     command,
-                    id=command["id"],
+                    id=_update_id(command),
                     rpc_timeout=timedelta(seconds=ANSWER_LIMIT),
                 )
         except TimeoutError as error:
@@ -227,7 +310,9 @@ class Gateway:
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError):
-                return "\n    ".join([cause.message, *(str(d) for d in cause.details if d)])
+                # Place and remedy; what else a failure tells is for the run.
+                told = [d for d in cause.details[:2] if isinstance(d, str) and d]
+                return "\n    ".join([cause.message, *told])
             return str(cause)
         except RPCError as error:
             return error.message
@@ -280,7 +365,7 @@ class Gateway:
         if error.status is RPCStatusCode.UNAVAILABLE or error.status in _NO_ANSWER:
             # The same status for a connection that failed and for a server without its database;
             # only of the latter the frontend still answers.
-            return self.cannot_serve(error) if await self._there() else self.unavailable()
+            return self.cannot_serve(error) if await self.there() else self.unavailable()
         return TemporalUnavailable(
             f"the Temporal server refused: {error.message}", place=self.address
         )
@@ -303,7 +388,7 @@ class Gateway:
             place=self.address,
         )
 
-    async def _there(self) -> bool:
+    async def there(self) -> bool:
         """Whether the server's frontend answers at all."""
         try:
             await self.temporal.workflow_service.get_system_info(
@@ -338,28 +423,28 @@ class Gateway:
         found = await self.temporal.workflow_service.describe_task_queue(
             request, timeout=timedelta(seconds=CALL_LIMIT)
         )
-        since = time.time() - POLLER_LIFE
-        return any(
-            poller.last_access_time.ToSeconds() > since
-            and (pid is None or poller.identity.startswith(f"{pid}@"))
-            and not _gone(poller.identity)
-            for poller in found.pollers
-        )
+        return any(pid is None or each.startswith(f"{pid}@") for each in alive(found.pollers))
 
-    async def _no_answer(self, run: RunId, command: CommandId | None = None) -> CrewlogError:
+    async def _no_answer(self, run: RunId, command: dict[str, Json] | None = None) -> CrewlogError:
         """Nobody answered: is it the server, or is there no worker?"""
-        if not await self._there():
+        if not await self.there():
             return self.unavailable()
         try:
-            queue = (await self.describe(run)).task_queue
+            execution = await self.describe(run)
         except CrewlogError as error:
             return error
-        unsure = (
-            f" Whether the command {command!r} was applied is not known; the same id may be sent "
-            "again and has one effect."
-            if command
-            else ""
-        )
+        queue = execution.task_queue
+        unsure = _unsure(command) if command else ""
+        tries = execution.raw_description.pending_workflow_task.attempt
+        if tries >= FAILING_TRIES:
+            return WorkerMissing(
+                f"the workers cannot go on with the run {run!r}: its workflow task has failed "
+                f"{tries - 1} times, and is tried again",
+                remedy="The worker's log says why. Where it is a payload that cannot be read: "
+                "the file that it names was put by a client with another CREWLOG_PAYLOADS. "
+                f"Copy it from there into the workers' folder, and the run goes on.{unsure}",
+                place=f"run {run!r}",
+            )
         return WorkerMissing(
             f"no worker answers for the run {run!r} (task queue {queue!r}); "
             "the run is safe and waits",
@@ -394,15 +479,31 @@ class Gateway:
 
     async def ended(self, run: RunId, name: str) -> CrewlogError:
         """Why a command found no open run: it has ended, or never was."""
-        execution = await self.describe(run)
-        status = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
+        status = await self._how_it_ended(run)
+        again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
-            f"the run {run!r} has ended ({status}): {name!r} has no effect",
-            remedy=f"`crewlog show {run}` shows how.",
+            f"the run {run!r} has ended ({status}): {wire.spoken(name)!r} has no effect",
+            remedy=_TO_GO_BACK.format(run=run)
+            if name == "rollback"
+            else f"`crewlog show {run}` shows how{again}.",
+            place=f"run {run!r}",
         )
 
+    async def _how_it_ended(self, run: RunId) -> str:
+        """The status of a run that has ended: `completed`, `stopped`, `failed`, `terminated`.
+
+        To the server, a run that people stopped is completed: its result says how.
+        """
+        execution = await self.describe(run)
+        name = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
+        if execution.status is WorkflowExecutionStatus.COMPLETED:
+            with suppress(WorkflowFailureError, RPCError):
+                result = await self.handle(run).result(rpc_timeout=timedelta(seconds=CALL_LIMIT))
+                return str(result.get("status", name))
+        return name.replace("_", " ")
+
     async def _late_outcome(
-        self, run: RunId, name: str, command: CommandId, error: RPCError
+        self, run: RunId, name: str, command: CommandId, error: RPCError, digest: str
     ) -> Json:
         """The outcome of a command of a run that has ended: it may have been applied before."""
         ended = await self.ended(run, name)
@@ -412,42 +513,84 @@ class Gateway:
         outcome = outcomes.get(command)
         if outcome is None:
             raise ended from error
+        check_own(command, outcome.get("digest", ""), digest)
         if not outcome.get("ok", True):
-            raise CommandRejected(str(outcome.get("detail", ""))) from error
+            kind = _REFUSALS.get(outcome.get("error_type", ""), CommandRejected)
+            raise kind(str(outcome.get("detail", ""))) from error
+        version = outcome.get("graph_version", 0)
+        told = {"graph_version": version, "swap": version > 0} if name == "change" else {}
         return {
             "id": command,
             "position": outcome.get("position", 0),
             "detail": outcome.get("detail", ""),
+            **told,
         }
 
 
-def _gone(identity: str) -> bool:
-    """Whether a worker's `pid@host` is of this machine and its process is not there any more.
+_TO_GO_BACK = (
+    "`crewlog fork {run}@POSITION` goes on from a checkpoint in another run; "
+    "`crewlog resume {run}` takes up a run that was stopped or has failed."
+)
 
-    The server remembers a worker for a while after its end.
+
+def _update_id(command: dict[str, Json]) -> str:
+    """The id of a command's update: its own, but that of a dry run, which leaves it unused."""
+    return f"dry-run:{command['id']}" if command.get("dry_run") else str(command["id"])
+
+
+def _unsure(command: dict[str, Json]) -> str:
+    """What may have come of a command that nobody answered."""
+    if command.get("dry_run"):
+        return " That only asked what the change would do: nothing was changed yet."
+    return (
+        f" Whether the command {command['id']!r} was applied is not known; the same id may be sent "
+        "again and has one effect."
+    )
+
+
+def check_own(command: CommandId, known: str, own: str) -> None:
+    """Checks that the outcome of a command's id is that command's.
+
+    Args:
+        command: The id.
+        known: The digest of the command that has the outcome; empty where nobody kept it.
+        own: The digest of the command that was sent.
+
+    Raises:
+        CommandConflict: it is another command's.
     """
-    pid, _, host = identity.partition("@")
-    return host == platform.node() and pid.isdigit() and not psutil.pid_exists(int(pid))
+    if known and own and known != own:
+        raise CommandConflict(
+            f"the id {command!r} was used for another command",
+            remedy="Give each command an id of its own; an id is there to repeat a command.",
+        )
+
+
+def _digest(error: WorkflowUpdateFailedError) -> str:
+    """The digest of the command that was refused, where the refusal is remembered."""
+    cause = error.cause
+    details = cause.details if isinstance(cause, ApplicationError) else ()
+    return str(details[1]) if len(details) > 1 else ""
 
 
 def _at_the_seam(error: WorkflowUpdateFailedError) -> bool:
     cause = error.cause
-    return isinstance(cause, ApplicationError) and cause.type in _SEAM
+    return isinstance(cause, ApplicationError) and cause.type in SEAM
 
 
-def _refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogError:
+def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogError:
+    """The error for an update that a run refused."""
     cause = error.cause
     if _at_the_seam(error):
-        return WorkerMissing(
-            f"the run {run!r} has been continuing as new for {COMMAND_LIMIT:.0f} s",
-            remedy="Send the command again with the same id.",
+        return RunBusy(
+            f"the run {run!r} has been about to continue as new for {COMMAND_LIMIT:.0f} s: it "
+            "takes no command until the calls under way have ended",
+            remedy="Send it again with the same id then; "
+            f"`crewlog show {run}` tells what is under way.",
         )
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
     kind = cause.type if isinstance(cause, ApplicationError) else ""
     details = cause.details if isinstance(cause, ApplicationError) else ()
-    remedy = next((str(detail) for detail in details if detail), "")
-    known: dict[str, type[CrewlogError]] = {
-        each.__name__: each for each in (InterruptNotOpen, ApprovalMismatch)
-    }
-    error_type = known.get(kind or "", CommandRejected)
-    return error_type(message or f"the run {run!r} refused {name!r}", remedy=remedy)
+    remedy = str(details[0] or "") if details else ""
+    error_type = _REFUSALS.get(kind or "", CommandRejected)
+    return error_type(message or f"the run {run!r} refused {wire.spoken(name)!r}", remedy=remedy)

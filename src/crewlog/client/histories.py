@@ -43,6 +43,8 @@ class Execution:
     extracted: Extracted
     unanswered: frozenset[str]
     """The ids of its activities that had no outcome in it yet."""
+    began: float = 0.0
+    """When it was started, in seconds since the epoch."""
 
 
 @dataclass
@@ -55,6 +57,17 @@ class Chain:
     """Executions that the chain names and the server does not have."""
     apart: list[str] = field(default_factory=list[str])
     """Executions of the same workflow id that are not in the chain, as far as is known."""
+
+    @property
+    def base(self) -> int:
+        """The position after which what the executions tell begins.
+
+        It is 0 but for a fork, and for a run that was taken up again and whose earlier executions
+        are gone.
+        """
+        oldest = self.executions[0]
+        began = oldest.extracted.carried
+        return began.position if began is not None and not oldest.ends.before else 0
 
 
 class Histories:
@@ -92,7 +105,7 @@ class Histories:
 
     async def _walk_back(self, chain: Chain) -> None:
         others: dict[str, str] | None = None
-        while before := chain.executions[0].ends.before:
+        while before := await self._before(chain.executions[0]):
             count = len(chain.executions) + 1
             found = await self._execution(before, count)
             if found is None:
@@ -106,10 +119,45 @@ class Histories:
         read = {execution.id for execution in chain.executions}
         chain.apart = [id_ for id_ in others or () if id_ not in read]
 
+    async def _before(self, oldest: Execution) -> str:
+        """The execution before another one; empty where that is the run's first."""
+        if oldest.ends.before or not oldest.extracted.reopened:
+            return oldest.ends.before
+        # A run that was taken up again has no execution that it continues: it is the one that was
+        # started last before it.
+        name, found, began = _quoted(self._run), "", 0.0
+        try:
+            async for listed in self._gateway.temporal.list_workflows(
+                f"WorkflowId = '{name}'", rpc_timeout=timedelta(seconds=CALL_LIMIT)
+            ):
+                at = listed.start_time.timestamp()
+                if began < at < oldest.began and listed.run_id != oldest.id:
+                    found, began = listed.run_id, at
+        except RPCError as error:
+            if error.status not in _NOT_THERE:
+                raise await self._gateway.failed(error, self._run) from error
+        return found
+
+    async def ended_apart(self, chain: Chain) -> list[str]:
+        """Executions of the workflow id that have ended and are not in a chain."""
+        read = {execution.id for execution in chain.executions}
+        name = _quoted(self._run)
+        try:
+            return [
+                listed.run_id
+                async for listed in self._gateway.temporal.list_workflows(
+                    f"WorkflowId = '{name}' AND ExecutionStatus != 'Running'",
+                    rpc_timeout=timedelta(seconds=CALL_LIMIT),
+                )
+                if listed.run_id not in read
+            ]
+        except RPCError as error:
+            raise await self._gateway.failed(error, self._run) from error
+
     async def _others(self, chain: Chain) -> dict[str, str]:
         """The workflow id's other executions, and by which each was continued."""
         read = {execution.id for execution in chain.executions}
-        name = self._run.replace("\\", "\\\\").replace("'", "\\'")
+        name = _quoted(self._run)
         found: dict[str, str] = {}
         try:
             async for listed in self._gateway.temporal.list_workflows(
@@ -135,7 +183,11 @@ class Histories:
         extracted = extract(told)
         extracted.problems = [*problems, *(f"{id_}: {text}" for text in extracted.problems)]
         return Execution(
-            id_, ends_of(events[0], events[-1]), extracted, frozenset(unanswered(events))
+            id_,
+            ends_of(events[0], events[-1]),
+            extracted,
+            frozenset(unanswered(events)),
+            events[0].event_time.ToNanoseconds() / 1e9,
         )
 
     async def _events(
@@ -178,3 +230,8 @@ class Histories:
         found = await asyncio.gather(*(decode(item) for item in picked))
         told = [item for item in found if isinstance(item, Told)]
         return told, [item for item in found if isinstance(item, str)]
+
+
+def _quoted(run: RunId) -> str:
+    """A run's id as a list filter quotes it."""
+    return run.replace("\\", "\\\\").replace("'", "\\'")

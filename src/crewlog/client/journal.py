@@ -11,9 +11,17 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from crewlog.client.gateway import Gateway
-from crewlog.errors import CrewlogError, RunNotFound, StoreIncomplete, WorkerMissing
+from crewlog.errors import (
+    CrewlogError,
+    RunNotFound,
+    StoreIncomplete,
+    StoreUnavailable,
+    UsageError,
+    WorkerMissing,
+)
 from crewlog.ids import RunId
-from crewlog.store.protocol import Store
+from crewlog.store.projection import begin_of
+from crewlog.store.protocol import CheckpointRow, Store
 from crewlog.wire import CheckpointPage, CheckpointView, JournalItem, JournalPage, Page
 
 OpenStore = Callable[[], Awaitable[Store]]
@@ -60,6 +68,7 @@ class JournalReader:
             page = await self._ask(after, limit)
         except (WorkerMissing, RunNotFound) as error:
             return JournalPart(await self._stored(after, limit, error), live=False)
+        after = max(after, page.base)
         if page.first > after + 1:
             older = await self._older(after, min(limit, page.first - 1 - after))
             missing = limit - len(older)
@@ -81,33 +90,33 @@ class JournalReader:
             page = CheckpointPage.model_validate(answer, extra="ignore")
         except (WorkerMissing, RunNotFound) as error:
             failure = error
-        if page is not None and page.first <= after + 1:
-            return page
-        rows = await self._rows_or(failure, after, limit)
-        found = {row.position: row for row in rows}
+        try:
+            rows = await self._rows_or(failure, after, limit)
+        except (StoreUnavailable, UsageError):
+            if page is None or page.first > after + 1:
+                raise
+            return page  # the run has all of them; which are pruned, only the store knows
+        pruned = {row.position for row in rows if row.pruned}
+        found = {row.position: _view(row) for row in rows}
         if page is not None:
             found |= {view.position: view for view in page.checkpoints}
-        views = tuple(found[position] for position in sorted(found))[:limit]
+        views = tuple(found[at] for at in sorted(found) if at not in pruned)[:limit]
         position = page.position if page else max(found, default=after)
         return CheckpointPage(checkpoints=views, first=page.first if page else 1, position=position)
 
     async def _rows_or(
         self, failure: CrewlogError | None, after: int, limit: int
-    ) -> list[CheckpointView]:
+    ) -> list[CheckpointRow]:
         try:
-            rows = await (await self._store()).list_checkpoints(self._run, after, limit)
+            store = await self._store()
+            rows = await store.list_checkpoints(self._run, after, limit, pruned=True)
         except CrewlogError:
             if failure is not None:
                 raise failure from None
             raise
         if failure is not None and not rows:
             raise failure
-        return [
-            CheckpointView(
-                position=row.position, step=row.step, node=row.node, agent=row.agent, at=row.at
-            )
-            for row in rows
-        ]
+        return rows
 
     async def _ask(self, after: int, limit: int) -> JournalPage:
         argument = Page(after=after, limit=limit).to_json()
@@ -117,7 +126,7 @@ class JournalReader:
     async def _older(self, after: int, limit: int) -> tuple[JournalItem, ...]:
         """Entries of earlier executions; at least one, since there is no other place for them."""
         rows = await (await self._store()).read_journal(self._run, after, limit)
-        if not rows or rows[0].position != after + 1:
+        if not rows or rows[0].position != begin_of(rows[0], after):
             raise StoreIncomplete(
                 f"the store lacks the journal of the run {self._run!r} after position {after}",
                 remedy=f"`crewlog rebuild {self._run}` makes it again from the history.",
@@ -135,12 +144,26 @@ class JournalReader:
             raise failure
         items = tuple(JournalItem(position=r.position, entry=r.entry) for r in rows)
         known = max(row.position if row else 0, items[-1].position if items else 0)
-        page = JournalPage(entries=items, first=1, position=known)
+        base = row.base if row else begin_of(rows[0], 0) - 1
+        page = JournalPage(entries=items, first=base + 1, position=known, base=base)
         return _gapless(page, after, self._run)
+
+
+def _view(row: CheckpointRow) -> CheckpointView:
+    return CheckpointView(
+        position=row.position,
+        kind=row.kind,
+        step=row.step,
+        node=row.node,
+        agent=row.agent,
+        at=row.at,
+        tags=row.tags,
+    )
 
 
 def _gapless(page: JournalPage, after: int, run: RunId) -> JournalPage:
     """The page up to its first gap: a position that is skipped is never come back to."""
+    after = max(after, page.base)
     kept: list[JournalItem] = []
     for item in page.entries:
         if item.position <= after:

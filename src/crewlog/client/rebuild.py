@@ -33,8 +33,9 @@ from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.model import Json, Model
 from crewlog.state.calls import claim_key, owner_of
 from crewlog.state.journal import Batch, OutputSet, PromptReceived
-from crewlog.state.logs import entries_of, links_of
+from crewlog.state.logs import entries_of, heads_through
 from crewlog.state.model import CrewState
+from crewlog.store.loading import keep_snapshots
 from crewlog.store.protocol import Store
 from crewlog.wire import JournalPage, Page
 
@@ -172,6 +173,9 @@ class Rebuild:
                     f"`crewlog rebuild {self._run} --replace` removes those rows first.",
                 )
             self._tell(f"removing what is stored from position {differs} on")
+            # What was reset, or replaced, may have activities at work still.
+            others = await Histories(self._gateway, self._run, self._tell).ended_apart(found.chain)
+            await store.shut(self._run, others)
             await store.forget(self._run, differs - 1)
             kept = differs - 1 if kept is None else min(kept, differs - 1)
         raise UsageError(
@@ -205,7 +209,8 @@ class Rebuild:
             batches = join(b for e in chain.executions for b in e.extracted.batches)
             position = max(execution.extracted.end for execution in chain.executions)
             found = _Found(chain, batches, position, "stored")
-            if batches and batches[-1].entries[-1].get("kind") in _LAST:
+            newest = chain.executions[-1].extracted  # it may have taken the run up again
+            if newest.batches and batches[-1].entries[-1].get("kind") in _LAST:
                 return found
             if self._silent:
                 return _Found(chain, batches, position, "unknown")
@@ -282,11 +287,13 @@ class Rebuild:
         snapshots = {snap.position: snap for each in found.all for snap in each.snapshots}
         for snapshot in snapshots.values():
             await store.put_snapshot(self._run, snapshot)
+        await keep_snapshots(store, self._run, found.position, whole=True)
         named, inline = _bodies_of(found.batches)
         lacking = await _lacking(store, sorted(named - bodies.keys() - inline))
-        for plan in {plan.definition for each in found.all for plan in each.plans}:
-            if not await _has_definition(store, plan):
-                lacking.append(plan)
+        plans = {plan.definition for each in found.all for plan in each.plans}
+        for hash_ in plans | _older(found.all):
+            if not await _has_definition(store, hash_):
+                lacking.append(hash_)
         chain = found.chain
         return RebuildReport(
             run=self._run,
@@ -296,7 +303,8 @@ class Rebuild:
             snapshots=len(snapshots),
             definitions=len(definitions),
             missing=tuple(
-                Missing(first=first, last=end) for first, end in gaps(found.batches, found.position)
+                Missing(first=first, last=end)
+                for first, end in gaps(found.batches, found.position, chain.base)
             ),
             lacking=tuple(lacking),
             executions=tuple(execution.id for execution in chain.executions),
@@ -331,7 +339,7 @@ def heads_after(
         if batch.first > at + 1:
             return None
         rest = Batch(first=at + 1, heads=heads, entries=batch.entries[at + 1 - batch.first :])
-        heads = heads | {link.log: link.head for link in links_of(run, rest)}
+        heads = heads_through(run, heads, rest)
         at = last(batch)
     return heads
 
@@ -383,6 +391,13 @@ async def _lacking(store: Store, hashes: list[ContentHash]) -> list[ContentHash]
         half = len(hashes) // 2
         return [*await _lacking(store, hashes[:half]), *await _lacking(store, hashes[half:])]
     return []
+
+
+def _older(executions: Iterable[Extracted]) -> set[ContentHash]:
+    """The definitions of steps that executions began with, and whose nodes are gone."""
+    states = [each.carried for each in executions if each.carried is not None]
+    entries = (entry for state in states for entry in (state.frontier | state.parked).values())
+    return {entry.definition for entry in entries if entry.definition}
 
 
 async def _has_definition(store: Store, hash_: ContentHash) -> bool:

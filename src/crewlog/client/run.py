@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 from pydantic import ValidationError
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
@@ -16,13 +17,26 @@ from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.exceptions import CancelledError as TemporalCancelledError
 from temporalio.exceptions import TimeoutError as TemporalTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
+from typing_extensions import override
 
+from crewlog.client import beginnings, places
+from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
-from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, pauses
+from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, check_own, pauses
 from crewlog.client.journal import JournalReader
+from crewlog.client.past import state_at
 from crewlog.client.rebuild import Rebuild, RebuildReport
+from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import (
+    DisableAgent,
+    EnableAgent,
+    Operation,
+    RemoveAgent,
+)
 from crewlog.errors import (
+    CommandConflict,
+    CommandRejected,
     CrewlogError,
     InvalidPrompt,
     RunFailed,
@@ -31,11 +45,17 @@ from crewlog.errors import (
     UsageError,
     WorkerMissing,
 )
+from crewlog.faults import faults_of
 from crewlog.ids import CommandId, RunId
 from crewlog.model import Json, Model
-from crewlog.state.model import CLOSED, CrewState
+from crewlog.state.commands import DETAIL, seems_older
+from crewlog.state.journal import ChangeAccepted, GraphSwapped, SwapFailed
+from crewlog.state.model import CLOSED, CommandOutcome, CrewState
+from crewlog.store.commands import find_command
 from crewlog.wire import (
     Accepted,
+    Change,
+    Changed,
     CheckpointPage,
     Command,
     GraphView,
@@ -44,18 +64,21 @@ from crewlog.wire import (
     JournalPage,
     MessageCommand,
     Respond,
+    Rollback,
     RunResult,
     RunView,
+    TagCommand,
 )
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
+    from crewlog.store.protocol import Store
 
 M = TypeVar("M", bound=Model)
 C = TypeVar("C", bound=Command)
 
 
-class Run:
+class Run(ByHand):
     """One run, by its id; made by `Client.start` and `Client.run`.
 
     All methods raise `RunNotFound` where there is no such run and `TemporalUnavailable` where the
@@ -66,6 +89,8 @@ class Run:
         self._client = client
         self._gateway = client.gateway
         self._reader = JournalReader(self._gateway, client.store, run)
+        self._signalled: dict[CommandId, str] = {}
+        """The digests of signals that were sent, by their ids."""
         self.id = run
 
     def __repr__(self) -> str:
@@ -85,6 +110,68 @@ class Run:
     async def state(self) -> CrewState:
         """The whole state, transcripts as heads."""
         return await self._view("state", CrewState)
+
+    async def open_store(self) -> Store:
+        """The client's store. Raises `StoreUnavailable` where it is away."""
+        return await self._client.store()
+
+    async def polled(self) -> bool:
+        """Whether a worker asked lately for the run's work: nobody else can be asked for it.
+
+        Raises:
+            RunNotFound: the server does not know the run.
+        """
+        description = await self._gateway.describe(self.id)
+        try:
+            return await self._gateway.polled(description.task_queue)
+        except RPCError:
+            return True
+
+    async def position_of(self, at: int | str) -> int:
+        """The journal position that a number or a tag means.
+
+        Raises:
+            UsageError: the run has no such tag, or can have no such position.
+        """
+        return await places.position_of(self, at)
+
+    async def outcome(self, command: CommandId) -> CommandOutcome | None:
+        """How a command ended, with the whole reason; none where the run has not taken it yet.
+
+        Args:
+            command: The command's id, as `pause`, `message` and other signals give it.
+
+        Raises:
+            CommandConflict: the id was used for another command than the signal that was sent here.
+            StoreUnavailable: the run has had many commands since, and the store is away.
+        """
+        state = await self.state()
+        found = state.commands.get(command)
+        if found is None and seems_older(state.older_commands, command):
+            found = await find_command(await self._client.store(), self.id, command)
+        if found is None:
+            return None
+        check_own(command, found.digest, self._signalled.get(command, ""))
+        if len(found.detail) < DETAIL:
+            return found
+        return found.model_copy(update={"detail": await self._reason(found)})
+
+    async def _reason(self, outcome: CommandOutcome) -> str:
+        """Why a command was refused, from the journal: the outcome has the start of it."""
+        with suppress(CrewlogError):
+            for item in (await self.journal(after=outcome.position - 1, limit=1)).entries:
+                return str(item.entry.get("reason") or outcome.detail)
+        return outcome.detail
+
+    async def state_at(self, position: int) -> CrewState:
+        """The whole state as it was at a journal position.
+
+        Raises:
+            UsageError: the journal has no such position yet.
+            StoreUnavailable: entries of it are in the store, and that is away.
+            StoreIncomplete: the store lacks some of them.
+        """
+        return await state_at(self._reader, self._client.store, self.id, position)
 
     async def graph(self) -> GraphView:
         """The plan and its picture, coloured by what its nodes do."""
@@ -132,14 +219,25 @@ class Run:
 
     # -- following ---------------------------------------------------------------------------
 
-    async def events(self, after: int = 0) -> AsyncIterator[Event]:
+    @overload
+    def events(
+        self, after: int = 0, *, tokens: Literal[False] = False
+    ) -> AsyncGenerator[Event]: ...
+
+    @overload
+    def events(self, after: int = 0, *, tokens: bool) -> AsyncGenerator[Growth]: ...
+
+    async def events(self, after: int = 0, *, tokens: bool = False) -> AsyncGenerator[Growth]:
         """The journal as it grows: every entry once and in order, until the run's last one.
 
-        It survives restarts of workers and server and the run's continuing as new. To go on in
-        another process, give the last position that was handled.
+        It survives restarts of workers and server, the run's continuing as new, a change of its
+        graph and a rollback: positions only grow. To go on in another process, give the last
+        position that was handled.
 
         Args:
             after: The position after which to begin.
+            tokens: Whether the text that models write comes as well, as `TokenEvent`s between the
+                entries. Text is told as it is now: who was away gets what is written so far.
 
         Raises:
             RunNotFound: there is no such run.
@@ -147,8 +245,17 @@ class Run:
             RunFailed: it was ended from outside, and no worker can tell its last entries.
             WorkerMissing: the run has ended, but nobody can tell its last entries.
         """
-        async for event in follow(self._reader, self.id, after, _Server(self._client, self.id)):
-            yield event
+        journal = follow(self._reader, self.id, after, _Server(self._client, self.id))
+        async with aclosing(
+            with_tokens(journal, self._gateway, self.id) if tokens else journal
+        ) as (found):
+            async for event in found:
+                yield event
+
+    async def tokens(self) -> list[TokenEvent]:
+        """What models have written by now of replies that are not done: the end of each text."""
+        found = await written(self._gateway, self.id)
+        return TokenCursor(self.id).news(found)
 
     async def result(self, timeout: float | None = None) -> RunResult:
         """Waits for the run's end, over all its executions.
@@ -267,10 +374,156 @@ class Run:
         return await self._signal("pause", self._made(Command, by, id, reason=reason))
 
     async def resume(
-        self, reason: str = "", *, by: str | None = None, id: str | None = None
+        self,
+        reason: str = "",
+        *,
+        from_: Literal["recipe", "live"] | None = None,
+        by: str | None = None,
+        id: str | None = None,
     ) -> CommandId:
-        """Lets a paused run go on; see `pause`."""
-        return await self._signal("resume", self._made(Command, by, id, reason=reason))
+        """Lets a paused run go on, see `pause`, or one that has ended, see `reopen`.
+
+        Args:
+            reason: Why, for the journal.
+            from_: The definition that it goes on with: the one that it was started with, or the one
+                that it has now, which is the default.
+            by: Who commands; by default the system's user.
+            id: The command's id.
+        """
+        command = self._made(Command, by, id, reason=reason)
+        if await self._is_closed():
+            await self.reopen(from_ or "live", by=by)
+            return command.id
+        if from_ == "recipe":
+            await self._back_to_recipe(by, reason)
+        return await self._signal("resume", command)
+
+    async def _back_to_recipe(self, by: str | None, reason: str) -> None:
+        """Changes the crew back to what the run was started with."""
+        state = await self.state()
+        if state.recipe not in ("", state.definition):
+            recipe = await (await self._client.store()).get_definition(state.recipe)
+            # A paused run swaps its graph all the same: there is nothing to wait for.
+            await self.change(definition=recipe, by=by, reason=reason or "back to the recipe")
+
+    async def reopen(
+        self,
+        from_: Literal["recipe", "live"] = "live",
+        *,
+        by: str | None = None,
+        execution_timeout: timedelta | None = None,
+    ) -> Run:
+        """Lets a run go on that was stopped, has failed, or was ended from outside.
+
+        It goes on under its id, from right before what ended it: the same steps, and calls with the
+        same keys. What failed is tried once more.
+
+        Args:
+            from_: The definition that it goes on with: the one that it was started with, or the one
+                that it had at last.
+            by: Who starts it again; by default the system's user.
+            execution_timeout: When Temporal ends the run, whatever it does.
+
+        Raises:
+            UsageError: it is completed, or never had a crew.
+            CommandRejected: it has not ended.
+        """
+        who = self._client.user if by is None else by
+        return await beginnings.reopen(
+            self._client, self.id, from_, by=who, execution_timeout=execution_timeout
+        )
+
+    async def rollback(
+        self, position: int | str, reason: str = "", *, by: str | None = None, id: str | None = None
+    ) -> Accepted:
+        """Takes the run back to a checkpoint; it goes on from there unless it is paused.
+
+        What was done since stays in the journal, and what its tools did outside stays done. Calls
+        that are done again have keys of their own.
+
+        Args:
+            position: The checkpoint's position, as `checkpoints` lists it, or its tag.
+            reason: Why, for the journal.
+            by: Who commands; by default the system's user.
+            id: The command's id, to repeat a command whose outcome is not known.
+
+        Raises:
+            CommandRejected: it is no checkpoint, or the run is ending or has ended.
+            UsageError: the run has no such tag.
+        """
+        at = await self.position_of(position)
+        command = self._made(Rollback, by, id, position=at, reason=reason)
+        return await self._update("rollback", command)
+
+    async def fork(
+        self,
+        position: int | str,
+        *,
+        id: str | None = None,
+        operations: Sequence[Operation] = (),
+        definition: Mapping[str, Json] | CrewDefinition | None = None,
+        by: str | None = None,
+        execution_timeout: timedelta | None = None,
+    ) -> Run:
+        """Starts another run that goes on from a checkpoint of this one, open or ended.
+
+        It shares what was said until then. It has a workspace of its own, which begins empty.
+
+        Args:
+            position: The checkpoint's position, as `checkpoints` lists it, or its tag.
+            id: The new run's id; by default the crew's name and four characters.
+            operations: What is to be otherwise from there on.
+            definition: A definition to go on with instead of this run's.
+            by: Who starts it; by default the system's user.
+            execution_timeout: When Temporal ends the run, whatever it does.
+
+        Raises:
+            UsageError: it is no checkpoint; the remedy names the nearest that are.
+            InvalidDefinition: what is to be otherwise makes no crew; nothing is started.
+            RunAlreadyExists: the id is taken.
+        """
+        if isinstance(definition, CrewDefinition):
+            definition = definition.to_json()
+        return await beginnings.fork(
+            self._client,
+            self.id,
+            await self.position_of(position),
+            id=id,
+            operations=operations,
+            definition=None if definition is None else {**definition},
+            by=self._client.user if by is None else by,
+            execution_timeout=execution_timeout,
+        )
+
+    async def forked_crew(
+        self,
+        position: int | str,
+        *,
+        operations: Sequence[Operation] = (),
+        definition: Mapping[str, Json] | CrewDefinition | None = None,
+    ) -> CrewDefinition | None:
+        """The crew that a fork would go on with: nothing is started.
+
+        Args:
+            position: As of `fork`.
+            operations: As of `fork`.
+            definition: As of `fork`.
+
+        Returns:
+            The crew; none where it is that of this run, or where only a worker can tell.
+
+        Raises:
+            UsageError: it is no checkpoint.
+            InvalidDefinition: with everything that is wrong with what comes out.
+        """
+        data = definition.to_json() if isinstance(definition, CrewDefinition) else definition
+        return await beginnings.forked_crew(
+            self._client,
+            self.id,
+            await self.position_of(position),
+            operations,
+            None if data is None else {**data},
+        )
 
     async def stop(
         self, reason: str = "", *, by: str | None = None, id: str | None = None
@@ -368,8 +621,157 @@ class Run:
         command = self._made(
             Respond, by, id, interrupt=interrupt, decisions=[answer], reason=reason, hash=about
         )
-        outcome = await self._gateway.update(self.id, "respond", _json(command))
+        return await self._update("respond", command)
+
+    @override
+    async def _tag(self, command: TagCommand) -> CommandId:
+        await places.check_checkpoint(self, command.checkpoint)
+        return await self._signal("tag", command)
+
+    @override
+    async def _update(self, name: str, command: Command) -> Accepted:
+        outcome = await self._gateway.update(
+            self.id, name, _json(command), digest=command.digest(name)
+        )
         return Accepted.model_validate(outcome, extra="ignore")
+
+    async def change(
+        self,
+        *,
+        prompt: str = "",
+        definition: str | Mapping[str, Json] | CrewDefinition | None = None,
+        operations: Sequence[Operation] = (),
+        remove: Sequence[str] = (),
+        disable: Sequence[str] = (),
+        enable: Sequence[str] = (),
+        registry: str = "",
+        reader: str = "auto",
+        model: str = "",
+        graph_version: int | None = None,
+        expect: str = "",
+        dry_run: bool = False,
+        running: Literal["finish", "abandon"] = "finish",
+        drain_timeout: float | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+        by: str | None = None,
+        id: str | None = None,
+        reason: str = "",
+    ) -> Changed:
+        """Changes the run's crew while it runs: by a prompt, a definition, or operations.
+
+        Args:
+            prompt: A prompt that says all that the crew is to be.
+            definition: A registered crew's name, or a definition, as data or as a model.
+            operations: Changes to the definition that the run has; `remove`, `disable` and
+                `enable` add to them.
+            remove: Agents to remove.
+            disable: Agents to switch off.
+            enable: Agents to let take part again.
+            registry: Of a prompt: the registry; by default that of the run's own prompt.
+            reader: Of a prompt: who reads it: `auto`, `grammar` or `llm`.
+            model: Of a prompt: the model, where the registry names none.
+            graph_version: The version that the change was made against: the run refuses where it
+                has another one. None: any.
+            expect: The hash of the definition that must come out, as a dry run told it.
+            dry_run: Whether it is only told what the change would do: nothing is recorded.
+            running: Whether the turns of agents that go are finished or abandoned.
+            drain_timeout: Seconds for the calls under way; then they are cancelled, and made again
+                with the new graph. None: they are waited for.
+            wait: Whether to wait until the run has the new graph.
+            timeout: Seconds for all of it; without it, as long as it takes.
+            by: Who changes; by default the system's user.
+            id: The command's id, to repeat a command whose outcome is not known.
+            reason: Why, for the journal.
+
+        Raises:
+            ChangeConflict: the run has another graph than `graph_version`, or another definition
+                than `expect` comes out.
+            CommandRejected: the change has faults, all of which are named; the run has no crew yet
+                or has ended; or the graph could not be swapped: it goes on with the one it had.
+            TimeoutError: it did not come about in time; an accepted change still may.
+        """
+        data = definition.to_json() if isinstance(definition, CrewDefinition) else definition
+        asked = (
+            *operations,
+            *(RemoveAgent(name=name) for name in remove),
+            *(DisableAgent(name=name) for name in disable),
+            *(EnableAgent(name=name) for name in enable),
+        )
+        command = self._made(
+            Change,
+            by,
+            id,
+            reason=reason,
+            prompt=prompt,
+            registry=registry,
+            reader=reader,
+            model=model,
+            definition=data if data is None or isinstance(data, str) else {**data},
+            operations=[operation_json(each) for each in asked],
+            graph_version=graph_version,
+            expect=expect,
+            dry_run=dry_run,
+            running=running,
+            drain_timeout=drain_timeout,
+        )
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._change(command, wait=wait)
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"the run {self.id!r} did not come to another graph within {timeout:g} s; it goes "
+                f"on, and the change {command.id!r} may still come about"
+            ) from error
+
+    async def _change(self, command: Change, *, wait: bool) -> Changed:
+        # A model may read a prompt for minutes.
+        outcome = await self._gateway.update(
+            self.id,
+            "change",
+            _change_json(command),
+            limit=math.inf,
+            digest=command.digest("change"),
+        )
+        changed = Changed.model_validate(outcome, extra="ignore")
+        if changed.plan and not command.dry_run:
+            raise _only_dry(command.id)
+        if wait and changed.swap and not command.dry_run:
+            await self.swapped(changed)
+        return changed
+
+    async def swapped(self, changed: Changed) -> None:
+        """Waits until the run has the graph that an accepted change leads to.
+
+        Args:
+            changed: What `change` gave, with `wait=False`; nothing is waited for where rules alone
+                changed.
+
+        Raises:
+            CommandConflict: it is what a dry run gave: the run accepted nothing.
+            CommandRejected: the graph could not be swapped: the run goes on with the one it had, or
+                has ended; or the journal has no such change where it was told to be.
+        """
+        if not changed.swap:
+            return
+        if changed.plan:
+            raise _only_dry(changed.id)
+        version = changed.graph_version
+        async for event in self.events(max(changed.position - 1, 0)):
+            if event.position <= changed.position:
+                _check_accepted(event, changed)
+                continue
+            if isinstance(event.entry, GraphSwapped) and event.entry.graph_version == version:
+                return
+            if isinstance(event.entry, SwapFailed) and event.entry.graph_version == version:
+                raise CommandRejected(
+                    f"the change to graph v{version} did not come about: {event.entry.error}",
+                    remedy="The run goes on with the graph that it had, unless it was stopped.",
+                )
+        raise CommandRejected(
+            f"the run {self.id!r} ended before it had graph v{version}",
+            remedy=f"`crewlog show {self.id}` shows how.",
+        )
 
     async def cancel(self) -> None:
         """Asks Temporal to cancel the run, which it takes as a graceful stop."""
@@ -394,27 +796,57 @@ class Run:
         return await self._gateway.failed(error, self.id)
 
     async def _signal(self, name: str, command: Command) -> CommandId:
+        self._signalled[command.id] = command.digest(name)
         await self._gateway.signal(self.id, name, _json(command))
         return command.id
 
-    def _made(self, model: type[C], by: str | None, id: str | None, **fields: Json) -> C:
+    @override
+    def _made(self, kind: type[C], by: str | None, id: str | None, /, **fields: Json) -> C:
         """A command.
 
         Raises:
             UsageError: a text is too long, or is none.
         """
         head = {
-            "id": id or f"c-{secrets.token_hex(8)}",
+            "id": id or new_command_id(),
             "by": self._client.user if by is None else by,
         }
         try:
-            return model.model_validate({**head, **fields})
+            return kind.model_validate({**head, **fields})
         except ValidationError as error:
-            faults = "; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())
             raise UsageError(
-                f"the run {self.id!r} cannot be told that: {faults}",
+                f"the run {self.id!r} cannot be told that: {faults_of(error, 'the command')}",
                 remedy="docs/wire.md has the fields.",
             ) from error
+
+
+def new_command_id() -> CommandId:
+    """An id that no other command has."""
+    return CommandId(f"c-{secrets.token_hex(8)}")
+
+
+def _only_dry(command: CommandId) -> CommandConflict:
+    """The error for an outcome that only tells what a change would do."""
+    return CommandConflict(
+        f"the id {command!r} was used for a dry run of a change: nothing was changed by it",
+        remedy="Send the change with an id of its own.",
+    )
+
+
+def _check_accepted(event: Event, changed: Changed) -> None:
+    """Checks that a change was accepted where its outcome says so: else no graph comes of it.
+
+    Raises:
+        CommandRejected: something else is at that place of the journal.
+    """
+    entry = event.entry
+    if isinstance(entry, ChangeAccepted) and entry.graph_version == changed.graph_version:
+        return
+    raise CommandRejected(
+        f"the run accepted no change to graph v{changed.graph_version} at position "
+        f"{changed.position}: there is {entry.kind!r}",
+        remedy="Send it as a new change, with a new id.",
+    )
 
 
 def _kind(cause: BaseException | None) -> str:
@@ -455,6 +887,16 @@ SLOW_LOOK = 0.2
 
 def _json(command: Command) -> dict[str, Json]:
     return {"id": command.id, **command.to_json()}
+
+
+def operation_json(operation: Operation) -> dict[str, Json]:
+    """An operation as the wire has it: with its name, which is its default."""
+    return {"op": operation.op, **operation.to_json()}
+
+
+def _change_json(command: Change) -> dict[str, Json]:
+    operations = [operation_json(each) for each in command.operations]
+    return {**_json(command), **({"operations": operations} if operations else {})}
 
 
 def _limit(limit: int) -> int:

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import CrewDefinition, FlowItem
 from crewlog.errors import CrewlogError, UsageError
+from crewlog.faults import fault_of, rule_of
 from crewlog.model import Json, Model
 
 GROUP = "crewlog.builders"
@@ -290,10 +291,10 @@ def _bad_options(error: ValidationError, use: Use, builder: Builder) -> list[Fin
             say = f"the builder {use.name!r} needs the option {where!r}"
             found.append(Finding(path, say, remedy))
         else:
-            found.append(Finding(path, say + fault["msg"], remedy))
+            found.append(Finding(path, say + f"it {rule_of(fault)}", remedy))
     return found
 
 
 def _first(error: ValidationError) -> str:
     fault = error.errors(include_url=False)[0]
-    return f"item {fault['loc'][0] if fault['loc'] else '?'}: {fault['msg']}"
+    return f"item {fault['loc'][0] if fault['loc'] else '?'}: {fault_of(fault, below=1)}"

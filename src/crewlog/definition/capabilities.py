@@ -25,6 +25,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     ToolDefinition,
+    WaitPhase,
 )
 from crewlog.definition.phases import Phase, phases
 from crewlog.model import Model
@@ -195,7 +196,7 @@ def _readers(key: str, offer: Offer, phase: Phase) -> Iterator[Capability]:
             how = f"has a step for each of {item.for_each}"
             yield _capability(offer, phase.name, "phase", "need", key, how)
     if (
-        isinstance(item, AgentPhase | AskPhase)
+        isinstance(item, AgentPhase | AskPhase | WaitPhase)
         and item.only_if is not None
         and _names(item.only_if, key)
     ):

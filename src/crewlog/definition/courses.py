@@ -19,7 +19,7 @@ from itertools import combinations, islice, product
 from math import prod
 
 from crewlog.definition.conditions import is_never
-from crewlog.definition.model import AgentPhase, AskPhase, BuilderPhase, DecisionPhase
+from crewlog.definition.model import AgentPhase, AskPhase, BuilderPhase, DecisionPhase, WaitPhase
 from crewlog.definition.phases import (
     ASK_HUMAN,
     END,
@@ -226,7 +226,7 @@ def all_outcomes(phase: Phase, names: Mapping[str, object]) -> tuple[str, ...]:
             ways = [NEXT]
             if item.when is not None and item.otherwise not in (None, ASK_HUMAN, SKIP):
                 ways.append(item.otherwise or NEXT)
-        case BuilderPhase():
+        case WaitPhase() | BuilderPhase():
             ways = [NEXT]
     known = [way for way in ways if way in names or way in (NEXT, END, FAIL, STOP)]
     return tuple(sorted(dict.fromkeys(known), key=lambda way: way != NEXT))

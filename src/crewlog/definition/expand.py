@@ -23,7 +23,6 @@ from crewlog.definition.conditions import AllOf, Condition, Fact
 from crewlog.definition.findings import Finding, Path
 from crewlog.definition.flow_checks import after_path
 from crewlog.definition.model import (
-    After,
     AgentDefinition,
     AgentPhase,
     AskPhase,
@@ -31,10 +30,17 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     FlowItem,
-    JoinAny,
-    JoinQuorum,
+    WaitPhase,
 )
-from crewlog.definition.phases import END, SKIP, Phase, PhaseItem, phases, phases_and_ends
+from crewlog.definition.phases import (
+    END,
+    SKIP,
+    Phase,
+    PhaseItem,
+    after_of,
+    phases,
+    phases_and_ends,
+)
 from crewlog.model import Json
 
 DEEPEST = 8
@@ -100,7 +106,7 @@ class Expanded:
         if finding.path[2:3] == ("agent",) and isinstance(item, AgentPhase):
             words.append(item.agent)
         for word in words if origin else ():
-            for path, value in _texts(dict(origin.options) if origin else None):
+            for path, value in texts_in(dict(origin.options) if origin else None):
                 if value == word:
                     return path
         return ()
@@ -262,15 +268,7 @@ class _Expansion:
             return scope.find(name) or self.anywhere.get(name, name)
 
         sources = tuple(source(name) for name in phase.sources)
-        after: After
-        if not sources:
-            after = () if phase.entry else "go"
-        elif phase.need == len(sources):
-            after = sources
-        elif phase.need == 1:
-            after = JoinAny(any=sources)
-        else:
-            after = JoinQuorum(quorum=max(1, phase.need), of=sources)
+        after = after_of(sources, phase.need, entry=phase.entry)
         return phase.item.model_copy(update={"phase": phase.name, "after": after})
 
     def agent(self, name: str, agent: AgentDefinition) -> AgentDefinition:
@@ -354,10 +352,11 @@ def _kept(part: Phase, outer: AgentPhase, inner: Sequence[Phase]) -> Phase:
             update["for_each"] = outer.for_each
         if part.entry and outer.when is not None:
             update["when"] = _both(outer.when, item.when)
+            update["within"] = outer.within
             update["otherwise"] = outer.otherwise
     elif isinstance(item, DecisionPhase) and outer.only_if is not None:
         update["if_"] = _both(outer.only_if, item.if_)
-    elif isinstance(item, AskPhase) and outer.only_if is not None:
+    elif isinstance(item, AskPhase | WaitPhase) and outer.only_if is not None:
         update["only_if"] = _both(outer.only_if, item.only_if)
     return replace(part, item=item.model_copy(update=update)) if update else part
 
@@ -377,7 +376,7 @@ def _targets(item: PhaseItem) -> Iterator[str]:
             yield from item.options
         case AgentPhase():
             yield item.otherwise or ""
-        case BuilderPhase():
+        case WaitPhase() | BuilderPhase():
             return
 
 
@@ -389,14 +388,15 @@ def _written(item: PhaseItem) -> frozenset[str]:
     )
 
 
-def _texts(value: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
+def texts_in(value: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """The texts in some data, each with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
         fields: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
         for key, inner in fields.items():
-            yield from _texts(inner, (*path, key))
+            yield from texts_in(inner, (*path, key))
     elif isinstance(value, list):
         items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
         for i, inner in enumerate(items):
-            yield from _texts(inner, (*path, i))
+            yield from texts_in(inner, (*path, i))

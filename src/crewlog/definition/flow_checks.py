@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from crewlog.definition.findings import Finding, Path, did_you_mean
-from crewlog.definition.model import AgentPhase, AskPhase, BuilderPhase, DecisionPhase
+from crewlog.definition.model import AgentPhase, AskPhase, BuilderPhase, DecisionPhase, WaitPhase
 from crewlog.definition.order import Endless, Order
 from crewlog.definition.phases import (
     ASK_HUMAN,
@@ -63,7 +63,7 @@ def _targets(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
     names = {phase.name for phase in found}
     for phase in found:
         item = phase.item
-        if isinstance(item, BuilderPhase):
+        if isinstance(item, BuilderPhase | WaitPhase):
             continue
         if isinstance(item, AskPhase):
             if item.words and item.sets is None:
@@ -91,6 +91,10 @@ def _targets(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
             if item.otherwise is not None and item.when is None:
                 say = "'else' says where to go if 'when' can no longer hold, and there is no 'when'"
                 yield Finding((*phase.path, "else"), say, "Add 'when', or remove it.", at="key")
+            if item.within is not None and item.when is None:
+                say = "'within' says how long 'when' is waited for, and there is no 'when'"
+                remedy = "Add 'when'. To wait before the phase, add an item: {wait: 2h}."
+                yield Finding((*phase.path, "within"), say, remedy, at="key")
         if item.otherwise is not None and item.otherwise not in names | set(words):
             yield _bad_target(phase, "else", item.otherwise, found, agents, words)
 

@@ -104,8 +104,12 @@ def load_file(path: str | FilePath) -> CrewDefinition:
     return load_definition(text_of(path), str(path))
 
 
-def text_of(path: str | FilePath, what: str = "crew") -> str:
+def text_of(path: str | FilePath, what: str = "crew's YAML or JSON file") -> str:
     """The text of a file that people wrote.
+
+    Args:
+        path: The file.
+        what: What it is to be, for people.
 
     Raises:
         UsageError: where the file cannot be read.
@@ -119,7 +123,7 @@ def text_of(path: str | FilePath, what: str = "crew") -> str:
         reason = error.strerror or str(error)
         raise UsageError(
             f"cannot read {name!r}: {reason}",
-            remedy=f"Give the path of a {what}'s YAML or JSON file.",
+            remedy=f"Give the path of a {what}.",
         ) from None
     if len(raw) > LARGEST_TEXT:
         raise InvalidDefinition(

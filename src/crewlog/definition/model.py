@@ -8,20 +8,24 @@ places in the text, `crewlog.graph.lower` turns one into a plan.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainSerializer,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
+from crewlog.definition.times import parse_time
 from crewlog.model import Json, Model
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
@@ -67,6 +71,32 @@ Seconds = Annotated[
     ),
 ]
 """A duration in seconds; written as a number or as `90s`, `5m`, `2h`."""
+
+LONGEST_WAIT = 3660 * 86400.0
+"""Seconds: ten years. Clocks and servers count on; a slip of the pen must not."""
+
+
+def _not_too_long(seconds: float) -> float:
+    if seconds > LONGEST_WAIT:
+        raise ValueError("nothing is waited for longer than ten years")
+    return seconds
+
+
+Wait = Annotated[Seconds, AfterValidator(_not_too_long)]
+"""A duration that a run waits, in seconds."""
+
+Time = Annotated[
+    str,
+    BeforeValidator(parse_time),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*(Z|[+-]\d{2}:?\d{2})$",
+            "description": "`2026-12-01T09:00:00+01:00`",
+        }
+    ),
+]
+"""A time with its zone, in ISO 8601."""
 
 ConditionText = Annotated[
     Condition,
@@ -268,6 +298,9 @@ class AgentPhase(Model):
     for_each: Annotated[str, Field(pattern=FOR_EACH_PATTERN)] | None = None
     """`agent.output`, a list: the phase has a step for each of its items, side by side, and is done
     when all of them are."""
+    within: Wait | None = None
+    """How long it waits for `when` at most, e.g. `2h`; then `else` holds, as where `when` can no
+    longer come true."""
     otherwise: str | None = Field(default=None, alias="else")
     """Where `when` can no longer come true: the phase to go to, `skip`, or `ask_human` (the
     default)."""
@@ -310,10 +343,36 @@ class AskPhase(Model):
     """What it waits for; by default the item before it."""
 
 
+class WaitPhase(Model):
+    """A wait: for so long, or until a time. Exactly one of `wait` and `wait_until` is said."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["wait"]}, {"required": ["wait_until"]}]}
+    )
+
+    wait: Wait | None = None
+    """How long, from when it is reached: `90s`, `2h`, `1d`."""
+    wait_until: Time | None = None
+    """Until when, with the zone: `2026-12-01T09:00:00+01:00`. A time that is over is not waited
+    for."""
+    only_if: ConditionText | None = None
+    """It is waited only where this holds at its time; else the run goes on."""
+    phase: PhaseName | None = None
+    """The phase's name; by default `wait` and a number."""
+    after: After | None = None
+    """What comes before it; by default the item before it."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.wait is None) == (self.wait_until is None):
+            raise ValueError("exactly one of `wait` and `wait_until` is needed")
+        return self
+
+
 class ParallelPhase(Model):
     """Phases that start together; what follows waits for them as `join` says."""
 
-    parallel: tuple[str | AgentPhase | AskPhase, ...] = Field(min_length=1)
+    parallel: tuple[str | AgentPhase | AskPhase | WaitPhase, ...] = Field(min_length=1)
     """The phases: agents' names, or phases in full."""
     join: Literal["all", "any"] | Annotated[int, Field(ge=1)] = "all"
     """`all`, `any`, or how many of them must be done before the next item."""
@@ -336,15 +395,16 @@ class BuilderPhase(Model):
 
 FlowItem = (
     str
-    | Annotated[tuple[str | AgentPhase | AskPhase, ...], Field(min_length=1)]
+    | Annotated[tuple[str | AgentPhase | AskPhase | WaitPhase, ...], Field(min_length=1)]
     | AgentPhase
     | DecisionPhase
     | AskPhase
+    | WaitPhase
     | ParallelPhase
     | BuilderPhase
 )
-"""An agent's name; a list (in parallel); or a phase, decision, question, parallel block, builder's
-part in full."""
+"""An agent's name; a list (in parallel); or a phase, decision, question, wait, parallel block,
+builder's part in full."""
 
 
 class Limits(Model):
@@ -357,6 +417,21 @@ class Limits(Model):
     events: int = Field(default=2_000, ge=50, le=20_000)
     """Events of one execution's history; then the run continues as new, as it also does when the
     server suggests it."""
+
+
+class CheckpointPolicy(Model):
+    """Which checkpoints of a run are kept in the list, with what makes loading them quick.
+
+    A checkpoint is kept where one of these says so; with neither `keep_last` nor `keep_per_phase`
+    all are. Any other can still be loaded from the journal, which takes longer.
+    """
+
+    keep_last: int | None = Field(default=None, ge=1)
+    """The newest so many of the run."""
+    keep_per_phase: int | None = Field(default=None, ge=1)
+    """The newest so many of each phase."""
+    keep_tagged: bool = True
+    """Those that have a name."""
 
 
 def _one_after_the_other(data: dict[str, Any]) -> tuple[str, ...]:
@@ -393,6 +468,8 @@ class CrewDefinition(Model):
     those of a phase with `for_each` in the order of its items."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""
+    checkpoints: CheckpointPolicy = CheckpointPolicy()
+    """Which checkpoints of a run are kept in the list; by default all."""
     approval: Literal["required", "understood", "none"] = "understood"
     """Whether `crewlog run --yes` may approve a crew that a prompt was compiled to, in a person's
     place: `required` never; `understood` where every sentence was understood; `none` always. A

@@ -23,13 +23,14 @@ from crewlog.definition.model import (
     JoinAny,
     JoinQuorum,
     ParallelPhase,
+    WaitPhase,
 )
 
 END, FAIL, NEXT, ASK_HUMAN, SKIP, STOP = "end", "fail", "next", "ask_human", "skip", "stop"
 _LONGEST_NAME = 64
 
 
-PhaseItem = AgentPhase | DecisionPhase | AskPhase | BuilderPhase
+PhaseItem = AgentPhase | DecisionPhase | AskPhase | WaitPhase | BuilderPhase
 """What a phase is; builders' parts only before `crewlog.definition.expand`."""
 
 
@@ -83,6 +84,7 @@ class _Expansion:
     def __init__(self, definition: CrewDefinition) -> None:
         self.phases: list[Phase] = []
         self.questions = 0
+        self.waits = 0
         self.taken = {name for item in definition.flow for name in _written_names(item)}
         previous = _Sources()
         for i, item in enumerate(definition.flow):
@@ -106,7 +108,9 @@ class _Expansion:
             previous = _Sources(tuple(names), need, entry=False)
         self.previous = previous
 
-    def part(self, part: str | AgentPhase | AskPhase, path: Path, sources: _Sources) -> str:
+    def part(
+        self, part: str | AgentPhase | AskPhase | WaitPhase, path: Path, sources: _Sources
+    ) -> str:
         return self.add(AgentPhase(agent=part) if isinstance(part, str) else part, path, sources)
 
     def add(self, item: PhaseItem, path: Path, previous: _Sources) -> str:
@@ -125,6 +129,9 @@ class _Expansion:
         if isinstance(item, AskPhase):
             self.questions += 1
             base = f"ask_{self.questions}"
+        elif isinstance(item, WaitPhase):
+            self.waits += 1
+            base = f"wait_{self.waits}"
         elif isinstance(item, BuilderPhase):
             base = item.use
         else:
@@ -148,7 +155,7 @@ def _written_names(item: object) -> Iterator[str]:
             yield from _written_names(item.parallel)
         case AgentPhase():
             yield item.phase or item.agent
-        case DecisionPhase() | AskPhase() | BuilderPhase():
+        case DecisionPhase() | AskPhase() | WaitPhase() | BuilderPhase():
             if item.phase:
                 yield item.phase
         case _:
@@ -171,6 +178,15 @@ def _after(after: After | None, previous: _Sources) -> _Sources:
             return _Sources(after.any, 1, entry=False, explicit=True)
         case JoinQuorum():
             return _Sources(after.of, after.quorum, entry=False, explicit=True)
+
+
+def after_of(of: tuple[str, ...], need: int, *, entry: bool) -> After:
+    """`after` that says what a phase waits for."""
+    if not of:
+        return () if entry else SENT_ONLY
+    if need == len(of):
+        return of
+    return JoinAny(any=of) if need == 1 else JoinQuorum(quorum=max(1, need), of=of)
 
 
 assert SENT_ONLY == "go"  # noqa: S101  (a literal above: `match` takes no names)
@@ -203,6 +219,8 @@ def edges(all_phases: Iterable[Phase]) -> list[Edge]:
                 found += [Edge(phase.name, to, "options", guarded=True) for to in item.options]
             case AgentPhase() as item:
                 found.append(Edge(phase.name, item.otherwise or ASK_HUMAN, "else"))
+            case WaitPhase():
+                pass  # it only goes on
             case BuilderPhase():
                 pass  # a part that could not be made
     return [edge for edge in found if edge.source in known and edge.target in known]

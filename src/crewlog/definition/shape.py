@@ -2,7 +2,7 @@
 
 `Form` says what kind of file it is: a crew, or a registry (`crewlog.prompt.registry_file`).
 
-pydantic validates, but an item of a flow is one of six things, and pydantic would report every
+pydantic validates, but an item of a flow is one of seven things, and pydantic would report every
 branch. So each part is given to the one model that its keys ask for, and what pydantic says is
 put in words. What is written is read strictly: `"3"` is not a number, and `true` is not one.
 """
@@ -28,7 +28,9 @@ from crewlog.definition.model import (
     JoinAny,
     JoinQuorum,
     ParallelPhase,
+    WaitPhase,
 )
+from crewlog.faults import called, rule
 from crewlog.model import Json, Model
 
 _M = TypeVar("_M", bound=Model)
@@ -37,16 +39,18 @@ _PHASES: dict[str, type[BaseModel]] = {
     "agent": AgentPhase,
     "if": DecisionPhase,
     "ask": AskPhase,
+    "wait": WaitPhase,
+    "wait_until": WaitPhase,
     "parallel": ParallelPhase,
     "use": BuilderPhase,
 }
-_IN_PARALLEL = ("agent", "ask")
+_IN_PARALLEL = ("agent", "ask", "wait", "wait_until")
 _JOINS: dict[str, type[BaseModel]] = {"all": JoinAll, "any": JoinAny, "quorum": JoinQuorum}
 _CONDITIONS = ("if", "when", "only_if")
 _AFTER = "Write a phase, a list of phases, {any: [...]}, or {quorum: 2, of: [...]}."
 _ITEM = (
-    "Write an agent's name, a list of them, or {agent: …}, {if: …}, {ask: …}, {parallel: …}, "
-    "{use: …}."
+    "Write an agent's name, a list of them, or {agent: …}, {if: …}, {ask: …}, {wait: …}, "
+    "{parallel: …}, {use: …}."
 )
 
 
@@ -70,7 +74,7 @@ class Form(Generic[_M]):
 def shaped(data: Json, form: Form[_M]) -> _M | list[Finding]:
     """What some data is read to, or everything that is wrong with its shape."""
     if not _is_mapping(data):
-        say = f"a {form.called} is a mapping of keys to values, not {_called(data)}"
+        say = f"a {form.called} is a mapping of keys to values, not {called(data)}"
         return [Finding((), say, form.begins)]
     rest = {key: value for key, value in data.items() if key not in form.own}
     found = list(_of_model(form.model, rest, (), form.called))
@@ -91,7 +95,7 @@ def flow_faults(flow: Json) -> Iterator[Finding]:
     """What is wrong with the shape of a flow."""
     if not _is_list(flow):
         yield Finding(
-            ("flow",), f"'flow' must be a list, not {_called(flow)}", "Begin each item with '- '."
+            ("flow",), f"'flow' must be a list, not {called(flow)}", "Begin each item with '- '."
         )
     elif not flow:
         yield Finding(
@@ -113,7 +117,7 @@ def _of_item(item: Json, path: Path, inner: bool = False) -> Iterator[Finding]:
             yield from _of_item(part, (*path, i), inner=True)
         return
     if not _is_mapping(item):
-        yield Finding(path, f"{_where(path)} cannot be {_called(item)}", _ITEM)
+        yield Finding(path, f"{_where(path)} cannot be {called(item)}", _ITEM)
         return
     fields = item
     kinds = [key for key in _PHASES if key in fields]
@@ -122,7 +126,7 @@ def _of_item(item: Json, path: Path, inner: bool = False) -> Iterator[Finding]:
     elif inner and kinds[0] not in _IN_PARALLEL:
         yield Finding(
             (*path, kinds[0]),
-            f"{_where(path)} runs in parallel, where only agents and questions can be",
+            f"{_where(path)} runs in parallel, where only agents, questions and waits can be",
             f"Put the '{kinds[0]}' into the flow itself.",
             at="key",
         )
@@ -158,7 +162,7 @@ def _of_phase(fields: dict[str, Json], kind: str, path: Path) -> Iterator[Findin
         if key in rest and not isinstance(value, str) and (value is not None or key == "if"):
             yield Finding(
                 (*path, key),
-                f"'{key}' in {_where(path)} must be a condition, not {_called(value)}",
+                f"'{key}' in {_where(path)} must be a condition, not {called(value)}",
                 f"Write a text, e.g. {key}: not approved",
             )
             rest[key] = "x"
@@ -177,7 +181,7 @@ def _of_after(after: Json, path: Path) -> Iterator[Finding]:
         for i, name in enumerate(after):
             if not isinstance(name, str):
                 yield Finding(
-                    (*path, i), f"'after' lists phases, and {_called(name)} is none", _AFTER
+                    (*path, i), f"'after' lists phases, and {called(name)} is none", _AFTER
                 )
         return
     if _is_mapping(after):
@@ -194,7 +198,7 @@ def _of_after(after: Json, path: Path) -> Iterator[Finding]:
                 at="key",
             )
             return
-    yield Finding(path, f"'after' cannot be {_called(after)}", _AFTER)
+    yield Finding(path, f"'after' cannot be {called(after)}", _AFTER)
 
 
 def _of_model(
@@ -256,47 +260,20 @@ def _sentence(
     if path[-1:] == ("join",):
         say = "must be all, any, or how many"
     elif isinstance(cause, ValueError):
-        say = f"cannot be {_called(detail['input'])}: {cause}"
+        say = f"cannot be {called(detail['input'])}: {cause}"
     else:
-        say = _rule(kind, context, detail["input"])
+        say = rule(kind, context, detail["input"])
     return Finding(path, f"{_named(path)} {say}", _repair(detail))
 
 
 def _bad_text(detail: ErrorDetails, path: Path, is_key: bool) -> Finding:
     value = str(path[-1]) if is_key else str(detail["input"])
     if path[-1] == "run" and not is_key:
-        say = f"{_named(path)} must be 'module:function', not {_called(value)}"
+        say = f"{_named(path)} must be 'module:function', not {called(value)}"
         return Finding(path, say, "For example: run: my_tools:write_file")
     say = f"{value[:40]!r} cannot be a name"
     remedy = "A name is a letter and then at most 63 letters, digits, '_' or '-'."
     return Finding(path, say, remedy, at="key" if is_key else "value")
-
-
-def _rule(kind: str, context: dict[str, Any], value: Json) -> str:
-    types = {
-        "string_type": "a text",
-        "int_type": "a whole number",
-        "int_from_float": "a whole number",
-        "float_type": "a number",
-        "bool_type": "true or false",
-        "tuple_type": "a list",
-        "dict_type": "a mapping of names to values",
-        "model_type": "a mapping of keys to values",
-    }
-    if kind in types:
-        return f"must be {types[kind]}, not {_called(value)}"
-    match kind:
-        case "literal_error":
-            expected = str(context.get("expected", "")).replace("'", "")
-            return f"must be {expected}, not {_called(value)}"
-        case "greater_than_equal":
-            return f"must be at least {context.get('ge')}, not {_called(value)}"
-        case "less_than_equal":
-            return f"must be at most {context.get('le')}, not {_called(value)}"
-        case "too_short" | "string_too_short":
-            return "is empty"
-        case _:
-            return f"cannot be {_called(value)}"
 
 
 def _repair(detail: ErrorDetails) -> str:
@@ -385,19 +362,3 @@ def _is_list(value: Json) -> TypeGuard[list[Json]]:
 
 def _is_mapping(value: Json) -> TypeGuard[dict[str, Json]]:
     return isinstance(value, dict)
-
-
-def _called(value: Json) -> str:
-    match value:
-        case None:
-            return "empty"
-        case bool():
-            return f"{json.dumps(value)}"
-        case int() | float():
-            return f"the number {value}"
-        case str():
-            return f"the text {value[:40]!r}" if value else "an empty text"
-        case list():
-            return "a list"
-        case _:
-            return "a mapping"

@@ -19,7 +19,7 @@ from crewlog.definition.conditions import (
     is_never,
 )
 from crewlog.definition.findings import Finding, Path, listed
-from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, DecisionPhase
+from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, DecisionPhase, WaitPhase
 from crewlog.definition.phases import Phase
 
 
@@ -40,7 +40,7 @@ def conditions_of(phase: Phase) -> dict[str, Condition]:
     found: dict[str, Condition | None] = {}
     if isinstance(item, AgentPhase):
         found = {"when": item.when, "only_if": item.only_if}
-    elif isinstance(item, AskPhase):
+    elif isinstance(item, AskPhase | WaitPhase):
         found = {"only_if": item.only_if}
     elif isinstance(item, DecisionPhase):
         found = {"if": item.if_}

@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,7 @@ from crewlog.dev import postgres, temporal_server
 from crewlog.dev.deployment import can_pin, current_build, make_current
 from crewlog.dev.paths import Home, cache_dir
 from crewlog.dev.pg_install import pg_version
+from crewlog.dev.pollers import alive
 from crewlog.dev.services import Services, ServiceStatus, temporal_profile
 from crewlog.dev.temporal_cli import go_version, look_up, program
 from crewlog.errors import CrewlogError, TemporalUnavailable
@@ -287,21 +289,34 @@ async def _versions(
 
 
 async def _pollers(client: Client, namespace: str) -> list[Check]:
-    async def count(kind: TaskQueueType.ValueType) -> int:
+    async def ask(kind: TaskQueueType.ValueType) -> tuple[dict[str, float], int]:
         described = await client.workflow_service.describe_task_queue(
             DescribeTaskQueueRequest(
                 namespace=namespace, task_queue=TaskQueue(name=TASK_QUEUE), task_queue_type=kind
             )
         )
-        return len({poller.identity for poller in described.pollers})
+        there = alive(described.pollers)
+        return there, len({each.identity for each in described.pollers} - there.keys())
 
-    workflows = await count(TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
-    activities = await count(TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
-    detail = f"task queue {TASK_QUEUE!r}: {workflows} for workflows, {activities} for activities"
+    workflows, gone = await ask(TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+    activities, _ = await ask(TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+    detail = (
+        f"task queue {TASK_QUEUE!r}: {len(workflows)} for workflows, {len(activities)} for "
+        f"activities{_last_asked(workflows)}"
+    )
+    if gone:
+        detail += f"; the server still lists {gone} that {'is' if gone == 1 else 'are'} gone"
     if workflows and activities:
         return [Check("Workers", "ok", detail)]
     remedy = "Runs wait until a worker polls; start one: `crewlog worker`."
     return [Check("Workers", "warn", detail, remedy)]
+
+
+def _last_asked(workers: Mapping[str, float]) -> str:
+    """When a worker asked last; a poll lasts up to a minute where there is no work."""
+    if not workers:
+        return ""
+    return f", last asked {max(time.time() - max(workers.values()), 0):.0f} s ago"
 
 
 async def _postgres(env: Mapping[str, str], listed: list[ServiceStatus]) -> Check:

@@ -69,6 +69,15 @@ class ProcessRecord(BaseModel):
         return self.find() is not None
 
 
+def exit_code(record: ProcessRecord) -> int | None:
+    """The exit code of a child of ours that ended, minus the signal's number where one ended it.
+
+    None where it runs, or is no child of ours.
+    """
+    child = _children.get(record.pid)
+    return child.poll() if child is not None else None
+
+
 def _command_of(process: psutil.Process) -> tuple[str, ...]:
     """The command line. It is empty for a moment while the system loads the program.
 

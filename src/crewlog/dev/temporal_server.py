@@ -68,6 +68,9 @@ DYNAMIC_CONFIG = (
     "system.enableActivityEagerExecution=true",
     "history.workflowIdReuseMinimalInterval=0",
     'history.timerProcessorMaxTimeShift="20ms"',
+    # A run is deleted once the server has noted that the task of its end is done: by default that
+    # takes up to half a minute.
+    'history.transferProcessorUpdateAckInterval="1s"',
     # One server needs no partitions: with four, a task that was matched to one whose pollers are
     # gone waits for a poll of theirs to end, which takes up to a minute.
     "matching.numTaskqueueReadPartitions=1",

@@ -92,7 +92,7 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
     step = asked.step
     if step is None or step not in engine.state.frontier:
         return
-    node = engine.plan.nodes[engine.state.frontier[step].node]
+    node = engine.plan.node_at(step)
     if node.decide is not None:
         if decision == "again":
             await engine.again(step)

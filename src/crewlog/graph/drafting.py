@@ -255,6 +255,7 @@ class Drafting(RunFacts):
             self.state.run,
             input_text=self.draft.input,
             by=self.draft.by,
+            command=self.draft.command or None,
             at=self.at,
             ledger=self.ledger,
         )

@@ -12,12 +12,14 @@ from collections.abc import Collection, Iterator, Mapping
 from crewlog.authority.permissions import needs_approval
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.findings import listed
+from crewlog.definition.times import duration_words
 from crewlog.graph.canvas import Box, doubtful, paint
 from crewlog.graph.layout import arrange, without_shortcuts
 from crewlog.graph.loops import Loops
-from crewlog.graph.lower import ANY_WORDS, decision_text
-from crewlog.graph.plan import ASK_HUMAN, END, NEXT, Ask, GraphPlan, PlanNode
+from crewlog.graph.lower import ANY_WORDS, decision_text, wait_words
+from crewlog.graph.plan import ASK_HUMAN, END, NEXT, Ask, GraphPlan, PlanNode, Wait
 from crewlog.ids import NodeName
+from crewlog.state.brief import shortened
 
 START_KEY, END_KEY = "\0start", "\0end"
 _GLYPHS = {"done": "✓", "running": "●", "waiting": "◌", "ready": "○", "failed": "✗"}
@@ -43,8 +45,7 @@ def clean(text: str) -> str:
 
 
 def _short(text: str, longest: int) -> str:
-    text = clean(text)
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    return shortened(clean(text), longest)
 
 
 # --- Mermaid -----------------------------------------------------------------------------------
@@ -100,6 +101,8 @@ def _shape(name: NodeName, node: PlanNode, plan: GraphPlan) -> str:
         return '(("' + _escaped(name) + '"))'
     if node.decide is not None:
         return '{"' + _escaped(f"{render_condition(node.decide.when)}?") + '"}'
+    if node.wait is not None:
+        return '(["' + _escaped(f"{name}: {_wait(node.wait)}") + '"])'
     if node.ask is not None:
         return '{{"' + _escaped(_short(node.ask.question, 80)) + '"}}'
     label = name if node.agent is None or str(node.agent) == name else f"{name}: {node.agent}"
@@ -149,8 +152,16 @@ def _guarded(node: PlanNode, plan: GraphPlan) -> list[str]:
     """The tools whose calls in a node wait for a person's yes."""
     if node.agent is None:
         return []
-    tools = plan.agents[node.agent].tools
+    tools = [
+        tool
+        for tool in plan.agents[node.agent].tools
+        if (named := plan.permissions.get(tool)) is None or node.agent in named
+    ]
     return [tool for tool in tools if needs_approval(node.agent, tool, plan.approvals)]
+
+
+def _wait(wait: Wait) -> str:
+    return f"until {wait_words(wait)}" if wait.until else wait_words(wait)
 
 
 def _goes(ask: Ask, option: str, nodes: Collection[str]) -> str:
@@ -258,7 +269,7 @@ def picture(
 def _box(
     name: NodeName, node: PlanNode, status: str, color: bool, longest: int, *, off: bool
 ) -> Box:
-    sign = {"decide": "◇ ", "ask": "? "}.get(node.kind, "")
+    sign = {"decide": "◇ ", "ask": "? ", "wait": "◔ "}.get(node.kind, "")
     if node.decide is not None and node.decide.passes:
         sign = "· "
     if node.join is None and not node.entry:
@@ -314,7 +325,12 @@ def _notes(
         answers = [f"{option} → done" if option in ends else option for option in node.ask.options]
         answers += [ANY_WORDS] if node.ask.words else []
         yield f"? {name}: {clean(node.ask.question)} [{' / '.join(answers)}]"
+    elif node.wait is not None:
+        yield f"◔ {name}: waits {_wait(node.wait)}"
     elif tools := _guarded(node, plan):
         yield f"? {name}: asks before {listed(tools, 'and')}"
     if node.when is not None and node.otherwise != ASK_HUMAN:
         yield f"⇢ {name}: where {render_condition(node.when)} cannot come true → {node.otherwise}"
+    if node.when is not None and node.within is not None:
+        most = duration_words(node.within)
+        yield f"◔ {name}: waits for {render_condition(node.when)} at most {most}"

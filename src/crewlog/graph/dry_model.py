@@ -55,7 +55,7 @@ class DryStep(Model):
 
     step: StepId
     node: NodeName
-    kind: Literal["agent", "decide", "ask"]
+    kind: Literal["agent", "decide", "ask", "wait"]
     agent: AgentName | None = None
     why: str
     """Why it was reached."""

@@ -1,8 +1,9 @@
 """A dry run: the graph routed on an empty state, with the real engine, and nothing called.
 
 Every agent's turn is over at once, says nothing and sets nothing but what is assumed; every
-question gets its first answer. What the engine then recorded is told by
-`crewlog.graph.dry_account`: which node follows which and why, what is asked, what is never reached.
+question gets its first answer; every wait is over once nothing else goes on. What the engine then
+recorded is told by `crewlog.graph.dry_account`: which node follows which and why, what is asked,
+what is never reached.
 """
 
 from __future__ import annotations
@@ -92,6 +93,9 @@ class _Drill:
                 return "cut", f"it goes on after {most} steps"
             if order is not None:
                 await self._end_turn(order)
+            elif (due := engine.waits.earliest()) is not None:
+                engine.at = max(engine.at, due)
+                engine.waits.rung(due)
             elif engine.state.interrupts:
                 asked = next(iter(engine.state.interrupts.values()))
                 try:

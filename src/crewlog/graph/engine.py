@@ -16,20 +16,30 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from crewlog.definition.conditions import render_condition
+from crewlog.definition.times import duration_words
 from crewlog.graph.compile import compile_plan
 from crewlog.graph.driver import Target
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.maps import Maps
-from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, GraphPlan, PlanNode
-from crewlog.graph.routing import decide, dependents, late_arrivals, new_generation, unfilled
+from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode
+from crewlog.graph.routing import (
+    decide,
+    dependents,
+    late_arrivals,
+    new_generation,
+    sent_nowhere,
+    unfilled,
+)
 from crewlog.graph.turns import Turns, calls_of
-from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of
+from crewlog.graph.waits import Waits
+from crewlog.ids import AgentName, LogName, NodeName, RunId, StepId, item_of, visit_of
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, FrontierEntry
 from crewlog.state.reduce import route_facts
+from crewlog.state.rewinding import handed_off
 
 
 class Order(NamedTuple):
@@ -52,10 +62,18 @@ class Engine(RunFacts):
     def __init__(self, plan: GraphPlan, ledger: Ledger) -> None:
         super().__init__(plan, ledger)
         self.turns = Turns(self, self._turn_ended, self.fail_step)
+        self.maps = Maps(self, self._complete, self._may_start)
+        self.waits = Waits(self, self._complete, self._unmet)
+        self.pending: GraphPlan | None = None
+        """The plan that the run drains for, where a change of the graph was accepted."""
+        self.use(plan)
+
+    def use(self, plan: GraphPlan) -> None:
+        """Puts a plan in force. Its graph is the one that the state belongs to."""
+        self.plan = plan
         self._driver = compile_plan(plan)
         self._following = dependents(plan)
         self._loops = Loops(plan)
-        self.maps = Maps(self, self._complete, self._may_start)
 
     # -- beginning and restoring -------------------------------------------------------------
 
@@ -68,11 +86,13 @@ class Engine(RunFacts):
         input_text: str,
         by: str,
         at: int,
+        command: str | None = None,
         ledger: Ledger | None = None,
     ) -> Engine:
         """A new run: its input is the first public message, and its entry nodes are ready.
 
-        With a ledger it is a run that had a prompt and has got its crew.
+        With a ledger it is a run that had a prompt and has got its crew; with a command it was
+        asked, and the input is what was said.
         """
         engine = cls(plan, ledger or Ledger(CrewState(run=run)))
         engine.at = at
@@ -88,7 +108,7 @@ class Engine(RunFacts):
             began=engine.state.started,
         )
         if input_text:
-            engine.say(input_text, by=by, to=LogName("public"), message_id="input")
+            engine.say(input_text, by=by, to=LogName("public"), message_id="input", command=command)
         targets = await engine._driver.apply(
             "__start__", {"routing": engine.state.routing, "outcome": (NEXT,)}
         )
@@ -103,12 +123,13 @@ class Engine(RunFacts):
         Args:
             in_flight: The calls under way, as step and call number.
         """
-        while self.state.status == "running":
+        while self.state.status == "running" and self.state.changing is None:
             before = self.state.position
             for step in list(self.state.frontier):
                 entry = self.state.frontier.get(step)
                 if entry is not None and self.state.status == "running":
                     await self._move(entry)
+                    await self._check_calls(step, in_flight)
             if self.state.position == before:
                 if in_flight or any(True for _ in self.orders(in_flight)):
                     return
@@ -118,10 +139,10 @@ class Engine(RunFacts):
 
     def orders(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
         """The calls to make now, in the order of the frontier."""
-        if self.state.status != "running":
+        if self.state.status != "running" or self.state.changing is not None:
             return
         for step, entry in self.state.frontier.items():
-            node = self.plan.nodes[entry.node]
+            node = self.plan.node_at(step)
             if entry.status != "running" or entry.turn is None or node.agent is None:
                 continue
             for call in entry.turn.calls:
@@ -153,9 +174,8 @@ class Engine(RunFacts):
         self, step: StepId, number: int | None, error: str, error_type: str
     ) -> None:
         """Records that a step cannot go on, and does what its agent's `on_error` says."""
-        entry = self.state.frontier[step]
-        agent = self.plan.nodes[entry.node].agent
-        policy = self.plan.agents[agent].on_error if agent else "ask"
+        agent = self.plan.node_at(step).agent
+        policy = self.rules_of(agent, step).on_error if agent else "ask"
         self.record(j.StepFailed, step=step, call=number, error=error, error_type=error_type)
         if policy == "fail":
             self.fail(f"{step}: {error}")
@@ -182,6 +202,13 @@ class Engine(RunFacts):
         """Ends a step that is no agent's turn, or one that people ended, and routes on."""
         await self._complete(step, outcome=outcome, because=because, skipped=skipped)
 
+    async def give_way(self, step: StepId, *, because: str) -> None:
+        """Ends a step at once, with those of its items; the run goes where people sent it."""
+        for item in [each for each in self.state.frontier if visit_of(each) == step != each]:
+            self.withdraw(item)
+            self.record(j.StepCancelled, step=item)
+        await self._complete(step, because=because, skipped=True)
+
     async def again(self, step: StepId) -> None:
         """Lets a decision whose visits are used up go where it goes, with its visits anew."""
         node = self.state.frontier[step].node
@@ -195,20 +222,28 @@ class Engine(RunFacts):
         self.record(j.Routed, to=(j.Reached(node=node),), because="people let it go on")
 
     async def _move(self, entry: FrontierEntry) -> None:
+        if entry.leaving:
+            return
         node = self.plan.nodes[entry.node]
         if entry.status in ("waiting", "ready") and (off := self._switched_off(node)):
             await self._complete(entry.step, because=off, skipped=True)
+        elif node.wait is not None and entry.status in ("waiting", "running"):
+            await self.waits.go_on(entry, node)
         elif entry.status == "waiting" and (node.when is None or self.holds(node.when)):
             self.record(j.ConditionMet, step=entry.step)
+        elif entry.status == "waiting":
+            await self.waits.bound(entry, node)
         elif entry.status == "asking" and entry.requirement and node.when is not None:
             if self.holds(node.when):  # it came true while people were asked about it
-                self._withdraw(entry.step)
+                self.withdraw(entry.step, "requirement")
         elif entry.status == "ready":
             await self._start(entry, node)
+        elif entry.status == "running" and entry.turn is None and entry.mapped is None:
+            await self._ask_again(entry, node)
         elif entry.mapped is not None and entry.status == "running":
             self.maps.start_items(entry, node)
         elif entry.status == "asking" and entry.mapped is None and self.maps.begins(node):
-            self._withdraw(entry.step, "requirement")
+            self.withdraw(entry.step, "requirement")
 
     async def _start(self, entry: FrontierEntry, node: PlanNode) -> None:
         step = entry.step
@@ -225,18 +260,62 @@ class Engine(RunFacts):
             await self.maps.begin(step, node)
         elif self._at_limit(step):
             pass
+        elif node.wait is not None:
+            self.waits.begin(entry, node)
         elif node.ask is not None:
             self.record(j.StepStarted, step=step)
-            self.ask(
-                "ask",
-                node.ask.question,
-                step=step,
-                options=node.ask.options,
-                flag=node.ask.sets,
-                words=node.ask.words,
-            )
+            self._ask_people(step, node.ask)
         else:
             self.record(j.StepStarted, step=step, agent=node.agent)
+
+    def _ask_people(self, step: StepId, asks: Ask) -> None:
+        self.ask(
+            "ask",
+            asks.question,
+            step=step,
+            options=asks.options,
+            flag=asks.sets,
+            words=asks.words,
+        )
+
+    async def _ask_again(self, entry: FrontierEntry, node: PlanNode) -> None:
+        """Asks what was asked before a change took the question back."""
+        if node.ask is not None:
+            self._ask_people(entry.step, node.ask)
+        elif node.decide is not None:
+            await self._decide(entry.step, entry.node)
+
+    async def _check_calls(self, step: StepId, in_flight: Collection[tuple[StepId, int]]) -> None:
+        """Looks at a turn's calls that are not made yet: what holds for them may have changed."""
+        entry = self.state.frontier.get(step)
+        if entry is None or entry.status != "running":
+            return
+        asked = {(q.step, q.call) for q in self.state.interrupts.values()}
+        for call in calls_of(entry):
+            if call.status == "asking" and (step, call.call) not in asked:
+                self._reopen(step, call)
+            elif call.status == "ready" and call.tool and (step, call.call) not in in_flight:
+                await self.turns.recheck(step, call)
+
+    def _reopen(self, step: StepId, call: Call) -> None:
+        """Asks once more about a call whose question was taken back with its step."""
+        if call.tool is None:
+            question = f"{step} stood still when a change took it away. Try again?"
+            options = ("retry", "skip", "stop")
+            self.ask("step_failed", question, step=step, call=call.call, options=options)
+        elif not self.turns.ask_for_approval_again(step, call):
+            question = (
+                f"{call.tool} {call.brief} was left open when a change took {step} away. "
+                "Did it happen?"
+            )
+            self.ask(
+                "outcome_unknown",
+                question,
+                step=step,
+                call=call.call,
+                options=("done", "retry", "stop"),
+                words=True,
+            )
 
     def _may_start(self, step: StepId, node: NodeName) -> bool:
         """Whether a visit may start another step of its items; else people are asked."""
@@ -296,6 +375,8 @@ class Engine(RunFacts):
         if state.interrupts:
             return
         waiting = [e for e in state.frontier.values() if e.status == "waiting"]
+        if any(self.plan.nodes[e.node].wait is not None for e in waiting):
+            return
         # An alternative is taken alone: what follows from it may be what the others wait for.
         ways = [e for e in waiting if self.plan.nodes[e.node].otherwise != ASK_HUMAN]
         for entry in ways[:1] or waiting:
@@ -315,19 +396,21 @@ class Engine(RunFacts):
                 return
         self.record(j.RunCompleted)
 
-    async def _unmet(self, entry: FrontierEntry) -> None:
+    async def _unmet(self, entry: FrontierEntry, *, late: bool = False) -> None:
         node = self.plan.nodes[entry.node]
+        in_time = f"did not come true within {duration_words(node.within or 0)}"
         if node.otherwise == ASK_HUMAN:
+            which = in_time if late else "nothing is left to set"
             self.ask(
                 "requirement",
-                f"{entry.node} waits for {entry.requirement}, which nothing is left to set.",
+                f"{entry.node} waits for {entry.requirement}, which {which}.",
                 step=entry.step,
                 options=("set", "skip", "stop"),
                 detail=entry.requirement,
             )
             return
         outcome = NEXT if node.otherwise == SKIP else node.otherwise
-        because = f"{entry.requirement} cannot come true any more"
+        because = f"{entry.requirement} {in_time if late else 'cannot come true any more'}"
         await self._complete(entry.step, outcome=outcome, because=because, skipped=True)
 
     async def _complete(
@@ -339,15 +422,27 @@ class Engine(RunFacts):
         skipped: bool = False,
         handoff: Sequence[NodeName] = (),
     ) -> None:
-        node = self.state.frontier[step].node
-        self._withdraw(step)
+        entry = self.state.frontier[step]
+        node = entry.node
+        # Where it was sent may be gone with another graph: then the journal says so.
+        lost = "; ".join(sent_nowhere(entry, handoff, self.plan.nodes))
+        because = "; ".join(filter(None, (because, lost)))
+        handoff = [target for target in handoff if target in self.plan.nodes]
+        self.withdraw(step)
         if item_of(step):
             await self.maps.item_done(step, because=because, skipped=skipped, handoff=handoff)
             return
+        if entry.redirect is not None and entry.redirect in self.plan.nodes:
+            handoff = (entry.redirect,)
         self.record(j.StepCompleted, step=step, because=because, skipped=skipped)
-        await self._route(node, (outcome,) if not handoff else (), handoff=handoff)
+        if not entry.leaving:
+            taken = (outcome,) if not handoff else ()
+            await self._route(node, taken, because=lost, handoff=handoff)
+        elif handoff:
+            targets = [Target(name) for name in handoff]
+            self.record(j.Routed, to=self._reached(targets), because=handed_off(step))
 
-    def _withdraw(self, step: StepId, kind: str | None = None) -> None:
+    def withdraw(self, step: StepId, kind: str | None = None) -> None:
         """Closes the questions about a step, where nobody waits for their answers any more."""
         for asked in list(self.state.interrupts.values()):
             if asked.step == step and kind in (None, asked.kind):
@@ -363,10 +458,14 @@ class Engine(RunFacts):
         rearmed: bool = False,
         handoff: Sequence[NodeName] = (),
     ) -> None:
-        arrived = self._following[node] if NEXT in outcome else ()
+        arrived = self._arrives(node) if NEXT in outcome else ()
         anew = self._begins_anew(node, (*outcome, *handoff))
         reset = new_generation(anew, self.state.routing)
-        active = [entry.node for step, entry in self.state.frontier.items() if not item_of(step)]
+        active = [
+            entry.node
+            for step, entry in self.state.frontier.items()
+            if not item_of(step) and not entry.leaving
+        ]
         late = late_arrivals(self.plan, anew, active)
         routing = route_facts(
             self.state.routing, node, arrived, loop=loop, reset=reset, late=late, rearmed=rearmed
@@ -386,6 +485,17 @@ class Engine(RunFacts):
             late=late,
             rearmed=rearmed,
         )
+
+    def _arrives(self, node: NodeName) -> tuple[NodeName, ...]:
+        """The joins that count an arrival of a node.
+
+        Besides those that wait for it: joins that did before a change of the graph. They wait for
+        it again where the graph becomes what it was, and must know then that it has come.
+        """
+        following = self._following[node]
+        arrivals = self.state.routing.arrivals
+        once = (n for n, counts in arrivals.items() if node in counts and n not in following)
+        return (*following, *once)
 
     def _begins_anew(self, source: NodeName, outcome: Sequence[str]) -> Joins:
         """The joins that begin anew, where the outcome goes back to earlier nodes."""

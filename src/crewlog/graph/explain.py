@@ -13,9 +13,10 @@ from crewlog.definition.expand import expand
 from crewlog.definition.findings import Path, did_you_mean, listed
 from crewlog.definition.model import AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
+from crewlog.definition.times import duration_words
 from crewlog.errors import UsageError
 from crewlog.graph.draw import sent
-from crewlog.graph.lower import lower
+from crewlog.graph.lower import lower, wait_words
 from crewlog.graph.plan import (
     ASK_HUMAN,
     BUILT_IN_TOOLS,
@@ -62,7 +63,7 @@ class Explanation(Model):
 
     crew: str
     node: NodeName
-    kind: Literal["agent", "decide", "ask"]
+    kind: Literal["agent", "decide", "ask", "wait"]
     agent: AgentName | None = None
     path: tuple[str | int, ...] = ()
     """Where in the definition it is written."""
@@ -158,7 +159,10 @@ def _conditions(node: PlanNode) -> Iterator[str]:
             ASK_HUMAN: "where it can no longer come true, people are asked",
             SKIP: "where it can no longer come true, this is skipped",
         }.get(node.otherwise, f"where it can no longer come true, {node.otherwise} runs instead")
-        yield f"once reached, it waits until {when}; {then}"
+        bound = f" for at most {duration_words(node.within)}" if node.within is not None else ""
+        yield f"once reached, it waits{bound} until {when}; {then}"
+    if node.wait is not None:
+        yield f"it waits {'until ' if node.wait.until else ''}{wait_words(node.wait)}"
     if node.only_if is not None:
         yield f"skipped unless {render_condition(node.only_if)}"
     if node.needs:

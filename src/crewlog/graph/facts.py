@@ -7,7 +7,7 @@ from typing import Any
 
 from crewlog.authority.permissions import Decision, check_tool
 from crewlog.definition.conditions import Condition, holds
-from crewlog.graph.plan import GraphPlan
+from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
     AgentName,
     FlagName,
@@ -18,6 +18,7 @@ from crewlog.ids import (
     item_log,
     item_of,
     private_log,
+    visit_of,
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -25,6 +26,8 @@ from crewlog.state.calls import View
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Interrupt
+
+_ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
 
 class RunFacts:
@@ -35,6 +38,8 @@ class RunFacts:
         self.ledger = ledger
         self.at = 0
         """The time that new entries get, in milliseconds since the epoch."""
+        self.digest = ""
+        """The digest of the command that is being applied; its outcome gets it."""
 
     @property
     def state(self) -> CrewState:
@@ -46,7 +51,15 @@ class RunFacts:
         return step in self.state.frontier
 
     def record(self, kind: type[Any], **fields: Any) -> Any:
-        """Records a fact at the engine's time."""
+        """Records a fact at the engine's time.
+
+        A run that ends while it drains for a change says first that nothing came of that.
+        """
+        if kind in _ENDS and self.state.changing is not None:
+            version = self.state.changing.graph_version
+            self.record(j.SwapFailed, graph_version=version, error="the run ended first")
+        if self.digest and fields.get("command"):
+            fields["digest"] = self.digest
         return self.ledger.record(kind(at=self.at, **fields))
 
     def say(
@@ -118,23 +131,31 @@ class RunFacts:
 
     def view(self, agent: AgentName, step: StepId | None = None) -> View:
         """The logs that an agent may read, each at its head; in an item's step, that one's too."""
-        readable = [*self.plan.agents[agent].reads, private_log(agent)]
+        readable = [*self.rules_of(agent, step).reads, private_log(agent)]
+        was: tuple[StepId, ...] = ()
         if step is not None and item_of(step):
             readable.append(item_log(step))
+            visit = self.state.frontier.get(visit_of(step))
+            was = visit.mapped.was if visit is not None and visit.mapped is not None else ()
         logs = self.state.messages
-        return View(heads={log: logs[log].head for log in readable if log in logs})
+        return View(heads={log: logs[log].head for log in readable if log in logs}, was=was)
 
-    def tools_of(self, agent: AgentName) -> tuple[ToolName, ...]:
-        """The tools that an agent may call now."""
-        return tuple(t for t in self.plan.agents[agent].tools if self.check(agent, t).allowed)
+    def rules_of(self, agent: AgentName, step: StepId | None = None) -> AgentRules:
+        """The rules of an agent, in a step: one whose node is gone keeps those that it had."""
+        return self.plan.agents[agent] if step is None else self.plan.rules_at(step, agent)
 
-    def check(self, agent: AgentName, tool: str) -> Decision:
-        """Whether an agent may call a tool now."""
-        rules = self.plan.agents[agent]
+    def tools_of(self, agent: AgentName, step: StepId | None = None) -> tuple[ToolName, ...]:
+        """The tools that an agent may call now, in a step."""
+        rules = self.rules_of(agent, step)
+        return tuple(tool for tool in rules.tools if self.check(agent, tool, step).allowed)
+
+    def check(self, agent: AgentName, tool: str, step: StepId | None = None) -> Decision:
+        """Whether an agent may call a tool now, in a step."""
+        offered = self.rules_of(agent, step).tools
         return check_tool(
             agent,
             tool,
-            offered=rules.tools,
-            known={*self.plan.tools, *rules.tools},
+            offered=offered,
+            known={*self.plan.tools, *offered},
             permissions=self.state.tool_permissions,
         )

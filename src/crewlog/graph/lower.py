@@ -29,8 +29,10 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     ToolDefinition,
+    WaitPhase,
 )
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.times import duration_words, time_words
 from crewlog.definition.validate import check
 from crewlog.errors import InternalError, InvalidDefinition
 from crewlog.graph.plan import (
@@ -44,6 +46,7 @@ from crewlog.graph.plan import (
     Join,
     PlanNode,
     ToolRules,
+    Wait,
 )
 from crewlog.ids import AgentName, CrewName, FlagName, LogName, NodeName, ToolName
 
@@ -74,7 +77,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         definition=address,
         nodes=nodes,
         agents={
-            AgentName(name): _agent_rules(name, agent, definition)
+            AgentName(name): _agent_rules(agent, definition)
             for name, agent in definition.agents.items()
         },
         tools={ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
@@ -112,6 +115,7 @@ def _node(phase: Phase) -> PlanNode:
                 entry=phase.entry,
                 when=item.when,
                 only_if=item.only_if,
+                within=item.within,
                 otherwise=item.otherwise or ASK_HUMAN,
                 needs=tuple(ToolName(tool) for tool in item.needs),
                 for_each=item.for_each,
@@ -128,18 +132,19 @@ def _node(phase: Phase) -> PlanNode:
             sets = FlagName(item.sets) if item.sets else None
             ask = Ask(question=item.ask, options=item.options, sets=sets, words=item.words)
             return PlanNode(kind="ask", join=join, entry=phase.entry, only_if=item.only_if, ask=ask)
+        case WaitPhase() as item:
+            wait = Wait(seconds=item.wait or 0, until=item.wait_until or "")
+            return PlanNode(
+                kind="wait", join=join, entry=phase.entry, only_if=item.only_if, wait=wait
+            )
         case BuilderPhase() as item:
             raise InternalError(f"the builder {item.use!r} was not put in its place")
 
 
-def _agent_rules(name: str, agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:
+def _agent_rules(agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:
     # Inherited tools are sorted: the order of keys is lost in stores that keep JSON.
     listed_tools = sorted(definition.tools) if agent.tools is None else agent.tools
-    tools: list[str] = []
-    for tool in dict.fromkeys(listed_tools):
-        allowed = definition.permissions.get(tool)
-        if allowed is None or name in allowed:
-            tools.append(tool)
+    tools = list(dict.fromkeys(listed_tools))
     if agent.writes_flags:
         tools.append("set_flag")
     if agent.outputs:
@@ -185,6 +190,8 @@ def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
             waits.append(f"{need} of {listed(of)}")
     if node.when is not None:
         waits.append(render_condition(node.when))
+    if node.wait is not None:
+        waits.append(wait_words(node.wait))
     if waits:
         yield f"{name} waits for {listed(waits)}"
     elif node.entry:
@@ -195,6 +202,9 @@ def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.when is not None and node.otherwise != ASK_HUMAN:
         what = "is skipped" if node.otherwise == SKIP else f"gives way to {node.otherwise}"
         yield f"{name} {what} where {render_condition(node.when)} can no longer hold"
+    if node.when is not None and node.within is not None:
+        condition = render_condition(node.when)
+        yield f"{name} waits for {condition} at most {duration_words(node.within)}"
     if node.decide is not None and not node.decide.passes:
         yield f"{name}: {decision_text(node.decide)}"
     if node.ask is not None:
@@ -202,10 +212,17 @@ def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
         yield f"{name} asks people: {listed(answers, 'or')}"
 
 
+def wait_words(wait: Wait) -> str:
+    """`2h`, or `2026-12-01 09:00 +01:00`."""
+    return time_words(wait.until) if wait.until else duration_words(wait.seconds)
+
+
 def _runs_where(name: NodeName, node: PlanNode) -> Iterator[str]:
     """What else a node needs to run once it is reached, and how often it runs."""
     if node.only_if is not None and node.ask is not None:
         yield f"{name} is asked only if {render_condition(node.only_if)}"
+    elif node.only_if is not None and node.wait is not None:
+        yield f"{name} is waited for only if {render_condition(node.only_if)}"
     elif node.only_if is not None:
         yield f"{name} is skipped unless {render_condition(node.only_if)}"
     if node.needs:

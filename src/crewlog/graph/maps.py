@@ -69,7 +69,12 @@ class Maps:
         return node.for_each is not None and not self._count(node.for_each)[1]
 
     def start_items(self, visit: FrontierEntry, node: PlanNode) -> None:
-        """Starts steps of a mapped visit, in order, as far as there is room."""
+        """Starts steps of a mapped visit, in order, as far as there is room.
+
+        None of one whose node a change took away: its items at work end, and it with them.
+        """
+        if visit.leaving:
+            return
         while (mapped := self._mapped(visit.step)) is not None and mapped.started < mapped.of:
             if not self._room(visit.step) or not self._may_start(visit.step, visit.node):
                 return
@@ -84,9 +89,14 @@ class Maps:
             j.StepCompleted, step=step, because=because, skipped=skipped, goto=tuple(handoff)
         )
         visit = visit_of(step)
-        mapped = self._mapped(visit)
-        if mapped is not None and mapped.done == mapped.of:
+        found = self._run.state.frontier.get(visit)
+        if found is None or found.mapped is None:
+            return
+        mapped = found.mapped
+        if mapped.done == (mapped.started if found.leaving else mapped.of):
             because = f"all {mapped.of} items are done"
+            if mapped.done < mapped.of:
+                because = f"{mapped.done} of {mapped.of} items are done, and its node is gone"
             await self._complete(visit, because=because, handoff=mapped.goto)
 
     def item(self, step: StepId) -> Item | None:

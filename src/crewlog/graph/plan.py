@@ -13,7 +13,18 @@ from pydantic import Field
 
 from crewlog.definition.conditions import is_never
 from crewlog.definition.model import ConditionText, Limits, Retry
-from crewlog.ids import AgentName, ContentHash, CrewName, FlagName, LogName, NodeName, ToolName
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    CrewName,
+    FlagName,
+    LogName,
+    NodeName,
+    StepId,
+    ToolName,
+    node_of,
+    visit_of,
+)
 from crewlog.model import Json, Model
 
 END = "end"
@@ -69,10 +80,19 @@ class Ask(Model):
     """Whether other words are an answer too."""
 
 
-class PlanNode(Model):
-    """A node: an agent's turn, a decision, or a question."""
+class Wait(Model):
+    """A wait: for so long from when the node starts, or until a time."""
 
-    kind: Literal["agent", "decide", "ask"]
+    seconds: float = 0
+    """How long; 0 where `until` says it."""
+    until: str = ""
+    """A time with its zone, in ISO 8601."""
+
+
+class PlanNode(Model):
+    """A node: an agent's turn, a decision, a question, or a wait."""
+
+    kind: Literal["agent", "decide", "ask", "wait"]
     agent: AgentName | None = None
     """The agent, for an agent's turn."""
     join: Join | None = None
@@ -83,6 +103,8 @@ class PlanNode(Model):
     """A requirement: once reached, it waits until this holds."""
     only_if: ConditionText | None = None
     """Skipped where this does not hold when it is reached."""
+    within: float | None = None
+    """Seconds for which `when` is waited for; then it is as where it can no longer come true."""
     otherwise: str = ASK_HUMAN
     """Where `when` can no longer come true: a node, `skip`, or `ask_human`."""
     needs: tuple[ToolName, ...] = ()
@@ -91,13 +113,14 @@ class PlanNode(Model):
     """`agent.output`: it has a step for each item of that list."""
     decide: Decide | None = None
     ask: Ask | None = None
+    wait: Wait | None = None
 
 
 class AgentRules(Model):
     """What the workflow must know of an agent; its prompt stays in the definition."""
 
     tools: tuple[ToolName, ...] = ()
-    """Tools it may call, permissions of the definition applied."""
+    """Tools that it has; the permissions in force say at each call which of them it may call."""
     reads: tuple[LogName, ...] = (LogName("public"),)
     """Logs it reads besides its own."""
     writes: tuple[LogName, ...] = (LogName("public"),)
@@ -135,6 +158,18 @@ class ToolRules(Model):
     """Where it runs; `local` within the workflow's worker."""
 
 
+class LeftStep(Model):
+    """A visit whose node a change took away: what the rest of its turn needs, or its return."""
+
+    node: PlanNode
+    rules: AgentRules
+    """Its agent's."""
+    tools: dict[ToolName, ToolRules] = Field(default_factory=dict[ToolName, ToolRules])
+    """Of the tools that it could call when its node was taken away."""
+    definition: ContentHash
+    """Where its agent's prompt is."""
+
+
 class GraphPlan(Model):
     """A crew's graph and rules."""
 
@@ -161,6 +196,29 @@ class GraphPlan(Model):
     rules: tuple[str, ...] = ()
     """The coordination rules as text, one per join, condition and decision."""
     limits: Limits = Limits()
+    left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])
+    """Visits that outlive their nodes: those that end their turns, and those kept aside."""
+
+    def node_at(self, step: StepId) -> PlanNode:
+        """The node of a step, also where a change took it away."""
+        left = self.left.get(visit_of(step)) if self.left else None
+        return left.node if left is not None else self.nodes[node_of(step)]
+
+    def rules_at(self, step: StepId, agent: AgentName) -> AgentRules:
+        """The rules of the agent that takes a step."""
+        left = self.left.get(visit_of(step)) if self.left else None
+        return left.rules if left is not None else self.agents[agent]
+
+    def tool_at(self, step: StepId, tool: str) -> ToolRules | None:
+        """The rules of a tool that a step calls; none for one that the crew does not have."""
+        left = self.left.get(visit_of(step)) if self.left else None
+        tools = self.tools if left is None else {**self.tools, **left.tools}
+        return tools.get(ToolName(tool))
+
+    def definition_at(self, step: StepId) -> ContentHash:
+        """The definition that has the prompt of a step's agent."""
+        left = self.left.get(visit_of(step)) if self.left else None
+        return left.definition if left is not None else self.definition
 
 
 BUILT_IN_TOOLS: tuple[ToolName, ...] = (ToolName("set_flag"), ToolName("set_output"))

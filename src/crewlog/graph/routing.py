@@ -13,7 +13,7 @@ before, and its count starts below zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from crewlog.definition.conditions import holds
@@ -21,18 +21,40 @@ from crewlog.graph.loops import Joins
 from crewlog.graph.plan import ASK_HUMAN, END, FAIL, NEXT, GraphPlan, Join
 from crewlog.ids import NodeName
 from crewlog.model import Json
-from crewlog.state.model import Routing
+from crewlog.state.model import FrontierEntry, Routing
 
 RESERVED = frozenset({END, FAIL, NEXT, ASK_HUMAN})
 
 
 def level(join: Join, arrivals: Mapping[NodeName, int], base: tuple[NodeName, ...]) -> int:
     """How many generations of a join are complete."""
-    counts = sorted(
-        (arrivals.get(source, 0) for source in join.of if source not in base), reverse=True
-    )
-    need = max(1, join.need - len(base))
+    waits = [source for source in join.of if source not in base]
+    counts = sorted((arrivals.get(source, 0) for source in waits), reverse=True)
+    need = max(1, join.need - (len(join.of) - len(waits)))
     return counts[need - 1] if need <= len(counts) else 0
+
+
+def sent_nowhere(
+    entry: FrontierEntry, handoff: Iterable[NodeName], nodes: Collection[NodeName]
+) -> Iterator[str]:
+    """Where the run does not go after a step though it was sent there, for people.
+
+    Args:
+        entry: The step.
+        handoff: Where its tools handed off to.
+        nodes: The nodes that there are: a change may have taken others away since.
+    """
+    if entry.redirect is not None and entry.redirect not in nodes:
+        yield f"people sent the run to {entry.redirect}, which is gone"
+    yield from (
+        f"it handed off to {target}, which is gone" for target in handoff if target not in nodes
+    )
+
+
+def times_met(join: Join, name: NodeName, routing: Routing) -> int:
+    """How often a node's join was met: as its arrivals say, or had fired before it was changed."""
+    met = level(join, routing.arrivals.get(name, {}), routing.base.get(name, ()))
+    return max(met, routing.fired.get(name, 0))
 
 
 def unfilled(plan: GraphPlan, name: NodeName, routing: Routing) -> tuple[NodeName, ...]:
@@ -44,8 +66,11 @@ def unfilled(plan: GraphPlan, name: NodeName, routing: Routing) -> tuple[NodeNam
     arrivals = routing.arrivals.get(name, {})
     counts = {source: arrivals.get(source, 0) for source in join.of if source not in base}
     # A node that was sent to ran without its join, which then waits for nothing.
-    ran = level(join, arrivals, base) + routing.sent.get(name, 0)
-    if max(counts.values(), default=0) <= ran:
+    ran = times_met(join, name, routing) + routing.sent.get(name, 0)
+    came = counts.values()
+    if ran == 0 and routing.done.get(name, 0) == 0:
+        came = arrivals.values()  # also from sources that it had before a change of the graph
+    if max(came, default=0) <= ran:
         return ()
     return tuple(source for source, count in counts.items() if count <= ran)
 
@@ -67,7 +92,8 @@ def fires(plan: GraphPlan, target: NodeName, source: NodeName, routing: Routing)
     base = routing.base.get(target, ())
     after = routing.arrivals.get(target, {})
     before = {**after, source: after.get(source, 0) - 1}
-    return level(join, after, base) > level(join, before, base)
+    fired = routing.fired.get(target, 0)
+    return level(join, after, base) > max(fired, level(join, before, base))
 
 
 def decide(

@@ -39,7 +39,7 @@ class Turns:
     async def model_replied(self, step: StepId, number: int, result: ModelResult) -> None:
         """Applies a model's reply: its tool calls follow, or the step is done."""
         entry = self._run.state.frontier.get(step)
-        agent = self._run.plan.nodes[entry.node].agent if entry else None
+        agent = self._run.plan.node_at(step).agent if entry else None
         asking = {c.call for c in calls_of(entry) if c.tool is None}
         if entry is None or entry.turn is None or agent is None or number not in asking:
             return
@@ -50,7 +50,7 @@ class Turns:
             Call(call=n, tool=asked.tool, id=asked.id, message=result.hash, brief=asked.brief)
             for n, asked in zip(follow, result.tools, strict=True)
         )
-        logs = (working_log(step, agent),) if calls else self._final_logs(agent)
+        logs = (working_log(step, agent),) if calls else self._final_logs(agent, step)
         self._run.record(
             j.ModelReplied,
             step=step,
@@ -72,7 +72,7 @@ class Turns:
     async def tool_returned(self, step: StepId, number: int, result: ToolResult) -> None:
         """Applies a tool's result in call order: one that comes early is held."""
         entry = self._run.state.frontier.get(step)
-        agent = self._run.plan.nodes[entry.node].agent if entry else None
+        agent = self._run.plan.node_at(step).agent if entry else None
         call = next((c for c in calls_of(entry) if c.call == number), None)
         if entry is None or agent is None or call is None or call.tool is None:
             return
@@ -97,7 +97,7 @@ class Turns:
 
     async def answer_call(self, step: StepId, call: Call, text: str, *, ok: bool) -> None:
         """Answers a tool call without making it: a refusal, or what people know of its outcome."""
-        agent = self._run.plan.nodes[self._run.state.frontier[step].node].agent
+        agent = self._run.plan.node_at(step).agent
         if agent is None:
             return
         body: dict[str, Json] = {
@@ -125,7 +125,7 @@ class Turns:
     async def _is_allowed(self, step: StepId, agent: AgentName, call: Call) -> bool:
         """Whether an agent may make a call; where not, the call is answered with a refusal."""
         tool = call.tool or ""
-        decision = self._run.check(agent, tool)
+        decision = self._run.check(agent, tool, step)
         if decision.allowed:
             return True
         self._run.record(
@@ -136,7 +136,7 @@ class Turns:
             tool=tool,
             reason=decision.reason,
         )
-        offered = ", ".join(self._run.tools_of(agent)) or "none"
+        offered = ", ".join(self._run.tools_of(agent, step)) or "none"
         await self.answer_call(
             step, call, f"Refused: {decision.reason}. Tools you may call: {offered}.", ok=False
         )
@@ -164,11 +164,37 @@ class Turns:
             message=result.hash,
         )
 
+    def ask_for_approval_again(self, step: StepId, call: Call) -> bool:
+        """Asks about a call whose question was taken back; false where it needs nobody's yes."""
+        agent = self._run.plan.node_at(step).agent
+        if agent is None or call.approved:
+            return False
+        if not needs_approval(agent, call.tool or "", self._run.plan.approvals):
+            return False
+        self._run.ask(
+            "tool_approval",
+            approvals.question(step, call.tool or "", call.brief),
+            step=step,
+            call=call.call,
+            options=approvals.OPTIONS,
+            detail=f"The message {call.message} has its arguments, and all of them are approved.",
+            words=True,
+            tool=call.tool,
+            message=call.message,
+        )
+        return True
+
+    async def recheck(self, step: StepId, call: Call) -> None:
+        """Refuses a call that was allowed when it was asked for, and is not any more."""
+        agent = self._run.plan.node_at(step).agent
+        if agent is not None:
+            await self._is_allowed(step, agent, call)
+
     def _writes(
         self, step: StepId, number: int, agent: AgentName, tool: str, result: ToolResult
     ) -> Iterator[j.JournalEntry]:
         """What a tool set, as facts; what its agent may not set is denied."""
-        rules = self._run.plan.agents[agent]
+        rules = self._run.rules_of(agent, step)
         denied: list[str] = [
             f"there is no node {node!r} to go to"
             for node in result.goto
@@ -245,10 +271,10 @@ class Turns:
 
     async def _check_turn_length(self, step: StepId) -> None:
         entry = self._run.state.frontier[step]
-        agent = self._run.plan.nodes[entry.node].agent
+        agent = self._run.plan.node_at(step).agent
         if entry.turn is None or agent is None:
             return
-        most = self._run.plan.agents[agent].max_calls
+        most = self._run.rules_of(agent, step).max_calls
         # Asked once per `most` calls: people may let a long turn go on.
         if entry.turn.model_calls > most and (entry.turn.model_calls - 1) % most == 0:
             error = (
@@ -257,9 +283,9 @@ class Turns:
             )
             await self._failed(step, entry.turn.calls[-1].call, error, "TurnTooLong")
 
-    def _final_logs(self, agent: AgentName) -> tuple[LogName, ...]:
+    def _final_logs(self, agent: AgentName, step: StepId) -> tuple[LogName, ...]:
         """Where a final message goes; to the agent's own log too, if it would not see it else."""
-        rules = self._run.plan.agents[agent]
+        rules = self._run.rules_of(agent, step)
         seen = set(rules.writes) & set(rules.reads)
         return rules.writes if seen else (*rules.writes, private_log(agent))
 

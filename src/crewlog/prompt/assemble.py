@@ -14,18 +14,21 @@ from crewlog.definition import conditions as c
 from crewlog.definition.builders import find_builder
 from crewlog.definition.findings import did_you_mean, listed, suggestion
 from crewlog.definition.model import PatternUse
+from crewlog.definition.times import duration_words
 from crewlog.model import Json
 from crewlog.prompt import ast, phrases
 from crewlog.prompt.ast import Words
 from crewlog.prompt.authority import Authority
 from crewlog.prompt.crew import Member, speaks_of
 from crewlog.prompt.draft import Node, Sources
-from crewlog.prompt.registry import Registry
+from crewlog.prompt.registry import LONGEST_WAIT, WAIT_REMEDY, Registry
 from crewlog.prompt.remarks import Remarks
 from crewlog.prompt.wording import question_text
 
 ASSUMED_ROUNDS = 3
 """How often a loop goes back whose prompt says no bound."""
+HELD = ("ask_human", "skip")
+"""What happens in the place of a step besides another phase."""
 OF_AGENT = "@"
 """The mark of a source that is an agent's phase, still to be found."""
 
@@ -53,6 +56,10 @@ class Assembly:
         """The conditions of the branches said last, for "otherwise"."""
         self.gates: list[ast.Gate] = []
         self.questions: list[tuple[ast.Ask, int]] = []
+        self.pauses: list[tuple[ast.Pause, c.Condition | None, int]] = []
+        """Waits just before an agent works."""
+        self.bounds: list[tuple[ast.Within, c.Condition]] = []
+        """How long steps wait that are not said yet."""
         self.skips: list[tuple[str, c.Condition, int]] = []
         self.cast: list[str] = []
         self.limits: dict[str, tuple[int, tuple[Words, ...]]] = {}
@@ -81,6 +88,8 @@ class Assembly:
             "limit": self._limit,
             "model": self._model,
             "join": self._join,
+            "pause": self._pause,
+            "within": self._within,
         }
 
     def take(self, statement: ast.AnyStatement) -> None:
@@ -96,8 +105,10 @@ class Assembly:
         return self.members[name]
 
     def workers(self) -> list[str]:
-        """The agents that worked last."""
-        return list(dict.fromkeys(a for node in self.last for a in agents_of(node)))
+        """The agents that worked last, before a wait if there was one."""
+        found = list(dict.fromkeys(a for node in self.last for a in agents_of(node)))
+        waited = bool(self.last) and all(node.kind == "wait" for node in self.last)
+        return self.before if waited else found
 
     def phases_of(self, agent: str) -> list[Node]:
         """The phases of an agent, in order; a builder's part counts for each of its agents."""
@@ -237,6 +248,8 @@ class Assembly:
     def _named(self, waits: ast.Waits) -> Sources:
         """The sources that the words name: agents, or the block before."""
         of = [f"{OF_AGENT}{name}" for name in waits.of]
+        if not of and waits.join == "all" and self._gave_way():
+            return Sources(list(self.tail.of), self.tail.need)
         if not of:
             of = [node.name for node in self.last] or list(self.tail.of)
         need = {"all": len(of), "any": 1}.get(str(waits.join), waits.join)
@@ -258,6 +271,131 @@ class Assembly:
     def _join(self, said: ast.Join) -> None:
         sources = self._named(said.waits)
         self.tail = sources
+
+    def _gave_way(self) -> bool:
+        """Whether one of those who worked last may be replaced by another agent."""
+        return any(node.otherwise not in {None, *HELD} for node in self.last)
+
+    # -- waits ---------------------------------------------------------------------------------
+
+    def _pause(self, said: ast.Pause) -> None:
+        if said.wait is not None and self._too_long(said.wait, said.words):
+            return
+        only_if = None
+        if said.only_if is not None:
+            only_if = self.condition(said.only_if, self.workers(), said.words)
+        if said.before is not None:
+            self.member(said.before, said.words)
+            self.pauses.append((said, only_if, len(self.nodes)))
+            return
+        beside = said.place == "beside" and bool(self.last)
+        if not beside:
+            self._blocks += 1
+            self.chain = []
+        if only_if is not None:
+            self.chain.append(only_if)
+        sources = self.last[0].sources if beside else self.tail
+        if said.after is not None:
+            named = self._named(said.after)
+            sources = sources.plus(named) if said.then else named
+        node = self.wait(said, only_if, Sources(list(sources.of), sources.need), self._blocks)
+        self.nodes.append(node)
+        if beside:
+            self.last = [*self.last, node]
+        else:
+            self.before, self.last = self.workers(), [node]
+        self.tail = Sources.all([each.name for each in self.last])
+
+    def wait(
+        self, said: ast.Pause, only_if: c.Condition | None, sources: Sources, block: int
+    ) -> Node:
+        """The phase of a wait."""
+        fields = {"wait": said.wait} if said.wait is not None else {"wait_until": said.until}
+        name = self._fresh("wait")
+        return Node(name, "wait", sources, said.words, block, only_if=only_if, fields=fields)
+
+    def _too_long(self, seconds: float, words: tuple[Words, ...]) -> bool:
+        """Whether a prompt may not wait so long; then that is said."""
+        if seconds <= LONGEST_WAIT:
+            return False
+        say = f"{duration_words(seconds)} is longer than prompts may wait"
+        self.remarks.error("not_offered", say, words, WAIT_REMEDY)
+        return True
+
+    def _within(self, said: ast.Within) -> None:
+        """How long a step waits for its requirement, and what happens then."""
+        if self._too_long(said.wait, said.words):
+            return
+        waiting = [node for node in self.nodes if self._requires(node, said)]
+        if waiting:
+            self._bound(waiting, said)
+            return
+        if said.ready is None or said.agent is None:
+            say = f"{said.agent!r} waits for nothing, so it cannot stop waiting"
+            if said.ready is not None:
+                say = "no step waits for this, so none can stop waiting"
+            remedy = "Say first who waits, e.g. 'Once the models are ready, the writer starts.'"
+            self.remarks.error("invalid", say, said.words, remedy)
+            return
+        self.member(said.agent, said.words)
+        when = self.condition(said.ready, self.workers(), said.words, requirement=True)
+        self.bounds.append((said, when))
+
+    def _requires(self, node: Node, said: ast.Within) -> bool:
+        if node.when is None or (said.agent is not None and node.agent != said.agent):
+            return False
+        return said.ready is None or _same(said.ready, node.when)
+
+    def bound_late(self) -> None:
+        """Bounds of steps that are said after them, or that require nothing else."""
+        for said, when in self.bounds:
+            free = [node for node in self.phases_of(str(said.agent)) if node.when is None]
+            if not free:
+                say = f"{said.agent!r} has no step that could wait"
+                self.remarks.error("invalid", say, said.words, f"Say what {said.agent} does.")
+                continue
+            free[-1].when = when
+            self._bound(free[-1:], said)
+
+    def _bound(self, waiting: list[Node], said: ast.Within) -> None:
+        otherwise: str | None = said.otherwise
+        if said.takes_over is not None:
+            otherwise = self._takes_over(waiting, said, said.takes_over)
+            if otherwise is None:
+                return
+        for node in waiting:
+            known = (node.within, node.otherwise)
+            if node.within is not None and known != (said.wait, otherwise):
+                say = f"two things are said about how long {node.name!r} waits"
+                self.contradiction(say, (*said.words, *node.words))
+            node.within, node.otherwise = said.wait, otherwise
+            node.words = (*node.words, *said.words)
+
+    def _takes_over(self, waiting: list[Node], said: ast.Within, part: ast.Part) -> str | None:
+        """The phase that a step gives way to; it starts only then."""
+        if len(waiting) > 1 or self.phases_of(part.agent) or part.agent == waiting[0].agent:
+            say = f"{part.agent!r} cannot take over here"
+            remedy = "One agent can take over from one other, and it has no step of its own before."
+            self.remarks.error("invalid", say, said.words, remedy)
+            return None
+        member = self.member(part.agent, said.words)
+        if part.task:
+            member.tasks.append(part.task)
+        self._blocks += 1
+        node = Node(
+            part.agent,
+            "agent",
+            Sources(),
+            said.words,
+            self._blocks,
+            agent=part.agent,
+            task=part.task,
+            sent=True,
+        )
+        self.nodes.append(node)
+        if waiting[0].name in self.tail.of:  # one of the two is done, never both
+            self.tail = Sources([*self.tail.of, node.name], self.tail.need)
+        return node.name
 
     # -- decisions and questions ---------------------------------------------------------------
 
@@ -581,7 +719,9 @@ class Assembly:
 
     def _decided_before(self, said: ast.Fact) -> str | None:
         """Who decides what the branch said just before hangs on, where it is asked once more."""
-        known = [fact for when in self.chain for fact in c.facts_in(when)]
+        waits = [node.only_if for node in self.last if node.kind == "wait"]
+        said_last = [*self.chain, *(when for when in waits if when is not None)]
+        known = [fact for when in said_last for fact in c.facts_in(when)]
         return next((fact.agent for fact in known if fact.name == said.name), None)
 
 
@@ -592,6 +732,25 @@ def negated(conditions: Sequence[c.Condition]) -> c.Condition | None:
     if len(conditions) > 1:
         return c.Not(of=c.AnyOf(of=tuple(conditions)))
     return conditions[0].of if isinstance(conditions[0], c.Not) else c.Not(of=conditions[0])
+
+
+def _same(said: ast.Cond, when: c.Condition) -> bool:
+    """Whether words may mean a condition that was said before: `they are not ready`."""
+    match said, when:
+        case ast.Fact(), c.Fact():
+            name = said.name == when.name or (
+                not said.about and when.name.endswith(f"_{said.name}") and said.operator is None
+            )
+            value = (said.operator, said.value) == (when.operator, when.value)
+            return name and value and said.agent in {None, when.agent}
+        case ast.Not(), c.Not():
+            return _same(said.of, when.of)
+        case ast.Both(), c.AllOf():
+            return len(said.of) == len(when.of) and all(map(_same, said.of, when.of))
+        case ast.Either(), c.AnyOf():
+            return len(said.of) == len(when.of) and all(map(_same, said.of, when.of))
+        case _:
+            return False
 
 
 def agents_of(node: Node) -> Iterator[str]:

@@ -10,10 +10,11 @@ Agents are named as `crewlog.prompt.names.agent_name` spells them (`the UI desig
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from crewlog.definition.model import Seconds, Time
 from crewlog.model import Json, Model
 
 
@@ -320,6 +321,59 @@ class Join(Statement):
     waits: Waits
 
 
+class Pause(Statement):
+    """`Wait two hours`, `wait until 2026-12-01 09:00 UTC`, `two hours later`."""
+
+    kind: Literal["pause"] = "pause"
+    wait: Seconds | None = None
+    """Seconds, or as `2h`; none with `until`."""
+    until: Time | None = None
+    """Until when, with the zone, in ISO 8601."""
+    before: str | None = None
+    """The agent before whose (first) phase it is waited; none: at this place in the order."""
+    place: Literal["next", "beside"] = "next"
+    """`beside`: while the step before is done ("meanwhile, wait an hour")."""
+    after: Waits | None = None
+    """What it is counted from ("two hours after the writer finishes"), in place of what was said
+    before."""
+    then: bool = False
+    """With `after`: it comes after what was said before, too."""
+    only_if: Cond | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.wait is None) == (self.until is None):
+            raise ValueError("exactly one of `wait` and `until` is needed")
+        return self
+
+
+class Within(Statement):
+    """`If the models are not ready within two hours, skip the audio agent`.
+
+    It says how long a step waits for its requirement (`ready`), and what happens then.
+    """
+
+    kind: Literal["within"] = "within"
+    wait: Seconds
+    """Seconds, or as `2h`."""
+    ready: Cond | None = None
+    """The requirement; none with `agent`, where it is the one said of that agent."""
+    agent: str | None = None
+    """Who waits for it; none: whoever does."""
+    otherwise: Literal["ask_human", "skip"] | None = None
+    """What happens then; none with `takes_over`."""
+    takes_over: Part | None = None
+    """Who works then, in the place of those who waited."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.ready is None and self.agent is None:
+            raise ValueError("`ready` or `agent` is needed")
+        if (self.otherwise is None) == (self.takes_over is None):
+            raise ValueError("exactly one of `otherwise` and `takes_over` is needed")
+        return self
+
+
 AnyStatement = Annotated[
     CrewName
     | Cast
@@ -340,7 +394,9 @@ AnyStatement = Annotated[
     | OnError
     | Limit
     | UseModel
-    | Join,
+    | Join
+    | Pause
+    | Within,
     Field(discriminator="kind"),
 ]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.prompt import ast
 from crewlog.prompt.ast import Words
+from crewlog.prompt.registry import offered_tools
 
 if TYPE_CHECKING:
     from crewlog.prompt.assemble import Assembly
@@ -97,10 +98,12 @@ class Authority:
         offered = self._crew.registry.tools
         for tool in tools:
             if tool not in offered:
-                there = "" if offered else "It offers no tools: name a registry with --registry."
                 say = f"the registry offers no tool {tool!r}"
                 self._crew.remarks.error(
-                    "unknown_tool", say, words, did_you_mean(tool, offered, there)
+                    "unknown_tool",
+                    say,
+                    words,
+                    did_you_mean(tool, offered, offered_tools(self._crew.registry)),
                 )
         return [tool for tool in tools if tool in offered]
 

@@ -19,6 +19,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     ParallelPhase,
+    WaitPhase,
 )
 from crewlog.definition.validate import all_findings
 from crewlog.graph.lower import lower_checked, requirements, rules_of
@@ -149,6 +150,8 @@ class _Finish:
 
     def definition(self) -> tuple[CrewDefinition | None, tuple[Provenance, ...]]:
         self._take_cast()
+        if not self.crew.members:
+            self.nodes.clear()  # questions and waits with nobody who works
         if not self.nodes:
             if not self.remarks.all():
                 self.remarks.error(
@@ -159,8 +162,9 @@ class _Finish:
                 )
             return None, ()
         self._skip()
+        self.crew.bound_late()
         self._find_sources()
-        self._ask_before()
+        self._put_waits_and_questions()
         self._gates()
         granted = self.crew.authority.settle()
         self._leave_out_idle()
@@ -223,16 +227,44 @@ class _Finish:
         earlier = [phase for phase in phases if self.nodes.index(phase) < before]
         return (earlier[-1] if earlier else phases[0]).name
 
-    def _ask_before(self) -> None:
-        for said, at in self.crew.questions:
-            phases = self.crew.phases_of(str(said.before))
-            if not phases:
-                say = f"a question is asked before {said.before!r}, which does nothing"
-                self.remarks.error("invalid", say, said.words, f"Say what {said.before} does.")
-                continue
-            later = [node for node in phases if self.nodes.index(node) >= at]
-            target = later[0] if later and len(phases) > 1 else phases[0]
-            self._put_before(said, target)
+    def _put_waits_and_questions(self) -> None:
+        """Those that are said to come before a phase; a wait comes before its question."""
+        waits = [
+            (said, only_if, self._target(str(said.before), at, "it is waited", said.words))
+            for said, only_if, at in self.crew.pauses
+        ]
+        questions = [
+            (said, self._target(str(said.before), at, "a question is asked", said.words))
+            for said, at in self.crew.questions
+        ]
+        for pause, only_if, target in waits:
+            if target is not None:
+                block = -1 - len(self.nodes)
+                node = self.crew.wait(pause, only_if or target.only_if, target.sources, block)
+                self._insert_before(node, target)
+        for ask, target in questions:
+            if target is not None:
+                self._put_before(ask, target)
+
+    def _target(self, agent: str, at: int, what: str, words: tuple[Words, ...]) -> Node | None:
+        """The phase of an agent before which something happens, said when there were `at` nodes."""
+        phases = self.crew.phases_of(agent)
+        if not phases:
+            say = f"{what} before {agent!r}, which does nothing"
+            self.remarks.error("invalid", say, words, f"Say what {agent} does.")
+            return None
+        later = [node for node in phases if self.nodes.index(node) >= at]
+        return later[0] if later and len(phases) > 1 else phases[0]
+
+    def _insert_before(self, node: Node, target: Node) -> None:
+        """Puts a phase before another, in whose place it starts."""
+        node.sent, target.sent = target.sent, False
+        for other in self.nodes:
+            if node.sent and other.otherwise == target.name:
+                other.otherwise = node.name
+        target.sources = Sources.all([node.name])
+        first = next(i for i, each in enumerate(self.nodes) if each.block == target.block)
+        self.nodes.insert(first, node)
 
     def _put_before(self, said: Ask, target: Node) -> None:
         name = _fitting(f"before_{target.name}")
@@ -249,9 +281,7 @@ class _Finish:
             fields=fields,
             named=True,
         )
-        target.sources = Sources.all([name])
-        first = next(i for i, node in enumerate(self.nodes) if node.block == target.block)
-        self.nodes.insert(first, ask)
+        self._insert_before(ask, target)
 
     def _gates(self) -> None:
         gated: dict[str, str] = {}
@@ -311,7 +341,7 @@ class _Finish:
         """Names decisions and questions as the flow will, where nothing is said."""
         names: dict[str, str] = {}
         taken = {node.name for node in self.nodes if not node.name.startswith("#")}
-        questions = 0
+        questions = waits = 0
         for node in self.nodes:
             node.sources.of = [names.get(name, name) for name in node.sources.of]
         for node in self.nodes:
@@ -321,6 +351,9 @@ class _Finish:
             if node.kind == "ask":
                 questions += 1
                 base = f"ask_{questions}"
+            elif node.kind == "wait":
+                waits += 1
+                base = f"wait_{waits}"
             else:
                 base = "after_" + ("_".join(node.sources.of) or "start")
             name, count = base[:64], 1
@@ -332,6 +365,7 @@ class _Finish:
             node.name = name
         for node in self.nodes:
             node.sources.of = [names.get(name, name) for name in node.sources.of]
+            node.otherwise = names.get(str(node.otherwise), node.otherwise)
             options: Sequence[str] = node.fields.get("options", ())
             if options:
                 node.fields["options"] = tuple(self._option(option, node) for option in options)
@@ -511,7 +545,7 @@ def _with_bare_flags(definition: CrewDefinition) -> CrewDefinition:
             return item.model_copy(update={"parallel": mended(item.parallel)})
         if isinstance(item, DecisionPhase):
             return item.model_copy(update={"if_": _bare(item.if_, sole)})
-        if isinstance(item, AgentPhase | AskPhase) and item.only_if is not None:
+        if isinstance(item, AgentPhase | AskPhase | WaitPhase) and item.only_if is not None:
             return item.model_copy(update={"only_if": _bare(item.only_if, sole)})
         return item
 

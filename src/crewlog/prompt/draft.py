@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from crewlog.definition.conditions import Condition
 from crewlog.definition.model import (
+    SENT_ONLY,
     After,
     AgentPhase,
     AskPhase,
@@ -21,6 +22,7 @@ from crewlog.definition.model import (
     JoinAny,
     JoinQuorum,
     ParallelPhase,
+    WaitPhase,
 )
 from crewlog.model import Json
 from crewlog.prompt.ast import Words
@@ -53,7 +55,7 @@ class Node:
     """A phase of the draft."""
 
     name: str
-    kind: Literal["agent", "decide", "ask", "use"]
+    kind: Literal["agent", "decide", "ask", "use", "wait"]
     sources: Sources
     words: tuple[Words, ...]
     block: int
@@ -66,8 +68,14 @@ class Node:
     when: Condition | None = None
     needs: tuple[str, ...] = ()
     for_each: str | None = None
+    within: float | None = None
+    """Seconds that it waits for `when` at most."""
+    otherwise: str | None = None
+    """What holds then: a phase's name, `skip`, or `ask_human`."""
+    sent: bool = False
+    """Whether it starts only where another phase gives way to it."""
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What else a decision, a question or a builder's part has."""
+    """What else a decision, a question, a wait or a builder's part has."""
     named: bool = False
     """Whether the name must be written; else it follows from the place in the flow."""
     gate: bool = False
@@ -120,21 +128,28 @@ def _groups(nodes: Sequence[Node]) -> list[list[Node]]:
     for node in nodes:
         alone = node.kind in {"decide", "use"} or node.gate
         last = groups[-1] if groups else None
-        if last and not alone and last[0].block == node.block and last[-1].kind == node.kind:
+        alike = last and (last[-1].kind == node.kind or {last[-1].kind, node.kind} == _BESIDE)
+        if last and not alone and last[0].block == node.block and alike:
             last.append(node)
         else:
             groups.append([node])
     return groups
 
 
-def _part(item: FlowItem) -> str | AgentPhase | AskPhase:
-    if isinstance(item, str | AgentPhase | AskPhase):
+_BESIDE = {"agent", "wait"}
+"""Kinds of phases that are side by side with each other."""
+
+
+def _part(item: FlowItem) -> str | AgentPhase | AskPhase | WaitPhase:
+    if isinstance(item, str | AgentPhase | AskPhase | WaitPhase):
         return item
     raise TypeError(f"{item!r} cannot be side by side with others")
 
 
 def _item(node: Node, previous: Sources, tasks: bool) -> FlowItem:
     after = None if node.sources.same(previous) else _after(node.sources)
+    if node.sent:
+        after = SENT_ONLY
     name = node.name if node.named else None
     match node.kind:
         case "agent":
@@ -148,12 +163,18 @@ def _item(node: Node, previous: Sources, tasks: bool) -> FlowItem:
                     only_if=node.only_if,
                     needs=node.needs,
                     for_each=node.for_each,
+                    within=node.within,
+                    otherwise=node.otherwise,
                 )
             )
             plain = phase == AgentPhase(agent=node.agent)
             return node.agent if plain else phase
         case "ask":
             return AskPhase.model_validate(
+                _given(phase=name, after=after, only_if=node.only_if, **node.fields)
+            )
+        case "wait":
+            return WaitPhase.model_validate(
                 _given(phase=name, after=after, only_if=node.only_if, **node.fields)
             )
         case "decide":

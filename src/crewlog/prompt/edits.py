@@ -13,19 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from crewlog.definition import conditions as c
+from crewlog.definition.flow import renamed
 from crewlog.definition.model import (
-    SENT_ONLY,
-    After,
     AgentDefinition,
     AgentPhase,
     AskPhase,
     BuilderPhase,
     CrewDefinition,
     DecisionPhase,
-    JoinAll,
-    JoinAny,
-    JoinQuorum,
     ParallelPhase,
+    WaitPhase,
 )
 from crewlog.definition.phases import Phase, phases
 
@@ -48,7 +45,7 @@ def keep_names(previous: CrewDefinition, fresh: CrewDefinition) -> CrewDefinitio
         fresh: The crew of the changed prompt.
     """
     crew = _with_flags(fresh, _same_flags(previous, fresh))
-    crew = _renamed(crew, _names(previous, crew))
+    crew = renamed(crew, _names(previous, crew))
     agents = {
         name: _agent(previous.agents.get(name), crew.agents[name])
         for name in _ordered(previous.agents, crew.agents)
@@ -150,6 +147,8 @@ def _who(phase: Phase) -> str:
             return "?"
         case AskPhase():
             return "ask"
+        case WaitPhase():
+            return "wait"
 
 
 def _likeness(new: _Flow, mine: Phase, old: _Flow, theirs: Phase) -> int:
@@ -180,6 +179,9 @@ def _likeness(new: _Flow, mine: Phase, old: _Flow, theirs: Phase) -> int:
             if not same and score < 4:
                 return 0
             return score + 6 * same + (a.only_if == b.only_if)
+        case WaitPhase() as a, WaitPhase() as b:
+            same = (a.wait, a.wait_until) == (b.wait, b.wait_until)
+            return score + 6 * same + (a.only_if == b.only_if)
         case BuilderPhase() as a, BuilderPhase() as b:
             return score + 1 if a.use == b.use else 0
         case _:
@@ -188,70 +190,6 @@ def _likeness(new: _Flow, mine: Phase, old: _Flow, theirs: Phase) -> int:
 
 def _same_place(new: _Flow, mine: Phase, old: _Flow, theirs: Phase) -> int:
     return 2 * (new.before(mine) == old.before(theirs)) + 2 * (new.after(mine) == old.after(theirs))
-
-
-def _renamed(crew: CrewDefinition, names: Mapping[str, str]) -> CrewDefinition:
-    """The crew with its phases renamed; a name is written only where it does not follow."""
-    if all(old == new for old, new in names.items()):
-        return crew
-    wanted = [names[phase.name] for phase in phases(crew)]
-    written: set[int] = set()
-    while True:
-        left, counter = iter(wanted), iter(range(len(wanted)))
-        flow = tuple(_item(item, names, left, counter, written) for item in crew.flow)
-        made = crew.model_copy(update={"flow": flow})
-        found = [phase.name for phase in phases(made)]
-        more = {
-            i for i, (is_, should) in enumerate(zip(found, wanted, strict=True)) if is_ != should
-        }
-        if more <= written:
-            return made
-        written |= more
-
-
-def _item(item: Any, names: Mapping[str, str], left: Any, counter: Any, written: set[int]) -> Any:
-    if isinstance(item, tuple):
-        parts: tuple[Any, ...] = item  # pyright: ignore[reportUnknownVariableType]
-        return tuple(_item(part, names, left, counter, written) for part in parts)
-    if isinstance(item, ParallelPhase):
-        made = tuple(_item(part, names, left, counter, written) for part in item.parallel)
-        return item.model_copy(update={"parallel": made, "after": _waits(item.after, names)})
-    return _phase(item, names, next(left), next(counter) in written)
-
-
-def _phase(item: Any, names: Mapping[str, str], name: str, written: bool) -> Any:
-    """A phase with its name, written where that does not follow from its place."""
-    if isinstance(item, str):
-        return item if name == item else AgentPhase(agent=item, phase=name)
-    update: dict[str, Any] = {"after": _waits(item.after, names)}
-    if isinstance(item, AgentPhase):
-        update["phase"] = None if name == item.agent else name
-    elif item.phase is not None or written:
-        update["phase"] = name
-    if isinstance(item, DecisionPhase):
-        update["go"] = names.get(item.go, item.go)
-    if isinstance(item, AgentPhase | DecisionPhase) and item.otherwise is not None:
-        update["otherwise"] = names.get(item.otherwise, item.otherwise)
-    if isinstance(item, AskPhase):
-        update["options"] = tuple(names.get(option, option) for option in item.options)
-    return item.model_copy(update=update)
-
-
-def _waits(after: After | None, names: Mapping[str, str]) -> After | None:
-    match after:
-        case str():
-            return after if after == SENT_ONLY else names.get(after, after)
-        case tuple():
-            return tuple(names.get(name, name) for name in after)
-        case JoinAll():
-            return JoinAll(all=tuple(names.get(name, name) for name in after.all))
-        case JoinAny():
-            return JoinAny(any=tuple(names.get(name, name) for name in after.any))
-        case JoinQuorum():
-            of = tuple(names.get(name, name) for name in after.of)
-            return JoinQuorum(quorum=after.quorum, of=of)
-        case None:
-            return None
 
 
 # -- flags -----------------------------------------------------------------------------------------
@@ -332,7 +270,7 @@ def _conditions(item: Any, change: Callable[[c.Condition | None], c.Condition | 
     update: dict[str, Any] = {}
     if isinstance(item, AgentPhase):
         update = {"when": change(item.when), "only_if": change(item.only_if)}
-    elif isinstance(item, AskPhase):
+    elif isinstance(item, AskPhase | WaitPhase):
         update = {"only_if": change(item.only_if)}
     elif isinstance(item, DecisionPhase):
         update = {"if_": change(item.if_)}

@@ -20,6 +20,8 @@ from crewlog.prompt.phrases import (
     counted,
     does,
     heading,
+    lasting,
+    moment,
     named,
     plural,
     sentence,
@@ -91,7 +93,7 @@ class _Work:
         for i, said in enumerate(work):
             final = i == len(work) - 1 and i > 0
             out.append(sentence(self._said(said, "finally" if final else "then")))
-            if isinstance(said, ast.Step | ast.Use) or (
+            if isinstance(said, ast.Step | ast.Use | ast.Pause) or (
                 isinstance(said, ast.Ask) and not said.before
             ):
                 self.first = False
@@ -113,6 +115,10 @@ class _Work:
                 most = bound(said.options.get("at_most", 10))
                 choice = listed((the(name) for name in workers), "or")
                 return f"{lead_in}{the(lead)} decides who works next: {choice} ({most})"
+            case ast.Pause():
+                return self._pause(said, then)
+            case ast.Within():
+                return _within(said)
             case ast.Join():
                 return f"wait for {_whom(said.waits)}"
             case _:
@@ -171,6 +177,18 @@ class _Work:
         last = f", {_LAST[said.otherwise]}" if said.otherwise is not None else ""
         return f"{unless_or_if(said.condition)}, go back to {the(str(said.to))}{most}{last}"
 
+    def _pause(self, said: ast.Pause, then: str) -> str:
+        how = (
+            f"wait until {moment(said.until)}" if said.until else f"wait {lasting(said.wait or 0)}"
+        )
+        if said.before is not None:
+            return f"{how} before {the(said.before)} starts"
+        beside = "meanwhile" if said.place == "beside" else ""
+        if said.only_if is not None:
+            return f"{f'{beside}, ' if beside else ''}{unless_or_if(said.only_if)}, {how}"
+        lead = "meanwhile," if beside else "first" if self.first else then
+        return f"{lead} {how}"
+
     def _ask(self, said: ast.Ask, then: str) -> str:
         reject = f". If I reject it, back to {the(said.reject_to)}" if said.reject_to else ""
         if said.before is not None:
@@ -182,6 +200,16 @@ class _Work:
         if said.after is not None:
             lead = f"after {the(said.after)} finishes, {lead if said.only_if else ''}"
         return f"{lead}ask me{_whether(said)}{reject}"
+
+
+def _within(said: ast.Within) -> str:
+    if said.takes_over is not None:
+        then = does(the(said.takes_over.agent), said.takes_over.task)
+    else:
+        then = {"skip": "skip it"}.get(str(said.otherwise), "ask me")
+    if said.agent is None and said.ready is not None:
+        return f"unless {condition(said.ready)} within {lasting(said.wait)}, {then}"
+    return f"{the(str(said.agent))} waits for that at most {lasting(said.wait)}; otherwise {then}"
 
 
 def _whether(said: ast.Ask) -> str:

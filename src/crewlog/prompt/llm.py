@@ -90,6 +90,12 @@ reviewer" is `skip`. Going back to an agent that worked before ("unless approved
 writer", "repeat until the tests pass") is `back`: its condition is when to go back, `at_most` \
 only where a number is said, `otherwise` only where it is said what comes then.
 
+Waits. "Wait two hours", "two hours later", "wait until 2026-12-01 09:00 UTC" is `pause`, with \
+`wait` (`"2h"`) or `until` (in ISO 8601, with the zone; without one it is UTC), and `before` or \
+`after` where the words say it. "If the models are not ready within two hours, skip A" is \
+`within`: `ready` is what is waited for, `otherwise` or `takes_over` what happens then. A time of \
+day without a date, and "a few minutes", cannot be waited for.
+
 People. "Ask me before the publisher publishes", "I approve the plan before the coder starts" is \
 `ask` with `before`; "ask me …" elsewhere is `ask` at that place. "Ask me before anyone uses T" \
 is `ask_tool`. "When unsure, ask a human", "if its confidence is below 0.7, ask me" is `gate`.

@@ -13,9 +13,11 @@ from typing import Any
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.load import CREW
 from crewlog.definition.model import BuilderPhase, CrewDefinition, Limits
+from crewlog.definition.phases import phases
 from crewlog.definition.shape import Form
+from crewlog.definition.times import duration_words
 from crewlog.definition.unused import callers
-from crewlog.prompt.registry import OfferedTool, Registry
+from crewlog.prompt.registry import LONGEST_WAIT, WAIT_REMEDY, OfferedTool, Registry
 
 _OWN = {"prompt", "words", "description"}
 """What an edit may change of the registry's agents."""
@@ -38,6 +40,7 @@ def not_offered(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
     yield from _builders(crew, registry)
     yield from _approvals(crew, registry)
     yield from _bounds(crew, registry)
+    yield from _waits(crew)
 
 
 def _tools(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
@@ -142,3 +145,13 @@ def _bounds(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
         if getattr(crew.limits, key) > most:
             say = f"the registry's limit of {key!r} is {most}"
             yield Finding(("limits", key), say, "A crew can only lower it.")
+
+
+def _waits(crew: CrewDefinition) -> Iterator[Finding]:
+    """Waits that are longer than prompts may have; until a date they may be."""
+    for phase in phases(crew):
+        for key in ("wait", "within"):
+            seconds = getattr(phase.item, key, None)
+            if seconds is not None and seconds > LONGEST_WAIT:
+                say = f"{duration_words(seconds)} is longer than prompts, and edits, may wait"
+                yield Finding((*phase.path, key), say, WAIT_REMEDY)

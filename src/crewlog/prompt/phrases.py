@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from crewlog.definition.findings import listed
+from crewlog.definition.times import parse_time, time_words
 from crewlog.model import Json
 from crewlog.prompt import ast
 
@@ -126,6 +127,22 @@ def before_clause(waits: ast.Waits) -> str:
         return f"as soon as any of {whom} is done"
     are = "is" if waits.join == 1 else "are"
     return f"when {counted(int(waits.join))} of {whom} {are} done"
+
+
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+def lasting(seconds: float) -> str:
+    """A duration: `2 hours`, `1 minute`, `0.25 seconds`."""
+    size, unit = next((u for u in _UNITS if seconds >= u[0] and seconds % u[0] == 0), _UNITS[-1])
+    count = f"{seconds / size:.15f}".rstrip("0").rstrip(".")
+    return f"{count} {unit}{'' if count == '1' else 's'}"
+
+
+def moment(time: str) -> str:
+    """A time with its zone: `2026-12-01 09:00 +01:00`."""
+    words = time_words(time)
+    return words if parse_time(words.replace(" UTC", "Z").replace(" +", "+")) == time else time
 
 
 def unless_or_if(said: ast.Cond | None) -> str:

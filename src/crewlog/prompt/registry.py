@@ -11,8 +11,22 @@ from typing import Literal
 from pydantic import Field
 
 from crewlog.definition.capabilities import Offer
-from crewlog.definition.model import AgentDefinition, Limits, Name, ToolDefinition
+from crewlog.definition.findings import listed
+from crewlog.definition.model import (
+    AgentDefinition,
+    CrewDefinition,
+    Limits,
+    Name,
+    ToolDefinition,
+)
+from crewlog.definition.unused import callers
 from crewlog.model import Model
+
+LONGEST_WAIT = 365 * 86_400.0
+"""Seconds that a prompt may have a run wait."""
+TOOLS_NAMED = 12
+"""Tools of a registry that a remark names."""
+WAIT_REMEDY = "At most 365 days; for more, wait until a date, or write it into the definition."
 
 
 class OfferedTool(ToolDefinition):
@@ -70,6 +84,46 @@ class Registry(Model):
     """Bounds of every crew; a prompt can only lower them."""
     approval: Literal["required", "understood", "none"] = "understood"
     """Whether `--yes` may approve what a prompt was compiled to; see `CrewDefinition.approval`."""
+
+
+def offered_tools(registry: Registry) -> str:
+    """What a registry offers, for who named a tool that it does not offer."""
+    names = sorted(registry.tools)
+    if not names:
+        return "It offers no tools: name a registry with --registry."
+    more = [f"{len(names) - TOOLS_NAMED} more"] if len(names) > TOOLS_NAMED else []
+    return f"It offers {listed([*names[:TOOLS_NAMED], *more])}."
+
+
+def registry_of_crew(crew: CrewDefinition) -> Registry:
+    """What a prompt may use that changes a crew for which no registry stands: what the crew has.
+
+    Its agents keep what they may call, and its tools go to nobody else.
+    """
+    may = {tool: callers(crew, tool) for tool in crew.tools}
+    agents = {
+        name: {
+            **agent.model_dump(exclude_unset=True, by_alias=True),
+            "tools": tuple(tool for tool in crew.tools if name in may[tool]),
+        }
+        for name, agent in crew.agents.items()
+    }
+    tools = {
+        name: {**tool.model_dump(exclude_unset=True), "grant": tuple(may[name])}
+        for name, tool in crew.tools.items()
+    }
+    return Registry.model_validate(
+        {
+            "registry": crew.crew,
+            "model": crew.model,
+            "models": tuple(dict.fromkeys(a.model for a in crew.agents.values() if a.model)),
+            "agents": agents,
+            "tools": tools,
+            "approvals": crew.approvals,
+            "limits": crew.limits,
+            "approval": crew.approval,
+        }
+    )
 
 
 def offer_of_registry(registry: Registry, version: int | None = None) -> Offer:

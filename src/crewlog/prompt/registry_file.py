@@ -41,7 +41,7 @@ def load_registry_file(path: str | FilePath) -> Registry:
         UsageError: where the file cannot be read.
         InvalidDefinition: with every fault found.
     """
-    return load_registry(text_of(path, "registry"), str(path))
+    return load_registry(text_of(path, "registry's YAML or JSON file"), str(path))
 
 
 def load_registry_data(data: Json) -> Registry:

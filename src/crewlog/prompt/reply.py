@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from crewlog.definition.findings import suggestion
 from crewlog.errors import Diagnostic
+from crewlog.faults import rule_of
 from crewlog.model import Json
 from crewlog.prompt import ast
 from crewlog.prompt.ast import AnyStatement, PromptAst, Words
@@ -292,8 +293,7 @@ class _Reader:
         except ValidationError as error:
             for fault in error.errors():
                 where = tuple(p for p in fault["loc"] if p != kind)
-                say = fault["msg"].removeprefix("Value error, ")
-                self.fault((*path, *where), say[:1].lower() + say[1:], "", words)
+                self.fault((*path, *where), rule_of(fault), "", words)
             return
         for where, say, remedy in claims(read, self.prompt, self.registry):
             self.fault((*path, *where), say, remedy, words)

@@ -8,19 +8,27 @@ makes sentences of the statements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from crewlog.definition import conditions as c
 from crewlog.definition.findings import listed
-from crewlog.definition.model import AgentPhase, AskPhase, BuilderPhase, CrewDefinition
+from crewlog.definition.model import (
+    AgentPhase,
+    AskPhase,
+    BuilderPhase,
+    CrewDefinition,
+    ParallelPhase,
+    WaitPhase,
+)
 from crewlog.definition.model import DecisionPhase as Decision
 from crewlog.definition.phases import END, Phase, phases
 from crewlog.prompt import ast
-from crewlog.prompt.assemble import negated
-from crewlog.prompt.registry import Registry
+from crewlog.prompt.assemble import HELD, negated
+from crewlog.prompt.registry import LONGEST_WAIT, Registry
 from crewlog.prompt.saying_asks import without_before, without_gates
+from crewlog.prompt.saying_waits import without_taken_over
 from crewlog.prompt.traits import Told, told_of
 
 _OTHERWISE: dict[str | None, Any] = {
@@ -123,12 +131,16 @@ class Teller:
         self.flags: dict[str, set[str]] = {name: set() for name in definition.agents}
         """Flags that what is said gives to each agent."""
         self.outputs: dict[str, set[str]] = {name: set() for name in definition.agents}
+        self.deciders: dict[str, set[str]] = {}
+        """Who decides a fact of that name, in what is said so far."""
         self.done: list[Phase] = []
         self.tail = Awaited()
         self.last: list[Phase] = []
         self.before: list[str] = []
         self.questions: dict[str, Phase] = {}
         """Questions just before a phase, by that phase."""
+        self.taken_over: dict[str, Phase] = {}
+        """Phases that start only where another gives way to them, by that phase."""
         self.rules = RulesTeller(self)
 
     def tell(self) -> None:
@@ -139,7 +151,8 @@ class Teller:
             self.outputs[agent].add("unsure" if below is None else "confidence")
             self.said.rules.append(ast.Gate(agents=(agent,), below=below))
         found, self.questions = without_before(found)
-        for group in _groups(found):
+        found, self.taken_over = without_taken_over(found, {*self.questions})
+        for group in _groups(_waits_last(found), self._only_works, self.questions):
             first = group[0].item
             if isinstance(first, AgentPhase):
                 self._step(group)
@@ -147,10 +160,19 @@ class Teller:
                 self._decision(group[0], first)
             elif isinstance(first, AskPhase):
                 self._question(group[0], first)
+            elif isinstance(first, WaitPhase):
+                self._wait(group[0], first)
             else:
                 self._builder(group[0], first)
             self.done += group
         self.rules.tell()
+
+    def _only_works(self, phase: Phase) -> bool:
+        """Whether no more is said of a phase than that its agent works."""
+        item = phase.item
+        if not isinstance(item, AgentPhase) or self.told[item.agent].task(item.task):
+            return False
+        return item.only_if is None and item.for_each is None and item.within is None
 
     def unsaid(self, what: str) -> None:
         """Remembers that something cannot be said."""
@@ -160,7 +182,7 @@ class Teller:
     # -- names ---------------------------------------------------------------------------------
 
     def _names(self) -> None:
-        """Names of decisions and questions that are not those that they would get."""
+        """Names of decisions, questions and waits that are not those that they would get."""
         flow = tuple(_unnamed(item) for item in self.crew.flow)
         plain = phases(self.crew.model_copy(update={"flow": flow}))
         for phase, other in zip(phases(self.crew), plain, strict=True):
@@ -177,8 +199,10 @@ class Teller:
         return []
 
     def workers(self) -> list[str]:
-        """The agents that worked last."""
-        return list(dict.fromkeys(a for phase in self.last for a in self.agents_of(phase)))
+        """The agents that worked last, before a wait if there was one."""
+        found = list(dict.fromkeys(a for phase in self.last for a in self.agents_of(phase)))
+        waited = bool(self.last) and all(isinstance(p.item, WaitPhase) for p in self.last)
+        return self.before if waited else found
 
     def latest(self, phase: str) -> str | None:
         """The agent whose last phase so far is this one."""
@@ -212,6 +236,30 @@ class Teller:
         self.said.work.append(said)
         self.before, self.last = context, group
         self.tail = Awaited.all([p.name for p in group])
+        for phase in group:
+            self._within(phase)
+
+    def _within(self, phase: Phase) -> None:
+        """Says how long a phase waits for what it requires, and what happens then."""
+        item = phase.item
+        if not isinstance(item, AgentPhase) or item.within is None or item.when is None:
+            return
+        if item.within > LONGEST_WAIT:
+            self.unsaid(f"how long {phase.name!r} waits for '{c.render_condition(item.when)}'")
+            return
+        instead = self.taken_over.get(phase.name)
+        otherwise: Any = item.otherwise or "ask_human"
+        part = None
+        if instead is not None:
+            part, otherwise = self._part(instead, [], []), None
+            self.done.append(instead)
+            self.tail = Awaited(self.tail.of | {instead.name}, self.tail.need)
+        elif otherwise not in HELD:
+            return  # `_part` says so
+        within = ast.Within(
+            wait=item.within, agent=item.agent, otherwise=otherwise, takes_over=part
+        )
+        self.said.work.append(within)
 
     def _part(self, phase: Phase, context: list[str], chain: list[c.Condition]) -> ast.Part:
         item = phase.item
@@ -220,7 +268,10 @@ class Teller:
         expected = f"{item.agent}_{count + 1}" if count else item.agent
         if phase.name != expected:
             self.unsaid(f"the phase's name {phase.name!r}, which would be {expected!r}")
-        if item.otherwise not in {None, "ask_human"}:
+        bounded = item.within is not None and (
+            item.otherwise == "skip" or phase.name in self.taken_over
+        )
+        if item.otherwise not in {None, "ask_human"} and not bounded:
             self.unsaid(f"where {phase.name!r} goes if it can no longer start")
         only_if, otherwise = None, False
         if item.only_if is not None:
@@ -280,7 +331,9 @@ class Teller:
         """The words for phases: those that worked last, or their agents by name."""
         if not wanted.of:
             return None
-        if len(self.last) > 1 and wanted.of == frozenset(p.name for p in self.last):
+        whole = frozenset(p.name for p in self.last)
+        gave_way = any(p.name in self.taken_over for p in self.last)
+        if len(self.last) > 1 and wanted.of == whole and not gave_way:
             return ast.Waits(join=wanted.join)
         agents = [self.latest(p.name) for p in self.done if p.name in wanted.of]
         names = tuple(name for name in agents if name is not None)
@@ -351,6 +404,36 @@ class Teller:
         self.said.unsaid_words.append(f"the question {phase.name!r}: {item.ask}")
         return ast.Ask(question=item.ask, reject_to=reject, **more)
 
+    def _wait(self, phase: Phase, item: WaitPhase) -> None:
+        if item.wait is not None and item.wait > LONGEST_WAIT:
+            self.unsaid(f"so long a wait: {phase.name!r}")
+        beside = self._beside(phase)
+        if not beside:
+            self._joined(phase)
+        only_if = None if item.only_if is None else self.condition(item.only_if, self.workers())
+        pause = ast.Pause(
+            wait=item.wait,
+            until=item.wait_until,
+            place="beside" if beside else "next",
+            only_if=only_if,
+        )
+        self.said.work.append(pause)
+        if beside:
+            self.last = [*self.last, phase]
+        else:
+            self.before, self.last = self.workers(), [phase]
+        self.tail = Awaited.all([p.name for p in self.last])
+
+    def _beside(self, phase: Phase) -> bool:
+        """Whether a wait begins with the step that was said last, and nothing follows that yet."""
+        if not self.last or self.done[-1] is not self.last[-1]:
+            return False
+        head = self.last[0]
+        if isinstance(head.item, AgentPhase) and (head.item.when is not None or head.item.within):
+            return False
+        alike = Awaited.on(head) == Awaited.on(phase) and head.entry == phase.entry
+        return alike and self.tail == Awaited.all([p.name for p in self.last])
+
     def _builder(self, phase: Phase, item: BuilderPhase) -> None:
         self._joined(phase)
         self.tail = Awaited.all([phase.name])
@@ -420,11 +503,16 @@ class Teller:
             if said.name not in self.crew.agents[owner].outputs:
                 self.unsaid(f"the comparison of {said.name!r} of {owner!r}")
             self.outputs[owner].add(said.name)
+        # Behind a question, `if rejected` would speak of its answer.
+        asked = bool(self.done) and isinstance(self.done[-1].item, AskPhase)
+        plain = context == [owner] and not (asked and said.name in {"approved", "rejected"})
+        deciders = self.deciders.setdefault(said.name, set())
+        deciders.add(str(owner))
         return ast.Fact(
             name=said.name,
             operator=said.operator,
             value=said.value,
-            agent=None if context == [owner] else owner,
+            agent=None if plain and len(deciders) == 1 else owner,
         )
 
 
@@ -449,19 +537,46 @@ def _own(definition: CrewDefinition, agent: str) -> int:
 
 
 def _unnamed(item: Any) -> Any:
-    """A decision or question without the name that it is given; others as they are."""
-    if isinstance(item, Decision):
+    """A decision, question or wait without the name that it is given; others as they are."""
+    if isinstance(item, tuple):
+        parts: tuple[Any, ...] = item  # pyright: ignore[reportUnknownVariableType]
+        return tuple(_unnamed(part) if isinstance(part, WaitPhase) else part for part in parts)
+    if isinstance(item, ParallelPhase):
+        return item.model_copy(update={"parallel": _unnamed(item.parallel)})
+    if isinstance(item, Decision | WaitPhase):
         return item.model_copy(update={"phase": None})
     if isinstance(item, AskPhase) and not str(item.phase).startswith(("before_", "gate_")):
         return item.model_copy(update={"phase": None})
     return item
 
 
-def _groups(found: Sequence[Phase]) -> Iterator[list[Phase]]:
-    """Agents' phases that wait for the same together; everything else by itself."""
+def _waits_last(found: Sequence[Phase]) -> list[Phase]:
+    """The phases with the waits of each item of the flow behind the agents beside them."""
+    items: dict[object, list[Phase]] = {}
+    for phase in found:
+        items.setdefault(phase.path[:2], []).append(phase)
+    return [
+        phase
+        for item in items.values()
+        for phase in sorted(item, key=lambda p: isinstance(p.item, WaitPhase))
+    ]
+
+
+def _groups(
+    found: Sequence[Phase],
+    only_works: Callable[[Phase], bool],
+    questions: Mapping[str, Phase],
+) -> Iterator[list[Phase]]:
+    """Agents' phases that wait for the same together; everything else by itself.
+
+    What phases require is said of several only where nothing else is. A phase whose question can
+    go back to another one comes after it.
+    """
     group: list[Phase] = []
     for phase in found:
         item = phase.item
+        asked = questions[phase.name].item if phase.name in questions else None
+        back = asked.options if isinstance(asked, AskPhase) else ()
         together = (
             bool(group)
             and isinstance(item, AgentPhase)
@@ -469,8 +584,10 @@ def _groups(found: Sequence[Phase]) -> Iterator[list[Phase]]:
             and Awaited.on(group[0]) == Awaited.on(phase)
             and group[0].entry == phase.entry
             and head.when == item.when
+            and (item.when is None or (only_works(group[0]) and only_works(phase)))
             and not any(
-                isinstance(p.item, AgentPhase) and p.item.agent == item.agent for p in group
+                isinstance(p.item, AgentPhase) and (p.item.agent == item.agent or p.name in back)
+                for p in group
             )
         )
         if group and not together:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from crewlog.model import Json
+if TYPE_CHECKING:
+    from crewlog.model import Json
 
 
 def brief_of(body: Mapping[str, Json]) -> str:
@@ -19,5 +20,9 @@ def brief_of(body: Mapping[str, Json]) -> str:
 
 def brief(text: str, limit: int = 120) -> str:
     """The start of a text in one line, for people."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return shortened(" ".join(text.split()), limit)
+
+
+def shortened(text: str, limit: int) -> str:
+    """A text of at most so many characters; the last is `…` where it goes on."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -23,7 +23,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.journal import Batch
-from crewlog.state.model import Item, PromptRemark, Usage
+from crewlog.state.model import CommandOutcome, Item, PromptRemark, Usage
 from crewlog.state.told import asked_tools, model_of, used
 
 OPEN_RUN = "open_run"
@@ -32,6 +32,10 @@ CALL_MODEL = "call_model"
 CALL_TOOL = "call_tool"
 FLUSH = "flush"
 CLOSE_RUN = "close_run"
+PREPARE_CHANGE = "prepare_change"
+LOAD_STATE = "load_state"
+FIND_COMMAND = "find_command"
+FORGET_RUN = "forget_run"
 
 
 class View(Model):
@@ -40,6 +44,9 @@ class View(Model):
     heads: dict[LogName, ContentHash] = Field(default_factory=dict[LogName, ContentHash])
     """The logs that have messages, by name. In activities' inputs, a head that follows from the
     batch is left empty."""
+    was: tuple[StepId, ...] = ()
+    """Of an item's step: the names that its visit had before, where the run went back to it. What
+    was said under them is its own."""
 
 
 class OpenRun(Model):
@@ -288,3 +295,124 @@ class CloseRunResult(Model):
     """The bodies asked for: a message's text, or the value."""
 
     outputs: dict[ContentHash, Json] = Field(default_factory=dict[ContentHash, Json])
+
+
+class Written(Model):
+    """What a model has written of a reply that is not done: details of its call's heartbeats."""
+
+    step: StepId
+    call: int
+    """The call's number in the step."""
+    agent: AgentName
+    attempt: int = 1
+    """The activity's attempt: another one begins anew."""
+    offset: int = 0
+    """Where in the reply `text` begins, in characters: what came before was told before."""
+    text: str = ""
+    """The end of what is written."""
+
+
+class PrepareChange(Model):
+    """Make the definition and the plan that a change leads to; nothing is changed yet."""
+
+    run: RunId
+    base: ContentHash
+    """The definition that the run has."""
+    recipe: bool = False
+    """Whether it is `base` itself that is wanted: the definition that the run was started with."""
+    definition: str | dict[str, Json] | None = None
+    """A registered crew's name, or a definition."""
+    operations: tuple[dict[str, Json], ...] = ()
+    """`crewlog.definition.operations`, as JSON."""
+    prompt: str = ""
+    registry: str = ""
+    reader: Literal["auto", "grammar", "llm"] = "auto"
+    model: str = ""
+    replies: tuple[str, ...] = ()
+    """What a model that reads the prompt answered before."""
+    permissions: dict[str, tuple[AgentName, ...]] = Field(
+        default_factory=dict[str, tuple[AgentName, ...]]
+    )
+    """Of a prompt: who may call the tools of which people have said so while the run lived."""
+
+
+class PreparedChange(Model):
+    """What a change leads to."""
+
+    definition: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The definition as canonical JSON: the history must have it, to rebuild the store from."""
+    plan: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The `GraphPlan` as JSON."""
+    base: ContentHash = ContentHash("")
+    """The definition that it is a change of; empty where it stands for itself."""
+    what: str = ""
+    """What changes, in a line, for people."""
+    remarks: tuple[PromptRemark, ...] = ()
+    """Of a prompt: what there is to know about it."""
+    reply: str | None = None
+    """What a model answered that reads the prompt."""
+    again: bool = False
+    """Whether the model must be asked once more; then there is no definition yet."""
+    usage: Usage = Usage()
+
+
+class LoadState(Model):
+    """Load the state of a run at a checkpoint, with the plan that it had there."""
+
+    run: RunId
+    """Whose: for a fork another run than the one that asks."""
+    position: int = 0
+    """The checkpoint."""
+    reopen: bool = False
+    """Whether the run has ended and goes on: then its state is wanted right before what ended
+    it."""
+    executions: tuple[str, ...] = ()
+    """With `reopen`: the executions that have ended, whose activities may be storing still: that is
+    refused from here on."""
+    batch: Batch = Batch.EMPTY
+    """What no finished activity has stored yet, of the run that asks."""
+
+
+class LoadedState(Model):
+    """A run at a checkpoint."""
+
+    position: int
+    """The position that the state is of: the checkpoint's, with the routing that belongs to it."""
+    state: dict[str, Json]
+    """The `CrewState`."""
+    definition: dict[str, Json]
+    """The definition that it had there."""
+    plan: dict[str, Json]
+    """The `GraphPlan` that it had there."""
+    search_attributes: bool = False
+    """Whether the server knows Crewlog's search attributes."""
+    last: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """Of a run that goes on after its end: the `CrewState` at the end of its journal."""
+    decision: str = ""
+    """Of such a run: the step of the decision that ended it."""
+    older: tuple[dict[str, Json], ...] = ()
+    """The definitions of steps whose nodes a change took away: the history must have them, to
+    rebuild a fork from that alone."""
+
+
+class FindCommand(Model):
+    """Look in the journal for the outcome of a command that the state does not remember."""
+
+    run: RunId
+    command: str
+    """The command's id."""
+
+
+class FoundCommand(Model):
+    """What the stored journal says of a command."""
+
+    outcome: CommandOutcome | None = None
+    """Its outcome; none where it has none."""
+
+
+class ForgetRun(Model):
+    """Remove the rows of an ended run whose id another one has, which has recorded nothing yet."""
+
+    run: RunId
+    executions: tuple[str, ...] = ()
+    """The executions of the ended run that may still store something: it is refused."""

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from crewlog.errors import UsageError
 from crewlog.model import Json, Model
+from crewlog.state.journal import Batch
 
 SCHEMA = 1
 """The version that this build writes."""
@@ -31,6 +32,8 @@ class DraftCarry(Model):
     """Who started the run."""
     reader: Literal["auto", "grammar", "llm"] = "auto"
     model: str = ""
+    command: str = ""
+    """The command whose text the input is."""
     replies: tuple[str, ...] = ()
     """What a model answered so far."""
     attempt: int = 1
@@ -46,6 +49,9 @@ class Carry(Model):
     """The `GraphPlan`; empty where a prompt is not compiled yet."""
     state: dict[str, Json]
     """The `CrewState`."""
+    batch: Batch = Batch.EMPTY
+    """The last entries of the journal, where the last execution left without storing them: they
+    are stored by whatever this one does first."""
     inbox: tuple[tuple[str, Json], ...] = Field(default=())
     """Signals that arrived too late for the last execution, as name and content."""
     unreadable: tuple[tuple[str, str], ...] = Field(default=())

@@ -43,6 +43,9 @@ class Fact(Model):
 
     at: int = 0
     """When, in milliseconds since the epoch, by the workflow's clock."""
+    digest: str = ""
+    """Of a command's outcome: the digest of what the command said, by which a repetition is told
+    from another command of the same id. Empty: nobody kept it."""
 
     @property
     def message(self) -> MessageRef | None:
@@ -435,6 +438,8 @@ class CommandRejected(Fact):
     reason: str
     by: str = ""
     command: CommandId | None = None
+    error_type: str = ""
+    """The kind of refusal, where it is one of its own: `ChangeConflict`."""
 
 
 class ContinuedAsNew(Fact):
@@ -444,6 +449,224 @@ class ContinuedAsNew(Fact):
     execution: int
     """The new one, from 2."""
     because: str = ""
+
+
+class ChangeAccepted(Fact):
+    """A change of the graph was accepted: the run drains, and goes on with the new graph."""
+
+    kind: Literal["ChangeAccepted"] = "ChangeAccepted"
+    graph_version: int
+    """The version that the new graph will have."""
+    definition: ContentHash
+    """The definition of the new graph."""
+    what: str = ""
+    """What changes, in a line."""
+    abandon: bool = False
+    """Whether steps whose nodes go are cut off in mid-turn."""
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
+class Remap(Model):
+    """What another graph does to the frontier and to the routing facts."""
+
+    leave: tuple[StepId, ...] = ()
+    """Steps in mid-turn whose nodes are gone: their turns go on to the end."""
+    park: tuple[StepId, ...] = ()
+    """Steps whose nodes are gone: they are kept aside."""
+    back: tuple[StepId, ...] = ()
+    """Steps that were leaving or kept aside, and whose nodes are there again."""
+    retract: tuple[StepId, ...] = ()
+    """Visits that had not begun and whose joins are not met in the new graph; their numbers are
+    free again."""
+    reach: tuple[Reached, ...] = ()
+    """Nodes that the new graph makes ready."""
+    requirements: dict[StepId, str] = Field(default_factory=dict[StepId, str])
+    """What steps that have not begun wait for now; empty: nothing."""
+    arrivals: dict[NodeName, dict[NodeName, int]] = Field(
+        default_factory=dict[NodeName, dict[NodeName, int]]
+    )
+    """The arrivals at joins, where they are others than before."""
+    fired: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often joins have fired that are others now, or are gone."""
+
+
+class GraphSwapped(Fact):
+    """The run goes on with another graph."""
+
+    kind: Literal["GraphSwapped"] = "GraphSwapped"
+    graph_version: int
+    """The version of the new graph."""
+    crew: CrewName
+    definition: ContentHash
+    remap: Remap = Remap()
+    permissions: dict[str, tuple[AgentName, ...] | None] = Field(
+        default_factory=dict[str, tuple[AgentName, ...] | None]
+    )
+    """Who may call a tool from now on: the whole matrix."""
+    flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
+    """First values of flags that are new."""
+    rules: tuple[str, ...] = ()
+    """The coordination rules as text."""
+    what: str = ""
+    """What changed, in a line."""
+    by: str = ""
+
+
+class SwapFailed(Fact):
+    """The change did not come about; the run goes on with the graph that it had."""
+
+    kind: Literal["SwapFailed"] = "SwapFailed"
+    graph_version: int
+    """The version that the new graph would have had."""
+    error: str
+
+
+class RulesChanged(Fact):
+    """What needs no other graph was changed; it holds from the next step on."""
+
+    kind: Literal["RulesChanged"] = "RulesChanged"
+    crew: CrewName
+    definition: ContentHash
+    permissions: dict[str, tuple[AgentName, ...] | None] = Field(
+        default_factory=dict[str, tuple[AgentName, ...] | None]
+    )
+    """Who may call a tool from now on: the whole matrix."""
+    flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
+    """First values of flags that are new."""
+    rules: tuple[str, ...] = ()
+    """The coordination rules as text."""
+    what: str = ""
+    """What changed, in a line."""
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
+class PermissionSet(Fact):
+    """People said who may call a tool; it holds from the next call on."""
+
+    kind: Literal["PermissionSet"] = "PermissionSet"
+    tool: str
+    agents: tuple[AgentName, ...] | None
+    """Null: every agent that has it; an empty list: nobody."""
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
+class Edit(Model):
+    """A value that people put into the state."""
+
+    path: str
+    """`flags.NAME`, `outputs.AGENT.KEY`, `shared.NAME`, or `private.AUDIENCE.NAME`."""
+    value: Json = None
+    """The value; of a large output the `inline` of `body`."""
+    body: ContentHash | None = None
+    """The body that holds a large output."""
+    inline: Json = None
+    """That body."""
+    items: int | None = None
+    """How many items a large list has, where a node has a step for each of them."""
+    append: bool = False
+    """Whether it is a list that steps add to: `value` has its values, whatever their size."""
+    delete: bool = False
+    """Whether it is taken away instead."""
+
+
+class StateEdited(Fact):
+    """People changed the state."""
+
+    kind: Literal["StateEdited"] = "StateEdited"
+    edits: tuple[Edit, ...]
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
+class Redirected(Fact):
+    """People sent a step elsewhere than where it was going."""
+
+    kind: Literal["Redirected"] = "Redirected"
+    step: StepId
+    node: NodeName
+    """Where the run goes instead of what follows the step."""
+    cut: bool = False
+    """Whether the step ends now; else its turn goes on to its end."""
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
+class TimerSet(Fact):
+    """A step waits for a time."""
+
+    kind: Literal["TimerSet"] = "TimerSet"
+    step: StepId
+    due: int
+    """In milliseconds since the epoch."""
+
+
+class TimerFired(Fact):
+    """The time that a step waited for has come."""
+
+    kind: Literal["TimerFired"] = "TimerFired"
+    step: StepId
+
+
+class CheckpointTagged(Fact):
+    """People gave a checkpoint a name."""
+
+    kind: Literal["CheckpointTagged"] = "CheckpointTagged"
+    checkpoint: int
+    """Its position."""
+    tag: str
+    by: str = ""
+    command: CommandId | None = None
+
+
+class RolledBack(Fact):
+    """The run went back to a checkpoint. What was done since stays in the journal."""
+
+    kind: Literal["RolledBack"] = "RolledBack"
+    to: int
+    """The checkpoint's position."""
+    state: dict[str, Json]
+    """The state from here on: the checkpoint's, with what never goes back (visits, outcomes of
+    commands, usage) as it was."""
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
+class Forked(Fact):
+    """The run began as a copy of another one at a checkpoint."""
+
+    kind: Literal["Forked"] = "Forked"
+    run: RunId
+    """This run."""
+    source: RunId
+    """The other one."""
+    to: int
+    """The position of what follows from the checkpoint; this run's journal goes on after it."""
+    state: dict[str, Json]
+    """The state that it begins with."""
+    checkpoint: int = 0
+    """The checkpoint's own position, as it was asked for; 0: an older build's, that does not say
+    it."""
+    by: str = ""
+
+
+class Reopened(Fact):
+    """A run that had ended goes on."""
+
+    kind: Literal["Reopened"] = "Reopened"
+    to: int
+    """The position whose state it goes on with."""
+    state: dict[str, Json]
+    """The state that it goes on with."""
+    by: str = ""
 
 
 class RunCompleted(Fact):
@@ -500,6 +723,19 @@ JournalEntry = Annotated[
     | StepCancelled
     | CommandRejected
     | ContinuedAsNew
+    | ChangeAccepted
+    | GraphSwapped
+    | SwapFailed
+    | RulesChanged
+    | PermissionSet
+    | StateEdited
+    | Redirected
+    | TimerSet
+    | TimerFired
+    | CheckpointTagged
+    | RolledBack
+    | Forked
+    | Reopened
     | RunCompleted
     | RunStopped
     | RunFailed,
@@ -541,6 +777,11 @@ class Batch(Model):
     """The logs' heads before it: those that the entries extend."""
     entries: tuple[dict[str, Json], ...] = ()
     """The entries as `entry_to_json` makes them."""
+
+    @property
+    def last(self) -> int:
+        """The position of the last entry; the one before `first` where there is none."""
+        return self.first + len(self.entries) - 1
 
 
 Batch.EMPTY = Batch()

@@ -50,6 +50,24 @@ class Ledger:
     def __post_init__(self) -> None:
         self.first = self.state.position + 1
 
+    @classmethod
+    def carried(cls, state: CrewState, batch: Batch) -> Ledger:
+        """A ledger that begins with entries that another execution recorded and did not store.
+
+        Args:
+            state: The state after them.
+            batch: The entries, whole.
+        """
+        ledger = cls(state)
+        if batch.entries:
+            ledger.first = batch.first
+            ledger.entries = list(batch.entries)
+        heads = batch.heads
+        for position, data in enumerate(batch.entries, batch.first):
+            ledger._unstored.append(_Unstored(position, data, len(canonical(data)), heads))
+            heads = {}  # those before the first: what is carried together is stored together
+        return ledger
+
     def record(self, entry: JournalEntry) -> JournalEntry:
         """Adds a fact: reduces it into the state, and keeps it until it is stored."""
         data = entry_to_json(entry)
@@ -77,10 +95,11 @@ class Ledger:
     def batch(self) -> Batch:
         """What is not stored yet, packed."""
         if self._batch is None:
-            self._batch = pack(self._whole_batch(), self._told)
+            self._batch = pack(self.whole(), self._told)
         return self._batch
 
-    def _whole_batch(self) -> Batch:
+    def whole(self) -> Batch:
+        """What is not stored yet, as it is: the packed one leaves out what its history tells."""
         if not self._unstored:
             return Batch.EMPTY
         heads: dict[LogName, ContentHash] = {}

@@ -107,6 +107,8 @@ class Mapped(Model):
     """The items by themselves, where several steps made the list."""
     goto: tuple[NodeName, ...] = ()
     """Where its steps' tools handed off to: the run goes there once all are done."""
+    was: tuple[StepId, ...] = ()
+    """The names that the visit had before, where the run went back to it."""
 
     def item(self, number: int) -> Item:
         """The item of that number."""
@@ -202,6 +204,14 @@ class FrontierEntry(Model):
     """The position inside its turn, once it runs."""
     mapped: Mapped | None = None
     """The position of its items' steps, where it has a step for each item of a list."""
+    due: int = 0
+    """When a timer that it waits for is over, in milliseconds since the epoch; 0: none."""
+    leaving: bool = False
+    """Whether a change took its node away: its turn goes on to its end, and nothing follows."""
+    definition: ContentHash = ContentHash("")
+    """The definition whose node it visits, where a change took that away; else the run's own."""
+    redirect: NodeName | None = None
+    """Where people sent the run, once this is done, instead of what follows it."""
 
 
 class PromptRemark(Model):
@@ -310,6 +320,9 @@ class Routing(Model):
     """Sources that count as done at a join since a decision went back behind it."""
     loops: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often a decision went where it goes, since it was last reset."""
+    fired: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often a join had fired when a change of the graph made it another one: what arrives
+    makes it fire only beyond that."""
     sent: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """How often a node was reached without its join, since the join's generation began."""
 
@@ -325,6 +338,54 @@ class ResumeInfo(Model):
     """The journal position since which it stands."""
 
 
+class Changing(Model):
+    """A change of the graph that was accepted: the run drains, and goes on with the new graph."""
+
+    command: str
+    """The command that asked for it."""
+    graph_version: int
+    """The version that the new graph will have."""
+    definition: ContentHash
+    """The definition of the new graph."""
+    what: str = ""
+    """What changes, in a line."""
+    by: str = ""
+    """Who asked for it."""
+    position: int = 0
+    """The journal position that accepted it."""
+    abandon: bool = False
+    """Whether steps whose nodes go are cut off in mid-turn; else their turns go on to the end."""
+
+
+class Mutation(Model):
+    """A change that was made to a run while it lived."""
+
+    position: int
+    """The journal position that made it."""
+    at: int = 0
+    """When, in milliseconds since the epoch."""
+    by: str = ""
+    """Who made it."""
+    what: str
+    """What was changed, in a line."""
+    graph_version: int
+    """The graph's version since."""
+    definition: ContentHash
+    """The definition since."""
+    number: int = 0
+    """Which of the run's changes it is, from 1; 0 where nobody counted."""
+
+
+class Lineage(Model):
+    """The run that a run was forked from."""
+
+    run: RunId
+    position: int
+    """The journal position up to which they are the same."""
+    checkpoint: int = 0
+    """The checkpoint that it was forked from, as it was asked for; 0 where nobody said it."""
+
+
 class CommandOutcome(Model):
     """The one recorded outcome of a command."""
 
@@ -333,7 +394,18 @@ class CommandOutcome(Model):
     position: int = 0
     """The journal position of its fact."""
     detail: str = ""
-    """Why not, where it was not."""
+    """Why not, where it was not, in short: the whole reason is in the journal, at `position`."""
+    error_type: str = ""
+    """The kind of refusal, where it is one of its own: `ChangeConflict`."""
+    graph_version: int = 0
+    """Of a change that another graph comes of: the version of that; else 0."""
+    digest: str = ""
+    """The digest of what the command said; another command of its id has another one. Empty where
+    nobody kept it: then whatever has its id is a repetition."""
+
+    def repeats(self, digest: str) -> bool:
+        """Whether a command of the same id, with this digest, is this one once more."""
+        return not self.digest or not digest or self.digest == digest
 
 
 class CrewState(Model):
@@ -394,7 +466,11 @@ class CrewState(Model):
     break_before: tuple[NodeName, ...] = ()
     """Nodes before which people asked to be asked; `*` is the next step, whichever it is."""
     commands: dict[str, CommandOutcome] = Field(default_factory=dict[str, CommandOutcome])
-    """The outcome of recent commands, by id, oldest first."""
+    """The outcome of recent commands, by id, oldest first: the newest 100, or fewer where they are
+    long."""
+    older_commands: str = ""
+    """The ids of all others, as a Bloom filter; see `crewlog.state.commands`. Empty where there are
+    none."""
     usage: dict[AgentName, Usage] = Field(default_factory=dict[AgentName, Usage])
     """What each agent used."""
     steps: int = 0
@@ -407,6 +483,19 @@ class CrewState(Model):
     """The kind of failure, where it has one: `InvalidPrompt`."""
     prompt: PromptState | None = None
     """What the run was started with, where that was a prompt."""
+    recipe: ContentHash = ContentHash("")
+    """The definition that the run was started with; `definition` is the live one. Empty in runs
+    that an older build started, where the two are the same."""
+    changing: Changing | None = None
+    """The change that the run drains for."""
+    mutations: tuple[Mutation, ...] = ()
+    """The last changes that were made to it, oldest first; all of them are in the journal."""
+    parked: dict[StepId, FrontierEntry] = Field(default_factory=dict[StepId, FrontierEntry])
+    """Steps whose nodes a change took away: they come back when their nodes do."""
+    tags: dict[str, int] = Field(default_factory=dict[str, int])
+    """Names that people gave to checkpoints, with their positions."""
+    source: Lineage | None = None
+    """What it was forked from."""
 
     @property
     def closed(self) -> bool:

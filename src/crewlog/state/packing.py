@@ -17,7 +17,7 @@ from crewlog.ids import ContentHash, RunId, StepId, node_of
 from crewlog.model import Json
 from crewlog.state.calls import View
 from crewlog.state.journal import Batch, JournalEntry
-from crewlog.state.logs import links_of, message_of
+from crewlog.state.logs import extended, links_of
 from crewlog.state.model import Call
 
 Entry = dict[str, Json]
@@ -72,8 +72,9 @@ def needed(batch: Batch) -> Iterator[ContentHash]:
 
 def pack_view(view: View, batch: Batch) -> View:
     """The view without the heads that follow from the batch."""
-    logs = {log for entry in batch.entries for log in message_of(entry).get("logs", ())}
-    return View(heads={log: _AFTER if log in logs else h for log, h in view.heads.items()})
+    logs = extended(batch)
+    heads = {log: _AFTER if log in logs else h for log, h in view.heads.items()}
+    return view.model_copy(update={"heads": heads})
 
 
 def unpack_view(view: View, run: RunId, batch: Batch) -> View:
@@ -87,7 +88,8 @@ def unpack_view(view: View, run: RunId, batch: Batch) -> View:
     if _AFTER not in view.heads.values():
         return view
     after = {link.log: link.head for link in links_of(run, batch)}
-    return View(heads={log: head or after[log] for log, head in view.heads.items()})
+    heads = {log: head or after[log] for log, head in view.heads.items()}
+    return view.model_copy(update={"heads": heads})
 
 
 def _is_short(entry: Entry) -> bool:

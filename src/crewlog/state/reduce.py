@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 from crewlog.ids import (
+    RESERVED,
     AgentName,
     ContentHash,
     NodeName,
@@ -23,15 +24,20 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
-from crewlog.state.hashing import chain, hash_json, log_root
+from crewlog.state.brief import brief
+from crewlog.state.commands import outcome_of, remember
+from crewlog.state.edited import edited
+from crewlog.state.hashing import canonical, chain, hash_json, log_root
 from crewlog.state.merging import place_of, with_part, with_value
 from crewlog.state.model import (
     Call,
-    CommandOutcome,
+    Changing,
     CrewState,
     FrontierEntry,
+    Lineage,
     LogHead,
     Mapped,
+    Mutation,
     Output,
     Part,
     PromptState,
@@ -40,9 +46,16 @@ from crewlog.state.model import (
     Turn,
     Usage,
 )
+from crewlog.state.queueing import queued
+from crewlog.state.rewinding import NEVER_BACK
 
-COMMANDS_KEPT = 1000
-"""Outcomes of recent commands that the state keeps; older ones are in the store."""
+MUTATIONS_KEPT = 100
+"""Changes that the state tells of, at most; the journal has them all."""
+MUTATIONS_BYTES = 3 * 1024
+"""Bytes of JSON that they take, at most, but for the last: every execution carries them."""
+
+WHY = 500
+"""Characters of a reason that the state keeps; the journal has all of it."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -73,22 +86,38 @@ def reduce(
     if (ref := entry.message) is not None:
         changes["messages"] = _extend(state, ref, position)
     if (command := getattr(entry, "command", None)) is not None:
-        changes["commands"] = _remember(state, command, entry, position)
+        changes["commands"], changes["older_commands"] = remember(
+            state.commands, state.older_commands, command, outcome_of(entry, position)
+        )
     handler = _HANDLERS.get(type(entry))
     if handler is not None:
         changes.update(handler(state, entry, position))
     return state.model_copy(update=changes)
 
 
-def fold(run: RunId, entries: Iterable[j.JournalEntry]) -> CrewState:
-    """The state that a journal stands for, from the beginning."""
-    state = CrewState(run=run)
+def fold(run: RunId, entries: Iterable[j.JournalEntry], *, base: int = 0) -> CrewState:
+    """The state that a journal stands for, from the beginning.
+
+    Args:
+        run: The run.
+        entries: The journal.
+        base: The position after which it begins: not 0 for a run that was forked.
+    """
+    state = CrewState(run=run, position=base)
     for entry in entries:
         state = reduce(state, entry)
     return state
 
 
+def after(state: CrewState, landed: Iterable[tuple[int, j.JournalEntry]]) -> CrewState:
+    """The state after some entries, at their positions, without those that stand between them."""
+    for position, entry in landed:
+        state = reduce(state.model_copy(update={"position": position - 1}), entry)
+    return state
+
+
 Changes = dict[str, Any]
+Frontier = dict[StepId, FrontierEntry]
 _HANDLERS: dict[type, Callable[[CrewState, Any, int], Changes]] = {}
 E = TypeVar("E")
 
@@ -120,19 +149,6 @@ def _extend(state: CrewState, ref: j.MessageRef, position: int) -> dict[Any, Log
     return logs
 
 
-def _remember(
-    state: CrewState, command: str, entry: j.JournalEntry, position: int
-) -> dict[str, CommandOutcome]:
-    refusal = entry.reason if isinstance(entry, j.CommandRejected) else ""
-    outcome = CommandOutcome(
-        ok=not isinstance(entry, j.CommandRejected), position=position, detail=refusal
-    )
-    kept = _with(state.commands, command, outcome)
-    while len(kept) > COMMANDS_KEPT:
-        del kept[next(iter(kept))]
-    return kept
-
-
 def _entry(state: CrewState, step: StepId, **changes: Any) -> Changes:
     """The frontier with one entry changed; nothing where the step is gone."""
     found = state.frontier.get(step)
@@ -160,6 +176,7 @@ def _run_started(_state: CrewState, entry: j.RunStarted, _position: int) -> Chan
     return {
         "crew": entry.crew,
         "definition": entry.definition,
+        "recipe": entry.definition,
         "flags": dict(entry.flags),
         "tool_permissions": dict(entry.permissions),
         "coordination_rules": entry.rules,
@@ -214,7 +231,6 @@ def _definition_approved(state: CrewState, entry: j.DefinitionApproved, _positio
 def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
     visits = dict(state.visits)
     frontier = dict(state.frontier)
-    active = {found.node for found in frontier.values()}
     routing = route_facts(
         state.routing,
         entry.source,
@@ -228,6 +244,20 @@ def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
     for reached in entry.to:
         if reached.node not in entry.arrived:
             sent[reached.node] = sent.get(reached.node, 0) + 1
+    _reach(frontier, visits, entry.to, position)
+    return {
+        "visits": visits,
+        "frontier": frontier,
+        "routing": routing.model_copy(update={"sent": sent}),
+    }
+
+
+def _reach(
+    frontier: Frontier, visits: dict[NodeName, int], to: Iterable[j.Reached], position: int
+) -> None:
+    """Adds visits of the nodes reached, each queued behind those of its node that are there."""
+    active = {found.node for found in frontier.values()}
+    for reached in to:
         visits[reached.node] = visits.get(reached.node, 0) + 1
         step = step_id(reached.node, visits[reached.node])
         queued = reached.node in active
@@ -240,11 +270,6 @@ def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
             requirement=reached.requirement,
         )
         active.add(reached.node)
-    return {
-        "visits": visits,
-        "frontier": frontier,
-        "routing": routing.model_copy(update={"sent": sent}),
-    }
 
 
 def route_facts(
@@ -278,6 +303,7 @@ def route_facts(
             arrivals[target] = {source: -count for source, count in owed.items()}
         changes["base"] = {**routing.base, **reset}
         changes["sent"] = {n: count for n, count in routing.sent.items() if n not in reset}
+        changes["fired"] = {n: count for n, count in routing.fired.items() if n not in reset}
     return routing.model_copy(update=changes)
 
 
@@ -312,9 +338,6 @@ def _step_mapped(state: CrewState, entry: j.StepMapped, position: int) -> Change
     return _entry(state, entry.step, status="running", since=position, mapped=mapped)
 
 
-Frontier = dict[StepId, FrontierEntry]
-
-
 def _mapped(frontier: Frontier, step: StepId, **changes: Any) -> Frontier:
     """The frontier with the position of an item's visit changed, where that is there."""
     visit = frontier.get(visit_of(step))
@@ -326,7 +349,20 @@ def _mapped(frontier: Frontier, step: StepId, **changes: Any) -> Frontier:
 
 @_on(j.ConditionMet)
 def _condition_met(state: CrewState, entry: j.ConditionMet, position: int) -> Changes:
-    return _entry(state, entry.step, status="ready", since=position, requirement="")
+    return _entry(state, entry.step, status="ready", since=position, requirement="", due=0)
+
+
+@_on(j.TimerSet)
+def _timer_set(state: CrewState, entry: j.TimerSet, position: int) -> Changes:
+    return _entry(state, entry.step, status="waiting", since=position, due=entry.due)
+
+
+@_on(j.TimerFired)
+def _timer_fired(state: CrewState, entry: j.TimerFired, position: int) -> Changes:
+    found = state.frontier.get(entry.step)
+    if found is None or found.requirement:  # a bound is over: what follows is decided at once
+        return {}
+    return _entry(state, entry.step, status="running", since=position)
 
 
 @_on(j.ModelReplied)
@@ -422,21 +458,24 @@ def _leave(state: CrewState, step: StepId, position: int) -> Changes:
     """The frontier without a step; the next visit queued behind it moves up."""
     if step not in state.frontier:
         return {}
-    node = state.frontier[step].node
+    left = state.frontier[step]
+    node = left.node
     frontier = _without(state.frontier, step)
+    if left.status == "queued":  # the visit that it was queued behind is there still
+        return {"frontier": frontier}
     if item_of(step):  # the visit goes on; what was said while working is in the store
         return {"frontier": frontier, "messages": _without(state.messages, item_log(step))}
-    for key, found in frontier.items():
-        if found.node == node and found.status == "queued":
-            status = "waiting" if found.requirement else "ready"
-            frontier[key] = found.model_copy(update={"status": status, "since": position})
-            break
-    return {"frontier": frontier}
+    return {"frontier": queued(frontier, position, only=node)}
 
 
 @_on(j.StepCompleted)
 def _step_completed(state: CrewState, entry: j.StepCompleted, position: int) -> Changes:
     changes = _leave(state, entry.step, position)
+    left = state.frontier.get(entry.step)
+    if left is not None and left.leaving and not item_of(entry.step):
+        # Nothing follows, but where its node comes back it is known to have run.
+        times = _with(state.routing.done, left.node, state.routing.done.get(left.node, 0) + 1)
+        changes["routing"] = state.routing.model_copy(update={"done": times})
     visit = state.frontier.get(visit_of(entry.step))
     if changes and item_of(entry.step) and visit is not None and visit.mapped is not None:
         goto = tuple(dict.fromkeys((*visit.mapped.goto, *entry.goto)))
@@ -510,6 +549,8 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     if found.status != "asking":
         return changes
     running = found.turn is not None or found.mapped is not None
+    if question.kind == "ask" and entry.decision == "withdrawn":
+        running = True  # it has begun, and asks again where it goes on
     status = "waiting" if found.requirement else "running" if running else "ready"
     moved = found.model_copy(update={"status": status, "since": position})
     return {**changes, "frontier": _with(state.frontier, found.step, moved)}
@@ -524,7 +565,7 @@ def _break_requested(state: CrewState, entry: j.BreakRequested, _position: int) 
 
 @_on(j.Paused)
 def _paused(_state: CrewState, entry: j.Paused, position: int) -> Changes:
-    info = ResumeInfo(reason=entry.reason, by=entry.by, position=position)
+    info = ResumeInfo(reason=entry.reason[:WHY], by=entry.by, position=position)
     return {"status": "paused", "resume_info": info}
 
 
@@ -535,13 +576,153 @@ def _resumed(_state: CrewState, _entry: j.Resumed, _position: int) -> Changes:
 
 @_on(j.StopRequested)
 def _stop_requested(_state: CrewState, entry: j.StopRequested, position: int) -> Changes:
-    info = ResumeInfo(reason=entry.reason, by=entry.by, position=position)
+    info = ResumeInfo(reason=entry.reason[:WHY], by=entry.by, position=position)
     return {"status": "stopping", "resume_info": info}
 
 
 @_on(j.ContinuedAsNew)
 def _continued(_state: CrewState, entry: j.ContinuedAsNew, _position: int) -> Changes:
     return {"execution": entry.execution}
+
+
+@_on(j.ChangeAccepted)
+def _change_accepted(_state: CrewState, entry: j.ChangeAccepted, position: int) -> Changes:
+    changing = Changing(
+        command=entry.command or "",
+        graph_version=entry.graph_version,
+        definition=entry.definition,
+        what=entry.what,
+        by=entry.by,
+        position=position,
+        abandon=entry.abandon,
+    )
+    return {"changing": changing}
+
+
+@_on(j.SwapFailed)
+def _swap_failed(_state: CrewState, _entry: j.SwapFailed, _position: int) -> Changes:
+    return {"changing": None}
+
+
+def _mutated(state: CrewState, what: Mutation) -> tuple[Mutation, ...]:
+    """The last changes of a run with another one, which is counted: the first ones are let go."""
+    before = state.mutations
+    number = (before[-1].number or len(before) if before else 0) + 1
+    counted = what.model_copy(update={"number": number, "what": brief(what.what, WHY)})
+    kept = [*before, counted][-MUTATIONS_KEPT:]
+    while len(kept) > 1 and sum(len(canonical(each.to_json())) for each in kept) > MUTATIONS_BYTES:
+        del kept[0]
+    return tuple(kept)
+
+
+def _ruled(
+    state: CrewState, entry: j.GraphSwapped | j.RulesChanged, version: int, position: int
+) -> Changes:
+    """What a new definition changes besides the graph."""
+    what = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=entry.what,
+        graph_version=version,
+        definition=entry.definition,
+    )
+    return {
+        "crew": entry.crew,
+        "definition": entry.definition,
+        "tool_permissions": dict(entry.permissions),
+        "flags": {**entry.flags, **state.flags},
+        "coordination_rules": entry.rules,
+        "mutations": _mutated(state, what),
+    }
+
+
+@_on(j.RulesChanged)
+def _rules_changed(state: CrewState, entry: j.RulesChanged, position: int) -> Changes:
+    return _ruled(state, entry, state.graph_version, position)
+
+
+@_on(j.GraphSwapped)
+def _graph_swapped(state: CrewState, entry: j.GraphSwapped, position: int) -> Changes:
+    remap = entry.remap
+    frontier, parked = _moved(state, remap)
+    visits, sent = dict(state.visits), dict(state.routing.sent)
+    for step in remap.retract:
+        node = frontier.pop(step).node
+        visits[node] -= 1
+        if node in sent:
+            sent[node] = max(0, sent[node] - 1)
+    for step, requirement in remap.requirements.items():
+        found = frontier[step]
+        status = found.status
+        if status in ("ready", "waiting"):
+            status = "waiting" if requirement else "ready"
+        changes = {"requirement": requirement, "status": status, "since": position, "due": 0}
+        frontier[step] = found.model_copy(update=changes)
+    _reach(frontier, visits, remap.reach, position)
+    routing = state.routing.model_copy(
+        update={
+            "arrivals": {**state.routing.arrivals, **remap.arrivals},
+            "fired": {**state.routing.fired, **remap.fired},
+            "sent": sent,
+        }
+    )
+    return {
+        **_ruled(state, entry, entry.graph_version, position),
+        "graph_version": entry.graph_version,
+        "changing": None,
+        "frontier": queued(frontier, position),
+        "parked": parked,
+        "visits": {node: count for node, count in visits.items() if count},
+        "routing": routing,
+    }
+
+
+def _moved(state: CrewState, remap: j.Remap) -> tuple[Frontier, Frontier]:
+    """The frontier and what is kept aside, with the steps moved whose nodes go or come back."""
+    frontier, parked = dict(state.frontier), dict(state.parked)
+    for step in remap.leave:
+        changes = {"leaving": True, "definition": state.definition}
+        frontier[step] = frontier[step].model_copy(update=changes)
+    for step in remap.park:
+        found = frontier.pop(step)
+        changes = {"leaving": False, "definition": found.definition or state.definition}
+        parked[step] = found.model_copy(update=changes)
+    for step in remap.back:
+        found = parked.pop(step) if step in parked else frontier[step]
+        changes = {"leaving": False, "definition": ContentHash("")}
+        frontier[step] = found.model_copy(update=changes)
+    return frontier, parked
+
+
+_on(j.StateEdited)(edited)
+
+
+@_on(j.Redirected)
+def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Changes:
+    return _entry(state, entry.step, redirect=entry.node)
+
+
+@_on(j.PermissionSet)
+def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> Changes:
+    named = "all that have it" if entry.agents is None else ", ".join(entry.agents) or "nobody"
+    what = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=f"permission to call {entry.tool}: {named}",
+        graph_version=state.graph_version,
+        definition=state.definition,
+    )
+    return {
+        "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
+        "mutations": _mutated(state, what),
+    }
+
+
+@_on(j.CheckpointTagged)
+def _tagged(state: CrewState, entry: j.CheckpointTagged, _position: int) -> Changes:
+    return {"tags": _with(state.tags, entry.tag, entry.checkpoint)}
 
 
 @_on(j.RunCompleted)
@@ -562,3 +743,47 @@ def _failed(_state: CrewState, entry: j.RunFailed, _position: int) -> Changes:
         "error_type": entry.error_type,
         "interrupts": {},
     }
+
+
+# -- going back, forking and taking up again -------------------------------------------------
+
+
+def _put_back(state: CrewState, data: dict[str, Any]) -> Changes:
+    """A state that an entry holds, but for what never goes back."""
+    then = CrewState.from_json(data)
+    names = CrewState.model_fields.keys() - NEVER_BACK
+    return {name: getattr(then, name) for name in names}
+
+
+@_on(j.RolledBack)
+def _rolled_back(state: CrewState, entry: j.RolledBack, position: int) -> Changes:
+    changes = _put_back(state, entry.state)
+    what = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=f"rolled back to {entry.to}",
+        graph_version=changes["graph_version"],
+        definition=changes["definition"],
+    )
+    return {**changes, "mutations": _mutated(state, what)}
+
+
+@_on(j.Forked)
+def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
+    then = CrewState.from_json(entry.state)
+    return {
+        **_put_back(state, entry.state),
+        "asked": then.asked,
+        "recipe": then.definition,
+        "started": entry.at,
+        "source": Lineage(run=entry.source, position=entry.to, checkpoint=entry.checkpoint),
+    }
+
+
+@_on(j.Reopened)
+def _reopened(state: CrewState, entry: j.Reopened, _position: int) -> Changes:
+    # What Temporal's cancel did once, it may do again.
+    commands = {k: v for k, v in state.commands.items() if not k.startswith(RESERVED)}
+    again = {"execution": state.execution + 1, "commands": commands}
+    return {**_put_back(state, entry.state), **again}

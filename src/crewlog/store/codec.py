@@ -20,6 +20,7 @@ from crewlog.model import Json
 _ESCAPED = "~"
 """Starts the text of a JSON value that UTF-8 cannot hold; no JSON text starts with it."""
 _HOSTILE = re.compile(r"[\\\x00\ud800-\udfff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\([0-9a-f]{4})")
 
 
@@ -53,6 +54,13 @@ def dump_json(value: Json) -> str:
     except UnicodeEncodeError:
         return _ESCAPED + pack(text)
     return text
+
+
+def spellings(key: str, value: str) -> tuple[str, str]:
+    """What the text of an object has in it that says `value` for `key`: one or the other."""
+    text = json.dumps({key: value}, ensure_ascii=False, separators=(",", ":"))[1:-1]
+    packed = pack(text)  # where the object has something in it that UTF-8 cannot hold
+    return (packed if _SURROGATE.search(text) else text), packed
 
 
 def load_json(text: str) -> Json:

@@ -7,17 +7,26 @@ anything, so that within one event loop every call is atomic, as a transaction i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from crewlog.errors import HistoryConflict
-from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, RunId, StepId
+from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import CLOSED, RunStatus
 from crewlog.store.codec import dump_json, load_json
+from crewlog.store.deleting import (
+    heads_from,
+    held_by,
+    links_in,
+    named_in,
+    reached,
+    refuse_started,
+)
 from crewlog.store.missing import BODY, DEFINITION, RowsMissing
 from crewlog.store.projection import (
     CheckpointFacts,
@@ -25,6 +34,7 @@ from crewlog.store.projection import (
     LinkFacts,
     Rows,
     RunFacts,
+    TagFacts,
     chain_of,
     interrupt_row,
     project,
@@ -33,8 +43,10 @@ from crewlog.store.projection import (
     without_holes,
 )
 from crewlog.store.protocol import (
+    GRACE,
     CheckpointRow,
     CrewRow,
+    Deleted,
     InterruptRow,
     JournalRow,
     Kind,
@@ -42,6 +54,7 @@ from crewlog.store.protocol import (
     RegisteredRow,
     RunRow,
     Snapshot,
+    StartingFork,
 )
 
 
@@ -59,11 +72,34 @@ class _Run:
     )
     agents: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
     checkpoints: dict[int, CheckpointFacts] = field(default_factory=dict[int, CheckpointFacts])
+    pruned: dict[int, int] = field(default_factory=dict[int, int])
+    """Checkpoints that are not listed, with the position at which the policy said so."""
+    tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
     snapshots: dict[int, str] = field(default_factory=dict[int, str])
 
     @property
     def asking(self) -> bool:
-        return any(facts.open for facts in self.interrupts.values())
+        return any(self.open(facts) for facts in self.interrupts.values())
+
+    def open(self, facts: InterruptFacts) -> bool:
+        return facts.open(self.facts.reset if self.facts else 0)
+
+    def names(self, checkpoint: int) -> tuple[str, ...]:
+        """The checkpoint's tags."""
+        return tuple(tag for tag, f in sorted(self.tags.items()) if f.checkpoint == checkpoint)
+
+    def hidden(self, checkpoint: int) -> bool:
+        """Whether it was pruned, and not tagged since."""
+        named = (facts.position for facts in self.tags.values() if facts.checkpoint == checkpoint)
+        return self.pruned.get(checkpoint, 0) > max(named, default=0)
+
+    @property
+    def rows(self) -> list[JournalRow]:
+        """The journal, in order."""
+        return [
+            JournalRow(position=position, digest=digest, entry=load_json(text))
+            for position, (digest, text) in sorted(self.journal.items())
+        ]
 
     @property
     def closed(self) -> bool:
@@ -85,6 +121,9 @@ class _Run:
             self.agents.setdefault(step, agent)
         for checkpoint in rows.checkpoints:
             self.checkpoints.setdefault(checkpoint.position, checkpoint)
+        for tag in rows.tags:
+            stored_tag = self.tags.get(tag.tag)
+            self.tags[tag.tag] = tag if stored_tag is None else stored_tag.merge(tag)
 
 
 class InMemoryStore:
@@ -100,11 +139,22 @@ class InMemoryStore:
         self._claims: dict[str, str] = {}
         self._links: dict[ContentHash, LinkFacts] = {}
         self._runs: dict[RunId, _Run] = {}
+        self._orphans: set[ContentHash] = set()
+        """Links of deleted runs that are kept for their kin."""
+        self._sources: set[RunId] = set()
+        """Runs that there are, or were, forks of."""
+        self._shut: set[tuple[RunId, str]] = set()
+        """Executions whose run has another history."""
+        self._forked: dict[tuple[RunId, RunId], int] = {}
+        """Forks that were noted, by their source and themselves, and when."""
+        self._doomed: dict[ContentHash, int] = {}
+        """Bodies and definitions that deleted runs named, and since when."""
 
     async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
         """See `Store`."""
         hash_ = hash_json(dict(definition))
         self._definitions.setdefault(hash_, dump_json(dict(definition)))
+        self._doomed.pop(hash_, None)
         return hash_
 
     async def get_definition(self, hash_: ContentHash) -> dict[str, Json]:
@@ -146,6 +196,7 @@ class InMemoryStore:
         rows: list[RegisteredRow] = []
         for (kind, name), (hash_, text) in zip(contents, texts, strict=True):
             self._definitions.setdefault(hash_, text)
+            self._doomed.pop(hash_, None)
             versions = self._registered.setdefault((kind, name), [])
             if not versions or versions[-1].content != hash_:
                 version = len(versions) + 1
@@ -172,6 +223,7 @@ class InMemoryStore:
     async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""
         for hash_, body in bodies.items():
+            self._doomed.pop(hash_, None)
             if hash_ not in self._bodies:
                 self._bodies[hash_] = dump_json(body)
 
@@ -187,9 +239,16 @@ class InMemoryStore:
         return self._claims.setdefault(key, owner)
 
     async def append(
-        self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+        self,
+        run: RunId,
+        batch: Batch,
+        bodies: Mapping[ContentHash, Json] | None = None,
+        *,
+        execution: str = "",
     ) -> None:
         """See `Store`."""
+        if batch.entries and (run, execution) in self._shut:
+            raise HistoryConflict(run, batch.first)
         rows = project(run, batch)
         # All that can fail comes before anything is stored.
         texts = {
@@ -201,6 +260,11 @@ class InMemoryStore:
             self._links.setdefault(facts.link.head, facts)
         for hash_, text in texts.items():
             self._bodies.setdefault(hash_, text)
+            self._doomed.pop(hash_, None)
+
+    async def shut(self, run: RunId, executions: Collection[str]) -> None:
+        """See `Store`."""
+        self._shut |= {(run, execution) for execution in executions}
 
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()
@@ -219,10 +283,19 @@ class InMemoryStore:
         journal = self._runs[run].journal if run in self._runs else {}
         positions = sorted(position for position in journal if position > after)[:limit]
         rows = [
-            JournalRow(position=position, entry=load_json(journal[position][1]))
-            for position in positions
+            JournalRow(position=at, digest=journal[at][0], entry=load_json(journal[at][1]))
+            for at in positions
         ]
         return without_holes(rows, after)
+
+    async def find_command(self, run: RunId, command: str) -> JournalRow | None:
+        """See `Store`."""
+        journal = self._runs[run].journal if run in self._runs else {}
+        for at in sorted(journal, reverse=True):
+            digest, text = journal[at]
+            if (entry := load_json(text)).get("command") == command:
+                return JournalRow(position=at, digest=digest, entry=entry)
+        return None
 
     async def get_run(self, run: RunId) -> RunRow | None:
         """See `Store`."""
@@ -235,15 +308,16 @@ class InMemoryStore:
         self, *, statuses: Sequence[RunStatus] = (), limit: int = 100
     ) -> list[RunRow]:
         """See `Store`."""
-        rows = [
-            run_row(run, rows.facts, asking=rows.asking)
+        found = [
+            (rows.facts.started is None, run_row(run, rows.facts, asking=rows.asking))
             for run, rows in self._runs.items()
             if rows.facts is not None
         ]
         if statuses:
-            rows = [row for row in rows if row.status in statuses]
+            found = [each for each in found if each[1].status in statuses]
         # A run whose start is not stored yet comes last, as Postgres's NULLS LAST.
-        return sorted(rows, key=lambda row: (row.crew == "", -row.started, row.run))[:limit]
+        found.sort(key=lambda each: (each[0], -each[1].started, each[1].run))
+        return [row for _, row in found[:limit]]
 
     async def list_interrupts(
         self, run: RunId | None = None, *, open_only: bool = True
@@ -254,32 +328,62 @@ class InMemoryStore:
             for name, rows in self._runs.items()
             if run in {None, name}
             for facts in rows.interrupts.values()
-            if facts.interrupt is not None and (not open_only or (facts.open and not rows.closed))
+            if facts.interrupt is not None
+            and (not open_only or (rows.open(facts) and not rows.closed))
         ]
         return sorted(found, key=lambda row: (row.at, row.run, row.position))
 
     async def list_checkpoints(
-        self, run: RunId, after: int = 0, limit: int = 1000
+        self, run: RunId, after: int = 0, limit: int = 1000, *, pruned: bool = False
     ) -> list[CheckpointRow]:
         """See `Store`."""
         rows = self._runs.get(run, _Run())
+        found = dict(rows.checkpoints)
+        for tag in rows.tags.values():  # a position that is nothing but tagged
+            bare = CheckpointFacts(tag.checkpoint, StepId(""), NodeName(""), tag.at, "tag")
+            known = found.setdefault(tag.checkpoint, bare)
+            if known.kind == "tag":
+                found[tag.checkpoint] = replace(known, at=min(known.at, tag.at))
         return [
             CheckpointRow(
                 run=run,
                 position=position,
+                kind=facts.kind,
                 step=facts.step,
                 node=facts.node,
                 agent=rows.agents.get(facts.step),
                 at=facts.at,
+                tags=rows.names(position),
+                pruned=rows.hidden(position),
             )
-            for position, facts in sorted(rows.checkpoints.items())
-            if position > after
+            for position, facts in sorted(found.items())
+            if position > after and (pruned or not rows.hidden(position))
         ][:limit]
 
-    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
+    async def prune(
+        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int], at: int
+    ) -> None:
         """See `Store`."""
-        snapshots = self._runs.setdefault(run, _Run()).snapshots
-        snapshots.setdefault(snapshot.position, dump_json(snapshot.state))
+        if rows := self._runs.get(run):
+            rows.pruned |= dict.fromkeys(rows.checkpoints.keys() & set(checkpoints), at)
+            base = rows.facts.base if rows.facts else 0
+            if len(rows.journal) == max(rows.journal, default=0) - base:
+                for position in snapshots:
+                    rows.snapshots.pop(position, None)
+
+    async def put_snapshot(
+        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
+    ) -> None:
+        """See `Store`."""
+        rows = self._runs.get(run, _Run())
+        if digest is not None and rows.journal.get(snapshot.position, ("",))[0] != digest:
+            return
+        rows.snapshots.setdefault(snapshot.position, dump_json(snapshot.state))
+        self._runs[run] = rows
+
+    async def list_snapshots(self, run: RunId) -> list[int]:
+        """See `Store`."""
+        return sorted(self._runs[run].snapshots) if run in self._runs else []
 
     async def get_snapshot(self, run: RunId, position: int) -> Snapshot | None:
         """See `Store`."""
@@ -295,8 +399,92 @@ class InMemoryStore:
         kept = {at: row for at, row in sorted(old.journal.items()) if at <= after}
         snapshots = {at: text for at, text in old.snapshots.items() if at <= after}
         if kept or snapshots:
-            new = self._runs[run] = _Run(journal=kept, snapshots=snapshots)
+            pruned = {at: when for at, when in old.pruned.items() if at <= after}
+            new = self._runs[run] = _Run(journal=kept, snapshots=snapshots, pruned=pruned)
             new.add(project_again(run, ((at, load_json(text)) for at, (_, text) in kept.items())))
+
+    async def expect_fork(self, source: RunId, fork: RunId, at: int) -> bool:
+        """See `Store`."""
+        rows = self._runs.get(source)
+        if rows is None or rows.facts is None:
+            return False
+        self._forked[source, fork] = at
+        return True
+
+    async def starting_forks(self, sources: Collection[RunId]) -> list[StartingFork]:
+        """See `Store`."""
+        return [
+            StartingFork(source=source, fork=fork, at=at)
+            for (source, fork), at in sorted(self._forked.items())
+            if source in sources and fork not in sources
+            if fork not in self._runs or self._runs[fork].facts is None
+        ]
+
+    async def void_fork(self, source: RunId, fork: RunId) -> None:
+        """See `Store`."""
+        self._forked.pop((source, fork), None)
+
+    async def delete(
+        self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
+    ) -> Deleted:
+        """See `Store`."""
+        if not forked:
+            refuse_started(await self.starting_forks(runs))
+        self._forked = {
+            both: noted for both, noted in self._forked.items() if not {*both} & {*runs}
+        }
+        links = {head: self._links[head].link for head in self._orphans}
+        entries, named = 0, set[ContentHash]()
+        self._sources |= {
+            rows.facts.source for rows in self._runs.values() if rows.facts and rows.facts.source
+        }
+        for run in runs:
+            gone = self._runs.pop(run, _Run())
+            entries += len(gone.journal)
+            links |= links_in(run, gone.rows)
+            for _, text in gone.journal.values():
+                named |= named_in(text)
+            for key in [key for key in self._claims if _claimed_by(key, run)]:
+                del self._claims[key]
+        self._sources &= self._runs.keys()
+        self._orphans = self._held(links)
+        for head in links.keys() - self._orphans:
+            if head in self._links:
+                named.add(self._links.pop(head).link.body)
+        for hash_ in named & (self._bodies.keys() | self._definitions.keys()):
+            self._doomed.setdefault(hash_, at)
+        return self._sweep(at - grace, entries)
+
+    def _held(self, links: Mapping[ContentHash, LogLink]) -> set[ContentHash]:
+        """Those of some links that runs have, whose kin is deleted."""
+        held = set[ContentHash]()
+        for run, each in self._runs.items():
+            if run in self._sources or (each.facts and each.facts.source):
+                rows = each.rows
+                held |= reached(links, heads_from(row.entry for row in rows))
+                held |= held_by(run, rows, links)
+        return held
+
+    def _sweep(self, before: int, entries: int) -> Deleted:
+        used = {facts.link.body for facts in self._links.values()}
+        used |= {row.definition for rows in self._crews.values() for row in rows}
+        used |= {row.content for rows in self._registered.values() for row in rows}
+        for rows in self._runs.values():
+            for _, text in rows.journal.values():
+                used |= named_in(text)
+        bodies = definitions = 0
+        for hash_ in [hash_ for hash_, at in self._doomed.items() if at <= before]:
+            del self._doomed[hash_]
+            if hash_ not in used:
+                bodies += self._bodies.pop(hash_, None) is not None
+                definitions += self._definitions.pop(hash_, None) is not None
+        left = len(self._doomed)
+        return Deleted(entries=entries, bodies=bodies, definitions=definitions, left=left)
 
     async def close(self) -> None:
         """See `Store`."""
+
+
+def _claimed_by(key: str, run: RunId) -> bool:
+    rest = key.removeprefix(f"{run}/")
+    return rest != key and re.fullmatch(r"[^/]+/[0-9]+/[0-9]+", rest) is not None

@@ -38,10 +38,18 @@ class RowsMissing(StoreIncomplete):
         return rows_missing(run, _IN_WORDS[self.kind], self.place)
 
 
-def rows_missing(run: str, what: str, place: str = "") -> StoreIncomplete:
-    """The error for a run whose rows are gone, with the whole way back."""
+def rows_missing(run: str, what: str, place: str = "", *, position: int = 0) -> StoreIncomplete:
+    """The error for a run whose rows are gone, with the whole way back.
+
+    Args:
+        run: The run.
+        what: What the rows are, in words.
+        place: The store.
+        position: The first journal position that is missing, where it is the journal.
+    """
+    at = f" at position {position}" if position else ""
     return StoreIncomplete(
-        f"rows of the run {run!r} are missing from the store: {what}",
+        f"rows of the run {run!r} are missing from the store: {what}{at}",
         remedy=f"`crewlog rebuild {shlex.quote(run)}` makes them again from its history. If a step "
         f"asks, `crewlog answer {shlex.quote(run)} retry` goes on with it then.",
         place=place,

@@ -17,10 +17,18 @@ from crewlog.model import Json
 from crewlog.state.hashing import hash_json
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
-from crewlog.store.codec import dump_json, load_json, pack, pack_optional, unpack
+from crewlog.store.codec import dump_json, load_json, pack, pack_optional, spellings, unpack
+from crewlog.store.deleting import (
+    heads_from,
+    held_by,
+    links_in,
+    named_in,
+    reached,
+    refuse_started,
+)
 from crewlog.store.migrate import migrate
 from crewlog.store.missing import BODY, DEFINITION, RowsMissing
-from crewlog.store.pool import EntryRefusedError, Pool
+from crewlog.store.pool import Connection, EntryRefusedError, Pool
 from crewlog.store.projection import (
     InterruptFacts,
     Rows,
@@ -33,8 +41,10 @@ from crewlog.store.projection import (
     without_holes,
 )
 from crewlog.store.protocol import (
+    GRACE,
     CheckpointRow,
     CrewRow,
+    Deleted,
     InterruptRow,
     JournalRow,
     Kind,
@@ -42,8 +52,12 @@ from crewlog.store.protocol import (
     RegisteredRow,
     RunRow,
     Snapshot,
+    StartingFork,
 )
 from crewlog.store.sql import queries
+
+_SCAN_TIMEOUT = 600.0
+"""Seconds for what reads whole tables."""
 
 
 class PostgresStore:
@@ -169,7 +183,12 @@ class PostgresStore:
         return str(rows[0]["owner"])
 
     async def append(
-        self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+        self,
+        run: RunId,
+        batch: Batch,
+        bodies: Mapping[ContentHash, Json] | None = None,
+        *,
+        execution: str = "",
     ) -> None:
         """See `Store`."""
         rows = project(run, batch)
@@ -177,9 +196,15 @@ class PostgresStore:
         if not batch.entries:
             return await self.put_bodies(all_bodies)
         try:
-            await self._fetch("append", *_append_args(rows, all_bodies))
+            await self._fetch("append", *_append_args(rows, all_bodies, execution))
         except EntryRefusedError as refused:
             raise HistoryConflict(run, refused.position) from None
+
+    async def shut(self, run: RunId, executions: Collection[str]) -> None:
+        """See `Store`."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(self._sql["lock_journal"])
+            await connection.execute(self._sql["shut"], pack(run), list(executions))
 
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()
@@ -202,10 +227,14 @@ class PostgresStore:
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
         rows = await self._fetch("read_journal", pack(run), after, limit)
-        entries = [
-            JournalRow(position=row["position"], entry=load_json(row["entry"])) for row in rows
-        ]
+        entries = [_journal_row(row) for row in rows]
         return without_holes(entries, after)
+
+    async def find_command(self, run: RunId, command: str) -> JournalRow | None:
+        """See `Store`."""
+        found = await self._fetch("find_command", pack(run), *spellings("command", command))
+        rows = map(_journal_row, found)
+        return next((row for row in rows if row.entry.get("command") == command), None)
 
     async def get_run(self, run: RunId) -> RunRow | None:
         """See `Store`."""
@@ -228,25 +257,46 @@ class PostgresStore:
         return [_interrupt(row) for row in await self._fetch(name, pack_optional(run))]
 
     async def list_checkpoints(
-        self, run: RunId, after: int = 0, limit: int = 1000
+        self, run: RunId, after: int = 0, limit: int = 1000, *, pruned: bool = False
     ) -> list[CheckpointRow]:
         """See `Store`."""
         return [
             CheckpointRow(
                 run=run,
                 position=row["position"],
+                kind=row["kind"] or "step",
                 step=StepId(unpack(row["step"])),
                 node=NodeName(unpack(row["node"])),
                 agent=None if row["agent"] is None else AgentName(unpack(row["agent"])),
                 at=row["at"],
+                tags=tuple(unpack(tag) for tag in row["tags"] or ()),
+                pruned=row["pruned"],
             )
-            for row in await self._fetch("list_checkpoints", pack(run), after, limit)
+            for row in await self._fetch("list_checkpoints", pack(run), after, limit, pruned)
         ]
 
-    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
+    async def prune(
+        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int], at: int
+    ) -> None:
         """See `Store`."""
-        text = dump_json(snapshot.state)
-        await self._fetch("put_snapshot", pack(run), snapshot.position, text)
+        if checkpoints:
+            await self._fetch("prune_checkpoints", pack(run), list(checkpoints), at)
+        if snapshots:
+            await self._fetch("prune_snapshots", pack(run), list(snapshots))
+
+    async def put_snapshot(
+        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
+    ) -> None:
+        """See `Store`."""
+        values = [pack(run), snapshot.position, dump_json(snapshot.state)]
+        if digest is None:
+            await self._fetch("put_snapshot", *values)
+        else:
+            await self._fetch("put_folded_snapshot", *values, digest)
+
+    async def list_snapshots(self, run: RunId) -> list[int]:
+        """See `Store`."""
+        return [row["position"] for row in await self._fetch("list_snapshots", pack(run))]
 
     async def get_snapshot(self, run: RunId, position: int) -> Snapshot | None:
         """See `Store`."""
@@ -259,17 +309,128 @@ class PostgresStore:
         """See `Store`."""
         async with self._pool.acquire() as connection, connection.transaction():
             kept = await connection.fetch(self._sql["forget"], pack(run), after)
+            await connection.execute(self._sql["forget_snapshots"], pack(run), after)
             if kept:
                 entries = ((row["position"], load_json(row["entry"])) for row in kept)
                 rows = project_again(run, entries)
                 await connection.fetch(self._sql["append"], *_append_args(rows, {}))
+
+    async def expect_fork(self, source: RunId, fork: RunId, at: int) -> bool:
+        """See `Store`."""
+        return bool(await self._fetch("expect_fork", pack(source), pack(fork), at))
+
+    async def starting_forks(self, sources: Collection[RunId]) -> list[StartingFork]:
+        """See `Store`."""
+        found = await self._fetch("starting_forks", [pack(source) for source in sources])
+        return list(map(_starting_fork, found))
+
+    async def void_fork(self, source: RunId, fork: RunId) -> None:
+        """See `Store`."""
+        await self._fetch("void_fork", pack(source), pack(fork))
+
+    async def delete(
+        self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
+    ) -> Deleted:
+        """See `Store`."""
+        # Two transactions: what is put or named again after the first is spared by the second.
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(self._sql["lock_delete"])
+            if not forked:
+                await self._refuse_started(connection, runs)
+            entries = await self._delete_runs(connection, runs, at)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(self._sql["lock_delete"])
+            return await self._sweep(connection, at - grace, entries)
+
+    async def _refuse_started(self, connection: Connection, runs: Collection[RunId]) -> None:
+        ids = [pack(run) for run in runs]
+        await connection.execute(self._sql["lock_runs"], ids)
+        found = await connection.fetch(self._sql["starting_forks"], ids)
+        refuse_started(list(map(_starting_fork, found)))
+
+    async def _delete_runs(self, connection: Connection, runs: Collection[RunId], at: int) -> int:
+        ids = [pack(run) for run in runs]
+        kin = await self._kin(connection, ids)
+        records = await connection.fetch(self._sql["delete_rows"], ids, timeout=_SCAN_TIMEOUT)
+        for run in ids:
+            await connection.execute(self._sql["delete_claims"], run)
+        journals: dict[RunId, list[JournalRow]] = {}
+        named: set[ContentHash] = set()
+        for record in records:
+            journals.setdefault(RunId(unpack(record["run"])), []).append(_journal_row(record))
+            named |= named_in(record["entry"])
+        links: dict[ContentHash, LogLink] = {}
+        kept: set[ContentHash] = set()
+        for run, rows in journals.items():
+            links |= links_in(run, rows)
+        if kin is not None:
+            orphans = await connection.fetch(self._sql["list_orphans"])
+            links |= {row["head"]: LogLink(**row) for row in orphans}
+            kept = await self._held(connection, kin, links)
+        bodies = await connection.fetch(
+            self._sql["delete_links"], list(links.keys() - kept), list(kept)
+        )
+        doomed = list(named | {row["body"] for row in bodies})
+        for name in ("doom_bodies", "doom_definitions"):
+            await connection.execute(self._sql[name], doomed, at)
+        return len(records)
+
+    async def _kin(self, connection: Connection, ids: Sequence[str]) -> list[str] | None:
+        """The runs that stay and may have links of those that go; none if these have no kin."""
+        kin = {row["run"] for row in await connection.fetch(self._sql["list_kin"])}
+        if kin.isdisjoint(ids):
+            return None
+        # What is stored from here on finds the links gone, and makes them again.
+        await connection.execute(self._sql["lock_journal"])
+        await connection.execute(self._sql["leave_kin"], ids)
+        return [row["run"] for row in await connection.fetch(self._sql["list_kin"])]
+
+    async def _held(
+        self, connection: Connection, kin: Sequence[str], links: Mapping[ContentHash, LogLink]
+    ) -> set[ContentHash]:
+        """Those of some links that runs have, whose kin is deleted."""
+        # It reads journals whole, whatever the connection is set to: see `pool._prepare`.
+        await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
+        origins = await connection.fetch(self._sql["list_origins"], kin, timeout=_SCAN_TIMEOUT)
+        held = reached(links, heads_from(load_json(row["entry"]) for row in origins))
+        places = [link.position for link in links.values()], [link.body for link in links.values()]
+        alike = await connection.fetch(self._sql["list_alike"], kin, *places, timeout=_SCAN_TIMEOUT)
+        for record in alike:
+            rows = await connection.fetch(self._sql["read_journal"], record["run"], 0, None)
+            held |= held_by(RunId(unpack(record["run"])), list(map(_journal_row, rows)), links)
+        return held
+
+    async def _sweep(self, connection: Connection, before: int, entries: int) -> Deleted:
+        # It reads tables whole, whatever the connection is set to: see `pool._prepare`.
+        await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
+        doomed = {row["hash"] for row in await connection.fetch(self._sql["list_doomed"], before)}
+        rows = await connection.fetch(self._sql["list_used"], list(doomed), timeout=_SCAN_TIMEOUT)
+        used = {row["hash"] for row in rows}
+        await connection.execute(self._sql["spare"], list(used))
+        gone = list(doomed - used)
+        bodies = await connection.fetch(self._sql["remove_bodies"], gone)
+        definitions = await connection.fetch(self._sql["remove_definitions"], gone)
+        left = await connection.fetchval(self._sql["count_doomed"])
+        return Deleted(entries=entries, bodies=len(bodies), definitions=len(definitions), left=left)
 
     async def close(self) -> None:
         """See `Store`."""
         await self._pool.close()
 
 
-def _append_args(rows: Rows, bodies: Mapping[ContentHash, Json]) -> list[object]:
+def _starting_fork(row: asyncpg.Record) -> StartingFork:
+    return StartingFork(
+        source=RunId(unpack(row["source"])), fork=RunId(unpack(row["fork"])), at=row["at"]
+    )
+
+
+def _journal_row(row: asyncpg.Record) -> JournalRow:
+    return JournalRow(position=row["position"], digest=row["digest"], entry=load_json(row["entry"]))
+
+
+def _append_args(
+    rows: Rows, bodies: Mapping[ContentHash, Json], execution: str = ""
+) -> list[object]:
     """The parameters of `queries/append.sql`, in its order."""
     links = [facts.link for facts in rows.links]
     asked = rows.interrupts
@@ -292,24 +453,37 @@ def _append_args(rows: Rows, bodies: Mapping[ContentHash, Json]) -> list[object]
         [pack(row.step) for row in rows.checkpoints],
         [pack(row.node) for row in rows.checkpoints],
         [row.at for row in rows.checkpoints],
+        [None if row.kind == "step" else row.kind for row in rows.checkpoints],
+        [pack(facts.tag) for facts in rows.tags],
+        [facts.checkpoint for facts in rows.tags],
+        [facts.position for facts in rows.tags],
+        [facts.at for facts in rows.tags],
         [pack(facts.id) for facts in asked],
         [facts.position for facts in asked],
         [facts.at for facts in asked],
         [None if facts.interrupt is None else dump_json(facts.interrupt) for facts in asked],
+        [facts.asked for facts in asked],
         [pack_optional(facts.decision) for facts in asked],
         [pack_optional(facts.by) for facts in asked],
+        [facts.answered for facts in asked],
         *_run_args(state),
+        execution,
     ]
 
 
 def _run_args(state: RunFacts | None) -> list[object]:
     if state is None:
-        return [None] * 9
+        return [None] * 14
     return [
         pack_optional(state.crew),
         state.definition,
+        state.ruled,
+        state.recipe,
         state.started,
         pack_optional(state.by),
+        state.base,
+        pack_optional(state.source),
+        state.reset,
         state.status,
         state.since,
         state.ended,
@@ -341,8 +515,12 @@ def _run(row: asyncpg.Record) -> RunRow:
     facts = RunFacts(
         crew=None if row["crew"] is None else CrewName(unpack(row["crew"])),
         definition=row["definition"],
+        recipe=row["recipe"],
         started=row["started"],
         by=None if row["started_by"] is None else unpack(row["started_by"]),
+        base=row["base"],
+        source=None if row["source"] is None else RunId(unpack(row["source"])),
+        reset=row["reset"],
         status=row["status"],
         since=row["since"],
         ended=row["ended"],
@@ -358,7 +536,9 @@ def _interrupt(row: asyncpg.Record) -> InterruptRow:
         position=row["position"],
         at=row["at"],
         interrupt=load_json(row["interrupt"]),
+        asked=row["asked"],
         decision=None if row["decision"] is None else unpack(row["decision"]),
         by=None if row["answered_by"] is None else unpack(row["answered_by"]),
+        answered=row["answered"],
     )
     return interrupt_row(RunId(unpack(row["run"])), facts)

@@ -5,10 +5,13 @@ activities carry the same entries. So a row is never computed from another row: 
 facts, and facts are merged in a way that does not depend on their order.
 
 - Journal, links, steps and checkpoints are insert-only, under keys that follow from the entry.
-- `RunFacts` has two halves: what `RunStarted` said, which is kept whenever it comes, and the
-  status, where the highest position wins. `PromptReceived` says when a run was started and by
-  whom before it has a crew; `RunStarted` then says the same of these.
-- `InterruptFacts` has two halves as well, the question and the answer; each comes once in a run.
+- `RunFacts` has three parts: how the run began, which is kept whenever it comes; the crew and the
+  definition that it has, and the status: of these the highest position wins. `PromptReceived` says
+  when a run was started and by whom before it has a crew; `RunStarted` then says the same of these.
+- `InterruptFacts` has two halves, the question and the answer. A rollback, a fork or a reopening
+  says which questions are open from there on: it asks those again, at its position, and whatever
+  was asked before it and not by it is open no more. So a question is open where it was last asked
+  after it was last answered, and not before the last such entry (`RunFacts.reset`).
 - Whether a run waits for people cannot be seen in a part of its journal. It is not stored: a run
   that is `running` and has an open question reads as `waiting` (`run_row`).
 - A checkpoint names the agent, which only the step's start knows, and that may be in another batch;
@@ -35,9 +38,11 @@ from crewlog.ids import (
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.checkpoints import CheckpointKind, checkpoint_kind
+from crewlog.state.edited import edited_bodies
 from crewlog.state.hashing import hash_json, log_root
 from crewlog.state.logs import entries_of, links_of
-from crewlog.state.model import CLOSED, RunStatus
+from crewlog.state.model import CLOSED, Interrupt, RunStatus
 from crewlog.store.missing import LINK, RowsMissing
 from crewlog.store.protocol import InterruptRow, JournalRow, LogLink, RunRow
 
@@ -66,11 +71,20 @@ class RunFacts:
     """What some entries say of their run."""
 
     crew: CrewName | None = None
-    """None until `RunStarted` is known, as the next one."""
+    """None until an entry is known that names it, as the next one."""
     definition: ContentHash | None = None
+    ruled: int = 0
+    """The position that said what crew and definition it has; 0 where none did."""
+    recipe: ContentHash | None = None
+    """The definition that it began with; None until that is known."""
     started: int | None = None
-    """None until `RunStarted` or `PromptReceived` is known, as the next one."""
+    """None until the entry is known that it began with, as the next one."""
     by: str | None = None
+    base: int = 0
+    source: RunId | None = None
+    """None until `Forked` is known."""
+    reset: int = 0
+    """The last position that said which questions are open; 0 where none did."""
     status: RunStatus = "running"
     since: int = 0
     """The position that set the status; 0 where none did."""
@@ -81,11 +95,16 @@ class RunFacts:
 
     def merge(self, other: RunFacts) -> RunFacts:
         """Both together, whichever came first. `queries/append.sql` says the same in SQL."""
-        start = self if self.crew is not None else other
+        rules = other if other.ruled > self.ruled else self
         state = other if other.since > self.since else self
         return RunFacts(
-            crew=start.crew,
-            definition=start.definition,
+            crew=rules.crew,
+            definition=rules.definition,
+            ruled=rules.ruled,
+            recipe=self.recipe if self.recipe is not None else other.recipe,
+            base=max(self.base, other.base),
+            source=self.source if self.source is not None else other.source,
+            reset=max(self.reset, other.reset),
             # Said before, too, by the prompt that a run was started with: the same.
             started=self.started if self.started is not None else other.started,
             by=self.by if self.by is not None else other.by,
@@ -106,37 +125,58 @@ class InterruptFacts:
     """The position that raised it; None until that entry is known, as the next two."""
     at: int | None = None
     interrupt: dict[str, Json] | None = None
+    asked: int = 0
+    """The last position that asked it; 0 where none did, as far as is known."""
     decision: str | None = None
-    """None until the answer is known, as the next one."""
+    """The last answer; None until one is known, as the next one."""
     by: str | None = None
+    answered: int = 0
+    """The position of that answer."""
 
-    @property
-    def open(self) -> bool:
-        """Whether it was asked and not answered, as far as is known."""
-        return self.interrupt is not None and self.decision is None
+    def open(self, reset: int) -> bool:
+        """Whether it is asked and not answered, as far as is known; see `RunFacts.reset`."""
+        return self.asked > self.answered and self.asked >= reset
 
     def merge(self, other: InterruptFacts) -> InterruptFacts:
         """Both together, whichever came first. `queries/append.sql` says the same in SQL."""
         asked = self if self.interrupt is not None else other
-        answered = self if self.decision is not None else other
+        answer = other if other.answered > self.answered else self
+        times = [at for at in (self.at, other.at) if at is not None]
         return InterruptFacts(
             id=self.id,
             position=asked.position,
-            at=asked.at,
+            at=min(times, default=None),  # when it was asked first
             interrupt=asked.interrupt,
-            decision=answered.decision,
-            by=answered.by,
+            asked=max(self.asked, other.asked),
+            decision=answer.decision,
+            by=answer.by,
+            answered=answer.answered,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFacts:
-    """The end of a step."""
+    """The end of a step, or another place to go back to."""
 
     position: int
     step: StepId
     node: NodeName
     at: int
+    kind: CheckpointKind = "step"
+
+
+@dataclass(frozen=True, slots=True)
+class TagFacts:
+    """A name that people gave a checkpoint; of a name the highest position wins."""
+
+    tag: str
+    checkpoint: int
+    position: int
+    at: int
+
+    def merge(self, other: TagFacts) -> TagFacts:
+        """The later of both. `queries/append.sql` says the same in SQL."""
+        return other if other.position > self.position else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +194,7 @@ class Rows:
     agents: tuple[tuple[StepId, AgentName], ...]
     """Whose turn a step is."""
     checkpoints: tuple[CheckpointFacts, ...]
+    tags: tuple[TagFacts, ...]
 
 
 @dataclass(slots=True)
@@ -167,6 +208,7 @@ class _Collector:
     )
     agents: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
     checkpoints: list[CheckpointFacts] = field(default_factory=list[CheckpointFacts])
+    tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
 
     def run(self, facts: RunFacts) -> None:
         self.state = facts if self.state is None else self.state.merge(facts)
@@ -175,6 +217,12 @@ class _Collector:
         known = self.interrupts.get(facts.id)
         self.interrupts[facts.id] = facts if known is None else known.merge(facts)
         self.run(RunFacts(position=position))  # it changes whether the run waits
+
+    def asked(self, question: Interrupt, position: int, entry: j.Fact) -> None:
+        facts = InterruptFacts(
+            question.id, question.position, entry.at, question.to_json(), asked=position
+        )
+        self.interrupt(facts, position)
 
     def rows(
         self, run: RunId, journal: tuple[EntryFacts, ...] = (), links: tuple[LinkFacts, ...] = ()
@@ -188,34 +236,58 @@ class _Collector:
             interrupts=tuple(self.interrupts.values()),
             agents=tuple(self.agents.items()),
             checkpoints=tuple(self.checkpoints),
+            tags=tuple(self.tags.values()),
         )
 
     def add(self, position: int, entry: j.JournalEntry) -> None:
-        ref = entry.message
-        if ref is not None and ref.inline is not None:
-            self.bodies[ref.body] = ref.inline
-        if isinstance(entry, j.OutputSet) and entry.body is not None and entry.inline is not None:
-            self.bodies[entry.body] = entry.inline
-        if isinstance(entry, j.PromptReceived):
-            self.bodies[entry.prompt] = entry.inline
+        self.bodies |= inline_bodies(entry)
         status = _status_after(entry)
         if status is not None:
             self.run(_run_facts(position, entry, status))
+        if (rules := _rules(position, entry)) is not None:
+            self.run(rules)
+        source, because = getattr(entry, "source", None), getattr(entry, "because", "")
+        kind = checkpoint_kind(entry.kind, source, because)
+        if kind is not None:
+            step = entry.step if isinstance(entry, j.StepCompleted) else StepId("")
+            node = node_of(step) if step else NodeName("")
+            self.checkpoints.append(CheckpointFacts(position, step, node, entry.at, kind))
         match entry:
             case j.StepStarted(agent=str(agent)):
                 self.agents[entry.step] = AgentName(agent)
-            case j.StepCompleted():
-                node = node_of(entry.step)
-                self.checkpoints.append(CheckpointFacts(position, entry.step, node, entry.at))
+            case j.CheckpointTagged():
+                tag = TagFacts(entry.tag, entry.checkpoint, position, entry.at)
+                self.tags[tag.tag] = self.tags[tag.tag].merge(tag) if tag.tag in self.tags else tag
             case j.InterruptRaised():
-                asked = entry.interrupt.model_copy(update={"position": position})
-                facts = InterruptFacts(asked.id, position, entry.at, asked.to_json())
-                self.interrupt(facts, position)
+                self.asked(
+                    entry.interrupt.model_copy(update={"position": position}), position, entry
+                )
+            case j.Forked() | j.RolledBack() | j.Reopened():
+                for asked in _open_in(entry.state):
+                    self.asked(asked, position, entry)
             case j.InterruptAnswered():
-                facts = InterruptFacts(entry.interrupt, decision=entry.decision, by=entry.by)
+                facts = InterruptFacts(
+                    entry.interrupt, decision=entry.decision, by=entry.by, answered=position
+                )
                 self.interrupt(facts, position)
             case _:
                 pass
+
+
+def inline_bodies(entry: j.JournalEntry) -> dict[ContentHash, Json]:
+    """The bodies that an entry carries itself, by hash."""
+    ref = entry.message
+    if ref is not None:
+        return {} if ref.inline is None else {ref.body: ref.inline}
+    match entry:
+        case j.OutputSet(body=str(body)) if entry.inline is not None:
+            return {ContentHash(body): entry.inline}
+        case j.PromptReceived():
+            return {entry.prompt: entry.inline}
+        case j.StateEdited():
+            return dict(edited_bodies(entry))
+        case _:
+            return {}
 
 
 def _status_after(entry: j.JournalEntry) -> RunStatus | None:
@@ -233,8 +305,31 @@ def _status_after(entry: j.JournalEntry) -> RunStatus | None:
             return "stopped"
         case j.RunFailed():
             return "failed"
+        case j.Forked() | j.RolledBack() | j.Reopened():
+            status: RunStatus = entry.state.get("status", "running")
+            return status
         case _:
             return None
+
+
+def _rules(position: int, entry: j.JournalEntry) -> RunFacts | None:
+    """What an entry says of the crew and the definition that the run has."""
+    match entry:
+        case j.GraphSwapped() | j.RulesChanged():
+            crew, definition = entry.crew, entry.definition
+        case j.Forked() | j.RolledBack() | j.Reopened():
+            crew, definition = entry.state.get("crew", ""), entry.state.get("definition", "")
+        case _:
+            return None
+    facts = RunFacts(crew=crew, definition=definition, ruled=position, position=position)
+    if isinstance(entry, j.Forked):
+        return replace(facts, recipe=entry.state.get("recipe") or definition)
+    return facts
+
+
+def _open_in(state: Mapping[str, Json]) -> list[Interrupt]:
+    """The questions that a state has open."""
+    return [Interrupt.from_json(data) for data in state.get("interrupts", {}).values()]
 
 
 def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunFacts:
@@ -252,8 +347,21 @@ def _run_facts(position: int, entry: j.JournalEntry, status: RunStatus) -> RunFa
             facts,
             crew=entry.crew,
             definition=entry.definition,
+            ruled=position,
+            recipe=entry.definition,
             started=entry.began or entry.at,
             by=entry.by,
+        )
+    if isinstance(entry, j.RolledBack | j.Reopened):
+        return replace(facts, reset=position)
+    if isinstance(entry, j.Forked):
+        return replace(
+            facts,
+            base=position - 1,
+            source=entry.source,
+            started=entry.at,
+            by=entry.by,
+            reset=position,
         )
     return facts
 
@@ -314,25 +422,29 @@ def run_row(run: RunId, facts: RunFacts, *, asking: bool) -> RunRow:
         run=run,
         crew=facts.crew or CrewName(""),
         definition=facts.definition or ContentHash(""),
+        recipe=facts.recipe or ContentHash(""),
         status="waiting" if asking and facts.status == "running" else facts.status,
         position=facts.position,
         started=facts.started or 0,
         ended=facts.ended,
         by=facts.by or "",
         error=facts.error,
+        base=facts.base,
+        source=facts.source,
     )
 
 
 def interrupt_row(run: RunId, facts: InterruptFacts) -> InterruptRow:
-    """A question as people see it; its `InterruptRaised` must be known."""
+    """A question as people see it; what asked it must be known."""
+    answered = facts.answered >= facts.asked  # or else it was asked again since
     return InterruptRow(
         run=run,
         id=facts.id,
         position=facts.position or 0,
         at=facts.at or 0,
         interrupt=facts.interrupt or {},
-        decision=facts.decision,
-        by=facts.by or "",
+        decision=facts.decision if answered else None,
+        by=(facts.by or "") if answered else "",
     )
 
 
@@ -358,4 +470,10 @@ def chain_of(
 
 def without_holes(rows: list[JournalRow], after: int) -> list[JournalRow]:
     """Rows above `after`, in order, up to the first that is missing."""
-    return [row for offset, row in enumerate(rows, after + 1) if row.position == offset]
+    first = begin_of(rows[0], after) if rows else after + 1
+    return [row for offset, row in enumerate(rows, first) if row.position == offset]
+
+
+def begin_of(row: JournalRow, after: int) -> int:
+    """Where the entries above `after` begin: a fork has none before `Forked`, which says so."""
+    return row.position if row.entry.get("kind") == "Forked" else after + 1

@@ -3,10 +3,11 @@
 What a store has of runs follows from their histories: definitions, message bodies and journal
 batches. The rest (runs, interrupts, checkpoints, log links) is projected from the batches as they
 are appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
-Two things do not: claims, and what people registered.
+Five things do not: claims, notes of forks that begin, of which runs there were forks, which
+executions are shut, and what people registered.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
-Nothing is ever removed, but by `forget`.
+Nothing is ever removed, but by `forget`, `prune` and `delete`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
 
@@ -45,9 +47,11 @@ class JournalRow(Model):
     """A journal entry at its place."""
 
     position: int
-    """From 1, without gaps."""
+    """From 1, in a fork from the one after its base, without gaps."""
     entry: dict[str, Json]
     """The entry as `entry_to_json` makes it."""
+    digest: ContentHash
+    """The entry's hash, as it was stored with: folding need not hash it again."""
 
 
 class RunRow(Model):
@@ -58,7 +62,9 @@ class RunRow(Model):
     crew: CrewName
     """The crew's name."""
     definition: ContentHash
-    """The definition's hash."""
+    """The hash of the definition that it has: the live one."""
+    recipe: ContentHash = ContentHash("")
+    """The hash of the definition that it was started with."""
     status: RunStatus = "running"
     """As of `position`."""
     position: int = 0
@@ -71,6 +77,10 @@ class RunRow(Model):
     """Who started it."""
     error: str = ""
     """Why it failed."""
+    base: int = 0
+    """Of a fork: the position after which its own journal begins."""
+    source: RunId | None = None
+    """Of a fork: the run whose journal it shares up to `base`."""
 
 
 class InterruptRow(Model):
@@ -85,7 +95,7 @@ class InterruptRow(Model):
     interrupt: dict[str, Json]
     """The `Interrupt` as JSON."""
     decision: str | None = None
-    """The answer; none while it is open."""
+    """The answer; none while it is open, and where it was never answered."""
     by: str = ""
     """Who answered."""
 
@@ -95,13 +105,19 @@ class CheckpointRow(Model):
 
     run: RunId
     position: int
-    """The journal position of the step's end."""
+    """The journal position; of a step, that of its end."""
+    kind: CheckpointKind = "step"
     step: StepId
+    """The step that ended; empty where none did, as `node`."""
     node: NodeName
     agent: AgentName | None = None
     """The agent, for an agent's step."""
     at: int = 0
     """Milliseconds since the epoch."""
+    tags: tuple[str, ...] = ()
+    """The names that people gave it."""
+    pruned: bool = False
+    """Whether the crew's policy took it from the list; its state can still be loaded."""
 
 
 class CrewRow(Model):
@@ -139,6 +155,30 @@ class Snapshot(Model):
     position: int
     state: dict[str, Json]
     """`CrewState.to_json()`."""
+
+
+GRACE = 3_600_000
+"""Milliseconds between the end of the last known use of something and its removal."""
+
+
+class Deleted(Model):
+    """What a deletion removed."""
+
+    entries: int = 0
+    """Journal entries."""
+    bodies: int = 0
+    definitions: int = 0
+    left: int = 0
+    """Bodies and definitions that nobody is known to use, and that go after the grace."""
+
+
+class StartingFork(Model):
+    """A run that was noted as a fork of another one, and has not begun."""
+
+    source: RunId
+    fork: RunId
+    at: int
+    """When it was noted last, in milliseconds since the epoch."""
 
 
 class Store(Protocol):
@@ -204,14 +244,34 @@ class Store(Protocol):
         ...
 
     async def append(
-        self, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+        self,
+        run: RunId,
+        batch: Batch,
+        bodies: Mapping[ContentHash, Json] | None = None,
+        *,
+        execution: str = "",
     ) -> None:
         """Stores a batch, what it projects to, and `bodies`, in one transaction and one round trip.
 
         Batches may come again, overlap, and come in another order than their positions.
 
+        Args:
+            run: The run.
+            batch: The batch.
+            bodies: Bodies, besides those of the batch.
+            execution: Temporal's run id of the execution whose activity stores it; empty where it
+                is read from the history that counts.
+
         Raises:
-            HistoryConflict: where a position already holds a different entry.
+            HistoryConflict: where a position already holds a different entry, or the execution is
+                shut. Nothing is stored.
+        """
+        ...
+
+    async def shut(self, run: RunId, executions: Collection[str]) -> None:
+        """Refuses what executions store from now on, for good: the run has another history.
+
+        What they were storing meanwhile is stored when this returns, to be forgotten or deleted.
         """
         ...
 
@@ -232,7 +292,15 @@ class Store(Protocol):
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """Entries at positions above `after`, in order, up to the first gap.
 
-        There may be a gap for a moment: parallel activities store batches in any order.
+        A fork's journal begins with `Forked`, above its base: that is no gap. There may be a gap
+        for a moment: parallel activities store batches in any order.
+        """
+        ...
+
+    async def find_command(self, run: RunId, command: str) -> JournalRow | None:
+        """The last entry of a run that is the outcome of a command with that id.
+
+        It reads the texts of the run's whole journal: for ids that a state does not remember.
         """
         ...
 
@@ -253,13 +321,37 @@ class Store(Protocol):
         ...
 
     async def list_checkpoints(
-        self, run: RunId, after: int = 0, limit: int = 1000
+        self, run: RunId, after: int = 0, limit: int = 1000, *, pruned: bool = False
     ) -> list[CheckpointRow]:
-        """Checkpoints of a run by position."""
+        """Checkpoints of a run by position; `pruned` lists those that its policy took away, too."""
         ...
 
-    async def put_snapshot(self, run: RunId, snapshot: Snapshot) -> None:
-        """Keeps a state; the first one at a position stays."""
+    async def prune(
+        self, run: RunId, checkpoints: Collection[int], snapshots: Collection[int], at: int
+    ) -> None:
+        """Takes checkpoints from the list, and removes snapshots; each by its position.
+
+        Nothing else goes: every state can still be folded from the journal. Where the journal has
+        a gap, no snapshot goes. A checkpoint that is tagged after the position `at` is listed
+        again.
+        """
+        ...
+
+    async def put_snapshot(
+        self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
+    ) -> None:
+        """Keeps a state; the first one at a position stays.
+
+        Args:
+            run: The run.
+            snapshot: The state.
+            digest: The hash of the entry at its position, where it was folded from stored ones:
+                nothing is kept where the store has another entry there by now, or none.
+        """
+        ...
+
+    async def list_snapshots(self, run: RunId) -> list[int]:
+        """The positions of a run's snapshots, in order."""
         ...
 
     async def get_snapshot(self, run: RunId, position: int) -> Snapshot | None:
@@ -271,6 +363,46 @@ class Store(Protocol):
 
         For a run whose history is another one now: it was reset, or its id was used again. What is
         addressed by its content (bodies, links, definitions) stays: other runs may share it.
+        """
+        ...
+
+    async def expect_fork(self, source: RunId, fork: RunId, at: int) -> bool:
+        """Notes that a run is about to begin as a fork: its source is not deleted until it has.
+
+        Args:
+            source: The run that it goes on from.
+            fork: The run that begins.
+            at: Now, in milliseconds since the epoch.
+
+        Returns:
+            Whether the store has a row of the source; nothing is noted where it has none.
+        """
+        ...
+
+    async def starting_forks(self, sources: Collection[RunId]) -> list[StartingFork]:
+        """Forks of some runs that were noted and have not begun, but those among these runs."""
+        ...
+
+    async def void_fork(self, source: RunId, fork: RunId) -> None:
+        """Takes back a note: the fork does not begin any more."""
+        ...
+
+    async def delete(
+        self, runs: Collection[RunId], at: int, *, grace: int = GRACE, forked: bool = False
+    ) -> Deleted:
+        """Removes runs, and what nobody else uses; see `crewlog.store.deleting`.
+
+        Bodies and definitions that earlier deletions left, longer than the grace ago, go as well.
+
+        Args:
+            runs: The runs; those that are unknown have nothing to remove.
+            at: Now, in milliseconds since the epoch.
+            grace: Milliseconds that something must be unused before it goes; 0 only where it is
+                certain that no other run is open, nor begins.
+            forked: Whether they go even where a fork of them has not begun, and fails by that.
+
+        Raises:
+            UsageError: a fork of one of them has not begun; nothing is removed.
         """
         ...
 

@@ -16,12 +16,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
 from crewlog.definition.text import Document, read_document
 from crewlog.errors import Diagnostic, InvalidDefinition
+from crewlog.faults import fault_of
 from crewlog.model import Json, Model
 
 ANY_AGENT = "*"
@@ -88,6 +90,8 @@ class Script(Model):
     """The entries of each agent; those of `*` for all others."""
     delay: float = Field(default=0.0, ge=0)
     """Seconds that every call takes."""
+    pace: float = Field(default=0.0, ge=0)
+    """Characters a second at which replies are written, word by word; 0: all at once."""
 
 
 @dataclass(frozen=True)
@@ -149,21 +153,17 @@ def _validated(data: Json, document: Document | None) -> Script:
     try:
         return Script.model_validate(data)
     except ValidationError as exc:
-        raise InvalidDefinition([_diagnostic(dict(e), document) for e in exc.errors()]) from None
+        raise InvalidDefinition([_diagnostic(e, document) for e in exc.errors()]) from None
 
 
-def _diagnostic(error: dict[str, Any], document: Document | None) -> Diagnostic:
+def _diagnostic(error: ErrorDetails, document: Document | None) -> Diagnostic:
     path: tuple[str | int, ...] = error["loc"]
     known = error["type"] == "extra_forbidden"
-    message = (
-        f"a script has no {path[-1]!r} here"
-        if known
-        else str(error["msg"]).removeprefix("Value error, ")
-    )
+    message = f"a script has no {path[-1]!r} here" if known else fault_of(error, "the script")
     remedy = (
         f"An entry has: {', '.join(Entry.model_fields)}."
         if len(path) > len(("agents", "name"))
-        else "A script has `agents`, each with a list of entries, and `delay`."
+        else "A script has `agents`, each with a list of entries, `delay` and `pace`."
     )
     if document is None:
         return Diagnostic(message, path=path, remedy=remedy)

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -22,10 +22,17 @@ from langchain_core.callbacks import (
     CallbackManagerForLLMRun,
 )
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    InvalidToolCall,
+    ToolCall,
+)
 from langchain_core.messages.ai import UsageMetadata
-from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import Runnable
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from crewlog.errors import ModelRefused, ModelUnavailable
@@ -43,6 +50,7 @@ from crewlog.testing.script_file import (
 RECORD = "CREWLOG_SCRIPT_RECORD"
 """The environment variable that names a file which every prompt is appended to, as a JSON line."""
 _CHARACTERS_PER_TOKEN = 4
+_METADATA = "scripted_metadata"
 
 
 @dataclass(frozen=True)
@@ -175,7 +183,50 @@ class ScriptedChatModel(BaseChatModel):
         reply, wait = self._next(messages, caller, kwargs)
         if wait:
             await asyncio.sleep(wait)
-        return self._result(reply, messages, caller)
+        result = self._result(reply, messages, caller)
+        if takes := self._writing_takes(result):
+            await asyncio.sleep(takes)
+        return result
+
+    async def astream(
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[AIMessageChunk]:
+        """The reply piece by piece; in one piece, as it is, where the script has no pace."""
+        if not _script(self.file).pace:
+            reply = await self.ainvoke(input, config, stop=stop, **kwargs)
+            yield cast("AIMessageChunk", reply)
+            return
+        # LangChain tells `_astream` nothing of the call's metadata.
+        kwargs[_METADATA] = dict((config or {}).get("metadata") or {})
+        async for piece in super().astream(input, config, stop=stop, **kwargs):
+            yield piece
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        given = run_manager.metadata if run_manager else {}
+        caller = _Caller.of(kwargs.pop(_METADATA, given))
+        reply, wait = self._next(messages, caller, kwargs)
+        await asyncio.sleep(wait)
+        message = cast("AIMessage", self._result(reply, messages, caller).generations[0].message)
+        pace = _script(self.file).pace
+        for word in re.findall(r"\s*\S+|\s+$", message.text):
+            await asyncio.sleep(len(word) / pace if pace else 0)
+            yield ChatGenerationChunk(message=AIMessageChunk(content=word))
+        yield ChatGenerationChunk(message=_rest(message))
+
+    def _writing_takes(self, result: ChatResult) -> float:
+        pace = _script(self.file).pace
+        return len(result.generations[0].message.text) / pace if pace else 0.0
 
     def _generate(
         self,
@@ -188,7 +239,10 @@ class ScriptedChatModel(BaseChatModel):
         reply, wait = self._next(messages, caller, kwargs)
         if wait:
             time.sleep(wait)
-        return self._result(reply, messages, caller)
+        result = self._result(reply, messages, caller)
+        if takes := self._writing_takes(result):
+            time.sleep(takes)
+        return result
 
     def _next(
         self, messages: list[BaseMessage], caller: _Caller, kwargs: Mapping[str, Any]
@@ -279,6 +333,25 @@ def _message(entry: Entry, messages: list[BaseMessage], caller: _Caller) -> AIMe
             total_tokens=tokens_in + tokens_out,
         ),
         response_metadata={"model_name": "scripted", "finish_reason": "stop"},
+    )
+
+
+def _rest(message: AIMessage) -> AIMessageChunk:
+    """What comes after the words: the calls, the usage and the end."""
+    chunks = [
+        tool_call_chunk(name=c["name"], args=json.dumps(c["args"]), id=c["id"], index=number)
+        for number, c in enumerate(message.tool_calls)
+    ]
+    chunks += [
+        tool_call_chunk(name=c["name"], args=c["args"], id=c["id"], index=number)
+        for number, c in enumerate(message.invalid_tool_calls, len(chunks))
+    ]
+    return AIMessageChunk(
+        content="",
+        tool_call_chunks=chunks,
+        usage_metadata=message.usage_metadata,
+        response_metadata=message.response_metadata,
+        chunk_position="last",
     )
 
 

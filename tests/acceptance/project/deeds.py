@@ -14,7 +14,7 @@ from typing import Any
 from crewlog.tool_call import current_call
 
 LEDGER = Path(os.environ["ACCEPTANCE_LEDGER"])
-LIMIT = 60.0
+LIMIT = 120.0
 POLL = 0.02
 
 

@@ -22,6 +22,7 @@ from crewlog.prompt.ast import (
     Join,
     Not,
     Part,
+    Pause,
     Skip,
     Step,
     Stop,
@@ -29,6 +30,7 @@ from crewlog.prompt.ast import (
     Waits,
     Words,
 )
+from crewlog.prompt.grammar.bounds import BOUNDS, instead, late, who_waits
 from crewlog.prompt.grammar.clauses import Clause, read_clause
 from crewlog.prompt.grammar.leads import led
 from crewlog.prompt.grammar.moves import (
@@ -40,11 +42,12 @@ from crewlog.prompt.grammar.moves import (
     tries_again,
     waits_for,
 )
+from crewlog.prompt.grammar.pauses import in_order, is_timed
 from crewlog.prompt.grammar.pending import Pending, facts, rounds_left, subordinate
 from crewlog.prompt.grammar.people import RULES, SINGLE, apply
-from crewlog.prompt.grammar.phrase import Phrase, Unit, number, pattern, too_long
+from crewlog.prompt.grammar.phrase import PAUSE, Phrase, Unit, number, pattern, too_long
 from crewlog.prompt.grammar.segments import BOUND, SUBORDINATE, Segment, segments
-from crewlog.prompt.grammar.state import State
+from crewlog.prompt.grammar.state import State, Timed
 
 _WIDEST_WINDOW = 7
 _LONGEST_LABEL = 4
@@ -77,13 +80,15 @@ class Sentence:
     abreast: bool | None = None
     """`In parallel, a … and b …`: the clauses of the sentence are side by side."""
     dropped: list[Words] = field(default_factory=list[Words])
+    waited: Words | None = None
+    """A wait that leads what follows: no rule, which holds throughout."""
     unread: Literal["", "condition", "clause"] = ""
     """A condition was not understood: its clause, which would else hold always, is not read."""
 
 
 def read_sentence(state: State, units: Sequence[Unit]) -> None:
     """Makes statements and remarks of one marked sentence."""
-    sentence = Sentence(state, units, segments(units))
+    sentence = Sentence(state, units, in_order(segments(units), state.times))
     state.begun = len(state.statements)
     while sentence.at < len(sentence.parts):
         _next(sentence)
@@ -106,7 +111,7 @@ def _next(sentence: Sentence) -> None:
         return
     if sentence.unread and _under_unread(sentence):
         return
-    if _decides(sentence):
+    if _of_time(sentence) or _decides(sentence):
         return
     alone = led(sentence.parts[at].phrase)
     if not alone.phrase:
@@ -115,9 +120,12 @@ def _next(sentence: Sentence) -> None:
         return
     widest = _WIDEST_WINDOW if len(sentence.parts) < _MANY_PARTS else 2
     last = min(len(sentence.parts), at + widest)
+    last = next((i for i in range(at + 1, last) if is_timed(sentence.parts[i])), last)
     for stop in range(last, at, -1):
         window = _window(sentence, at, stop - 1)
-        if stop > at + 1 and too_long(window.units, LONGEST_CLAUSE):
+        if stop > at + 1 and (
+            too_long(window.units, LONGEST_CLAUSE) or any(u.text[0] == PAUSE for u in window.units)
+        ):
             continue
         given = led(window)
         if not given.phrase:
@@ -265,6 +273,16 @@ def _keep(sentence: Sentence, before: int, phrase: Phrase) -> bool:
     """Whether what a rule said may stand under the condition before it."""
     state, pending = sentence.state, sentence.pending
     made = state.statements[before:]
+    if sentence.waited is not None and not all(s.kind in {"ask", "ask_tool"} for s in made):
+        del state.statements[before:]
+        if state.statements and isinstance(state.statements[-1], Pause):
+            state.statements.pop()
+        say = f"{state.shown(phrase.words)!r} holds throughout a run, and not after a wait"
+        words = [phrase.words, sentence.waited]
+        state.remark("not_understood", say, words, "Say it without the wait, or leave it out.")
+        sentence.pending, sentence.waited = Pending(), None
+        return True
+    sentence.waited = None
     if not pending:
         sentence.carried.clear()
         return True
@@ -557,7 +575,7 @@ def _trailing(sentence: Sentence) -> None:
         follows = sentence.parts[sentence.at]
         text = follows.phrase.text
         text = re.sub(r"^(?:and |but |just |only |, )+", "", text)
-        if not SUBORDINATE.match(text) or text.startswith("before "):
+        if not SUBORDINATE.match(text) or text.startswith("before ") or is_timed(follows):
             return
         if follows.separator not in {"", ",", "–", "but", "("} or _STILL.fullmatch(text):
             return
@@ -701,6 +719,7 @@ def _repeat(state: State, group: str | None, condition: Cond, words: tuple[Words
 def _say(sentence: Sentence, clause: Clause, marks: set[str]) -> None:
     """Says what a clause is, with the conditions that wait for it."""
     state, pending = sentence.state, sentence.pending
+    sentence.waited = None
     for statement in clause.before:
         state.say(statement)
     if clause.agents and clause.works:
@@ -800,6 +819,149 @@ def _not_a_branch(state: State) -> Cond | None:
     if at is not None or not state.branches:
         return None
     return Not(of=state.branches[-1])
+
+
+# -- waits -----------------------------------------------------------------------------------------
+
+
+def _of_time(sentence: Sentence) -> bool:
+    """Reads a wait, or for how long a condition is waited for."""
+    part = sentence.parts[sentence.at]
+    if not is_timed(part):
+        return False
+    if part.phrase.units[-1].text[0] == PAUSE:
+        _pause(sentence)
+    else:
+        _bounded(sentence)
+    return True
+
+
+def _pause(sentence: Sentence) -> None:
+    """`Wait two hours`, `two hours after the writer finishes`."""
+    state, segment = sentence.state, sentence.parts[sentence.at]
+    *lead, mark = segment.phrase.units
+    time = state.times[int(mark.text[1:])]
+    given = led(Phrase(lead))
+    marks = given.marks | sentence.carried
+    sentence.at += 1
+    follows = sentence.parts[sentence.at].phrase if sentence.at < len(sentence.parts) else None
+    before: Clause | None = None
+    if time.since:
+        parsed = subordinate(state, follows) if follows is not None else None
+        sentence.at += follows is not None
+        if parsed is None or parsed.waits is None or sentence.pending.waits is not None:
+            _lost(sentence, _both(segment.phrase, follows))
+            return
+        sentence.pending.waits = parsed.waits
+    elif follows is not None and follows.text.startswith("before "):
+        sentence.at += 1
+        before = _before(sentence, follows, marks)
+        if before is None:
+            _lost(sentence, _both(segment.phrase, follows))
+            return
+    elif not time.leads:
+        _trailing(sentence)
+    pending = sentence.pending
+    if given.phrase or pending.ready or pending.each or pending.needs or "start" in marks:
+        _lost(sentence, segment.phrase)
+        return
+    _say_pause(sentence, time, marks, segment.phrase.words, before)
+    if before is not None and not {*before.agents} <= state.ever:
+        _say(sentence, before, set())
+
+
+def _both(phrase: Phrase, other: Phrase | None) -> Phrase:
+    return Phrase([*phrase.units, *(other.units if other is not None else ())])
+
+
+def _before(sentence: Sentence, phrase: Phrase, marks: set[str]) -> Clause | None:
+    """`… before the publisher posts it`: whose work is waited before."""
+    state = sentence.state
+    parsed = subordinate(state, phrase)
+    clause = parsed.clause if parsed is not None else None
+    if clause is None:
+        return None
+    found = read_clause(state, clause, marks)
+    if found is None and (other := _with_subject(state, clause)) is not None:
+        found = read_clause(state, other, marks)
+    if found is None or not found.agents or not found.works:
+        return None
+    known = {*found.agents} & state.ever
+    return found if not known or len(found.agents) == 1 else None
+
+
+def _say_pause(
+    sentence: Sentence, time: Timed, marks: set[str], words: Words, before: Clause | None
+) -> None:
+    """Says a wait; what it leads to stands under the same condition."""
+    state, pending = sentence.state, sentence.pending
+    if "otherwise" in marks and state.last("back", sentence=True) is not None:
+        marks = marks - {"otherwise"}  # what comes when a loop is over is the way on
+    condition = _condition(sentence, marks)
+    agent = time.before
+    if before is not None and {*before.agents} <= state.ever:
+        agent = before.agents[0]
+    state.say(
+        Pause(
+            wait=time.seconds,
+            until=time.until or None,
+            before=agent or None,
+            place="beside" if "beside" in marks else "next",
+            after=pending.waits,
+            then=pending.waits is not None and bool(pending.then or {"then", "after_that"} & marks),
+            only_if=condition,
+            words=(words, *pending.words),
+        )
+    )
+    goes_on = sentence.at < len(sentence.parts) and not agent and _leads_on(sentence, time)
+    state.branches = [] if condition is None or goes_on else [condition]
+    kept = Pending()
+    if goes_on and condition is not None:
+        kept = Pending(condition=condition, words=pending.words or [words])
+    sentence.pending, sentence.glue = kept, None
+    sentence.carried = {"then"} if goes_on else set()
+    sentence.waited = words if goes_on else None
+
+
+def _leads_on(sentence: Sentence, time: Timed) -> bool:
+    """Whether the clause behind a wait comes after it: `wait two hours, then …`."""
+    given = led(sentence.parts[sentence.at].phrase)
+    return time.leads or not {"otherwise", "beside"} & given.marks
+
+
+def _bounded(sentence: Sentence) -> None:
+    """`If the models are not ready within two hours, skip the painter`."""
+    state, segment = sentence.state, sentence.parts[sentence.at]
+    *units, mark = segment.phrase.units
+    time = state.times[int(mark.text[1:])]
+    sentence.at += 1
+    phrase = segment.phrase
+    ready, agent = None, who_waits(state, time)
+    said = led(Phrase(units))
+    if time.agent is None:
+        ready = late(state, said.phrase)
+    elif said.phrase:
+        agent = None
+    then = sentence.parts[sentence.at].phrase if sentence.at < len(sentence.parts) else None
+    made = None
+    if then is not None and not is_timed(sentence.parts[sentence.at]) and not sentence.pending:
+        sentence.at += 1
+        phrase = _both(phrase, then)
+        if time.seconds is not None and (ready is not None or agent):
+            made = instead(state, led(then).phrase, time.seconds, ready, agent)
+    sentence.carried, sentence.glue = set(), None
+    if made is None:
+        state.branches = []
+        words = [*sentence.pending.words, phrase.words]
+        sentence.pending = Pending()
+        state.remark(
+            "not_understood",
+            f"{state.shown(phrase.words)!r} is no bound that a step can keep",
+            [Words(start=words[0].start, end=words[-1].end)],
+            time.why or BOUNDS,
+        )
+        return
+    state.say(made.model_copy(update={"words": (phrase.words,)}))
 
 
 # -- what is left over -----------------------------------------------------------------------------

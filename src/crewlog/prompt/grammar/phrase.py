@@ -29,6 +29,10 @@ MACROS = {
 """What stands for what in patterns: `{A}` agents, `{T}` tools, `{N}` a number, …"""
 
 
+PAUSE, BOUNDED = "¤", "^"
+"""What stands for a wait, and for how long a condition is waited for; no prompt has it as a word."""
+
+
 def pattern(text: str) -> re.Pattern[str]:
     """A pattern with macros; `{A:name}` names what it matches.
 

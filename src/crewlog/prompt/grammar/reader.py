@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass
 
 from crewlog.definition.findings import did_you_mean
-from crewlog.prompt.ast import AnyStatement, Ask, CrewName, Part, PromptAst, Step, Words
+from crewlog.prompt.ast import AnyStatement, Ask, CrewName, Part, Pause, PromptAst, Step, Words
 from crewlog.prompt.compiled import Remark
 from crewlog.prompt.grammar.lexicon import third_person
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.order import read_sentence
+from crewlog.prompt.grammar.pauses import timed
 from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
 from crewlog.prompt.grammar.requests import answered, plainly
 from crewlog.prompt.grammar.segments import SUBORDINATE
@@ -142,6 +143,7 @@ def _read(state: State, sentence: Sentence) -> None:
         state.too_long(whole, "sentence", LONGEST_SENTENCE)
         state.labelled = state.described = False
         return
+    units = timed(state, units)
     state.units += units
     state.effort += min(len(units), LONGEST_SENTENCE) ** 2
     _unclear(state, sentence)
@@ -347,12 +349,16 @@ def _unclear(state: State, sentence: Sentence) -> None:
 
 
 def _asked_before(state: State) -> None:
-    """`Wait for my approval before the operator starts` is the operator's step where none is said."""
+    """What is waited for before the operator starts is the operator's step where none is said."""
     out: list[AnyStatement] = []
     working = set(state.ever)
     for statement in state.statements:
         out.append(statement)
-        if isinstance(statement, Ask) and statement.before and statement.before not in working:
+        if (
+            isinstance(statement, Ask | Pause)
+            and statement.before
+            and statement.before not in working
+        ):
             working.add(statement.before)
             part = Part(agent=statement.before, task=state.tasks.get(statement.before, ""))
             out.append(Step(parts=(part,), words=statement.words))

@@ -17,6 +17,7 @@ from crewlog.prompt.grammar.frames import Frame, Noun, Token, frames, noun, toke
 from crewlog.prompt.grammar.phrase import Phrase
 from crewlog.prompt.grammar.state import State
 from crewlog.prompt.grammar.verbs import USE
+from crewlog.prompt.registry import offered_tools
 
 Reader = Callable[[State, Phrase], bool]
 Table = list[Reader]
@@ -695,8 +696,7 @@ def refuse(state: State, found: Sequence[Token], agents: tuple[str, ...]) -> boo
     near = suggestion(name.replace(" ", "_"), state.registry.tools) or known.get(
         suggestion(name, known), ""
     )
-    offered = listed(sorted(state.registry.tools)[:12])
-    remedy = f"Did you mean {near!r}?" if near else f"It offers {offered}." if offered else ""
+    remedy = f"Did you mean {near!r}?" if near else offered_tools(state.registry)
     words = Words(start=found[0].units[0].start, end=found[-1].units[-1].end)
     missing = f"the registry offers no tool {name!r}"
     if _MODEL.fullmatch(name):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from crewlog.prompt.grammar.leads import lead_at
 from crewlog.prompt.grammar.lexicon import VERBS, third_person, verb_base
 from crewlog.prompt.grammar.moves import MOVED, MOVES
-from crewlog.prompt.grammar.phrase import Phrase, Unit, pattern
+from crewlog.prompt.grammar.phrase import BOUNDED, PAUSE, Phrase, Unit, pattern
 
 _BASE = "|".join(sorted((re.escape(v) for v in VERBS), key=len, reverse=True))
 _AUX = r"is|are|was|has|have|had|may|can|could|must|should|will|shall|does|do|might|needs?|would|never|goes|go|'s"
@@ -162,7 +162,10 @@ class _Cutter:
         i = 0
         while i < len(self.units):
             word = self.units[i].text
-            if word in _SEPARATORS:
+            if word[0] in (PAUSE, BOUNDED):
+                self._close_timed(i)
+                i += 1
+            elif word in _SEPARATORS:
                 self._close(i, i + 1, word)
                 i += 1
             elif (
@@ -189,6 +192,17 @@ class _Cutter:
             self.separator = ""
         self.begin = begin
         self.separator = separator or self.separator
+
+    def _close_timed(self, i: int) -> None:
+        """A wait is a segment by itself; a bound (`^`) ends that of its condition."""
+        if self.units[i].text[0] == PAUSE:
+            links = i
+            while links > self.begin and self.units[links - 1].text in _LINKS:
+                links -= 1
+            if links > self.begin:
+                self._close(links, links, "")
+        comma = i + 1 < len(self.units) and self.units[i + 1].text == ","
+        self._close(i + 1, i + 1 + comma, "," if comma else "")
 
     def _text(self, begin: int, end: int) -> str:
         return " ".join(u.text for u in self.units[begin:end])

@@ -26,6 +26,7 @@ _BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 _TOKEN = re.compile(
     r"(?P<arrow>-{1,3}>|={1,3}>|[→⇒⟶➜➔])"
     r"|(?P<abbreviation>(?:e\.g|i\.e|etc|vs|approx|incl|resp)\.(?=[\s,;)])"
+    r"|[aApP]\.[mM]\.(?=\s+(?:[a-z(+]|UTC|GMT|[CEMPW]E?[SD]?T\b)|[,;)])"
     r"|(?:[Mm]ax|[Mm]in|[Cc]a|[Aa]pprox)\.(?=\s+(?:[0-9]|one|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty)))"
     r"|(?P<number>[0-9]+(?:[.,][0-9]+)*(?![\w-]))"
     r"|(?P<word>[^\W_](?:\w|['’-](?=\w)|[.:](?=[^\W_]))*)"

@@ -40,6 +40,29 @@ class Places:
         return self.source.span(start, end)
 
 
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A duration or time that a sentence speaks of, and how."""
+
+    seconds: float | None = None
+    until: str = ""
+    """With its zone, in ISO 8601; empty with `seconds`."""
+    assumed: tuple[str, ...] = ()
+    """What is not said and was taken as something."""
+    why: str = ""
+    """Why it is nothing that can be waited for."""
+    leads: bool = False
+    """It stands with a clause (`after two hours, …`), and so under the same condition."""
+    trails: bool = False
+    """It stands behind that clause: `… two hours later`."""
+    since: bool = False
+    """Whom it is counted from follows: `two hours after the writer finishes`."""
+    before: str = ""
+    """The agent that waits, where nothing else is said of it."""
+    agent: str | None = None
+    """Of a bound: who waits at most so long; none where the bound stands in a condition."""
+
+
 @dataclass(slots=True)
 class State:
     """The reader's memory."""
@@ -88,6 +111,10 @@ class State:
     """The heading that the sentence stands under."""
     units: list[Unit] = field(default_factory=list[Unit])
     """The sentences read so far, with their mentions."""
+    times: list[Timed] = field(default_factory=list[Timed])
+    """Durations and times, by the numbers that stand for them."""
+    told_times: list[Words] = field(default_factory=list[Words])
+    """Times that nothing waits for."""
     models: tuple[str, ...] = ()
     """The registry's models, by the numbers that stand for them."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from crewlog.definition.findings import listed
 from crewlog.prompt.ast import Allow, Deny, Step, Trait, Words
 from crewlog.prompt.grammar.lexicon import FUNCTION, known_verb, word_set
 from crewlog.prompt.grammar.phrase import Unit
 from crewlog.prompt.grammar.state import State
+from crewlog.prompt.registry import offered_tools
 
 _BY = frozenset(["use", "uses", "using", "has", "via", "with"])
 """What a tool's name may stand behind."""
@@ -96,14 +96,13 @@ def _not_offered(state: State, units: Sequence[Unit]) -> None:
         marked = _called_a_tool(units, at + 1)
         for name in marked or _names(state, units, at + 1):
             sure = bool(marked) or "_" in name.text
-            offered = listed(sorted(state.registry.tools)[:12])
             words = Words(start=name.start, end=name.end)
             missing = f"the registry offers no tool {state.shown(words)!r}"
             state.remark(
                 "unknown_tool" if sure else "assumed",
                 missing if sure else f"{missing}: it was read as part of what an agent is told",
                 [words],
-                f"It offers {offered}." if offered else "It offers no tools.",
+                offered_tools(state.registry),
                 severity="error" if sure else "warning",
             )
 

@@ -10,7 +10,7 @@ from crewlog.prompt.grammar.state import State
 _CONTROL = re.compile(
     r"\b(?:if|unless|until|after|before|once|when|only|at most|no more than|in parallel|repeat|otherwise|wait for|wait until|"
     r"must not|may not|asks? me|asks? a human|skip|stop|provided|as long as|in case|assuming|up to [a-z0-9]+ times|[a-z0-9]+ times at most|"
-    r"neither|for each|for every)\b",
+    r"within [a-z0-9.]+ (?:second|minute|hour|day|week)s?|neither|for each|for every)\b",
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
@@ -35,6 +35,7 @@ def look_at_tasks(state: State) -> None:
         )
         for words in (clause, *glued):
             _report(state, words, several=several)
+            _report_times(state, words)
 
 
 def _report(state: State, words: Words, *, several: bool) -> None:
@@ -50,3 +51,14 @@ def _report(state: State, words: Words, *, several: bool) -> None:
             [Words(start=start, end=end)],
             "If it is a rule, say it in a sentence of its own.",
         )
+
+
+def _report_times(state: State, words: Words) -> None:
+    for time in state.told_times:
+        if words.start <= time.start < words.end:
+            state.remark(
+                "read_as_words",
+                f"{state.shown(time)!r} is a part of what an agent is told: nothing waits for it",
+                [time],
+                f"To wait, say it in front: 'Wait until {state.shown(time)}, then …'.",
+            )

@@ -3,7 +3,11 @@
 -- statements that overlap take their locks in one order and cannot deadlock.
 WITH journal_rows AS (
     INSERT INTO crewlog.journal AS stored (run, position, digest, entry)
-    SELECT $1::text, new.position, new.digest, new.entry
+    SELECT $1::text, new.position, new.digest,
+           CASE
+               WHEN EXISTS (SELECT FROM crewlog.shut WHERE run = $1 AND execution = $45::text)
+               THEN crewlog.refuse_entry(new.position) ELSE new.entry
+           END
     FROM unnest($2::bigint[], $3::text[], $4::text[]) AS new (position, digest, entry)
     -- Entries that are there already are left out here: the conflict clause would lock their rows.
     WHERE new.digest IS DISTINCT FROM (
@@ -23,9 +27,12 @@ link_rows AS (
 ),
 body_rows AS (
     INSERT INTO crewlog.bodies (hash, body)
-    SELECT * FROM unnest($10::text[], $11::text[]) AS new (hash, body)
+    SELECT new.* FROM unnest($10::text[], $11::text[]) AS new (hash, body)
+    WHERE NOT EXISTS (
+        SELECT FROM crewlog.bodies AS old WHERE old.hash = new.hash AND old.doomed IS NULL
+    )
     ORDER BY new.hash
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (hash) DO UPDATE SET doomed = NULL WHERE bodies.doomed IS NOT NULL
 ),
 step_rows AS (
     INSERT INTO crewlog.steps (run, step, agent)
@@ -34,46 +41,78 @@ step_rows AS (
     ON CONFLICT DO NOTHING
 ),
 checkpoint_rows AS (
-    INSERT INTO crewlog.checkpoints (run, position, step, node, at)
-    SELECT $1, new.* FROM unnest($14::bigint[], $15::text[], $16::text[], $17::bigint[])
-        AS new (position, step, node, at)
+    INSERT INTO crewlog.checkpoints (run, position, step, node, at, kind)
+    SELECT $1, new.*
+    FROM unnest($14::bigint[], $15::text[], $16::text[], $17::bigint[], $18::text[])
+        AS new (position, step, node, at, kind)
     ORDER BY new.position
     ON CONFLICT DO NOTHING
 ),
+tag_rows AS (
+    -- `TagFacts.merge`: the later of both.
+    INSERT INTO crewlog.tags AS stored (run, tag, checkpoint, position, at)
+    SELECT $1, new.* FROM unnest($19::text[], $20::bigint[], $21::bigint[], $22::bigint[])
+        AS new (tag, checkpoint, position, at)
+    ORDER BY new.tag
+    ON CONFLICT (run, tag) DO UPDATE SET
+        checkpoint = excluded.checkpoint, position = excluded.position, at = excluded.at
+    WHERE excluded.position > stored.position
+),
 interrupt_rows AS (
-    -- `InterruptFacts.merge`: the question and the answer, whichever came first.
+    -- `InterruptFacts.merge`: the question and the last answer, whichever came first.
     INSERT INTO crewlog.interrupts AS stored
-        (run, id, position, at, interrupt, decision, answered_by)
+        (run, id, position, at, interrupt, asked, decision, answered_by, answered)
     SELECT $1, new.* FROM unnest(
-        $18::text[], $19::bigint[], $20::bigint[], $21::text[], $22::text[], $23::text[]
-    ) AS new (id, position, at, interrupt, decision, answered_by)
+        $23::text[], $24::bigint[], $25::bigint[], $26::text[], $27::bigint[],
+        $28::text[], $29::text[], $30::bigint[]
+    ) AS new (id, position, at, interrupt, asked, decision, answered_by, answered)
     ORDER BY new.id
     ON CONFLICT (run, id) DO UPDATE SET
         position = COALESCE(stored.position, excluded.position),
-        at = COALESCE(stored.at, excluded.at),
+        at = LEAST(stored.at, excluded.at),
         interrupt = COALESCE(stored.interrupt, excluded.interrupt),
-        decision = COALESCE(stored.decision, excluded.decision),
-        answered_by = COALESCE(stored.answered_by, excluded.answered_by)
+        asked = GREATEST(stored.asked, excluded.asked),
+        decision = CASE
+            WHEN excluded.answered > stored.answered THEN excluded.decision ELSE stored.decision
+        END,
+        answered_by = CASE
+            WHEN excluded.answered > stored.answered
+            THEN excluded.answered_by ELSE stored.answered_by
+        END,
+        answered = GREATEST(stored.answered, excluded.answered)
     WHERE (stored.interrupt IS NULL AND excluded.interrupt IS NOT NULL)
-       OR (stored.decision IS NULL AND excluded.decision IS NOT NULL)
+       OR excluded.at < stored.at
+       OR excluded.asked > stored.asked
+       OR excluded.answered > stored.answered
 )
--- `RunFacts.merge`: the start whenever it comes, the status of the highest position.
-INSERT INTO crewlog.runs AS stored
-    (run, crew, definition, started, started_by, status, since, ended, error, position)
-SELECT $1, $24::text, $25::text, $26::bigint, $27::text,
-       $28::text, $29::bigint, $30::bigint, $31::text, $32::bigint
-WHERE $32 IS NOT NULL
+-- `RunFacts.merge`: how it began whenever that comes; the rest as the highest position says.
+INSERT INTO crewlog.runs AS stored (
+    run, crew, definition, ruled, recipe, started, started_by, base, source, reset,
+    status, since, ended, error, position
+)
+SELECT $1, $31::text, $32::text, $33::bigint, $34::text, $35::bigint, $36::text,
+       $37::bigint, $38::text, $39::bigint,
+       $40::text, $41::bigint, $42::bigint, $43::text, $44::bigint
+WHERE $44 IS NOT NULL
 ON CONFLICT (run) DO UPDATE SET
-    crew = COALESCE(stored.crew, excluded.crew),
-    definition = COALESCE(stored.definition, excluded.definition),
+    crew = CASE WHEN excluded.ruled > stored.ruled THEN excluded.crew ELSE stored.crew END,
+    definition = CASE
+        WHEN excluded.ruled > stored.ruled THEN excluded.definition ELSE stored.definition
+    END,
+    ruled = GREATEST(stored.ruled, excluded.ruled),
+    recipe = COALESCE(stored.recipe, excluded.recipe),
     started = COALESCE(stored.started, excluded.started),
     started_by = COALESCE(stored.started_by, excluded.started_by),
+    base = GREATEST(stored.base, excluded.base),
+    source = COALESCE(stored.source, excluded.source),
+    reset = GREATEST(stored.reset, excluded.reset),
     status = CASE WHEN excluded.since > stored.since THEN excluded.status ELSE stored.status END,
     ended = CASE WHEN excluded.since > stored.since THEN excluded.ended ELSE stored.ended END,
     error = CASE WHEN excluded.since > stored.since THEN excluded.error ELSE stored.error END,
     since = GREATEST(stored.since, excluded.since),
     position = GREATEST(stored.position, excluded.position)
-WHERE (stored.crew IS NULL AND excluded.crew IS NOT NULL)
+WHERE excluded.ruled > stored.ruled
+   OR (stored.recipe IS NULL AND excluded.recipe IS NOT NULL)
    OR (stored.started IS NULL AND excluded.started IS NOT NULL)
    OR excluded.since > stored.since
    OR excluded.position > stored.position

@@ -1,8 +1,12 @@
 -- name: put_bodies
+-- What is there already is left out: the conflict clause would lock its row.
 INSERT INTO crewlog.bodies (hash, body)
-SELECT * FROM unnest($1::text[], $2::text[]) AS new (hash, body)
+SELECT new.* FROM unnest($1::text[], $2::text[]) AS new (hash, body)
+WHERE NOT EXISTS (
+    SELECT FROM crewlog.bodies AS old WHERE old.hash = new.hash AND old.doomed IS NULL
+)
 ORDER BY new.hash
-ON CONFLICT DO NOTHING
+ON CONFLICT (hash) DO UPDATE SET doomed = NULL WHERE bodies.doomed IS NOT NULL
 
 -- name: get_bodies
 SELECT hash, body FROM crewlog.bodies WHERE hash = ANY($1::text[])
@@ -15,9 +19,12 @@ RETURNING owner
 
 -- name: put_definitions
 INSERT INTO crewlog.definitions (hash, definition)
-SELECT * FROM unnest($1::text[], $2::text[]) AS new (hash, definition)
+SELECT new.* FROM unnest($1::text[], $2::text[]) AS new (hash, definition)
+WHERE NOT EXISTS (
+    SELECT FROM crewlog.definitions AS old WHERE old.hash = new.hash AND old.doomed IS NULL
+)
 ORDER BY new.hash
-ON CONFLICT DO NOTHING
+ON CONFLICT (hash) DO UPDATE SET doomed = NULL WHERE definitions.doomed IS NOT NULL
 
 -- name: get_definition
 SELECT definition FROM crewlog.definitions WHERE hash = $1

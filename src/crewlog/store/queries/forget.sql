@@ -1,3 +1,10 @@
+-- name: lock_journal
+-- Waits for whatever is being appended, and lets the rest wait: it then sees what is shut.
+LOCK TABLE crewlog.journal IN SHARE ROW EXCLUSIVE MODE
+
+-- name: shut
+INSERT INTO crewlog.shut (run, execution) SELECT $1::text, unnest($2::text[]) ON CONFLICT DO NOTHING
+
 -- name: forget
 -- What a run's journal says after position $2 goes, and what is kept of it is returned. Rows that
 -- follow from several entries go whole: the caller makes them again from what is kept. The rows are
@@ -6,6 +13,10 @@ WITH journal_rows AS (DELETE FROM crewlog.journal WHERE run = $1::text AND posit
 step_rows AS (DELETE FROM crewlog.steps WHERE run = $1),
 checkpoint_rows AS (DELETE FROM crewlog.checkpoints WHERE run = $1 AND position > $2),
 interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = $1),
-snapshot_rows AS (DELETE FROM crewlog.snapshots WHERE run = $1 AND position > $2),
+tag_rows AS (DELETE FROM crewlog.tags WHERE run = $1),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = $1)
 SELECT position, entry FROM crewlog.journal WHERE run = $1 AND position <= $2 ORDER BY position
+
+-- name: forget_snapshots
+-- A statement of its own, after that: see `put_folded_snapshot`.
+DELETE FROM crewlog.snapshots WHERE run = $1::text AND position > $2::bigint

@@ -11,25 +11,35 @@ WITH RECURSIVE chain AS (
 SELECT head, previous, position, body, first FROM chain
 
 -- name: read_journal
-SELECT position, entry FROM crewlog.journal
+SELECT position, digest, entry FROM crewlog.journal
 WHERE run = $1 AND position > $2
 ORDER BY position LIMIT $3
 
+-- name: find_command
+-- What has the text may have it elsewhere than where the id of its command is: the reader looks.
+SELECT position, digest, entry FROM crewlog.journal
+WHERE run = $1 AND (strpos(entry, $2) > 0 OR strpos(entry, $3) > 0)
+ORDER BY position DESC
+
 -- name: get_run
-SELECT run, crew, definition, started, started_by, status, since, ended, error, position,
+SELECT run, crew, definition, recipe, started, started_by, base, source, reset,
+       status, since, ended, error, position,
        EXISTS (
            SELECT FROM crewlog.interrupts AS asked
-           WHERE asked.run = runs.run AND interrupt IS NOT NULL AND decision IS NULL
+           WHERE asked.run = runs.run AND asked.asked > asked.answered
+             AND asked.asked >= runs.reset
        ) AS asking
 FROM crewlog.runs WHERE run = $1
 
 -- name: list_runs
 -- `waiting` is not stored: see `crewlog.store.projection`.
 WITH seen AS (
-    SELECT run, crew, definition, started, started_by, status, since, ended, error, position,
+    SELECT run, crew, definition, recipe, started, started_by, base, source, reset,
+           status, since, ended, error, position,
            EXISTS (
                SELECT FROM crewlog.interrupts AS asked
-               WHERE asked.run = runs.run AND interrupt IS NOT NULL AND decision IS NULL
+               WHERE asked.run = runs.run AND asked.asked > asked.answered
+                 AND asked.asked >= runs.reset
            ) AS asking
     FROM crewlog.runs
 )
@@ -42,30 +52,76 @@ WHERE cardinality($1::text[]) = 0
 ORDER BY started DESC NULLS LAST, run LIMIT $3
 
 -- name: list_interrupts
-SELECT run, id, position, at, interrupt, decision, answered_by
+SELECT run, id, position, at, interrupt, asked, decision, answered_by, answered
 FROM crewlog.interrupts
 WHERE ($1::text IS NULL OR run = $1) AND interrupt IS NOT NULL
 ORDER BY at, run, position
 
 -- name: list_open_interrupts
--- A question that nobody answered before its run ended is no longer open.
-SELECT run, id, position, at, interrupt, decision, answered_by
+-- A question that nobody answered before its run ended, or went back behind it, is no longer open.
+SELECT run, id, position, at, interrupt, asked, decision, answered_by, answered
 FROM crewlog.interrupts
-WHERE ($1::text IS NULL OR run = $1) AND interrupt IS NOT NULL AND decision IS NULL
+WHERE ($1::text IS NULL OR run = $1) AND asked > answered
   AND NOT EXISTS (
       SELECT FROM crewlog.runs
-      WHERE runs.run = interrupts.run AND status IN ('completed', 'failed', 'stopped')
+      WHERE runs.run = interrupts.run
+        AND (status IN ('completed', 'failed', 'stopped') OR asked < reset)
   )
 ORDER BY at, run, position
 
 -- name: list_checkpoints
-SELECT position, step, node, agent, at
-FROM crewlog.checkpoints LEFT JOIN crewlog.steps USING (run, step)
-WHERE run = $1 AND position > $2
-ORDER BY position LIMIT $3
+-- With positions that are nothing but tagged.
+WITH tagged AS (
+    SELECT checkpoint AS position, array_agg(tag ORDER BY tag) AS tags, min(at) AS at,
+           max(position) AS named
+    FROM crewlog.tags WHERE run = $1 AND checkpoint > $2
+    GROUP BY checkpoint
+),
+found AS (
+    SELECT position, kind, step, node, at, tags, hidden AS pruned
+    FROM crewlog.checkpoints
+    LEFT JOIN (SELECT position, tags, named FROM tagged) AS names USING (position)
+    CROSS JOIN LATERAL (SELECT COALESCE(pruned > COALESCE(named, 0), false)) AS now (hidden)
+    WHERE run = $1 AND position > $2 AND ($4 OR NOT hidden)
+    UNION ALL
+    SELECT position, 'tag', '', '', at, tags, false FROM tagged
+    WHERE NOT EXISTS (
+        SELECT FROM crewlog.checkpoints AS kept
+        WHERE kept.run = $1 AND kept.position = tagged.position
+    )
+    ORDER BY position LIMIT $3
+)
+SELECT found.position, kind, found.step, node, agent, found.at, tags, pruned
+FROM found LEFT JOIN crewlog.steps ON steps.run = $1 AND steps.step = found.step
+ORDER BY position
+
+-- name: prune_checkpoints
+UPDATE crewlog.checkpoints SET pruned = $3::bigint
+WHERE run = $1 AND position = ANY($2::bigint[])
+
+-- name: prune_snapshots
+-- Only where the journal is whole: a state behind a gap is all that is left of what was there.
+DELETE FROM crewlog.snapshots WHERE run = $1 AND position = ANY($2::bigint[])
+AND (
+    SELECT count(*) = max(position) - COALESCE((SELECT base FROM crewlog.runs WHERE run = $1), 0)
+    FROM crewlog.journal WHERE run = $1
+)
 
 -- name: put_snapshot
 INSERT INTO crewlog.snapshots (run, position, state) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
+
+-- name: put_folded_snapshot
+-- The lock makes `forget` wait, which removes snapshots after it has removed entries: no state that
+-- was folded from entries that are gone can stay behind.
+WITH entry AS (
+    SELECT FROM crewlog.journal WHERE run = $1::text AND position = $2::bigint AND digest = $4::text
+    FOR KEY SHARE
+)
+INSERT INTO crewlog.snapshots (run, position, state) SELECT $1, $2, $3::text FROM entry
+ON CONFLICT DO NOTHING
+
+-- name: list_snapshots
+SELECT position FROM crewlog.snapshots WHERE run = $1 ORDER BY position
 
 -- name: get_snapshot
 SELECT position, state FROM crewlog.snapshots

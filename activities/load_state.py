@@ -1,0 +1,115 @@
+"""A run at a checkpoint, from the store: to go back to, to fork from, or to take up again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from crewlog.activities.clock import Clock
+from crewlog.activities.definitions import Definitions
+from crewlog.activities.open_run import Probe, lowered
+from crewlog.activities.writing import append
+from crewlog.errors import UsageError
+from crewlog.graph.plan import GraphPlan, LeftStep
+from crewlog.graph.swap import left_step
+from crewlog.ids import ContentHash, RunId, StepId, visit_of
+from crewlog.model import Json
+from crewlog.state.calls import LoadedState, LoadState
+from crewlog.state.journal import Batch
+from crewlog.state.model import CrewState
+from crewlog.store.checkpoints import last_state, settled_at, taken_up
+from crewlog.store.loading import load_state as state_at
+from crewlog.store.protocol import Store
+
+
+async def load_state(
+    task: LoadState,
+    run: RunId,
+    batch: Batch,
+    store: Store,
+    definitions: Definitions,
+    search_attributes: Probe,
+) -> LoadedState:
+    """Stores the batch of the run that asks, and loads the state, with the plan that it had.
+
+    Raises:
+        UsageError: the position is no checkpoint, the run is completed, or it never had a crew.
+        StoreIncomplete: rows of the run are missing.
+        InvalidDefinition: the definition that it had does not hold any more.
+    """
+    if batch.entries:
+        await append(store, run, batch)
+    if task.run != run:  # a client that knows of deletions has noted it before: see `Store`
+        await store.expect_fork(task.run, run, Clock().now())
+    last: dict[str, Json] = {}
+    decision = ""
+    if task.reopen:
+        end = await _at_rest(store, task.run, task.executions)
+        found, then = await taken_up(store, task.run, end)
+        last, decision = end.to_json(), found.decision or ""
+    else:
+        then = await state_at(store, task.run, await settled_at(store, task.run, task.position))
+    if not then.definition:
+        raise UsageError(
+            f"the run {task.run!r} has no crew at position {then.position}",
+            remedy="Start it anew, with its prompt.",
+        )
+    given = await store.get_definition(then.definition)
+    definition, plan = await lowered(given, store, definitions)
+    left, older = await _left(then, store, definitions)
+    if left:
+        plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
+    return LoadedState(
+        position=then.position,
+        state=then.to_json(),
+        definition=definition,
+        plan=plan,
+        search_attributes=await search_attributes(),
+        last=last,
+        decision=decision,
+        older=older,
+    )
+
+
+async def _left(
+    then: CrewState, store: Store, definitions: Definitions
+) -> tuple[dict[StepId, LeftStep], tuple[dict[str, Json], ...]]:
+    """What the visits need whose nodes a change took away, and the definitions that had them."""
+    found: dict[StepId, LeftStep] = {}
+    older: dict[ContentHash, dict[str, Json]] = {}
+    for step, entry in sorted((then.frontier | then.parked).items()):
+        visit = visit_of(step)
+        if entry.definition and visit not in found:
+            older[entry.definition] = given = await store.get_definition(entry.definition)
+            _, plan = await lowered(given, store, definitions)
+            if (left := left_step(GraphPlan.from_json(plan), entry.node)) is not None:
+                found[visit] = left
+    return found, tuple(older.values())
+
+
+async def _at_rest(store: Store, run: RunId, executions: Collection[str]) -> CrewState:
+    """The last state that the store has of a run that has ended.
+
+    Where it was ended from outside, what was under way may be storing still: it has a moment, and
+    whatever comes later is refused, since the run goes on without it.
+    """
+    end = await _quiet(store, run)
+    if end.closed or not executions:
+        return end
+    await store.shut(run, executions)
+    return await state_at(store, run)
+
+
+async def _quiet(store: Store, run: RunId) -> CrewState:
+    end = await last_state(store, run)
+    while not end.closed:
+        await asyncio.sleep(QUIET)
+        now = await state_at(store, run)
+        if now.position == end.position:
+            break
+        end = now
+    return end
+
+
+QUIET = 0.5
+"""Seconds in which nothing more of a run is stored that was ended from outside."""

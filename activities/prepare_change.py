@@ -1,0 +1,174 @@
+"""What a change of a live run leads to: a definition, checked and stored, and its plan.
+
+Nothing is changed yet: the run looks at what comes out, and takes it or refuses it. A prompt is
+read as at a run's start, one model call at most in an activity; what it says in other words than
+the crew that there is keeps the names that it has there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from temporalio import activity
+
+from crewlog.activities.compile_prompt import TRIES, remark_of
+from crewlog.activities.definitions import Definitions
+from crewlog.activities.errors import Effect
+from crewlog.activities.models import ModelFactory
+from crewlog.activities.open_run import crew_data, lowered
+from crewlog.activities.prices import usage_of
+from crewlog.activities.reading import ask, read_without
+from crewlog.activities.registries import registry_of
+from crewlog.definition.difference import summary
+from crewlog.definition.load import read_data
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import Operation, apply_operations
+from crewlog.errors import Diagnostic, InvalidDefinition, UsageError
+from crewlog.faults import fault_of
+from crewlog.ids import ContentHash
+from crewlog.model import Json
+from crewlog.prompt.compiled import CompiledPrompt
+from crewlog.prompt.edits import keep_names
+from crewlog.prompt.offered import offered_form
+from crewlog.prompt.readers import with_model
+from crewlog.prompt.registry import Registry, registry_of_crew
+from crewlog.state.calls import PrepareChange, PreparedChange
+from crewlog.store.protocol import Store
+
+_OPERATIONS: TypeAdapter[tuple[Operation, ...]] = TypeAdapter(tuple[Operation, ...])
+
+
+@dataclass(frozen=True)
+class ChangePreparer:
+    """Prepares changes on a worker."""
+
+    store: Store
+    definitions: Definitions
+    models: ModelFactory
+
+    async def run(self, task: PrepareChange, effect: Effect) -> PreparedChange:
+        """What a change leads to.
+
+        Args:
+            task: The change.
+            effect: Told when a model is asked.
+
+        Raises:
+            InvalidDefinition: with everything that is wrong with what comes out.
+        """
+        base = CrewDefinition.from_json(await self.store.get_definition(task.base))
+        if task.prompt:
+            return await self._of_prompt(task, base, effect)
+        if task.operations:
+            made = apply_operations(base, _read(task.operations))
+            return await self._made(made.to_json(), base, task.base)
+        if task.recipe:
+            back = await self._made(base.to_json(), base)
+            what = "goes back to the definition that it was started with"
+            return back.model_copy(update={"what": what})
+        if task.definition is None:
+            raise UsageError("the change names neither a prompt, nor a definition, nor operations")
+        return await self._made(await crew_data(task.definition, self.store), base)
+
+    async def _made(
+        self, data: dict[str, Json], base: CrewDefinition, of: str = "", **more: Any
+    ) -> PreparedChange:
+        definition, plan = await lowered(data, self.store, self.definitions)
+        return PreparedChange(
+            definition=definition,
+            plan=plan,
+            base=ContentHash(of),
+            what=summary(base, CrewDefinition.from_json(definition)),
+            **more,
+        )
+
+    # -- prompts -----------------------------------------------------------------------------
+
+    async def _of_prompt(
+        self, task: PrepareChange, base: CrewDefinition, effect: Effect
+    ) -> PreparedChange:
+        registry = await self._registry(task, base)
+        if not task.replies:
+            found = await read_without(task.prompt, registry, task.reader, self.models)
+            if found is not None:
+                return await self._compiled(task, found, base, registry)
+        effect.started = True
+        told = await self._ask(task, registry)
+        asked = await asyncio.to_thread(
+            with_model, task.prompt, told["reply"], registry, before=len(task.replies)
+        )
+        if asked.compiled is None:
+            return PreparedChange(again=True, **told)
+        return await self._compiled(task, asked.compiled, base, registry, **told)
+
+    async def _registry(self, task: PrepareChange, base: CrewDefinition) -> Registry:
+        """What the prompt may use: without a registry, what the run's crew has."""
+        if task.registry:
+            return await registry_of(self.store, task.registry, task.model)
+        own = registry_of_crew(base)
+        return own.model_copy(update={"model": task.model}) if task.model else own
+
+    async def _ask(self, task: PrepareChange, registry: Registry) -> dict[str, Any]:
+        asked = len(task.replies) + 1
+        metadata: dict[str, Json] = {
+            "run": task.run,
+            "attempt": (asked - 1) * TRIES + activity.info().attempt,
+            "asked": asked,
+        }
+        reply, answer = await ask(task.prompt, registry, task.replies, self.models, metadata)
+        return {"reply": reply, "usage": await usage_of(answer, str(registry.model))}
+
+    async def _compiled(
+        self,
+        task: PrepareChange,
+        found: CompiledPrompt,
+        base: CrewDefinition,
+        registry: Registry,
+        **told: Any,
+    ) -> PreparedChange:
+        """What a prompt was compiled to, under the names that the crew has for the same things."""
+        if found.definition is None or not found.ok:
+            raise InvalidDefinition([each.diagnostic for each in found.remarks if each.error])
+        named = await asyncio.to_thread(keep_names, base, found.definition)
+        # Its name is the crew's: a prompt that says another one is of the same run all the same.
+        named = named.model_copy(update={"crew": base.crew})
+        # A registry says itself who may have a tool; what people said since holds all the same.
+        might = [*(() if task.registry else base.permissions.items()), *task.permissions.items()]
+        named = named.model_copy(update={"permissions": _narrowed(named, might)})
+        data = named.to_json()
+        read_data(data, offered_form(registry))
+        remarks = tuple(map(remark_of, found.remarks))
+        return await self._made(data, base, task.base, remarks=remarks, **told)
+
+
+def _narrowed(
+    crew: CrewDefinition, might: Iterable[tuple[str, tuple[str, ...] | None]]
+) -> dict[str, tuple[str, ...] | None]:
+    """Who may call a tool: whoever might before, and of these whom the prompt names.
+
+    Also where it was people who said while the run lived who may not: a prompt that says less of a
+    tool than the definition did must not give it back to them.
+    """
+    found = dict(crew.permissions)
+    for tool, before in might:
+        if tool in crew.tools and before is not None:
+            now = found.get(tool)
+            found[tool] = tuple(
+                each for each in before if each in crew.agents and (now is None or each in now)
+            )
+    return found
+
+
+def _read(operations: Iterable[dict[str, Json]]) -> tuple[Operation, ...]:
+    try:
+        return _OPERATIONS.validate_python(tuple(operations))
+    except ValidationError as error:  # the update was checked: another version sent it
+        faults = [
+            Diagnostic(fault_of(each), path=("operations", *each["loc"]))
+            for each in error.errors(include_url=False)
+        ]
+        raise InvalidDefinition(faults) from error

@@ -1,0 +1,190 @@
+"""A model's reply as it is written: who watches sees it grow, and in the end it is one message.
+
+The pieces travel as details of the activity's heartbeats and nowhere else: the server keeps the
+last ones while the call is under way, and forgets them with it. What counts is the message that the
+activity returns, and it is the one that the model would have given in one piece. Adding pieces up
+does not give that by itself:
+
+- LangChain mends the JSON of a tool call that was cut off; here, as without streaming, such a call
+  is an invalid one, which the model may repair, and is never made with half of its arguments.
+- Services of OpenAI's kind tell their name, the end and the usage once, or again with every piece:
+  the last word counts, not the sum.
+- A connection that ends early is a failure, and not a short reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    BaseMessageChunk,
+    InvalidToolCall,
+    ToolCall,
+    message_chunk_to_message,
+)
+from langchain_core.messages.tool import ToolCallChunk
+from langchain_core.runnables import RunnableConfig
+from temporalio import activity
+
+from crewlog.activities.heartbeat import Pulse
+from crewlog.content import scrubbed_text
+from crewlog.errors import ModelUnavailable
+from crewlog.state.calls import CallModel, Written
+
+TAIL = 2_000
+"""Characters of the text that a heartbeat carries: its end."""
+PACE = 0.1
+"""Seconds between two heartbeats that tell of new text. A reply that takes less sends none."""
+_NOTHING = "No generation chunks were returned"
+"""How LangChain says that there was not a single piece."""
+
+
+class CannotStream(Exception):
+    """The model must be asked for its reply in one piece.
+
+    Args:
+        ever: Whether that is so for all of its replies.
+    """
+
+    def __init__(self, *, ever: bool) -> None:
+        super().__init__("the model gave no reply in pieces")
+        self.ever = ever
+
+
+class Writing:
+    """Tells in heartbeats what a model has written so far."""
+
+    def __init__(self, pulse: Pulse, task: CallModel) -> None:
+        self._pulse = pulse
+        self._task = task
+        self._attempt = activity.info().attempt
+        self._length = 0
+        self._tail = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, piece: str) -> None:
+        """Takes a piece of text; it is told a moment later, with those that came meanwhile."""
+        self._length += len(piece)
+        self._tail = (self._tail + piece)[-TAIL:]
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PACE, self._tell)
+
+    def _tell(self) -> None:
+        self._timer = None
+        written = Written(
+            step=self._task.step,
+            call=self._task.call,
+            agent=self._task.agent,
+            attempt=self._attempt,
+            offset=self._length - len(self._tail),
+            text=scrubbed_text(self._tail),
+        )
+        self._pulse.beat(written.to_json())
+
+    def close(self) -> None:
+        """Says nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def streamed(
+    model: Any, said: list[BaseMessage], config: RunnableConfig, tell: Callable[[str], None]
+) -> BaseMessage:
+    """A model's reply, of which every piece of text is told as it comes.
+
+    Args:
+        model: The chat model. One that cannot stream gives its reply in one piece.
+        said: The prompt.
+        config: As for `ainvoke`.
+        tell: Takes each piece of text.
+
+    Raises:
+        CannotStream: it must be asked without streaming.
+        ModelUnavailable: the reply broke off.
+    """
+    pieces: list[BaseMessage] = []
+    try:
+        async for piece in model.astream(said, config):
+            pieces.append(piece)
+            if text := piece.text:
+                tell(text)
+    except Exception as exc:
+        if not pieces and (_refuses_to_stream(exc) or _NOTHING in str(exc)):
+            raise CannotStream(ever=_NOTHING not in str(exc)) from exc
+        raise
+    return whole(pieces)
+
+
+def _refuses_to_stream(exc: Exception) -> bool:
+    """Whether a service refused the request because of `stream` or `stream_options`."""
+    return getattr(exc, "status_code", None) in (400, 422) and "stream" in str(exc).lower()
+
+
+def whole(pieces: Sequence[BaseMessage]) -> BaseMessage:
+    """The message that pieces add up to: the same as in one piece; see the module's docstring.
+
+    Raises:
+        CannotStream: its tool calls were lost on the way.
+        ModelUnavailable: it broke off.
+    """
+    chunks = [piece for piece in pieces if isinstance(piece, AIMessageChunk)]
+    if not chunks or len(chunks) < len(pieces):
+        return _other(pieces)
+    added = chunks[0] + chunks[1:] if len(chunks) > 1 else chunks[0]
+    metadata: dict[str, Any] = {}
+    for chunk in chunks:
+        metadata |= {k: v for k, v in chunk.response_metadata.items() if v is not None}
+    message = cast("AIMessage", message_chunk_to_message(added))
+    message.response_metadata = metadata
+    message.tool_calls, message.invalid_tool_calls = _calls(added.tool_call_chunks)
+    if metadata.get("model_provider") == "openai":
+        _check_openai(message)
+        told = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
+        message.usage_metadata = told[-1] if told else None
+    return message
+
+
+def _other(pieces: Sequence[BaseMessage]) -> BaseMessage:
+    """What a model gave that speaks in other messages, or in one."""
+    total: Any = pieces[0]
+    for piece in pieces[1:]:
+        total = total + piece
+    return message_chunk_to_message(total) if isinstance(total, BaseMessageChunk) else total
+
+
+def _check_openai(message: AIMessage) -> None:
+    end = message.response_metadata.get("finish_reason")
+    if end is None and not message.response_metadata.get("status"):
+        raise ModelUnavailable(
+            "the model's reply broke off: the connection ended before it did",
+            remedy="It may pass. For a service that never says how a reply ends, give the agent "
+            "`model_settings: {streaming: false}`.",
+        )
+    if end == "tool_calls" and not (message.tool_calls or message.invalid_tool_calls):
+        # LangChain drops the calls of services that do not number them.
+        raise CannotStream(ever=True)
+
+
+def _calls(chunks: Sequence[ToolCallChunk]) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+    """The tool calls whose arguments are whole, and the others."""
+    calls: list[ToolCall] = []
+    invalid: list[InvalidToolCall] = []
+    for chunk in chunks:
+        name, text, id_ = chunk["name"] or "", chunk["args"] or "", chunk["id"]
+        try:
+            args = json.loads(text, strict=False) if text else {}
+        except ValueError:
+            args = None
+        if isinstance(args, dict):
+            calls.append(ToolCall(name=name, args=cast("dict[str, Any]", args), id=id_))
+        else:
+            invalid.append(
+                InvalidToolCall(type="invalid_tool_call", name=name, args=text, id=id_, error=None)
+            )
+    return calls, invalid

@@ -1,0 +1,28 @@
+"""How activities store batches: as the execution that they work for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from temporalio import activity
+
+from crewlog.ids import ContentHash, RunId
+from crewlog.model import Json
+from crewlog.state.journal import Batch
+from crewlog.store.protocol import Store
+
+
+async def append(
+    store: Store, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
+) -> None:
+    """Stores a batch and bodies; see `Store.append`.
+
+    A run may have been replaced, or reset, while an activity of its was at work: what it stores
+    then is of a history that does not count any more, and is refused.
+
+    Raises:
+        HistoryConflict: the run has another history.
+        StoreUnavailable: the store is away.
+    """
+    execution = activity.info().workflow_run_id if activity.in_activity() else ""
+    await store.append(run, batch, bodies, execution=execution or "")

@@ -1,0 +1,161 @@
+"""`ask`: a question to a crew, and its answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crewlog.cli import exits
+from crewlog.cli.app import app, go
+from crewlog.cli.options import AsJson, By, Debug, Queue
+from crewlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from crewlog.cli.following import Start
+    from crewlog.cli.screen import Screen
+    from crewlog.definition.model import CrewDefinition
+    from crewlog.model import Json
+    from crewlog.wire import InterruptView, RunResult
+
+
+@app.command(rich_help_panel="Crews")
+def ask(
+    crew: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|CREW", help="A crew's file, or a registered crew.", show_default=False
+        ),
+    ],
+    input: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT", help="What is asked; - reads standard input.", show_default=False
+        ),
+    ],
+    id: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="RUN",
+            help="The run that is asked: an open one is told the text, else it is started. "
+            "Default: a new run.",
+            show_default=False,
+        ),
+    ] = None,
+    to: Annotated[
+        str, typer.Option("--to", metavar="LOG", help="The audience in an open run.")
+    ] = "public",
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout", metavar="SECONDS", help="Wait no longer; the run goes on.", min=0.1
+        ),
+    ] = None,
+    task_queue: Queue = None,
+    by: By = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Ask a crew, and print its answer: what the last of its agents said.
+
+    The run is started if it is not there, and answers in the same round trip. Standard output has
+    the answer alone. Nobody is asked here: a run that asks people waits for `crewlog answer`, and
+    that it does is told on standard error.
+    """
+    from crewlog.cli.files import is_file, load_crew  # noqa: PLC0415
+    from crewlog.cli.following import Start  # noqa: PLC0415
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.wire import is_prompt  # noqa: PLC0415
+
+    found: CrewDefinition | str = crew
+    if is_file(crew):
+        found = load_crew(crew)
+    elif is_prompt(crew):
+        raise UsageError(
+            "a prompt must be approved before it runs, and asking waits for nobody",
+            remedy="Make a crew of it: crewlog compile PROMPT --out crew.yaml.",
+            place="crewlog ask",
+        )
+    text = sys.stdin.read() if input == "-" else input
+    if not text.strip():
+        raise UsageError(
+            "nothing is asked: the text is empty",
+            remedy="For example: crewlog ask notes 'What changed since v2.1?'",
+            place="crewlog ask",
+        )
+    start = Start(
+        crew=found,
+        directory=Path(crew).resolve().parent if is_file(crew) else Path.cwd(),
+        input=text,
+        id=id,
+        by=by,
+        queue=task_queue,
+        file=Path(crew) if is_file(crew) else None,
+    )
+    screen = Screen(as_json=as_json)
+    return go(_ask(screen, start, to, timeout, as_json=as_json), debug=debug)
+
+
+async def _ask(
+    screen: Screen, start: Start, to: str, timeout: float | None, *, as_json: bool
+) -> int:
+    from crewlog.cli.following import assign_for, definition_of_start, ready  # noqa: PLC0415
+    from crewlog.cli.hands import hand  # noqa: PLC0415
+
+    assignment = assign_for(start)
+    async with ready(screen, assignment) as client, hand(assignment):
+        definition = await definition_of_start(client, start.crew)
+        client.mentions = not assignment.own
+        result = await client.ask(
+            start.crew,
+            start.input,
+            id=start.id,
+            by=start.by,
+            to=to,
+            timeout=timeout,
+            tell=partial(_waits, screen),
+        )
+    if as_json:
+        screen.document(result.model_dump(mode="json"))
+    else:
+        _tell(screen, result, definition)
+    return exits.STOPPED if result.status == "stopped" else exits.OK
+
+
+def _waits(screen: Screen, run: str, questions: Sequence[InterruptView]) -> None:
+    """Says on standard error whom a run waits for: nobody is asked here."""
+    from crewlog.cli.questions import answer_line  # noqa: PLC0415
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    for each in questions:
+        screen.note(("▸ ", "yellow"), f"{run} waits for people: {each.id}: {plain(each.question)}")
+        screen.note("  ", *answer_line(run, each))
+
+
+def _tell(screen: Screen, result: RunResult, definition: CrewDefinition | None) -> None:
+    from crewlog.cli.screen import plain, plain_lines, write  # noqa: PLC0415
+
+    answers = _answers(result, definition)
+    for agent, said in answers.items():
+        if len(answers) > 1:
+            screen.line((f"{plain(agent)}:", "bold"))
+        write(plain_lines(said if isinstance(said, str) else json.dumps(said)))
+
+
+def _answers(result: RunResult, definition: CrewDefinition | None) -> dict[str, Json]:
+    """What the agents said that nothing follows; of a crew that is not known, all of them."""
+    from crewlog.graph.lower import lower  # noqa: PLC0415
+
+    said = {str(agent): found["text"] for agent, found in result.outputs.items() if "text" in found}
+    if definition is None:
+        return said
+    nodes = lower(definition).nodes
+    waited = {source for node in nodes.values() if node.join for source in node.join.of}
+    last = {str(node.agent) for name, node in nodes.items() if name not in waited and node.agent}
+    return {agent: text for agent, text in said.items() if agent in last} or said

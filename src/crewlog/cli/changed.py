@@ -1,0 +1,136 @@
+"""What a change does to a run, as people see it: before it is made, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from crewlog.cli.screen import Part, Screen, plain
+from crewlog.definition.findings import listed
+from crewlog.graph import draw
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import NodeName
+
+if TYPE_CHECKING:
+    from crewlog.cli.sight import Sight
+    from crewlog.graph.swap import StepFate, SwapReport
+    from crewlog.wire import Changed
+
+_FATES: Mapping[str, str] = {
+    "kept": "goes on as it is",
+    "leaves": "its turn finishes first; nothing follows it",
+    "abandoned": "is cut off",
+    "parked": "is kept aside",
+    "returns": "comes back where it was",
+    "retracted": "waits again",
+    "starts": "starts",
+}
+_TOLD = ("kept", "leaves", "abandoned")
+"""Fates whose cause the line above says: the node goes, or stays."""
+_WIDEST = 24
+
+
+def show_change(screen: Screen, sight: Sight, changed: Changed) -> None:
+    """What a change would do: nodes, steps, what is blocked, and the graph before and after."""
+    report = changed.report
+    old = sight.state.graph_version
+    head = f"  graph v{old} → v{changed.graph_version}" if changed.swap else f"  graph v{old} stays"
+    screen.line((head, "bold"), f"  {plain(changed.detail)}" if changed.detail else "")
+    for remark in changed.remarks:
+        said, *how = remark.splitlines()
+        screen.wrapped(["  ", ("· ", "yellow")], plain(said), indent=4)
+        for line in how:
+            screen.wrapped(["      "], plain(line), indent=6, style="dim")
+    if report is not None:
+        _nodes(screen, report)
+        _steps(screen, report)
+        _blocked(screen, report)
+        for note in report.notes:
+            screen.line("  ", ("· ", "dim"), plain(note))
+    if changed.swap and sight.plan is not None and changed.plan:
+        _pictures(screen, sight, GraphPlan.model_validate(changed.plan, extra="ignore"), report)
+
+
+def _nodes(screen: Screen, report: SwapReport) -> None:
+    fates = {fate.node: fate for fate in report.steps}
+    width = min(max((len(n) for n in (*report.added, *report.removed)), default=0), _WIDEST)
+    for node in report.removed:
+        fate = fates.get(node)
+        said = _doing(fate) if fate is not None else ""
+        screen.line("  ", ("– ", "red"), f"{plain(node):<{width}}", f"  {said}")  # noqa: RUF001
+    for node in report.added:
+        screen.line("  ", ("+ ", "green"), f"{plain(node):<{width}}", _said(fates.get(node)))
+    same = [node for node in report.kept if node not in report.changed]
+    if report.changed:
+        what = "keep their state, and wait or decide otherwise"
+        one = "keeps its state, and waits or decides otherwise"
+        _list(screen, ("~ ", "yellow"), report.changed, what, one)
+    if same and report.swap:
+        _list(screen, ("= ", "dim"), same, "keep their state", "keeps its state")
+
+
+def _list(screen: Screen, sign: Part, nodes: Iterable[NodeName], many: str, one: str) -> None:
+    names = [plain(node) for node in nodes]
+    text = f"{', '.join(names)} {one if len(names) == 1 else many}"
+    screen.wrapped(["  ", sign], text, indent=4)
+
+
+def _said(fate: StepFate | None) -> str:
+    return f"  {_doing(fate)}" if fate is not None else ""
+
+
+def _doing(fate: StepFate) -> str:
+    """`running: 1 call under way; its turn finishes first; nothing follows it`."""
+    if fate.fate == "kept" and fate.because:
+        return plain(fate.because)
+    because = "" if fate.fate in _TOLD else fate.because
+    return plain("; ".join(part for part in (fate.doing, _FATES[fate.fate], because) if part))
+
+
+def _steps(screen: Screen, report: SwapReport) -> None:
+    """How the frontier maps: the steps of nodes that stay."""
+    told = {*report.removed, *report.added}
+    steps = [fate for fate in report.steps if fate.node not in told]
+    if not steps:
+        return
+    screen.line(("  steps", "dim"))
+    width = min(max(len(fate.step) for fate in steps), _WIDEST)
+    for fate in steps:
+        screen.line("    ", f"{plain(fate.step):<{width}}", f"  {_doing(fate)}")
+
+
+def _blocked(screen: Screen, report: SwapReport) -> None:
+    for each in report.blocked:
+        why = f": {plain(each.because)}" if each.because else ""
+        say = f"{plain(each.node)} waits for {plain(each.requirement)}{why}"
+        screen.wrapped(["  ", ("! ", "bold yellow")], say, indent=4)
+        screen.wrapped(["      → "], plain(each.then), indent=8)
+    if report.withdrawn:
+        screen.line("  ", ("! ", "yellow"), f"withdrawn: {listed(map(plain, report.withdrawn))}")
+
+
+def _pictures(screen: Screen, sight: Sight, plan: GraphPlan, report: SwapReport | None) -> None:
+    width = min(screen.width, 120) - 4
+    kept = set(report.kept) if report is not None else set[NodeName]()
+    after = {node: status for node, status in sight.statuses.items() if node in kept}
+    if sight.plan is not None:
+        screen.line("")
+        screen.line((f"  graph v{sight.state.graph_version}", "dim"))
+        screen.block(draw.picture(sight.plan, sight.statuses, width, screen.colored))
+    screen.line("")
+    screen.line((f"  graph v{sight.state.graph_version + 1}", "dim"))
+    screen.block(draw.picture(plan, after, width, screen.colored))
+    screen.line("")
+
+
+def tell_change(screen: Screen, run: str, changed: Changed, *, waited: bool) -> None:
+    """How a change ended."""
+    what = f": {plain(changed.detail)}" if changed.detail else ""
+    if not changed.swap:
+        say = f"{plain(run)} goes by other rules from now on{what}"
+    elif waited:
+        say = f"{plain(run)} has graph v{changed.graph_version}{what}"
+    else:
+        when = "as soon as what is under way has ended"
+        say = f"{plain(run)} gets graph v{changed.graph_version} {when}{what}"
+    screen.line("  ", ("✓ ", "green"), say, (f" (position {changed.position})", "dim"))

@@ -1,0 +1,363 @@
+"""`change`: another graph, other agents, other rules for a run that lives."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from crewlog.cli import exits
+from crewlog.cli.app import app, go
+from crewlog.cli.options import AsJson, By, Debug, RunArgument
+
+if TYPE_CHECKING:
+    from crewlog.cli.changes import Asked
+    from crewlog.cli.screen import Screen
+    from crewlog.cli.sight import Sight
+    from crewlog.client import Client, Run
+    from crewlog.wire import Changed
+
+WORKER_LIMIT = 40.0
+"""Seconds for a worker of our own to come up and answer."""
+WHAT, HOW = "What changes", "How"
+
+
+def _many(flag: str, metavar: str, help_: str) -> Any:
+    """An option that may be repeated."""
+    return typer.Option(flag, metavar=metavar, help=help_, show_default=False, rich_help_panel=WHAT)
+
+
+@app.command(rich_help_panel="Talk")
+def change(
+    run: RunArgument,
+    prompt: Annotated[
+        str | None, _many("--prompt", "FILE|TEXT", "A prompt that says all that the crew is to be.")
+    ] = None,
+    definition: Annotated[
+        str | None, _many("--definition", "FILE|NAME", "A crew's file, or a registered crew.")
+    ] = None,
+    add_agent: Annotated[
+        list[str] | None,
+        _many("--add-agent", "NAME=…", "An agent: a file, YAML in a line, or its prompt."),
+    ] = None,
+    after: Annotated[
+        list[str] | None,
+        _many("--after", "PHASE", "What added agents come after; by default they come last."),
+    ] = None,
+    before: Annotated[
+        list[str] | None, _many("--before", "PHASE", "What waits for the added agents.")
+    ] = None,
+    add_tool: Annotated[
+        list[str] | None,
+        _many("--add-tool", "NAME=…", "A tool: a file, YAML in a line, or module:function."),
+    ] = None,
+    tools_for: Annotated[
+        list[str] | None, _many("--for", "AGENT", "Who gets the added tools.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        _many("--remove", "AGENT", "What waited for it waits for what it waited for."),
+    ] = None,
+    disable: Annotated[
+        list[str] | None, _many("--disable", "AGENT", "Its phases stay, and are skipped.")
+    ] = None,
+    enable: Annotated[list[str] | None, _many("--enable", "AGENT", "It takes part again.")] = None,
+    edit: Annotated[
+        list[str] | None,
+        _many(
+            "--edit",
+            "PATH=VALUE",
+            "agent.NAME.field, tool.NAME.field, phase.NAME.field or crew.field; null puts the "
+            "default back. A prompt or a task may be a file.",
+        ),
+    ] = None,
+    operations: Annotated[
+        Path | None, _many("--operations", "FILE", "A YAML list of operations.")
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only show what it would do.", rich_help_panel=HOW),
+    ] = False,
+    abandon: Annotated[
+        bool,
+        typer.Option("--abandon", help="Cut off the turns of agents that go.", rich_help_panel=HOW),
+    ] = False,
+    drain_timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--drain-timeout",
+            metavar="30s",
+            help="How long calls under way are waited for; then they are made again.",
+            show_default=False,
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask first.", rich_help_panel=HOW)
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait/--no-wait", help="Wait until the run has the graph.", rich_help_panel=HOW
+        ),
+    ] = True,
+    registry: Annotated[
+        str,
+        typer.Option("--registry", metavar="NAME", help="Of a prompt.", rich_help_panel=HOW),
+    ] = "",
+    reader: Annotated[
+        str,
+        typer.Option(
+            "--reader",
+            metavar="READER",
+            help="Of a prompt: auto, grammar or llm.",
+            rich_help_panel=HOW,
+        ),
+    ] = "auto",
+    reason: Annotated[
+        str, typer.Option("--reason", "-r", metavar="TEXT", help="Why.", rich_help_panel=HOW)
+    ] = "",
+    by: By = None,
+    command_id: Annotated[
+        str | None,
+        typer.Option(
+            "--command-id",
+            "--id",
+            metavar="ID",
+            help="The command's own id: sent again, it has no second effect.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Change a run while it lives: by a prompt, by a definition, or piece by piece.
+
+    At a terminal it shows what the change would do, and asks. Several single changes are one
+    change. What is under way finishes first; nothing is lost and nothing is done twice.
+    """
+    from crewlog.cli.changes import Asked  # noqa: PLC0415
+
+    asked = Asked(
+        prompt=prompt,
+        definition=definition,
+        operations=operations,
+        add_agent=add_agent or (),
+        after=after or (),
+        before=before or (),
+        add_tool=add_tool or (),
+        tools_for=tools_for or (),
+        edit=edit or (),
+        enable=enable or (),
+        disable=disable or (),
+        remove=remove or (),
+    )
+    how: dict[str, Any] = {
+        "registry": registry,
+        "reader": _reader(reader),
+        "running": "abandon" if abandon else "finish",
+        "drain_timeout": _seconds(drain_timeout),
+        "reason": reason,
+        "by": by,
+    }
+    return go(
+        _change(
+            run,
+            asked,
+            how,
+            dry_run=dry_run,
+            yes=yes,
+            wait=wait,
+            command_id=command_id,
+            as_json=as_json,
+        ),
+        debug=debug,
+    )
+
+
+def _reader(typed: str) -> Literal["auto", "grammar", "llm"]:
+    from crewlog.errors import UsageError  # noqa: PLC0415
+
+    match typed:
+        case "auto" | "grammar" | "llm":
+            return typed
+        case _:
+            raise UsageError(f"no reader is called {typed!r}", remedy="auto, grammar or llm.")
+
+
+def _seconds(typed: str | None) -> float | None:
+    from crewlog.definition.model import parse_duration  # noqa: PLC0415
+    from crewlog.errors import UsageError  # noqa: PLC0415
+
+    if typed is None:
+        return None
+    try:
+        return parse_duration(float(typed) if typed.replace(".", "", 1).isdigit() else typed)
+    except ValueError as error:
+        raise UsageError(f"--drain-timeout {typed!r}: {error}", remedy="E.g. 30s.") from None
+
+
+async def _change(
+    run_id: str,
+    asked: Asked,
+    how: dict[str, Any],
+    *,
+    dry_run: bool,
+    yes: bool,
+    wait: bool,
+    command_id: str | None,
+    as_json: bool,
+) -> int:
+    from crewlog.cli.changes import wanted  # noqa: PLC0415
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+
+    typed = wanted(asked)
+    what: dict[str, Any] = {
+        "prompt": typed.prompt,
+        "definition": typed.definition,
+        "operations": typed.operations,
+        **how,
+    }
+    screen = Screen(as_json=as_json)
+
+    async def use(run: Run, sight: Sight) -> int:
+        from crewlog.cli.change_terms import in_terms_of  # noqa: PLC0415
+        from crewlog.cli.changed import show_change, tell_change  # noqa: PLC0415
+        from crewlog.cli.draining import drained  # noqa: PLC0415
+        from crewlog.client.run import new_command_id  # noqa: PLC0415
+
+        if not as_json:
+            await mention_alone(screen, client, sight.queue)
+        if command_id is None or command_id not in sight.state.commands:
+            with in_terms_of(typed.places):
+                seen = await _looked_at(run, sight, what)
+            same = not seen.swap and seen.definition == sight.state.definition
+            if same and not dry_run:
+                return _unchanged(screen, run_id, seen)
+            if dry_run and as_json:
+                screen.document({"event": "dry_run", "run": run_id, **seen.model_dump(mode="json")})
+            elif dry_run or (screen.asks and not yes):
+                show_change(screen, sight, seen)
+            if dry_run:
+                return exits.OK
+            if screen.asks and not yes and not _agreed(screen):
+                screen.line("  Nothing was changed.")
+                return exits.STOPPED
+            # Only what was seen may come about.
+            what.update(graph_version=sight.state.graph_version, expect=seen.definition)
+        # One id, however often it is sent: whoever is told of it may send it again, too.
+        identity = command_id or new_command_id()
+        with in_terms_of(typed.places):
+            changed: Changed = await patiently(lambda: run.change(**what, wait=False, id=identity))
+        if wait and changed.swap:
+            await drained(screen, client, run, changed, sight.queue)
+        if as_json:
+            document = changed.model_dump(mode="json", exclude={"plan"})
+            screen.document({"event": "changed", "run": run_id, "waited": wait, **document})
+        else:
+            tell_change(screen, run_id, changed, waited=wait)
+            await _questions(screen, run)
+        return exits.OK
+
+    async with connected(screen, both=True) as client:
+        return await with_worker(client, run_id, use)
+
+
+def _unchanged(screen: Screen, run_id: str, seen: Changed) -> int:
+    """Tells that the crew is already as it would be: nothing is asked and nothing is recorded."""
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    if screen.as_json:
+        told = seen.model_dump(mode="json", exclude={"plan", "report"})
+        screen.document({"event": "unchanged", "run": run_id, **told})
+    else:
+        screen.line(f"  That changes nothing: {plain(run_id)} is like that already.")
+    return exits.OK
+
+
+async def _looked_at(run: Run, sight: Sight, what: dict[str, Any]) -> Changed:
+    """What the change would do to the run as it was seen."""
+    from crewlog.client.run import new_command_id  # noqa: PLC0415
+
+    identity = new_command_id()
+    version = sight.state.graph_version
+    found: Changed = await patiently(
+        lambda: run.change(**what, graph_version=version, dry_run=True, id=identity)
+    )
+    return found
+
+
+async def with_worker(
+    client: Client, run_id: str, use: Callable[[Run, Sight], Awaitable[int]]
+) -> int:
+    """Uses a run, with a worker of our own where it needs one and we may bring it."""
+    from crewlog.cli.background import polled  # noqa: PLC0415
+    from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
+    from crewlog.cli.sight import see  # noqa: PLC0415
+    from crewlog.errors import CommandRejected  # noqa: PLC0415
+
+    sight = await see(client, run_id)
+    if sight.over:
+        raise CommandRejected(
+            f"the run {run_id!r} has ended: it is {sight.status}",
+            remedy=f"Its graph stays as it is: crewlog show {run_id}",
+            place=f"run {run_id!r}",
+        )
+    run = client.run(run_id)
+    assignment = assigned(sight.queue)
+    if not assignment.own or await polled(client, sight.queue):
+        return await use(run, sight)
+    async with hand(assignment):
+        return await use(run, sight)
+
+
+async def mention_alone(screen: Screen, client: Client, queue: str) -> None:
+    """Says that nobody polls the task queue: a command waits for a worker for a while."""
+    from crewlog.cli.background import polled  # noqa: PLC0415
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.client.client import no_worker  # noqa: PLC0415
+
+    if not await polled(client, queue):
+        screen.note(("▸ ", "yellow"), no_worker(plain(queue)))
+
+
+async def patiently(send: Callable[[], Awaitable[Any]]) -> Any:
+    """What a command gives; a worker that has just been started may take a moment."""
+    from crewlog.errors import WorkerMissing  # noqa: PLC0415
+
+    deadline = time.monotonic() + WORKER_LIMIT
+    while True:
+        try:
+            return await send()
+        except WorkerMissing:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.2)
+
+
+def _agreed(screen: Screen) -> bool:
+    screen.out.print("  Change it? [y/N] ", end="", soft_wrap=True)
+    try:
+        return input().strip().lower() in {"y", "yes"}
+    except EOFError:
+        return False
+
+
+async def _questions(screen: Screen, run: Run) -> None:
+    """What the run asks now: a change may leave something open."""
+    from crewlog.cli.questions import answer_line  # noqa: PLC0415
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.errors import CrewlogError  # noqa: PLC0415
+
+    try:
+        questions = await run.interrupts()
+    except CrewlogError:
+        return  # it has ended, or nobody answers any more: the change was told
+    for question in questions:
+        screen.line("  ", ("? ", "yellow"), plain(question.question))
+        screen.line("    ", *answer_line(run.id, question))

@@ -1,0 +1,145 @@
+"""Whether anybody is there for a run: the server, and a worker; asked beside whatever else is done.
+
+Where one of them is away, a run waits, and what is shown of it does not move: so it is said, with
+since when, and taken back once it is there again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+
+from crewlog.cli.screen import Screen, lasted, plain
+from crewlog.client.client import no_worker
+
+PAUSE = 1.0
+"""Seconds between two looks at the server."""
+AT_ONCE = 0.5
+"""Seconds for which an answer is waited for; later it is looked at later."""
+AWAY = 2.5
+"""Seconds without an answer after which it is said."""
+
+Look = Callable[[], Coroutine[None, None, bool]]
+"""Asks whether somebody is there."""
+
+
+class Server:
+    """Says when the server does not answer, and when it does again.
+
+    Args:
+        screen: Where to.
+        there: Asks it; false where it does not answer in a second.
+    """
+
+    def __init__(self, screen: Screen, there: Look) -> None:
+        self._screen = screen
+        self._there = there
+        self._asked = 0.0
+        self._asking: asyncio.Future[bool] | None = None
+        self._since = 0.0
+        """When it was first asked in vain, in seconds since the epoch; 0 while it answers."""
+        self.away = False
+        """Whether it was said to be away."""
+
+    def look(self) -> str | None:
+        """What is to be said now, if anything; begins to ask again in time."""
+        said = None
+        if self._asking is not None and self._asking.done():
+            answers, self._asking = self._asking.result(), None
+            said = self.take(answers, self._asked, time.time())
+        if self._asking is None and time.time() - self._asked > PAUSE:
+            self._asked = time.time()
+            self._asking = asyncio.ensure_future(self._there())
+        return said
+
+    def take(self, answers: bool, asked: float, now: float) -> str | None:
+        """What is to be said of an answer.
+
+        Args:
+            answers: Whether it answered.
+            asked: When it was asked, in seconds since the epoch.
+            now: Likewise.
+        """
+        if not answers:
+            self._since = self._since or asked
+            if self.away or now - self._since < AWAY:
+                return None
+            self.away = True
+            at = datetime.fromtimestamp(self._since).astimezone().strftime("%H:%M:%S")
+            return f"the Temporal server has not answered since {at}; the run is safe and waits"
+        since, self._since = self._since, 0.0
+        if not self.away:
+            return None
+        self.away = False
+        gone = lasted(int(since * 1000), int(now * 1000))
+        return f"the Temporal server answers again; it was away for {gone}"
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it did not answer last, or is away."""
+        return self._since > 0
+
+    def status(self) -> str:
+        """`the Temporal server does not answer, 12.3 s`: for a line that is rewritten."""
+        gone = lasted(int(self._since * 1000), int(time.time() * 1000))
+        return f"the Temporal server does not answer, {gone}"
+
+    def tell(self, said: str) -> None:
+        """Says it."""
+        self._screen.note(("▸ ", "yellow" if self.away else "green"), said)
+
+    def end(self) -> None:
+        """Asks no more."""
+        if self._asking is not None:
+            self._asking.cancel()
+
+
+class Worker:
+    """Says, once, that nobody polls a run's task queue.
+
+    Args:
+        screen: Where to.
+        queue: The task queue.
+        polled: Asks whether a worker polls it.
+        pause: Seconds between two looks.
+    """
+
+    def __init__(self, screen: Screen, queue: str, polled: Look, pause: float) -> None:
+        self._screen = screen
+        self._queue = queue
+        self._polled = polled
+        self._pause = pause
+        self._asked = float("-inf")
+        self._asking: asyncio.Future[bool] | None = None
+        self._told = False
+        self.alone = False
+        """Whether nobody polled it when it was last looked at."""
+
+    async def look(self) -> bool:
+        """Asks in time; whether it is now to be said that nobody polls."""
+        patience = 0.0
+        if self._asking is None:
+            if time.monotonic() - self._asked < self._pause:
+                return False
+            self._asked = time.monotonic()
+            self._asking = asyncio.ensure_future(self._polled())
+            patience = AT_ONCE
+        # A server that is away would keep whoever asks it waiting.
+        await asyncio.wait({self._asking}, timeout=patience)
+        if not self._asking.done():
+            return False
+        asked, self._asking = self._asking, None
+        self.alone = not asked.result()
+        return self.alone and not self._told
+
+    def end(self) -> None:
+        """Asks no more."""
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def tell(self) -> None:
+        """Says it."""
+        self._told = True
+        self._screen.note(("▸ ", "yellow"), no_worker(plain(self._queue)))

@@ -1,0 +1,146 @@
+"""What a change or a rollback does to a run, in words and in the timeline's memory.
+
+Forked          from music-7f3a@12 by ana
+ChangeAccepted  changes to graph v2 by ana: backend is removed; what is under way ends first
+GraphSwapped    graph v1 → v2 by ana: backend is removed
+                backend   its node is gone: its turn goes on to its end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crewlog.cli.screen import plain
+from crewlog.ids import NodeName, StepId, node_of
+from crewlog.state import journal as j
+from crewlog.state.model import CrewState
+
+STATEFUL = j.RolledBack | j.Forked | j.Reopened
+"""Facts that bring a whole state."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A line of the timeline, without its time."""
+
+    glyph: str
+    text: str
+    style: str = ""
+    node: str = ""
+
+
+def state_of(entry: STATEFUL) -> CrewState:
+    """The state that the run goes on with; what this version does not know of it is left out."""
+    return CrewState.model_validate(dict(entry.state), extra="ignore")
+
+
+def told(entry: j.Fact, version: int) -> list[Told]:
+    """What such a fact is to people; nothing where it is none of these.
+
+    Args:
+        entry: The fact.
+        version: The graph's version until now.
+    """
+    match entry:
+        case j.ChangeAccepted() | j.GraphSwapped() | j.SwapFailed() | j.RulesChanged():
+            return list(_change(entry, version))
+        case j.RolledBack() | j.Forked() | j.Reopened():
+            return list(_return(entry, version))
+        case _:
+            return []
+
+
+def _change(entry: j.Fact, version: int) -> Iterator[Told]:
+    match entry:
+        case j.ChangeAccepted():
+            ends = "turns are cut off" if entry.abandon else "what is under way ends first"
+            text = f"changes to graph v{entry.graph_version}{_by(entry.by)}{_what(entry.what)}"
+            yield Told("⇄", f"{text}{_why(entry.reason)}; {ends}", "bold yellow")
+        case j.GraphSwapped():
+            text = f"graph v{version} → v{entry.graph_version}{_by(entry.by)}{_what(entry.what)}"
+            yield Told("⇄", text, "bold green")
+            yield from _remapped(entry.remap)
+        case j.SwapFailed():
+            text = f"graph v{entry.graph_version} did not come about: {_first(entry.error)}"
+            yield Told("✗", f"{text}; the run goes on with v{version}", "bold red")
+        case j.RulesChanged():
+            what = plain(entry.what) or "its rules"
+            text = f"changed{_by(entry.by)}: {what}{_why(entry.reason)}"
+            yield Told("⇄", f"{text}; it holds from the next step on", "green")
+        case _:
+            return
+
+
+def _remapped(remap: j.Remap) -> Iterator[Told]:
+    for step in remap.leave:
+        yield _of(step, "⇥", "its node is gone: the turn goes on to its end, nothing follows")
+    for step in remap.park:
+        yield _of(step, "∥", "its node is gone: kept aside until it comes back")
+    for step in remap.back:
+        yield _of(step, "↩", "its node is back: goes on")
+    for step in remap.retract:
+        yield _of(step, "◌", "must wait again")
+    for step, requirement in remap.requirements.items():
+        yield _of(step, "◌", f"waits for {plain(requirement)}" if requirement else "waits no more")
+    for reached in remap.reach:
+        waits = f", waits for {plain(reached.requirement)}" if reached.requirement else ""
+        yield Told("→", f"starts with the new graph{waits}", "yellow", reached.node)
+
+
+def _of(step: StepId, glyph: str, text: str) -> Told:
+    return Told(glyph, text, "yellow", node_of(step))
+
+
+def _return(entry: j.Fact, version: int) -> Iterator[Told]:
+    match entry:
+        case j.RolledBack():
+            text = f"back to checkpoint {entry.to}{_by(entry.by)}{_why(entry.reason)}"
+            yield Told("↶", f"{text}{_graph(entry.state, version)}", "bold yellow")
+        case j.Forked():
+            text = f"forked from {entry.source}@{entry.checkpoint or entry.to}{_by(entry.by)}"
+            yield Told("⑂", text, "bold green")
+        case j.Reopened():
+            text = f"taken up again at {entry.to}{_by(entry.by)}{_graph(entry.state, version)}"
+            yield Told("▶", text, "bold green")
+        case _:
+            return
+
+
+def _graph(state: Mapping[str, Any], version: int) -> str:
+    """`, with graph v1`: of a return to another graph than the last."""
+    goes_on = state.get("graph_version", 1)
+    return f", with graph v{goes_on}" if version and goes_on != version else ""
+
+
+def requirements_after(entry: j.GraphSwapped, before: Mapping[str, str]) -> dict[str, str]:
+    """What nodes wait for after a swap, by what they waited for before it."""
+    remap = entry.remap
+    waiting = dict(before)
+    for step in (*remap.park, *remap.retract):
+        waiting.pop(node_of(step), None)
+    found: dict[NodeName, str] = {node_of(s): r for s, r in remap.requirements.items()}
+    found |= {reached.node: reached.requirement for reached in remap.reach}
+    for node, requirement in found.items():
+        if requirement:
+            waiting[node] = requirement
+        else:
+            waiting.pop(node, None)
+    return waiting
+
+
+def _by(who: str) -> str:
+    return f" by {plain(who)}" if who else ""
+
+
+def _what(what: str) -> str:
+    return f": {plain(what)}" if what else ""
+
+
+def _why(reason: str) -> str:
+    return f" ({plain(reason)})" if reason else ""
+
+
+def _first(text: str) -> str:
+    return next(iter(plain(line) for line in text.splitlines() if line.strip()), "")

@@ -1,0 +1,331 @@
+"""The page of `crewlog trace`, and of its `--diff`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from crewlog.cli.differing import state_rows
+from crewlog.cli.screen import Part, Screen, clock, counted, lasted, money, plain, plain_lines
+from crewlog.cli.timeline import Timeline
+from crewlog.cli.tracing import Traced
+from crewlog.ids import item_of
+from crewlog.model import Json
+from crewlog.state.journal import entry_from_json
+from crewlog.state.model import Usage
+from crewlog.state.trace import Asked, CallTrace, Mark, Pair, StepTrace, Trace, align
+
+_FATES: dict[str, tuple[str, str]] = {
+    "completed": ("✓", "green"),
+    "skipped": ("∅", "dim"),
+    "cancelled": ("■", "yellow"),
+    "parked": ("⏏", "yellow"),
+    "undone": ("↶", "yellow"),
+    "running": ("●", "cyan"),
+    "reached": ("◌", "yellow"),
+}
+_ITEMS = 8
+"""Items of a visit that are shown without `--full`."""
+
+
+def show_trace(screen: Screen, found: Traced, *, full: bool) -> None:
+    """A run's trace: header, then steps and marks in the order in which they began."""
+    trace = found.trace
+    _head(screen, found)
+    depths = _depths(trace)
+    things: list[StepTrace | Mark] = [*trace.steps, *trace.marks]
+    for each in sorted(things, key=_begun):
+        if isinstance(each, Mark):
+            _mark(screen, trace, each)
+        else:
+            _step(screen, found, each, depth=depths.get(each.node, 0), full=full)
+    for asked in trace.asked:
+        screen.line(*_question(asked, trace.started, 0), crop=True)
+    if trace.error:
+        screen.line("")
+        screen.line(("  ✗ ", "red"), plain(trace.error))
+
+
+def _begun(each: StepTrace | Mark) -> tuple[int, int]:
+    if isinstance(each, Mark):
+        return (each.at, each.position)
+    return (each.started or each.reached, each.began or each.position)
+
+
+def _head(screen: Screen, found: Traced) -> None:
+    trace = found.trace
+    took = lasted(trace.started, trace.ended)
+    steps = [step for step in trace.all_steps() if step.started is not None]
+    used = sum((step.usage for step in trace.steps), Usage())
+    screen.line(
+        ("  crew ", "dim"),
+        plain(trace.crew or "?"),
+        (" · run ", "dim"),
+        (plain(found.sight.run), "bold"),
+        (f" · {found.sight.status}{f' · {took}' if took else ''}", "dim"),
+        (f" · {counted(len(steps), 'step')} · {_used(used)}", "dim"),
+    )
+    screen.line("")
+
+
+def _used(used: Usage) -> str:
+    said = [counted(used.calls, "model call"), counted(used.tool_calls, "tool call")]
+    if tokens := used.input_tokens + used.output_tokens:
+        said.append(counted(tokens, "token"))
+    return " · ".join([*said, *filter(None, [money(used.cost)])])
+
+
+def _depths(trace: Trace) -> dict[str, int]:
+    """How deep each node is in parts of the graph that are there: `writer.reviewer` in `writer`."""
+    nodes = {step.node for step in trace.steps}
+    found: dict[str, int] = {}
+    for step in sorted(trace.steps, key=lambda s: s.node.count(".")):
+        found[step.node] = found.get(step.within, 0) + 1 if step.within in nodes else 0
+    return found
+
+
+def _mark(screen: Screen, trace: Trace, mark: Mark) -> None:
+    """What the timeline says of it: the same words in both."""
+    line = Timeline()
+    line.started = trace.started
+    rows = [*line.feed(entry_from_json(mark.entry)), *line.settle()]
+    for row in rows:
+        where = f"{row.node}: " if row.node else ""
+        screen.line(
+            (f"  {clock(row.at):>5}  ", "dim"),
+            (f"{row.glyph} ", row.style),
+            (f"{where}{row.text}", row.style),
+            (f"  @{mark.position}", "dim"),
+            crop=True,
+        )
+
+
+# -- a step -----------------------------------------------------------------------------------
+
+
+def _step(screen: Screen, found: Traced, step: StepTrace, *, depth: int, full: bool) -> None:
+    start = found.trace.started
+    glyph, style = _FATES[step.fate]
+    pad = "  " * depth
+    began = step.started if step.started is not None else step.reached
+    took = lasted(began, step.ended) if step.started is not None else ""
+    screen.line(
+        (f"  {clock(began - start):>5}  ", "dim"),
+        pad,
+        (f"{glyph} ", style),
+        (plain(step.step), "bold"),
+        *_about(step),
+        (f"  {took}" if took else "", ""),
+        (f"  {_reads(step)}" if step.reads else "", "dim"),
+        (f"  @{step.checkpoint}" if step.checkpoint else "", "dim"),
+        crop=True,
+    )
+    for line in _inside(found, step):
+        screen.line("         ", pad, "  ", *line, crop=not full)
+    if full:
+        _contents(screen, found, step, pad)
+    shown = step.items if full else step.items[:_ITEMS]
+    for item in shown:
+        _step(screen, found, item, depth=depth + 1, full=full)
+    if len(step.items) > len(shown):
+        more = counted(len(step.items) - len(shown), "more item")
+        screen.line("         ", pad, ("  " + f"… {more}: --full shows them", "dim"))
+    _changes(screen, found, step, full=full)
+
+
+def _about(step: StepTrace) -> Iterator[Part]:
+    if step.agent is not None and str(step.agent) != step.node and not item_of(step.step):
+        yield f"  {plain(step.agent)}"
+    if step.of:
+        yield f"  {counted(step.of, 'item')}"
+    if step.retries:
+        yield (f"  tried again {counted(step.retries, 'time')}", "yellow")
+    if step.fate != "completed":
+        yield (f"  {step.fate}", _FATES[step.fate][1])
+    if step.waited_for and step.started is None and step.ended is None:
+        yield (f"  for {plain(step.waited_for)}", "yellow")
+
+
+def _reads(step: StepTrace) -> str:
+    return "read " + ", ".join(f"{plain(log)} {count}" for log, count in step.reads.items())
+
+
+def _inside(found: Traced, step: StepTrace) -> Iterator[list[Part]]:
+    """What happened in a step: calls, questions, errors, what it set, where it went."""
+    start = found.trace.started
+    lines: list[tuple[int, list[Part]]] = []
+    for call in step.calls:
+        lines.append((call.start, _call(call, start)))
+        lines.extend((call.start, _error(error, indent=6)) for error in call.errors)
+    lines += [(asked.raised, _question(asked, start, 2)) for asked in step.asked]
+    yield from (line for _, line in sorted(lines, key=lambda pair: pair[0]))
+    yield from (_error(error) for error in step.errors)
+    for name, value in step.sets.items():
+        yield [("= ", "yellow"), f"{plain(name)} = {_value(value)}"]
+    if step.went or step.because:
+        goes = ", ".join(step.went)
+        why = f"{': ' if goes else ''}{plain(step.because)}" if step.because else ""
+        yield [("→ ", "magenta"), f"{goes}{why}"]
+
+
+def _error(text: str, indent: int = 0) -> list[Part]:
+    return [(f"{' ' * indent}✗ ", "red"), (_first(text), "red")]
+
+
+def _call(call: CallTrace, start: int) -> list[Part]:
+    glyph = "…" if call.ok is None else "✓" if call.ok else "✗"
+    style = "cyan" if call.ok is None else "" if call.ok else "red"
+    name = plain(call.tool) if call.tool else f"model {plain(call.model)}".rstrip()
+    parts: list[Part] = [
+        (f"{clock(call.start - start):>5} ", "dim"),
+        (f"{glyph} ", style),
+        ("⚙ " if call.tool else "", ""),
+        (name, "bold" if call.tool else ""),
+    ]
+    if call.arguments:
+        parts.append(f" {plain(call.arguments)}")
+    if call.ms is not None:
+        parts.append((f"  {_ms(call.ms)}", "dim"))
+    tokens = f"{call.usage.input_tokens:,} → {call.usage.output_tokens:,} tokens"
+    if call.usage.input_tokens or call.usage.output_tokens:
+        parts.append((f"  {tokens}", "dim"))
+    if call.retries:
+        parts.append((f"  tried again {counted(call.retries, 'time')}", "yellow"))
+    if call.denied:
+        parts.append((f"  ⊘ {plain(call.denied)}", "red"))
+    elif call.result:
+        parts.append(f"  {plain(call.result)}")
+    return parts
+
+
+def _ms(ms: int) -> str:
+    return f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
+
+
+def _question(asked: Asked, start: int, indent: int) -> list[Part]:
+    waited = lasted(asked.raised, asked.answered)
+    answer = f"  {asked.decision}{f' by {asked.by}' if asked.by else ''} after {waited}"
+    return [
+        (f"{' ' * (2 - indent)}{clock(asked.raised - start):>5} ", "dim"),
+        (f"? {plain(asked.id)} {plain(asked.question)}", "yellow"),
+        (
+            plain(answer) and f"  {plain(answer)}" if asked.answered is not None else "  open",
+            "green",
+        ),
+    ]
+
+
+def _contents(screen: Screen, found: Traced, step: StepTrace, pad: str) -> None:
+    """Whole arguments and results of a step's calls."""
+    indent = 13 + len(pad)
+    for call in step.calls:
+        title = f"{call.call} {call.tool or 'model'}"
+        if (arguments := _arguments(found, step, call)) is not None:
+            screen.line(" " * (indent - 2), (f"{plain(title)} was given", "dim"))
+            screen.paragraph(json.dumps(arguments, ensure_ascii=False, indent=1), indent=indent)
+        body = found.bodies.get(call.body) if call.body else None
+        if body is not None and (text := _text(body)):
+            screen.line(" " * (indent - 2), (f"{plain(title)} said", "dim"))
+            screen.paragraph(plain_lines(text), indent=indent)
+
+
+def _arguments(found: Traced, step: StepTrace, call: CallTrace) -> Json:
+    """What a tool was given, from the message that asks for it."""
+    body: Any = found.bodies.get(call.message) if call.message else None
+    if not isinstance(body, dict):
+        return None
+    asked: list[Any] = [*body.get("tool_calls", ()), *body.get("invalid_tool_calls", ())]
+    batch = [c for c in step.calls if c.message == call.message]
+    at = batch.index(call)
+    return asked[at].get("args") if at < len(asked) else None
+
+
+def _text(body: Json) -> str:
+    content: Json = body.get("content", body) if isinstance(body, dict) else body  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _changes(screen: Screen, found: Traced, step: StepTrace, *, full: bool) -> None:
+    changed = found.changes.get(step.step)
+    if changed:
+        rows = state_rows(changed, full=full, whole=not screen.tty)
+        screen.rows(("", "", "", ""), [["       ", *row] for row in rows])
+
+
+def _value(value: Json) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return plain(text)
+
+
+def _first(text: str) -> str:
+    return plain(next(iter(text.splitlines()), ""))
+
+
+# -- two runs ---------------------------------------------------------------------------------
+
+
+def show_parting(screen: Screen, one: Traced, two: Traced, *, full: bool) -> None:
+    """Two runs side by side: where they part, and what is otherwise from there on."""
+    ours, theirs = plain(one.sight.run), plain(two.sight.run)
+    screen.line("  ", (f"{ours} | {theirs}", "bold"))
+    screen.line("")
+    pairs = align(one.trace, two.trace)
+    parted = next((pair for pair in pairs if pair.differs), None)
+    rows: list[list[Part]] = []
+    same = 0
+    for pair in pairs:
+        if not pair.differs:
+            same += 1
+            if not full:
+                continue
+        rows.append(_pair(pair))
+        if pair.differs and pair.one and pair.other:
+            rows += [["", ("  " + name, "dim"), text] for name, text in _ways(pair)]
+    if parted is None:
+        screen.line("  the same ", (f"in {counted(same, 'step')}", "dim"))
+        return
+    screen.line("  they part at ", (plain(parted.step), "bold yellow"))
+    screen.line(f"  {counted(same, 'step')} the same", ("" if full else ", not shown", "dim"))
+    screen.line("")
+    screen.rows(("", "", f"{ours} | {theirs}"), rows)
+
+
+def _pair(pair: Pair) -> list[Part]:
+    if pair.one is None or pair.other is None:
+        side = "the second" if pair.one is None else "the first"
+        return [("±", "yellow"), (plain(pair.step), "bold"), f"only in {side}"]
+    sides = " | ".join(
+        f"{each.fate} {lasted(each.started or each.reached, each.ended)}".strip()
+        for each in (pair.one, pair.other)
+    )
+    sign: Part = ("~", "yellow") if pair.differs else ("=", "dim")
+    return [sign, (plain(pair.step), "bold" if pair.differs else "dim"), (sides, "dim")]
+
+
+def _ways(pair: Pair) -> Iterator[tuple[str, str]]:
+    for name in pair.differs:
+        sides = [_side(name, each) for each in (pair.one, pair.other) if each is not None]
+        yield name, " | ".join(sides)
+
+
+def _side(name: str, step: StepTrace) -> str:
+    match name:
+        case "calls":
+            tools = [f"{call.tool} {call.arguments}".strip() for call in step.calls if call.tool]
+            said = f"{sum(c.tool is None for c in step.calls)} of a model"
+            return ", ".join([said, *map(plain, tools)])
+        case "results":
+            last = next((c for c in reversed(step.calls) if c.end is not None), None)
+            return _value(last.result) if last else "none"
+        case "answers":
+            return ", ".join(f"{a.id} {plain(a.decision) or 'open'}" for a in step.asked) or "none"
+        case "errors":
+            found = [*step.errors, *(e for call in step.calls for e in call.errors)]
+            return ", ".join(_first(each) for each in found) or "none"
+        case "sets":
+            return ", ".join(f"{plain(k)} = {_value(v)}" for k, v in step.sets.items()) or "nothing"
+        case "went":
+            return ", ".join(step.went) or "nowhere"
+        case _:
+            return plain({"fate": step.fate, "agent": step.agent, "items": step.of}.get(name, ""))

@@ -1,0 +1,92 @@
+"""A line as it is typed, key by key.
+
+Where rows are printed above a prompt, what was typed so far must be drawn again beneath them. A
+terminal in its ordinary line mode keeps that to itself until Enter; so the keys are read one by
+one, and the keys that edit a line are understood here.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sys
+import termios
+from contextlib import suppress
+
+from rich.cells import cell_len
+
+from crewlog.cli.screen import plain
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?")
+"""Arrows and the like: a line is edited at its end only."""
+_ENTER, _ERASE, _KILL, _WORD, _END = "\r\n", "\b\x7f", "\x15", "\x17", "\x04"
+
+
+class Typed:
+    """What was typed of a line."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        """The line that is not ended yet."""
+        self.ended = False
+        """Whether nobody types any more: Ctrl-D at a line's begin."""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, data: bytes) -> list[str]:
+        """Takes keys; the lines that they end."""
+        lines: list[str] = []
+        for key in _ESCAPES.sub("", self._decoder.decode(data)):
+            if key in _ENTER:
+                lines.append(self.text)
+                self.text = ""
+            elif key in _ERASE:
+                self.text = self.text[:-1]
+            elif key == _KILL:
+                self.text = ""
+            elif key == _WORD:
+                self.text = self.text.rstrip().rpartition(" ")[0]
+                self.text += " " if self.text else ""
+            elif key == _END and not self.text:
+                self.ended = True
+                break
+            elif key in " \t":
+                self.text += " "
+            elif plain(key):
+                self.text += key
+        return lines
+
+
+class Keys:
+    """A terminal that gives each key at once and leaves the echo to us, until it is put back."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self._before = termios.tcgetattr(terminal)
+        self.take()
+
+    def take(self) -> None:
+        """Sets the mode (again: a shell that had the terminal in between has its own)."""
+        mode = termios.tcgetattr(self._terminal)
+        # Ctrl-C and Ctrl-Z stay what they are.
+        mode[3] &= ~(termios.ICANON | termios.ECHO)
+        mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
+        termios.tcsetattr(self._terminal, termios.TCSANOW, mode)
+
+    def give_back(self) -> None:
+        """Puts the terminal back into the mode that it had."""
+        with suppress(termios.error):  # it is gone, with whoever typed
+            termios.tcsetattr(self._terminal, termios.TCSANOW, self._before)
+
+
+def rows_of(text: str, width: int) -> int:
+    """Rows of a terminal that a line takes."""
+    return max(cell_len(text) - 1, 0) // max(width, 1) + 1
+
+
+def columns() -> int:
+    """Columns of the terminal that standard output is, as it is now."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80

@@ -1,0 +1,238 @@
+"""Runs that do not begin with a crew: forks, runs that go on after their end, and replaced ones."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import ValidationError
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
+
+from crewlog.client import forking
+from crewlog.client.gateway import CALL_LIMIT, pauses
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import Operation
+from crewlog.errors import (
+    CommandRejected,
+    RunNotFound,
+    ServiceError,
+    StoreUnavailable,
+    UsageError,
+)
+from crewlog.faults import faults_of
+from crewlog.ids import RunId
+from crewlog.model import Json
+from crewlog.store.checkpoints import last_state, settled_at, taken_up
+from crewlog.store.deleting import needed
+from crewlog.store.protocol import RunRow, StartingFork
+from crewlog.wire import WORKFLOW_TYPE, ForkFrom, StartRun
+
+if TYPE_CHECKING:
+    from crewlog.client.client import Client
+    from crewlog.client.run import Run
+
+STORED_WITHIN = 3.0
+"""Seconds until what a run has recorded is in the store."""
+STOPPED_WITHIN = 10.0
+"""Seconds for a run that is replaced to end by itself; then it is ended from outside."""
+BEGUN_WITHIN = 10.0
+"""Seconds for a fork to begin, before its source is refused to be deleted."""
+ASKED_WITHIN = 60.0
+"""Seconds between the note of a fork and its start: what is not there by then was never started."""
+_OPEN = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
+
+
+async def fork(
+    client: Client,
+    source: RunId,
+    position: int,
+    *,
+    id: str | None,
+    operations: Sequence[Operation],
+    definition: dict[str, Json] | None,
+    by: str,
+    execution_timeout: timedelta | None,
+) -> Run:
+    """Starts a run that goes on from a checkpoint of another one; see `Run.fork`."""
+    crew = await _checked(client, source, position)
+    await forked_crew(client, source, position, operations, definition)
+    try:
+        begin = ForkFrom(
+            run=source, position=position, operations=tuple(operations), definition=definition
+        )
+        payload = StartRun(fork=begin, by=by)
+    except ValidationError as error:
+        raise UsageError(f"the fork cannot be started: {faults_of(error)}") from error
+    return await client.begin(id, crew or "fork", payload, execution_timeout)
+
+
+async def forked_crew(
+    client: Client,
+    source: RunId,
+    position: int,
+    operations: Sequence[Operation],
+    definition: dict[str, Json] | None,
+) -> CrewDefinition | None:
+    """The crew that a fork goes on with, checked; see `Run.forked_crew`."""
+    if not operations and definition is None:
+        return None
+    await _checked(client, source, position)
+    try:
+        store = await client.store()
+        base = await forking.crew_at(store, source, position)
+        return await forking.forked_crew(store, base, operations, definition)
+    except ServiceError:
+        return None  # a worker judges it, when the store is there again
+
+
+async def _checked(client: Client, source: RunId, position: int) -> str:
+    """The crew's name, once the store has the checkpoint; empty where the store is away.
+
+    Raises:
+        UsageError: there is no such checkpoint.
+        RunNotFound: there is no such run.
+    """
+    row: RunRow | None = None
+    deadline = time.monotonic() + STORED_WITHIN
+    for pause in pauses(0.05, 0.5):
+        try:
+            store = await client.store()
+            row = await store.get_run(source)
+            if row is None:
+                await client.gateway.describe(source)  # is there such a run at all?
+            await settled_at(store, source, position)
+        except ServiceError:
+            return ""
+        except UsageError:
+            # What the run has recorded last may not be stored yet.
+            if (row and row.ended) or time.monotonic() > deadline:
+                raise
+        else:
+            return row.crew if row else ""
+        await asyncio.sleep(pause)
+    raise AssertionError
+
+
+async def note_fork(client: Client, source: RunId, fork: RunId) -> None:
+    """Notes in the store that a run is about to begin as a fork: its source stays until then.
+
+    Raises:
+        RunNotFound: the source was deleted meanwhile.
+    """
+    try:
+        store = await client.store()
+        noted = await store.expect_fork(source, fork, _now_ms())
+    except ServiceError:
+        return  # the run does the same when it begins
+    if not noted:
+        await client.gateway.describe(source)
+
+
+async def await_forks(client: Client, sources: Sequence[RunId]) -> None:
+    """Waits until the forks of some runs have begun that were asked for.
+
+    Raises:
+        UsageError: one of them has not, and may still.
+    """
+    deadline = time.monotonic() + BEGUN_WITHIN
+    for pause in pauses(0.02, 0.5):
+        starting = await starting_forks(client, sources)
+        if not starting:
+            return
+        if time.monotonic() > deadline:
+            raise needed(starting[0])
+        await asyncio.sleep(pause)
+
+
+async def starting_forks(client: Client, sources: Sequence[RunId]) -> list[StartingFork]:
+    """The forks of some runs that were asked for and may still begin; notes of others are voided.
+
+    Raises:
+        StoreUnavailable: the store is away.
+        TemporalUnavailable: the server is away.
+    """
+    store = await client.store()
+    found: list[StartingFork] = []
+    for each in await store.starting_forks(sources):
+        if await _may_begin(client, each):
+            found.append(each)
+        else:
+            await store.void_fork(each.source, each.fork)
+    return found
+
+
+async def _may_begin(client: Client, fork: StartingFork) -> bool:
+    try:
+        return (await client.gateway.describe(fork.fork)).status in _OPEN
+    except RunNotFound:
+        return _now_ms() - fork.at < ASKED_WITHIN * 1000  # it may be about to be started
+
+
+async def reopen(
+    client: Client,
+    run: RunId,
+    from_: Literal["recipe", "live"],
+    *,
+    by: str,
+    execution_timeout: timedelta | None,
+) -> Run:
+    """Lets a run go on that has ended; see `Run.resume`."""
+    description = await client.gateway.describe(run)
+    if description.workflow_type != WORKFLOW_TYPE:
+        raise RunNotFound(
+            f"{run!r} is a workflow of the type {description.workflow_type!r}, not a crew's run",
+            remedy="`crewlog ps` lists the runs.",
+            place=client.gateway.address,
+        )
+    if description.status in _OPEN:
+        raise CommandRejected(
+            f"the run {run!r} has not ended", remedy=f"`crewlog resume {run}` resumes a paused one."
+        )
+    crew = ""
+    with suppress(StoreUnavailable):  # without a store, the run itself tells
+        store = await client.store()
+        row = await store.get_run(run)
+        await taken_up(store, run, await last_state(store, run))
+        crew = row.crew if row else ""
+    ended = tuple(filter(None, [description.run_id]))
+    payload = StartRun(reopen=from_, replaced=ended, by=by)
+    return await client.begin(run, crew, payload, execution_timeout, again=True)
+
+
+async def end(client: Client, run: RunId) -> tuple[str, ...]:
+    """Ends a run that is to be replaced, gracefully where it can.
+
+    Returns:
+        Its last executions: activities of theirs may be at work all the same.
+    """
+    description = await client.gateway.describe(run)
+    handle = client.gateway.handle(run)
+    ids = {description.run_id}
+    if description.status in _OPEN:
+        with suppress(RPCError):
+            if await client.gateway.polled(description.task_queue):
+                await handle.cancel(rpc_timeout=timedelta(seconds=CALL_LIMIT))
+                await _ended(client, run)
+        with suppress(RPCError):  # it has ended
+            await handle.terminate("replaced", rpc_timeout=timedelta(seconds=CALL_LIMIT))
+        ids.add((await client.gateway.describe(run)).run_id)
+    return tuple(sorted(filter(None, ids)))
+
+
+async def _ended(client: Client, run: RunId) -> None:
+    """Waits until a run has ended, for a while."""
+    deadline = time.monotonic() + STOPPED_WITHIN
+    for pause in pauses(0.02, 0.5):
+        now = (await client.gateway.describe(run)).status
+        if now not in _OPEN or time.monotonic() > deadline:
+            return
+        await asyncio.sleep(pause)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,179 @@
+"""Places in runs as people write them: `notes`, `notes@12`, `notes@draft`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from crewlog.definition.findings import did_you_mean
+from crewlog.errors import (
+    CrewlogError,
+    RunNotFound,
+    ServiceError,
+    StoreIncomplete,
+    UsageError,
+    WorkerMissing,
+)
+from crewlog.ids import RunId
+from crewlog.state.checkpoints import nearest, no_checkpoint
+from crewlog.store.loading import load_state
+from crewlog.wire import LARGEST_POSITION, CheckpointView
+
+if TYPE_CHECKING:
+    from crewlog.client.client import Client
+    from crewlog.client.run import Run
+
+_PAGE = 1000
+
+
+class Place(NamedTuple):
+    """A run, and where in it."""
+
+    run: RunId
+    position: int | None
+    """The journal position; none: the run as it is."""
+
+
+def split(target: str) -> tuple[str, str]:
+    """A run's id, and the position or tag after its last `@`; empty where there is none."""
+    run, at, place = target.rpartition("@")
+    return (run, place) if at and run else (target, "")
+
+
+def named(target: str) -> tuple[str, str]:
+    """A run, and the position or tag of it that must be named.
+
+    Raises:
+        UsageError: none is named.
+    """
+    run, at = split(target)
+    if not at:
+        name = target.rstrip("@") or "RUN"
+        raise UsageError(
+            f"{target!r} names no checkpoint",
+            remedy=f"Say RUN@POSITION or RUN@TAG: `crewlog checkpoints {name}` lists them.",
+        )
+    return run, at
+
+
+async def place_of(client: Client, target: str) -> Place:
+    """The place that `RUN`, `RUN@POSITION` or `RUN@TAG` names.
+
+    A run's id may have an `@` itself: one that there is comes first.
+
+    Raises:
+        UsageError: the run has no such position or tag.
+    """
+    run, at = split(target)
+    if not at or await _exists(client, target):
+        return Place(RunId(target), None)
+    return Place(RunId(run), await position_of(client.run(run), at))
+
+
+async def checkpoint_of(client: Client, target: str) -> tuple[RunId, int]:
+    """The same, where a position or a tag must be named: what comes after the last `@`.
+
+    Raises:
+        UsageError: none is named, or the run does not have it.
+    """
+    run, at = named(target)
+    return RunId(run), await position_of(client.run(run), at)
+
+
+async def position_of(run: Run, at: int | str) -> int:
+    """The journal position that is meant by a number, or by a tag.
+
+    Raises:
+        UsageError: it is too large a number or too small, or no tag of the run.
+        RunNotFound: a tag of a run that there is not.
+    """
+    text = str(at)
+    if _is_number(text):
+        if len(text) <= len(str(LARGEST_POSITION)) and 1 <= int(text) <= LARGEST_POSITION:
+            return int(text)
+        raise UsageError(
+            f"the run {run.id!r} has no position {_brief(text)}",
+            remedy=f"`crewlog checkpoints {run.id}` lists the positions.",
+            place=f"run {run.id!r}",
+        )
+    tags = await tags_of(run)
+    if text not in tags:
+        known = f"Tags: {', '.join(tags)}." if tags else "It has no tags: give a position."
+        raise UsageError(
+            f"the run {run.id!r} has no checkpoint that is called {_brief(text)!r}",
+            remedy=f"{did_you_mean(text, tags, known)} `crewlog checkpoints {run.id}` lists them.",
+            place=f"run {run.id!r}",
+        )
+    return tags[text]
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+async def tags_of(run: Run) -> Mapping[str, int]:
+    """The positions that people gave names to: as the run tells, or else the store.
+
+    Raises:
+        RunNotFound: neither knows the run.
+    """
+    try:
+        if await run.polled():
+            return (await run.state()).tags
+        return (await load_state(await run.open_store(), run.id)).tags
+    except (WorkerMissing, RunNotFound) as error:
+        try:
+            return (await load_state(await run.open_store(), run.id)).tags
+        except StoreIncomplete:
+            raise error from None
+
+
+async def check_checkpoint(run: Run, position: int) -> None:
+    """Looks whether a position is a checkpoint of a run, as far as it or the store tells.
+
+    Raises:
+        UsageError: it is none; the remedy names the nearest that are.
+    """
+    try:
+        found = {each.position: each.kind for each in await checkpoints_of(run)}
+        if position not in found:
+            store = await run.open_store()  # where a policy has pruned it, it is one all the same
+            rows = await store.list_checkpoints(run.id, position - 1, 1, pruned=True)
+            found |= {row.position: row.kind for row in rows}
+    except ServiceError:
+        return  # the run itself looks once more
+    if position not in found:
+        raise UsageError(
+            no_checkpoint(run.id, position),
+            remedy=nearest(run.id, position, sorted(at for at, k in found.items() if k != "tag")),
+            place=f"run {run.id!r}",
+        )
+
+
+async def checkpoints_of(run: Run) -> list[CheckpointView]:
+    """All checkpoints of a run."""
+    found: list[CheckpointView] = []
+    while True:
+        page = await run.checkpoints(found[-1].position if found else 0, _PAGE)
+        found += page.checkpoints
+        if len(page.checkpoints) < _PAGE:
+            return found
+
+
+async def _exists(client: Client, run: str) -> bool:
+    try:
+        await client.gateway.describe(RunId(run))
+    except RunNotFound:
+        return await _stored(client, run)
+    return True
+
+
+async def _stored(client: Client, run: str) -> bool:
+    try:
+        return await (await client.store()).get_run(RunId(run)) is not None
+    except CrewlogError:
+        return False

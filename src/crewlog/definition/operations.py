@@ -1,0 +1,166 @@
+"""Changes to a definition, one by one: what `change` takes instead of a whole definition.
+
+Each operation says one thing that people want to be otherwise, and is data: the same in YAML, on
+the wire and on the command line. `apply_operations` gives the definition after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from crewlog.definition.model import CrewDefinition, Name
+from crewlog.model import Json, Model
+
+
+class AddAgent(Model):
+    """Add an agent, with a phase where it takes its turn."""
+
+    op: Literal["add_agent"] = "add_agent"
+    name: Name
+    agent: dict[str, Json]
+    """As under `agents` in a definition."""
+    phase: dict[str, Json] = Field(default_factory=dict)
+    """What its phase has besides the agent: `after`, `when`, `task`, …; by default it comes last,
+    after the phases that nothing follows."""
+    before: tuple[str, ...] = ()
+    """Phases that wait for it from now on."""
+
+
+class RemoveAgent(Model):
+    """Remove an agent and its phases; what waited for these waits for what they waited for."""
+
+    op: Literal["remove_agent"] = "remove_agent"
+    name: str
+
+
+class EnableAgent(Model):
+    """Let an agent take part again."""
+
+    op: Literal["enable_agent"] = "enable_agent"
+    name: str
+
+
+class DisableAgent(Model):
+    """Switch an agent off: its phases stay where they are, and are skipped."""
+
+    op: Literal["disable_agent"] = "disable_agent"
+    name: str
+
+
+class EditAgent(Model):
+    """Change fields of an agent: its prompt, its model, its tools, and others."""
+
+    op: Literal["edit_agent"] = "edit_agent"
+    name: str
+    set: dict[str, Json] = Field(min_length=1)
+    """The fields, as under `agents`; null puts the default back."""
+
+
+class AddPhase(Model):
+    """Add a phase of any kind."""
+
+    op: Literal["add_phase"] = "add_phase"
+    phase: dict[str, Json]
+    """As in `flow`, with what it comes `after`."""
+    before: tuple[str, ...] = ()
+    """Phases that wait for it from now on."""
+
+
+class RemovePhase(Model):
+    """Remove a phase; what waited for it waits for what it waited for."""
+
+    op: Literal["remove_phase"] = "remove_phase"
+    name: str
+
+
+class EditPhase(Model):
+    """Change fields of a phase: `after`, `when`, `at_most`, and others."""
+
+    op: Literal["edit_phase"] = "edit_phase"
+    name: str
+    set: dict[str, Json] = Field(min_length=1)
+
+
+class AddTool(Model):
+    """Add a tool, and let agents have it."""
+
+    op: Literal["add_tool"] = "add_tool"
+    name: Name
+    tool: dict[str, Json]
+    """As under `tools` in a definition."""
+    agents: tuple[str, ...] = ()
+    """Agents that list their tools and get this one, too; those that inherit have it anyway."""
+
+
+class RemoveTool(Model):
+    """Remove a tool, from the agents that list it, too."""
+
+    op: Literal["remove_tool"] = "remove_tool"
+    name: str
+
+
+class EditTool(Model):
+    """Change fields of a tool."""
+
+    op: Literal["edit_tool"] = "edit_tool"
+    name: str
+    set: dict[str, Json] = Field(min_length=1)
+
+
+class EditPermission(Model):
+    """Say who may call a tool."""
+
+    op: Literal["set_permission"] = "set_permission"
+    tool: str
+    agents: tuple[str, ...] | None
+    """Null: every agent that has it; an empty list: nobody."""
+
+
+class EditCrew(Model):
+    """Change fields of the crew itself: `model`, `flow`, `limits`, `flags`, `approvals`."""
+
+    op: Literal["edit_crew"] = "edit_crew"
+    set: dict[str, Json] = Field(min_length=1)
+
+
+Operation = Annotated[
+    AddAgent
+    | RemoveAgent
+    | EnableAgent
+    | DisableAgent
+    | EditAgent
+    | AddPhase
+    | RemovePhase
+    | EditPhase
+    | AddTool
+    | RemoveTool
+    | EditTool
+    | EditPermission
+    | EditCrew,
+    Field(discriminator="op"),
+]
+"""One change to a definition."""
+
+
+def apply_operations(definition: CrewDefinition, operations: Sequence[Operation]) -> CrewDefinition:
+    """The definition after some changes, one after the other, checked as a whole.
+
+    What nobody changes stays as it is written: phases keep their names and their places, and what
+    waited for a phase that goes waits for what that one waited for. Only what comes out in the end
+    must be a crew that can run, so one operation may make up for what another one leaves open.
+
+    Args:
+        definition: The crew as it is.
+        operations: What is to be otherwise.
+
+    Raises:
+        InvalidDefinition: with everything that is wrong; the paths begin with the number of the
+            operation, from 0: `operations[1].set.timeout`.
+    """
+    # Here, because clients read this module for what it says on the wire, and apply nothing.
+    from crewlog.definition.apply import applied  # noqa: PLC0415
+
+    return applied(definition, operations)

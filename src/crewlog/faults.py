@@ -1,0 +1,128 @@
+"""What is wrong with a value from outside, in words: pydantic's own are for programmers.
+
+    'to' must be a text, not the number 5; 'nde' is unknown; `set` or `delete` must name something
+
+Every message that people read about such a value is made here, or of these words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+_TYPES = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a number that is not infinite",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+}
+_LISTS = ("too_short", "too_long")
+
+
+def faults_of(error: ValidationError, whole: str = "it") -> str:
+    """All that is wrong, in one line.
+
+    Args:
+        error: What pydantic found.
+        whole: What the whole value is called, where the fault is of no field.
+    """
+    return "; ".join(
+        fault_of(each, whole) for each in error.errors(include_url=False, include_context=True)
+    )
+
+
+def fault_of(fault: ErrorDetails, whole: str = "it", *, below: int = 0) -> str:
+    """One fault, with the field that it is of.
+
+    Args:
+        fault: What pydantic found.
+        whole: What the whole value is called.
+        below: How many parts of the place are known anyway.
+    """
+    where = ".".join(str(part) for part in fault["loc"][below:])
+    if "error" in fault.get("ctx", {}):  # a sentence of ours
+        return f"{where!r}: {rule_of(fault)}" if where else rule_of(fault)
+    return f"{repr(where) if where else whole} {rule_of(fault)}"
+
+
+def rule_of(fault: ErrorDetails) -> str:
+    """What is wrong, without where: `must be a text, not the number 5`."""
+    kind, context, value = fault["type"], fault.get("ctx", {}), fault["input"]
+    match kind:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            return "is unknown"
+        case "value_error" | "assertion_error":
+            return str(context.get("error", fault["msg"]))
+        case "string_pattern_mismatch":
+            return f"cannot be {called(value)}"
+        case "union_tag_invalid":
+            return f"must be one of {_plain(context.get('expected_tags', ''))}"
+        case "union_tag_not_found":
+            return f"has no {_plain(context.get('discriminator', 'kind'))}"
+        case _:
+            return rule(kind, context, value)
+
+
+def rule(kind: str, context: Mapping[str, Any], value: object) -> str:
+    """The rule that a value breaks, by pydantic's name for it."""
+    if kind in _TYPES:
+        return f"must be {_TYPES[kind]}, not {called(value)}"
+    items = " items" if kind in _LISTS else " characters"
+    match kind:
+        case "literal_error":
+            return f"must be {_plain(context.get('expected', ''))}, not {called(value)}"
+        case "greater_than_equal":
+            return f"must be at least {_bound(context.get('ge'))}, not {called(value)}"
+        case "greater_than":
+            return f"must be more than {_bound(context.get('gt'))}, not {called(value)}"
+        case "less_than_equal":
+            return f"must be at most {_bound(context.get('le'))}, not {called(value)}"
+        case "less_than":
+            return f"must be less than {_bound(context.get('lt'))}, not {called(value)}"
+        case "too_short" | "string_too_short":
+            return "is empty" if not value else f"needs {context.get('min_length')}{items}"
+        case "too_long" | "string_too_long":
+            return f"has more than {context.get('max_length'):,}{items}"
+        case _:
+            return f"cannot be {called(value)}"
+
+
+def called(value: object) -> str:
+    """What a value is called in a message."""
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return json.dumps(value)
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f"the text {value[:40]!r}" if value else "an empty text"
+        case Sequence():
+            return "a list"
+        case _:
+            return "a mapping"
+
+
+def _bound(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _plain(text: object) -> str:
+    return str(text).replace("'", "")

@@ -1,0 +1,223 @@
+"""Changing a run while it lives: considering a change, accepting it, and swapping the graph.
+
+    consider ──► accept ──(rules only)──► RulesChanged: in force at once
+                   └──(another graph)──► ChangeAccepted ──(drained)──► swap ──► GraphSwapped
+                                                                         └──► SwapFailed
+
+Between `accept` and `swap` nothing new starts, and what is under way lands and is applied. So the
+report is made twice: for whoever asks, and once more when all has landed. Nothing is recorded
+before all of it is known to fit: a swap that fails leaves the run as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crewlog.errors import ChangeConflict, InternalError
+from crewlog.graph.engine import Engine
+from crewlog.graph.plan import GraphPlan
+from crewlog.graph.swap import SwapReport, permissions_after, plan_swap, with_left
+from crewlog.ids import CommandId, FlagName, StepId, visit_of
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.calls import PreparedChange
+from crewlog.state.model import Changing, CrewState
+from crewlog.state.reduce import reduce
+
+
+def consider(
+    engine: Engine,
+    prepared: PreparedChange,
+    *,
+    graph_version: int | None = None,
+    expect: str = "",
+    abandon: bool = False,
+) -> tuple[SwapReport, GraphPlan]:
+    """What a change would do to a run as it is now, and the plan that it leads to.
+
+    Args:
+        engine: The run.
+        prepared: What the change leads to.
+        graph_version: The version that it was made against; none: any.
+        expect: The hash of the definition that must come out; empty: any.
+        abandon: Whether steps in mid-turn whose nodes go are cut off.
+
+    Raises:
+        ChangeConflict: where the run is another one than the change was made for.
+    """
+    state = engine.state
+    if state.changing is not None:
+        raise ChangeConflict(
+            f"another change is under way: {state.changing.what or state.changing.command}",
+            remedy=f"The run goes on with graph version {state.changing.graph_version} as soon as "
+            "what is under way has ended. Look at it then, and decide anew.",
+        )
+    if graph_version is not None and graph_version != state.graph_version:
+        raise ChangeConflict(
+            f"the change was made against graph version {graph_version}, and the run has "
+            f"{state.graph_version}",
+            remedy="Look at the graph as it is now, and decide anew.",
+        )
+    plan = GraphPlan.from_json(prepared.plan)
+    if prepared.base and prepared.base != state.definition:
+        raise ChangeConflict(
+            "the crew was changed while this change was being made",
+            remedy="Look at the crew as it is now, and decide anew.",
+        )
+    if expect and expect != plan.definition:
+        raise ChangeConflict(
+            f"the change leads to the definition {plan.definition}, and not to {expect}",
+            remedy="The crew was changed since the dry run: make another one, and decide anew.",
+        )
+    return plan_swap(engine.plan, plan, state, abandon=abandon), plan
+
+
+def accept(
+    engine: Engine,
+    plan: GraphPlan,
+    report: SwapReport,
+    *,
+    what: str = "",
+    by: str = "",
+    reason: str = "",
+    command: CommandId | None = None,
+    abandon: bool = False,
+) -> None:
+    """Records that a change was accepted; where the graph stays the same, it is in force.
+
+    Args:
+        engine: The run.
+        plan: The plan that it is to have, as `consider` gave it.
+        report: What `consider` says of it.
+        what: What changes, in a line.
+        by: Who asked for it.
+        reason: Why.
+        command: The command that asked for it.
+        abandon: Whether steps in mid-turn whose nodes go are cut off.
+    """
+    state = engine.state
+    if report.swap:
+        engine.pending = plan
+        engine.record(
+            j.ChangeAccepted,
+            graph_version=report.graph_version,
+            definition=plan.definition,
+            what=what,
+            abandon=abandon,
+            by=by,
+            reason=reason,
+            command=command,
+        )
+        return
+    old, leaving = engine.plan, _leaving(report)
+    engine.use(with_left(old, plan, state.frontier, state.parked, ()))
+    engine.record(
+        j.RulesChanged,
+        crew=plan.crew,
+        definition=plan.definition,
+        permissions=permissions_after(old, plan, state, leaving),
+        flags=_new_flags(plan, state),
+        rules=plan.rules,
+        what=what,
+        by=by,
+        reason=reason,
+        command=command,
+    )
+
+
+class Swapped(NamedTuple):
+    """How a swap ended."""
+
+    engine: Engine
+    """The engine with the new plan; where that does not fit, the engine as it was."""
+    error: Exception | None = None
+    """Why it does not fit: a bug of ours, for who reads the log of a worker."""
+
+
+def swap(engine: Engine) -> Swapped:
+    """Goes on with the graph that was accepted, once all that was under way has landed.
+
+    The journal says whether it did.
+    """
+    changing = engine.state.changing
+    if changing is None:
+        return Swapped(engine)
+    try:
+        after, facts = _swapped(engine, changing)
+    # Whatever it is, it would fail the workflow's task for ever: the run goes on as it was.
+    except Exception as error:  # noqa: BLE001
+        error_text = f"{type(error).__name__}: {error}"
+        engine.pending = None
+        engine.record(j.SwapFailed, graph_version=changing.graph_version, error=error_text[:2000])
+        return Swapped(engine, error)
+    for fact in facts:
+        engine.ledger.record(fact)
+    return Swapped(after)
+
+
+def _swapped(engine: Engine, changing: Changing) -> tuple[Engine, list[j.JournalEntry]]:
+    """The engine with the new plan, and the facts that make its state; nothing is recorded."""
+    old, new, state = engine.plan, engine.pending, engine.state
+    if new is None:
+        raise InternalError("the plan of the accepted change is not there")
+    report = plan_swap(old, new, state, abandon=changing.abandon)
+    facts = list(_facts(engine, new, report, changing))
+    then = state
+    for fact in facts:
+        then = reduce(then, fact)
+    plan = with_left(old, new, then.frontier, then.parked, ())
+    _check(plan, report.remap, state, then)
+    after = Engine(plan, engine.ledger)
+    after.at = engine.at
+    return after, facts
+
+
+def _facts(
+    engine: Engine, plan: GraphPlan, report: SwapReport, changing: Changing
+) -> Iterator[j.JournalEntry]:
+    state = engine.state
+    for asked in report.withdrawn:
+        yield j.InterruptAnswered(at=engine.at, interrupt=asked, decision="withdrawn")
+        question = state.interrupts[asked]
+        if question.kind == "manual" and question.step is not None:
+            # People asked to be asked: they are, when the step comes back.
+            node = state.frontier[question.step].node
+            yield j.BreakRequested(at=engine.at, node=node, by=changing.by)
+    yield j.GraphSwapped(
+        at=engine.at,
+        graph_version=changing.graph_version,
+        crew=plan.crew,
+        definition=plan.definition,
+        remap=report.remap,
+        permissions=permissions_after(engine.plan, plan, state, _leaving(report)),
+        flags=_new_flags(plan, state),
+        rules=plan.rules,
+        what=changing.what,
+        by=changing.by,
+    )
+
+
+def _leaving(report: SwapReport) -> list[StepId]:
+    return [fate.step for fate in report.steps if fate.fate == "leaves"]
+
+
+def _new_flags(plan: GraphPlan, state: CrewState) -> dict[FlagName, Json]:
+    return {flag: value for flag, value in plan.flags.items() if flag not in state.flags}
+
+
+def _check(plan: GraphPlan, remap: j.Remap, before: CrewState, after: CrewState) -> None:
+    """Checks that the new state and the new plan fit each other, and that no step is lost.
+
+    Raises:
+        InternalError: where they do not.
+    """
+    lost = {*before.frontier, *before.parked} - {*after.frontier, *after.parked, *remap.retract}
+    if lost:
+        raise InternalError(f"the swap would lose {', '.join(sorted(lost))}")
+    for step, entry in after.frontier.items():
+        if visit_of(step) not in plan.left if entry.leaving else entry.node not in plan.nodes:
+            raise InternalError(f"the swap would leave {step} without a node")
+    for asked in after.interrupts.values():
+        if asked.step is not None and asked.step not in after.frontier:
+            raise InternalError(f"the swap would leave the question {asked.id} without its step")

@@ -1,0 +1,187 @@
+"""Edits of a live run's state by people: what may be put where.
+
+Flags and outputs that the crew declares, and small values that its agents share. What is not known
+is refused by name, all of it before anything is changed: an edit is applied whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+from crewlog.definition.conditions import facts_in
+from crewlog.definition.findings import did_you_mean, suggestion
+from crewlog.definition.model import NAME_PATTERN
+from crewlog.errors import CommandRejected
+from crewlog.faults import called
+from crewlog.graph.facts import RunFacts
+from crewlog.graph.kinds import kind_of, kinds_at
+from crewlog.ids import AgentName
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.brief import brief
+from crewlog.state.edited import FLAGS, KINDS, OUTPUTS, PRIVATE, SHARED, is_small, split_path
+from crewlog.state.hashing import canonical, hash_json
+
+LARGEST = 4096
+"""Bytes of JSON of a flag and of a shared value: these are in the state, which every execution
+carries."""
+MOST_SHARED = 200
+"""Shared and private values that a run may have."""
+
+
+def edit_state(
+    run: RunFacts,
+    set_: Mapping[str, Json],
+    delete: Iterable[str],
+    *,
+    by: str = "",
+    reason: str = "",
+    command: str | None = None,
+) -> str:
+    """Puts values into the state, and takes others away; what was done, for people.
+
+    Args:
+        run: The run.
+        set_: Values by path.
+        delete: Paths to take away; one that is not set stays so.
+        by: Who edits.
+        reason: Why, for the journal.
+        command: The command's id.
+
+    Raises:
+        CommandRejected: a path is not known, or cannot take its value; nothing is changed.
+    """
+    taken = tuple(dict.fromkeys(delete))
+    faults = [*_faults(run, set_, taken)]
+    if faults:
+        raise CommandRejected(
+            "; ".join(message for message, _ in faults),
+            remedy=" ".join(dict.fromkeys(remedy for _, remedy in faults if remedy)),
+        )
+    edits = [_edit(run, path, value) for path, value in set_.items()]
+    edits += [j.Edit(path=path, delete=True) for path in taken]
+    run.record(j.StateEdited, edits=tuple(edits), by=by, reason=reason, command=command)
+    said = [f"{path} = {brief(json.dumps(v, ensure_ascii=False), 60)}" for path, v in set_.items()]
+    return ", ".join([*said, *(f"{path} is taken away" for path in taken)])
+
+
+Fault = tuple[str, str]
+"""What is wrong, and the remedy."""
+
+
+def _faults(run: RunFacts, set_: Mapping[str, Json], delete: tuple[str, ...]) -> Iterable[Fault]:
+    for path in (*set_, *delete):
+        if fault := _unknown(run, path):
+            yield fault
+        elif path in set_ and path in delete:
+            yield f"{path!r} cannot be both set and taken away", ""
+        elif path in set_ and (fault := _unfit(run, path, set_[path])):
+            yield fault
+    state = run.state
+    shared = {f"{SHARED}.{name}" for name in state.shared_context}
+    shared |= {
+        f"{PRIVATE}.{who}.{n}" for who, found in state.private_context.items() for n in found
+    }
+    after = (shared | {p for p in set_ if split_path(p)[0] in (SHARED, PRIVATE)}) - {*delete}
+    if len(after) > max(MOST_SHARED, len(shared)):
+        yield f"a run has at most {MOST_SHARED} shared and private values", ""
+
+
+def _unknown(run: RunFacts, path: str) -> Fault | None:
+    kind, owner, name = split_path(path)
+    if kind in (FLAGS, OUTPUTS):
+        known = known_paths(run)
+        if path in known:
+            return None
+        return _not_there(path, known)
+    if kind == SHARED and re.match(NAME_PATTERN, name):
+        return None
+    if kind == PRIVATE and re.match(NAME_PATTERN, name):
+        audiences = _audiences(run)
+        if owner in audiences:
+            return None
+        hint = did_you_mean(owner, audiences, f"Audiences: {', '.join(sorted(audiences))}.")
+        return f"there is no audience {owner!r}", hint
+    return _not_there(path, known_paths(run))
+
+
+def _not_there(path: str, known: list[str]) -> Fault:
+    bare = [each for each in known if each.split(".", 1)[1] == path]
+    near = bare[0] if bare else suggestion(path, known)
+    forms = "flags.NAME, outputs.AGENT.KEY, shared.NAME, private.AUDIENCE.NAME"
+    if near:
+        return f"there is nothing at {path!r}", f"Did you mean {near!r}?"
+    if path.partition(".")[0] in KINDS[:2] and known:
+        shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+        return f"there is nothing at {path!r}", f"This crew has {shown}."
+    return f"there is nothing at {path!r}", f"Paths are {forms}."
+
+
+def known_paths(run: RunFacts) -> list[str]:
+    """The flags and outputs that the crew declares, as paths, sorted."""
+    flags: set[str] = {*run.plan.flags, *run.state.flags}
+    outputs = {(agent, key) for agent, found in run.state.agent_outputs.items() for key in found}
+    for agent, rules in run.plan.agents.items():
+        flags |= {*rules.flags}
+        outputs |= {(agent, key) for key in (*rules.outputs, "text")}
+    for node in run.plan.nodes.values():
+        if node.ask is not None and node.ask.sets is not None:
+            flags.add(node.ask.sets)
+        named = (node.when, node.only_if, node.decide.when if node.decide else None)
+        for fact in (fact for when in named if when is not None for fact in facts_in(when)):
+            if fact.agent is None or (AgentName(fact.agent), fact.name) not in outputs:
+                flags.add(fact.name)
+    return sorted(
+        [*(f"{FLAGS}.{name}" for name in flags), *(f"{OUTPUTS}.{a}.{key}" for a, key in outputs)]
+    )
+
+
+def _audiences(run: RunFacts) -> set[str]:
+    found = {f"agent:{agent}" for agent in run.plan.agents}
+    for rules in run.plan.agents.values():
+        found |= {log for log in (*rules.reads, *rules.writes) if log.startswith("group:")}
+    return found
+
+
+def _unfit(run: RunFacts, path: str, value: Json) -> Fault | None:
+    kind, owner, name = split_path(path)
+    key = f"{owner}.{name}" if kind == OUTPUTS else name
+    if kind in (FLAGS, OUTPUTS) and run.appends(key) and not isinstance(value, list):
+        return f"{path!r} is a list that steps add to", "Give the whole list that it is to be."
+    if not run.appends(key) and (fault := _of_another_kind(run, path, value)):
+        return fault
+    size = len(canonical(value))
+    if kind != OUTPUTS and size > LARGEST:
+        return (
+            f"the value of {path!r} has {size:,} bytes of JSON, and at most {LARGEST:,} fit",
+            "An output takes a value of any size.",
+        )
+    return None
+
+
+def _of_another_kind(run: RunFacts, path: str, value: Json) -> Fault | None:
+    """What a value is that does not fit where it is to stand."""
+    kinds = kinds_at(run, path)
+    given = kind_of(value)
+    if not kinds.fit or not given or given in kinds.fit:
+        return None
+    remedy = f"Give {kinds.words}."
+    if not kinds.declared:
+        remedy += f" To make it something else, take it away first: --delete {path}."
+    return f"{path!r} must be {kinds.words}, not {called(value)}: {kinds.because}", remedy
+
+
+def _edit(run: RunFacts, path: str, value: Json) -> j.Edit:
+    kind, agent, key = split_path(path)
+    if kind != OUTPUTS:
+        return j.Edit(path=path, value=value)
+    name = f"{agent}.{key}"
+    if run.appends(name):
+        return j.Edit(path=path, value=value, append=True)
+    if is_small(value):
+        return j.Edit(path=path, value=value)
+    mapped = any(node.for_each == name for node in run.plan.nodes.values())
+    items = len(value) if mapped and isinstance(value, list) else None  # pyright: ignore[reportUnknownArgumentType]
+    return j.Edit(path=path, body=hash_json(value), inline=value, items=items)

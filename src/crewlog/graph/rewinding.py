@@ -1,0 +1,159 @@
+"""Going back to a checkpoint, beginning from one of another run, and going on after the end.
+
+Each records what it does and leaves an engine that goes on from there; `crewlog.state.rewinding`
+says what the state is. The state comes from the store: whoever calls has had it loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crewlog.errors import ChangeConflict, CommandRejected
+from crewlog.graph.engine import Engine
+from crewlog.graph.facts import RunFacts
+from crewlog.graph.plan import GraphPlan
+from crewlog.graph.swap import same_graph
+from crewlog.ids import InterruptId, NodeName, RunId, StepId, node_of
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.ledger import Ledger
+from crewlog.state.model import CrewState, Interrupt
+from crewlog.state.rewinding import (
+    NEVER_BACK,
+    Resumption,
+    Rewound,
+    forked,
+    forsaken,
+    reopened,
+    rewound,
+)
+
+
+def roll_back(
+    engine: RunFacts, to: int, then: CrewState, plan: GraphPlan, *, by: str, **who: Any
+) -> None:
+    """Takes a run back to a checkpoint: open questions are withdrawn, those of then asked anew.
+
+    Calls under way belong to steps that are gone: what they answer is not applied.
+
+    Args:
+        engine: The run; from here on it follows `plan`.
+        to: The checkpoint's position.
+        then: The state that it stands for.
+        plan: The plan that the run had there.
+        by: Who asked for it.
+        who: `reason` and `command` of the fact.
+
+    Raises:
+        CommandRejected: the run has no crew yet, or is ending.
+        ChangeConflict: it is about to change its graph.
+    """
+    now = engine.state
+    if not isinstance(engine, Engine):
+        raise CommandRejected("the run has no crew yet: there is nothing to go back to")
+    if now.status == "stopping":
+        raise CommandRejected("the run is ending; it does not go back any more")
+    if now.changing is not None:
+        raise ChangeConflict(
+            f"the run is about to go on with graph v{now.changing.graph_version}",
+            remedy="Roll back once `GraphSwapped` or `SwapFailed` is in its journal.",
+        )
+    for asked in list(now.interrupts.values()):
+        engine.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn", by=by)
+    back = rewound(engine.state, then, other_graph=not same_graph(engine.plan, plan))
+    engine.record(j.RolledBack, to=to, state=_to_keep(back.state), by=by, **who)
+    engine.use(_with_left(plan, back))
+    _ask_anew(engine, back.questions)
+
+
+def fork(
+    plan: GraphPlan,
+    then: CrewState,
+    run: RunId,
+    *,
+    by: str,
+    at: int,
+    checkpoint: int = 0,
+    ledger: Ledger | None = None,
+) -> Engine:
+    """A new run that goes on from where another one was.
+
+    Args:
+        plan: The plan that the other one had there.
+        then: Its state there; the new run's journal goes on after its position.
+        run: The new run.
+        by: Who starts it.
+        at: When.
+        checkpoint: The checkpoint's position, as it was asked for.
+        ledger: An empty one at that position, by default.
+    """
+    made = forked(then, run)
+    own = ledger or Ledger(CrewState(run=run, position=then.position))
+    engine = Engine(_with_left(plan, made), own)
+    engine.at = at
+    # The numbers of questions go on: what was answered there has its number in this journal, too.
+    kept = _to_keep(made.state) | {"asked": then.asked}
+    whence = {"source": then.run, "to": then.position, "checkpoint": checkpoint}
+    engine.record(j.Forked, run=run, state=kept, by=by, **whence)
+    _ask_anew(engine, made.questions)
+    return engine
+
+
+def reopen(
+    plan: GraphPlan, ledger: Ledger, then: CrewState, found: Resumption, *, by: str, at: int
+) -> Engine:
+    """Lets a run go on that had ended: steps and calls keep their names, and their claims.
+
+    What failed and ended it is tried once more; of a decision that ended it, people are asked.
+
+    Args:
+        plan: The plan to go on with.
+        ledger: The run where it ended.
+        then: Its state right before.
+        found: Where that was, and whether a decision ended it.
+        by: Who starts it again.
+        at: When.
+    """
+    engine = Engine(plan, ledger)
+    engine.at = at
+    if (meant := engine.state.changing) is not None:
+        error = "the run was ended first, from outside"
+        engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
+    engine.record(j.Reopened, to=found.position, state=_to_keep(reopened(then)), by=by)
+    for step, call in list(forsaken(engine.state)):
+        engine.record(j.StepRetried, step=step, call=call, by=by)
+    if found.decision is not None and found.decision in engine.state.frontier:
+        _ask_about(engine, found.decision)
+    return engine
+
+
+def _with_left(plan: GraphPlan, back: Rewound) -> GraphPlan:
+    """A plan that knows, under their names of now, the steps that are kept aside."""
+    left = {
+        back.names[visit]: found
+        for visit, found in plan.left.items()
+        if visit in back.names and back.names[visit] in back.state.parked
+    }
+    return plan.model_copy(update={"left": dict(sorted(left.items()))})
+
+
+def _ask_about(engine: Engine, step: StepId) -> None:
+    engine.ask(
+        "ask",
+        f"{NodeName(node_of(step))} ended the run. What now?",
+        step=step,
+        options=("continue", "again", "stop"),
+    )
+
+
+def _ask_anew(engine: Engine, questions: tuple[Interrupt, ...]) -> None:
+    for asked in questions:
+        number = InterruptId(f"i{engine.state.asked + 1}")
+        again = asked.model_copy(update={"id": number, "position": 0})
+        engine.record(j.InterruptRaised, interrupt=again)
+
+
+def _to_keep(state: CrewState) -> dict[str, Json]:
+    """The state as an entry holds it: without what is not taken from there, but for the run."""
+    gone = NEVER_BACK - {"run"}
+    return {key: value for key, value in state.to_json().items() if key not in gone}

@@ -1,0 +1,420 @@
+"""A swap: what another graph does to a run, before it is done and when it is.
+
+    plan_swap(old, new, state) -> SwapReport
+
+Pure: no Temporal and no LangGraph. The report says what becomes of every node and of every step of
+the frontier, what is blocked and why; its `remap` is all that `reduce` needs to do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Literal
+
+from crewlog.definition.conditions import render_condition
+from crewlog.graph.blocked import Blocked, blocked
+from crewlog.graph.loops import forward_ways
+from crewlog.graph.plan import AgentRules, GraphPlan, LeftStep, PlanNode
+from crewlog.graph.rejoin import Rejoin, has_begun
+from crewlog.graph.routing import sent_nowhere, unfilled
+from crewlog.graph.waits import waits_for
+from crewlog.ids import (
+    AgentName,
+    InterruptId,
+    NodeName,
+    StepId,
+    ToolName,
+    item_of,
+    node_of,
+    step_id,
+    visit_of,
+)
+from crewlog.model import Model
+from crewlog.state.journal import Reached, Remap
+from crewlog.state.model import CrewState, FrontierEntry, Interrupt, Routing
+
+Frontier = Mapping[StepId, FrontierEntry]
+
+Fate = Literal["kept", "leaves", "abandoned", "parked", "returns", "retracted", "starts"]
+"""What becomes of a step: `kept` goes on as it is; `leaves` ends its turn, and nothing follows;
+`abandoned` is cut off; `parked` is kept aside; `returns` was; `retracted` was reached and must wait
+again; `starts` is reached by the swap itself."""
+
+
+ASKED_ANEW = "is asked anew"
+"""Why a question is withdrawn whose step is kept: it is another question now."""
+
+
+class StepFate(Model):
+    """What becomes of a step."""
+
+    step: StepId
+    node: NodeName
+    fate: Fate
+    doing: str = ""
+    """What it does now, for people: `running: 1 call under way`, `waits for backend.ready`."""
+    because: str = ""
+    """Why, for people."""
+
+
+class SwapReport(Model):
+    """What another graph does to a run."""
+
+    graph_version: int
+    """The version that the new graph gets; the one that there is, where it is the same graph."""
+    swap: bool
+    """Whether the graph is another one; else only rules change, at once and without a swap."""
+    added: tuple[NodeName, ...] = ()
+    removed: tuple[NodeName, ...] = ()
+    kept: tuple[NodeName, ...] = ()
+    """Nodes that are the same thing in both: of the same kind, and of the same agent."""
+    changed: tuple[NodeName, ...] = ()
+    """Kept nodes with other joins, conditions or decisions."""
+    steps: tuple[StepFate, ...] = ()
+    """Every step of the frontier, of those kept aside, and those that start."""
+    blocked: tuple[Blocked, ...] = ()
+    withdrawn: tuple[InterruptId, ...] = ()
+    """Open questions that nobody waits for any more, or that are asked anew in other words."""
+    notes: tuple[str, ...] = ()
+    """What else there is to know: agents switched on or off, tools, permissions; new nodes that
+    the run has passed already."""
+    remap: Remap = Remap()
+
+
+def plan_swap(
+    old: GraphPlan, new: GraphPlan, state: CrewState, *, abandon: bool = False
+) -> SwapReport:
+    """What going on with `new` instead of `old` does to a run in `state`.
+
+    Args:
+        old: The plan that the run has.
+        new: The plan that it is to have.
+        state: Where it is.
+        abandon: Whether steps in mid-turn whose nodes are gone are cut off.
+    """
+    if same_graph(old, new):
+        return SwapReport(
+            graph_version=state.graph_version,
+            swap=False,
+            kept=tuple(new.nodes),
+            steps=tuple(_fate(e, "kept") for e in state.frontier.values()),
+            blocked=blocked(old, new, state, {**state.frontier}, forward_ways(new), state.routing),
+            notes=tuple(rule_notes(old, new)),
+        )
+    return _Swap(old, new, state, abandon=abandon).report()
+
+
+def same_graph(old: GraphPlan, new: GraphPlan) -> bool:
+    """Whether two plans have the same nodes and ways: what else they say are rules."""
+    return [*old.nodes.items()] == [*new.nodes.items()]
+
+
+def is_same(old: PlanNode | None, new: PlanNode | None) -> bool:
+    """Whether two nodes of one name are the same thing: what runs there is the same."""
+    return old is not None and new is not None and (old.kind, old.agent) == (new.kind, new.agent)
+
+
+def with_left(
+    old: GraphPlan, new: GraphPlan, frontier: Frontier, parked: Frontier, gone: Iterable[StepId]
+) -> GraphPlan:
+    """A new plan that knows what the visits need which outlive their nodes.
+
+    Args:
+        old: The plan that the run had.
+        new: The plan that it has from now on.
+        frontier: Its steps.
+        parked: Its steps that are kept aside.
+        gone: The visits among them whose nodes go with the old plan.
+    """
+    left: dict[StepId, LeftStep] = {}
+    leaving = {step for step, entry in frontier.items() if entry.leaving} | {*parked} | {*gone}
+    for step in leaving:
+        visit = visit_of(step)
+        found = old.left.get(visit) or left_step(old, node_of(visit))
+        if found is not None:
+            left[visit] = found
+    return new.model_copy(update={"left": dict(sorted(left.items()))})
+
+
+def left_step(plan: GraphPlan, name: NodeName) -> LeftStep | None:
+    """What a visit to a node needs that outlives it; none where the plan has no such node."""
+    node = plan.nodes.get(name)
+    if node is None:
+        return None
+    rules = plan.agents[node.agent] if node.agent else AgentRules()
+    tools = {tool: plan.tools[tool] for tool in rules.tools if tool in plan.tools}
+    return LeftStep(node=node, rules=rules, tools=tools, definition=plan.definition)
+
+
+def permissions_after(
+    old: GraphPlan, new: GraphPlan, state: CrewState, leaving: Iterable[StepId] = ()
+) -> dict[str, tuple[AgentName, ...] | None]:
+    """Who may call a tool with the new plan.
+
+    What people have set while the run lived stays, for tools that the two plans say the same of.
+    And agents that end a turn, though their nodes are gone, keep what they had until then.
+    """
+    going = {agent for step in leaving if (agent := old.node_at(step).agent) is not None}
+    known = {*old.agents, *going}
+    found: dict[str, tuple[AgentName, ...] | None] = {}
+    for tool in dict.fromkeys((*new.permissions, *state.tool_permissions)):
+        row, now = new.permissions.get(ToolName(tool)), state.tool_permissions.get(tool)
+        if row == old.permissions.get(ToolName(tool)) and tool in state.tool_permissions:
+            found[tool] = now if now is None else tuple(a for a in now if a in known)
+        elif row is not None:
+            could = [a for a in sorted(going - {*new.agents}) if now is None or a in now]
+            found[tool] = (*row, *(a for a in could if a not in row))
+        elif tool in new.permissions:
+            found[tool] = None
+    return found
+
+
+class _Swap:
+    """The making of a report."""
+
+    def __init__(self, old: GraphPlan, new: GraphPlan, state: CrewState, *, abandon: bool) -> None:
+        self._old = old
+        self._new = new
+        self._state = state
+        self._abandon = abandon
+        self._kept = frozenset(n for n in new.nodes if is_same(old.nodes.get(n), new.nodes[n]))
+        self._fates: dict[StepId, StepFate] = {}
+        self._leave: list[StepId] = []
+        self._park: list[StepId] = []
+        self._back: list[StepId] = []
+        self._place()
+        stays = {s: e for s, e in state.frontier.items() if self._fates[s].fate == "kept"}
+        stays |= {s: (state.frontier.get(s) or state.parked[s]) for s in self._back}
+        displaced: dict[NodeName, int] = {}
+        for entry in (state.frontier[s] for s in (*self._leave, *self._park)):
+            displaced[entry.node] = displaced.get(entry.node, 0) + (not has_begun(entry, state))
+        self._joins = Rejoin(old, new, state, kept=self._kept, frontier=stays, displaced=displaced)
+        for step in self._joins.retracted:
+            because = "what its node waits for now has not come"
+            self._fates[step] = _fate(stays[step], "retracted", because)
+
+    def report(self) -> SwapReport:
+        """All of it."""
+        state, joins = self._state, self._joins
+        remap = Remap(
+            leave=tuple(self._leave),
+            park=tuple(self._park),
+            back=tuple(self._back),
+            retract=tuple(joins.retracted),
+            reach=tuple(self._reached()),
+            requirements=self._requirements(),
+            arrivals=joins.arrivals,
+            fired=joins.fired,
+        )
+        routing = state.routing.model_copy(
+            update={
+                "arrivals": {**state.routing.arrivals, **remap.arrivals},
+                "fired": {**state.routing.fired, **remap.fired},
+            }
+        )
+        under_way = {
+            **joins.frontier,
+            **{s: e for s, e in state.frontier.items() if self._fates[s].fate == "leaves"},
+            **{f.step: FrontierEntry(step=f.step, node=f.node) for f in self._starts()},
+        }
+        withdrawn = tuple(self._withdrawn(remap, routing))
+        return SwapReport(
+            graph_version=state.graph_version + 1,
+            swap=True,
+            added=tuple(n for n in self._new.nodes if n not in self._kept),
+            removed=tuple(n for n in self._old.nodes if n not in self._kept),
+            kept=tuple(n for n in self._new.nodes if n in self._kept),
+            changed=tuple(
+                n
+                for n in self._new.nodes
+                if n in self._kept and self._old.nodes[n] != self._new.nodes[n]
+            ),
+            steps=(*self._told(withdrawn), *self._starts()),
+            blocked=blocked(self._old, self._new, state, under_way, joins.ahead, routing),
+            withdrawn=withdrawn,
+            notes=(*self._notes(), *rule_notes(self._old, self._new)),
+            remap=remap,
+        )
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def _place(self) -> None:
+        """What becomes of every step, as far as it follows from its node alone."""
+        items = {visit_of(s) for s in self._state.frontier if item_of(s)}
+        for step, entry in self._state.frontier.items():
+            visit = visit_of(step)
+            comes_back = entry.leaving and self._returns(visit, entry)
+            mid_turn = entry.turn is not None or visit in items
+            if entry.leaving and comes_back:
+                self._back.append(step)
+                self._fates[step] = _fate(entry, "returns", f"{entry.node} is there again")
+            elif not entry.leaving and entry.node in self._kept:
+                self._fates[step] = _fate(entry, "kept")
+            elif not mid_turn:
+                self._park.append(step)
+                self._fates[step] = _fate(entry, "parked", f"{entry.node} is gone")
+            elif self._abandon:
+                self._park.append(step)
+                because = f"{entry.node} is gone, and its turn is abandoned"
+                self._fates[step] = _fate(entry, "abandoned", because)
+            else:
+                if not entry.leaving:
+                    self._leave.append(step)
+                because = f"{entry.node} is gone: the turn goes on to its end"
+                self._fates[step] = _fate(entry, "leaves", because)
+        for step, entry in self._state.parked.items():
+            if self._returns(visit_of(step), entry):
+                self._back.append(step)
+                self._fates[step] = _fate(entry, "returns", f"{entry.node} is there again")
+            else:
+                self._fates[step] = _fate(entry, "parked", f"{entry.node} is gone")
+
+    def _returns(self, visit: StepId, entry: FrontierEntry) -> bool:
+        left = self._old.left.get(visit)
+        return left is not None and is_same(left.node, self._new.nodes.get(entry.node))
+
+    def _reached(self) -> Iterator[Reached]:
+        for name in self._joins.reached:
+            when = self._new.nodes[name].when
+            yield Reached(node=name, requirement=render_condition(when) if when else "")
+
+    def _starts(self) -> Iterator[StepFate]:
+        for number, name in enumerate(self._joins.reached):
+            begun = self._state.visits.get(name, 0) + self._joins.reached[:number].count(name)
+            begun -= sum(node_of(step) == name for step in self._joins.retracted)
+            what = "it is new" if name not in self._kept else "what it waits for has come"
+            yield StepFate(step=step_id(name, begun + 1), node=name, fate="starts", because=what)
+
+    def _requirements(self) -> dict[StepId, str]:
+        """What visits wait for that have not begun, where their nodes wait for other things now."""
+        found: dict[StepId, str] = {}
+        for step, entry in self._joins.frontier.items():
+            if entry.turn is not None or entry.mapped is not None or item_of(step):
+                continue
+            if entry.due and not entry.requirement:
+                continue  # its timer is set, and it waits for nothing else
+            left = self._old.left.get(step) if step in self._back else None
+            before = left.node if left else self._old.nodes[entry.node]
+            when = self._new.nodes[entry.node].when
+            requirement = render_condition(when) if when else ""
+            if before.when != when and requirement != entry.requirement:
+                found[step] = requirement
+        return found
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def _withdrawn(self, remap: Remap, routing: Routing) -> Iterator[InterruptId]:
+        """The questions that nobody waits for any more, or that are others now."""
+        for asked in self._state.interrupts.values():
+            if asked.step is None:
+                gone = asked.kind == "requirement" and not self._still_unfilled(asked, routing)
+            elif asked.step in remap.park:
+                gone = True
+            else:
+                gone = asked.step in self._joins.frontier and self._is_other(asked, remap)
+            if gone:
+                yield asked.id
+
+    def _told(self, withdrawn: Collection[InterruptId]) -> Iterator[StepFate]:
+        """The fates; a step that stays and asks something else now is told apart."""
+        asked = [each for each in self._state.interrupts.values() if each.id in withdrawn]
+        anew = {each.step for each in asked if each.kind == "ask"}
+        for step, fate in self._fates.items():
+            if fate.fate == "kept" and step in anew and step in self._joins.frontier:
+                yield fate.model_copy(update={"because": ASKED_ANEW})
+            else:
+                yield fate
+
+    def _still_unfilled(self, asked: Interrupt, routing: Routing) -> bool:
+        name = NodeName(asked.detail)
+        if name not in self._kept or name in self._joins.reached:
+            return False
+        return bool(unfilled(self._new, name, routing))
+
+    def _is_other(self, asked: Interrupt, remap: Remap) -> bool:
+        if asked.step is None or asked.call is not None:
+            return False
+        old, new = self._old.node_at(asked.step), self._new.nodes[node_of(asked.step)]
+        if asked.kind == "ask":
+            return (old.ask, old.decide) != (new.ask, new.decide)
+        if asked.kind != "requirement":
+            return False
+        return asked.step in remap.requirements or (
+            asked.detail == old.for_each and old.for_each != new.for_each
+        )
+
+    def _notes(self) -> Iterator[str]:
+        for step, entry in self._state.frontier.items():
+            handoff = entry.turn.goto if entry.turn is not None else ()
+            if entry.mapped is not None:
+                handoff = entry.mapped.goto
+            for lost in sent_nowhere(entry, handoff, self._new.nodes):
+                yield f"{step}: {lost}; the run goes on as without that"
+        for name in self._joins.passed:
+            yield f"{name} does not run: the run is beyond it"
+        for name in self._joins.repeated:
+            yield f"{name} does not run again: it has run already"
+
+
+def _fate(entry: FrontierEntry, fate: Fate, because: str = "") -> StepFate:
+    return StepFate(
+        step=entry.step, node=entry.node, fate=fate, doing=doing(entry), because=because
+    )
+
+
+def doing(entry: FrontierEntry) -> str:
+    """What a step does, for people."""
+    if entry.status in ("waiting", "asking") and (what := waits_for(entry)):
+        return f"waits {'for ' if entry.requirement else ''}{what}"
+    if entry.mapped is not None:
+        return f"running: {entry.mapped.done} of {entry.mapped.of} items are done"
+    if entry.turn is not None:
+        asking = sum(call.status == "asking" for call in entry.turn.calls)
+        if asking:
+            return "asks people"
+        tools = [call.tool for call in entry.turn.calls if call.tool]
+        return f"running: {', '.join(tools)}" if tools else "running: its model answers"
+    said = {"asking": "asks people", "queued": "waits for an earlier visit", "ready": "is ready"}
+    return said.get(entry.status, entry.status)
+
+
+def rule_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
+    """What changes besides the graph, for people."""
+    for name, rules in new.agents.items():
+        before = old.agents.get(name)
+        if before is None:
+            continue
+        if before.enabled != rules.enabled:
+            yield f"{name} is switched {'on' if rules.enabled else 'off'}"
+        fields = [f for f in AgentRules.model_fields if f != "enabled"]
+        others = [f for f in fields if getattr(before, f) != getattr(rules, f)]
+        if others:
+            yield f"{name} changes: {', '.join(others)}"
+    yield from _name_notes("tool", old.tools, new.tools)
+    yield from _name_notes("flag", old.flags, new.flags)
+    yield from _row_notes("may call", old.permissions, new.permissions, "every agent that has it")
+    yield from _row_notes("needs a yes to call", old.approvals, new.approvals, "every agent")
+    if old.limits != new.limits:
+        yield "the limits change"
+    if old.merge != new.merge:
+        yield "how values are combined changes"
+
+
+def _name_notes(what: str, old: Iterable[str], new: Iterable[str]) -> Iterator[str]:
+    was, now = [*old], [*new]
+    yield from (f"the {what} {name} is new" for name in now if name not in was)
+    yield from (f"the {what} {name} is gone" for name in was if name not in now)
+
+
+def _row_notes(
+    what: str,
+    old: Mapping[ToolName, tuple[AgentName, ...] | None],
+    new: Mapping[ToolName, tuple[AgentName, ...] | None],
+    everybody: str,
+) -> Iterator[str]:
+    for tool in sorted({*old, *new}):
+        if tool in old and tool in new and old[tool] == new[tool]:
+            continue
+        named = new.get(tool) if what == "may call" or tool in new else ()
+        who = everybody if named is None else ", ".join(named) or "nobody"
+        yield f"{who} {what} {tool}"

@@ -1,0 +1,117 @@
+"""Timers: nodes that wait for a time, and bounds on how long a condition is waited for.
+
+    reached ──► started, its timer set: waiting ──(due)──► fired ──► completed
+    waits for `when` ──► its timer set ──(due)──► fired ──► `else`
+
+A timer is data: the time when it is due stands in the frontier, so it is carried, swapped and
+rolled back with it. Whoever runs the engine lets real time pass until `earliest`, and says so by
+`rung`. The engine never compares its own clock with a time that is due: that clock tells when
+something came in, and a replay may read another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+
+from crewlog.definition.times import milliseconds, moment_words
+from crewlog.graph.facts import RunFacts
+from crewlog.graph.plan import PlanNode
+from crewlog.ids import StepId
+from crewlog.state import journal as j
+from crewlog.state.model import CrewState, FrontierEntry
+
+Completed = Callable[..., Awaitable[None]]
+"""Completes a step as `Engine` does."""
+Unmet = Callable[..., Awaitable[None]]
+"""Does what a node says for where its condition does not come true."""
+
+
+class Waits:
+    """The timers of a run.
+
+    Args:
+        run: The run.
+        complete: Completes a step and routes on.
+        unmet: Gives up waiting for a condition.
+    """
+
+    def __init__(self, run: RunFacts, complete: Completed, unmet: Unmet) -> None:
+        self._run = run
+        self._complete = complete
+        self._unmet = unmet
+        self._over: set[tuple[StepId, int]] = set()
+
+    def rung(self, due: int) -> None:
+        """Says that the timers are over which are set and due by then."""
+        self._over |= {(e.step, e.due) for e in self._waiting() if e.due <= due}
+
+    def earliest(self) -> int | None:
+        """When the next timer is over, in milliseconds since the epoch; none where there is none.
+
+        A time that is over is told, too, until it is `rung`.
+        """
+        return min((e.due for e in self._waiting() if not self._is_over(e)), default=None)
+
+    def _waiting(self) -> Iterator[FrontierEntry]:
+        return (e for e in self._run.state.frontier.values() if e.status == "waiting" and e.due)
+
+    def _is_over(self, entry: FrontierEntry) -> bool:
+        return (entry.step, entry.due) in self._over
+
+    def begin(self, entry: FrontierEntry, node: PlanNode) -> None:
+        """Starts a node that waits for a time."""
+        self._run.record(j.StepStarted, step=entry.step)
+        self._set(entry, node)
+
+    async def go_on(self, entry: FrontierEntry, node: PlanNode) -> None:
+        """Moves a node that waits for a time and is started."""
+        if entry.status == "waiting":
+            if not self._is_over(entry):
+                return
+            self._run.record(j.TimerFired, step=entry.step)
+        elif not entry.due:
+            self._set(entry, node)
+            return
+        await self._complete(entry.step, because="its time has come")
+
+    async def bound(self, entry: FrontierEntry, node: PlanNode) -> None:
+        """Moves a step that waits for a condition, for so long and no longer."""
+        if node.within is None:
+            return
+        if not entry.due:
+            due = self._run.at + _milliseconds(node.within)
+            self._run.record(j.TimerSet, step=entry.step, due=due)
+        elif self._is_over(entry):
+            self._run.record(j.TimerFired, step=entry.step)
+            await self._unmet(entry, late=True)
+
+    def _set(self, entry: FrontierEntry, node: PlanNode) -> None:
+        wait = node.wait
+        if wait is None:
+            return
+        due = milliseconds(wait.until) if wait.until else self._run.at + _milliseconds(wait.seconds)
+        self._run.record(j.TimerSet, step=entry.step, due=due)
+
+
+def waits_for(entry: FrontierEntry) -> str:
+    """What a step waits for, for people.
+
+    `backend.ready`, `until 2026-12-01 08:00 UTC`, or a condition with how long it is waited for.
+    """
+    if entry.status != "waiting" or not entry.due:
+        return entry.requirement
+    until = f"until {moment_words(entry.due)}"
+    return f"{entry.requirement}, at most {until}" if entry.requirement else until
+
+
+def waiting_for(state: CrewState) -> str:
+    """The timer that a run waits for, where it waits for nothing else: `wait_1: until …`."""
+    timed = [e for e in state.frontier.values() if e.status == "waiting" and e.due]
+    if not timed or len(timed) < len(state.frontier):
+        return ""
+    first = min(timed, key=lambda entry: entry.due)
+    return f"{first.node}: {waits_for(first)}"
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

@@ -1,0 +1,587 @@
+"""The execution trace of a run: its steps with times, inputs, calls and what became of them.
+
+    trace_of(journal) → Trace(steps=[StepTrace(calls=[CallTrace, …], items=[StepTrace, …]), …])
+
+All of it follows from the journal; the values themselves are bodies in the store, named by their
+hashes. A step that a rollback brings back has a second trace, from there on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from crewlog.ids import (
+    AgentName,
+    ContentHash,
+    InterruptId,
+    LogName,
+    NodeName,
+    RunId,
+    StepId,
+    item_log,
+    item_of,
+    node_of,
+    private_log,
+    step_id,
+    visit_of,
+)
+from crewlog.model import Json
+from crewlog.state import journal as j
+from crewlog.state.difference import Change, StateDifference, difference
+from crewlog.state.model import Call, CrewState, Interrupt, Usage
+from crewlog.state.reduce import reduce
+
+Entries = Iterable[tuple[int, j.JournalEntry]]
+"""A journal: entries with their positions, in order."""
+Fate = Literal["reached", "running", "parked", "completed", "skipped", "cancelled", "undone"]
+"""What became of a step: `reached` has not begun; `parked` is kept aside, as a change took its node
+away; `undone` was under way when the run went back to an earlier checkpoint."""
+
+
+@dataclass
+class Asked:
+    """A question to people."""
+
+    id: InterruptId
+    kind: str
+    question: str
+    raised: int
+    """Milliseconds since the epoch, as all times here."""
+    answered: int | None = None
+    decision: str = ""
+    """`withdrawn` where nobody needed the answer any more."""
+    by: str = ""
+
+
+@dataclass
+class CallTrace:
+    """A model call or a tool call."""
+
+    call: int
+    """Its number in the step, from 1."""
+    tool: str | None
+    """None of a model call."""
+    start: int
+    """When it was asked for."""
+    arguments: str = ""
+    """The start of a tool's arguments."""
+    end: int | None = None
+    ms: int | None = None
+    """How long it took: a tool where it ran, a model from being asked for to its answer; one that
+    was asked again, from then on: what people took to say so is not the model's."""
+    ok: bool | None = None
+    """None where it has no answer."""
+    result: str = ""
+    """The start of what came back."""
+    body: ContentHash | None = None
+    """The message that came back."""
+    message: ContentHash | None = None
+    """Of a tool call: the message that asks for it, with all of its arguments."""
+    model: str = ""
+    usage: Usage = field(default_factory=Usage)
+    errors: list[str] = field(default_factory=list[str])
+    """Why earlier tries failed, or this one."""
+    denied: str = ""
+    """Why it was refused."""
+    retries: int = 0
+    """How often people or a policy had it made again."""
+
+
+@dataclass
+class StepTrace:
+    """A visit to a node, or the step of an item."""
+
+    step: StepId
+    node: NodeName
+    agent: AgentName | None = None
+    reached: int = 0
+    started: int | None = None
+    ended: int | None = None
+    position: int = 0
+    """Where it was reached, or an item's step began."""
+    began: int | None = None
+    """The position of its beginning."""
+    checkpoint: int | None = None
+    """The position of its end."""
+    fate: Fate = "reached"
+    because: str = ""
+    waited_for: str = ""
+    """The requirement that it had to wait for."""
+    reads: dict[LogName, int] = field(default_factory=dict[LogName, int])
+    """What it could read when it began: how many messages of each log, its agent's own included."""
+    calls: list[CallTrace] = field(default_factory=list[CallTrace])
+    asked: list[Asked] = field(default_factory=list[Asked])
+    errors: list[str] = field(default_factory=list[str])
+    retries: int = 0
+    of: int = 0
+    """How many items it has a step for each of."""
+    items: list[StepTrace] = field(default_factory=list["StepTrace"])
+    went: tuple[str, ...] = ()
+    """The nodes that its end reached."""
+    sets: dict[str, Json] = field(default_factory=dict[str, Json])
+    """Flags by name and outputs by `agent.key` that it set; `{"body": hash}` of large ones."""
+
+    @property
+    def within(self) -> str:
+        """The part that it is in, where its node's name says so: `writer` of `writer.reviewer`."""
+        return self.node.rpartition(".")[0]
+
+    @property
+    def usage(self) -> Usage:
+        """What its calls used, those of its items included."""
+        used = sum((call.usage for call in self.calls), Usage())
+        tools = sum(call.tool is not None and call.end is not None for call in self.calls)
+        used += Usage(tool_calls=tools)
+        return sum((item.usage for item in self.items), used)
+
+
+@dataclass
+class Mark:
+    """Something that happened to the run as a whole: a swap, a rollback, an edit, a pause."""
+
+    position: int
+    at: int
+    kind: str
+    entry: dict[str, Json]
+    """The journal entry."""
+
+
+@dataclass
+class Trace:
+    """A run's execution."""
+
+    run: str = ""
+    crew: str = ""
+    started: int = 0
+    ended: int | None = None
+    status: str = "running"
+    error: str = ""
+    position: int = 0
+    steps: list[StepTrace] = field(default_factory=list[StepTrace])
+    """In the order in which they were reached; those of items are in their visits."""
+    marks: list[Mark] = field(default_factory=list[Mark])
+    asked: list[Asked] = field(default_factory=list[Asked])
+    """Questions about the whole run."""
+
+    def all_steps(self) -> Iterator[StepTrace]:
+        """Every step, each visit before its items."""
+        for step in self.steps:
+            yield step
+            yield from step.items
+
+
+MARKS: tuple[type[j.Fact], ...] = (
+    j.Paused,
+    j.Resumed,
+    j.StopRequested,
+    j.BreakRequested,
+    j.MessageAdded,
+    j.CommandRejected,
+    j.ContinuedAsNew,
+    j.ChangeAccepted,
+    j.GraphSwapped,
+    j.SwapFailed,
+    j.RulesChanged,
+    j.PermissionSet,
+    j.StateEdited,
+    j.Redirected,
+    j.CheckpointTagged,
+    j.RolledBack,
+    j.Forked,
+    j.Reopened,
+    j.DefinitionEdited,
+    j.DefinitionApproved,
+)
+_ENDS = {"RunCompleted": "completed", "RunStopped": "stopped", "RunFailed": "failed"}
+
+
+def trace_of(entries: Entries, reads: Mapping[AgentName, Sequence[LogName]] | None = None) -> Trace:
+    """The trace of a journal.
+
+    Args:
+        entries: The journal, from its beginning.
+        reads: The logs that each agent reads besides its own; without it they are not told.
+    """
+    tracer = _Tracer(reads or {})
+    for position, entry in entries:
+        tracer.take(position, entry)
+    return tracer.trace
+
+
+class _Tracer:
+    """A trace while it grows."""
+
+    def __init__(self, reads: Mapping[AgentName, Sequence[LogName]]) -> None:
+        self.trace = Trace()
+        self._reads = reads
+        self._open: dict[StepId, StepTrace] = {}
+        self._last: dict[NodeName, StepTrace] = {}
+        self._visits: dict[NodeName, int] = {}
+        self._agents: dict[NodeName, AgentName] = {}
+        self._questions: dict[InterruptId, Asked] = {}
+        """What is open."""
+        self._raised: dict[InterruptId, int] = {}
+        """When each question was asked: one that is open again was asked then."""
+        self._logs: dict[LogName, int] = {}
+        self._again: dict[tuple[StepId, int], int] = {}
+        """When calls were made again."""
+        self._setting: StepTrace | None = None
+        """The step whose tool set what comes next."""
+
+    def take(self, position: int, entry: j.JournalEntry) -> None:
+        trace = self.trace
+        trace.position = position
+        if entry.message is not None:
+            for log in entry.message.logs:
+                self._logs[log] = self._logs.get(log, 0) + 1
+        if isinstance(entry, MARKS) and not _silent(entry):
+            trace.marks.append(Mark(position, entry.at, entry.kind, j.entry_to_json(entry)))
+        self._run(position, entry)
+        self._step(position, entry)
+        self._call(entry)
+
+    def _run(self, position: int, entry: j.JournalEntry) -> None:
+        trace = self.trace
+        match entry:
+            case j.RunStarted():
+                trace.run, trace.crew = entry.run, entry.crew
+                trace.started = trace.started or entry.began or entry.at
+            case j.PromptReceived():
+                trace.run, trace.started = entry.run, entry.at
+            case j.Forked() | j.RolledBack() | j.Reopened():
+                if isinstance(entry, j.Forked):
+                    trace.run, trace.started = entry.run, entry.at
+                    trace.crew = str(entry.state.get("crew", ""))
+                trace.ended, trace.status, trace.error = None, "running", ""
+                then = CrewState.from_json({**entry.state, "run": trace.run})
+                self._go_back(position, entry.at, then)
+            case j.GraphSwapped():
+                self._swapped(position, entry)
+            case j.RunCompleted() | j.RunStopped() | j.RunFailed():
+                self._withdraw(self._questions.values(), entry.at)
+                trace.ended, trace.status = entry.at, _ENDS[entry.kind]
+                trace.error = entry.error if isinstance(entry, j.RunFailed) else ""
+            case _:
+                pass
+
+    def _go_back(self, position: int, at: int, state: CrewState) -> None:
+        for under_way in self._open.values():
+            under_way.fate, under_way.ended = "undone", at
+        self._open.clear()
+        self._logs = {log: head.length for log, head in state.messages.items()}
+        self._visits = dict(state.visits)
+        for step, found in sorted(state.frontier.items(), key=lambda pair: item_of(pair[0])):
+            again = self._add(step, position, at)
+            if found.status == "running" or found.turn is not None:
+                again.fate, again.started, again.began = "running", at, position
+                again.agent = self._agents.get(again.node)
+            again.waited_for = found.requirement
+            again.of = found.mapped.of if found.mapped else 0
+            calls = found.turn.calls if found.turn else ()
+            again.calls = [_call(call, at) for call in calls]
+        for question in state.interrupts.values():  # of a run that is taken up: the same ones
+            self._ask(question, self._raised.get(question.id, at))
+
+    def _withdraw(self, asked: Iterable[Asked], at: int) -> None:
+        """What nobody needs the answers of any more; who withdrew them may be told later."""
+        for each in asked:
+            if each.answered is None:
+                each.answered, each.decision = at, "withdrawn"
+
+    def _swapped(self, position: int, entry: j.GraphSwapped) -> None:
+        remap = entry.remap
+        for step in remap.park:
+            if found := self._open.get(step):
+                found.fate = "parked"
+        for step in remap.back:
+            if found := self._open.get(step):
+                found.fate = "reached" if found.started is None else "running"
+        for step in remap.retract:  # it has not begun, and its number is free again
+            self._visits[node_of(step)] -= 1
+            retracted = self._open.pop(step, None)
+            self.trace.steps = [each for each in self.trace.steps if each is not retracted]
+        for step, requirement in remap.requirements.items():
+            if found := self._open.get(step):
+                found.waited_for = requirement or found.waited_for
+        for reached in remap.reach:
+            self._reached(position, entry.at, reached)
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def _add(self, step: StepId, position: int, at: int) -> StepTrace:
+        made = StepTrace(step, node_of(step), reached=at, position=position)
+        visit = self._open.get(visit_of(step)) if item_of(step) else None
+        (visit.items if visit is not None else self.trace.steps).append(made)
+        self._open[step] = made
+        self._last[made.node] = made
+        return made
+
+    def _step(self, position: int, entry: j.JournalEntry) -> None:
+        match entry:
+            case j.Routed():
+                self._routed(position, entry)
+            case j.StepStarted():
+                self._started(position, entry)
+            case j.StepCompleted() | j.StepCancelled():
+                self._ended(position, entry)
+            case j.StepMapped() | j.StepFailed() | j.StepRetried():
+                self._changed(position, entry)
+            case j.InterruptRaised():
+                self._raised[entry.interrupt.id] = entry.at
+                self._ask(entry.interrupt, entry.at)
+            case j.InterruptAnswered():
+                if asked := self._questions.pop(entry.interrupt, None):
+                    asked.answered, asked.decision, asked.by = entry.at, entry.decision, entry.by
+            case _:
+                pass
+
+    def _started(self, position: int, entry: j.StepStarted) -> None:
+        found = self._open.get(entry.step) or self._add(entry.step, position, entry.at)
+        found.fate, found.started, found.agent = "running", entry.at, entry.agent
+        found.began = position
+        if entry.agent is not None:
+            self._agents[found.node] = entry.agent
+            found.reads = self._readable(entry.step, entry.agent)
+            found.calls.append(CallTrace(1, None, entry.at))
+
+    def _changed(self, position: int, entry: j.StepMapped | j.StepFailed | j.StepRetried) -> None:
+        found = self._open.get(entry.step)
+        if found is None:
+            return
+        if isinstance(entry, j.StepMapped):
+            found.fate, found.started, found.of = "running", entry.at, entry.of
+            found.began = position
+            return
+        calls = [call for call in found.calls if call.call == entry.call]
+        if isinstance(entry, j.StepFailed):
+            (calls[0].errors if calls else found.errors).append(entry.error)
+            return
+        found.retries += 1
+        for call in calls:
+            call.retries += 1
+            self._again[(found.step, call.call)] = entry.at
+
+    def _routed(self, position: int, entry: j.Routed) -> None:
+        source = self._last.get(entry.source) if entry.source else None
+        if source is not None:
+            source.went = tuple(reached.node for reached in entry.to)
+            source.because = source.because or entry.because
+        for reached in entry.to:
+            self._reached(position, entry.at, reached)
+        if source is not None:  # what its own visit queues behind it is reached, and not it
+            self._last[source.node] = source
+
+    def _reached(self, position: int, at: int, reached: j.Reached) -> None:
+        visit = self._visits[reached.node] = self._visits.get(reached.node, 0) + 1
+        made = self._add(step_id(reached.node, visit), position, at)
+        made.waited_for = reached.requirement
+
+    def _ended(self, position: int, entry: j.StepCompleted | j.StepCancelled) -> None:
+        found = self._open.pop(entry.step, None)
+        if found is None:
+            return
+        found.ended, found.checkpoint = entry.at, position
+        found.fate = "cancelled"
+        if isinstance(entry, j.StepCancelled):
+            self._withdraw(found.asked, entry.at)
+        else:
+            found.fate = "skipped" if entry.skipped else "completed"
+            found.because = entry.because
+        self._last[found.node] = found
+
+    def _ask(self, question: Interrupt, at: int) -> None:
+        asked = Asked(question.id, question.kind, question.question, at)
+        step = self._open.get(question.step) if question.step else None
+        (step.asked if step is not None else self.trace.asked).append(asked)
+        self._questions[question.id] = asked
+
+    def _readable(self, step: StepId, agent: AgentName) -> dict[LogName, int]:
+        logs = [*self._reads.get(agent, ()), private_log(agent)]
+        logs += [item_log(step)] if item_of(step) else []
+        return {log: self._logs[log] for log in logs if self._logs.get(log)}
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def _call(self, entry: j.JournalEntry) -> None:
+        match entry:
+            case j.ModelReplied():
+                if found := self._open.get(entry.step):
+                    self._replied(found, entry)
+            case j.ToolReturned():
+                if found := self._open.get(entry.step):
+                    self._returned(found, entry)
+                    self._setting = found
+            case j.PermissionDenied():
+                if found := self._open.get(entry.step):
+                    for call in (c for c in found.calls if c.call == entry.call):
+                        call.denied = entry.reason
+            case j.FlagSet():
+                if self._setting is not None and entry.by == self._setting.agent:
+                    self._setting.sets[entry.flag] = entry.value
+            case j.OutputSet():
+                if self._setting is not None and entry.agent == self._setting.agent:
+                    value = entry.value if entry.body is None else {"body": entry.body}
+                    self._setting.sets[f"{entry.agent}.{entry.key}"] = value
+            case _:
+                pass
+
+    def _replied(self, found: StepTrace, entry: j.ModelReplied) -> None:
+        for at, call in enumerate(found.calls):
+            if call.call == entry.call:
+                since = self._again.pop((found.step, call.call), call.start)
+                found.calls[at] = replace(
+                    call,
+                    end=entry.at,
+                    ms=entry.at - since,
+                    ok=True,
+                    result=entry.brief,
+                    body=entry.ref.body,
+                    model=entry.model,
+                    usage=entry.usage,
+                )
+        found.calls += [_call(call, entry.at) for call in entry.calls]
+
+    def _returned(self, found: StepTrace, entry: j.ToolReturned) -> None:
+        for call in found.calls:
+            if call.call == entry.call:
+                call.end, call.ok, call.result = entry.at, entry.ok, entry.brief
+                call.body, call.ms = entry.ref.body, entry.ms
+        if entry.model_next:
+            number = max(call.call for call in found.calls) + 1
+            found.calls.append(CallTrace(number, None, entry.at))
+
+
+def _call(call: Call, at: int) -> CallTrace:
+    return CallTrace(call.call, call.tool, at, arguments=call.brief, message=call.message)
+
+
+def _silent(entry: j.Fact) -> bool:
+    """Whether it is no command of anybody's: the run's own input."""
+    return isinstance(entry, j.MessageAdded) and entry.command is None
+
+
+# -- what each step changed -------------------------------------------------------------------
+
+
+def changes_by_step(run: RunId, entries: Entries) -> dict[StepId, StateDifference]:
+    """What each step changed in the state, from its beginning to its end and what follows.
+
+    What other steps and people did meanwhile is not in it: each entry counts for its own step.
+    """
+    state = CrewState(run=run)
+    found: dict[StepId, dict[tuple[str, str], Change]] = {}
+    step: StepId | None = None
+    of: dict[str, StepId | None] = {}
+    for position, entry in entries:
+        if not state.position:  # a fork's journal begins after its base
+            state = state.model_copy(update={"position": position - 1})
+        after = reduce(state, entry)
+        if isinstance(entry, j.InterruptRaised):
+            step = of[entry.interrupt.id] = entry.interrupt.step
+        elif isinstance(entry, j.InterruptAnswered):
+            step = of.get(entry.interrupt)
+        elif not isinstance(entry, j.FlagSet | j.OutputSet | j.Routed):
+            step = getattr(entry, "step", None)
+        if step is not None:
+            changes = found.setdefault(step, {})
+            for change in difference(state, after).changes:
+                _merge(changes, change)
+        state = after
+    return {
+        step: StateDifference(changes=tuple(changes.values())) for step, changes in found.items()
+    }
+
+
+def changes_between(
+    run: RunId, entries: Entries, positions: Iterable[int]
+) -> dict[int, StateDifference]:
+    """What was changed up to each of some positions, since the one before it, by whomever."""
+    wanted = {*positions}
+    before = state = CrewState(run=run)
+    found: dict[int, StateDifference] = {}
+    for position, entry in entries:
+        if not state.position:  # a fork's journal begins after its base
+            before = state = state.model_copy(update={"position": position - 1})
+        state = reduce(state, entry)
+        if position in wanted:
+            found[position] = difference(before, state)
+            before = state
+    return found
+
+
+def _merge(changes: dict[tuple[str, str], Change], change: Change) -> None:
+    """Adds a later change of a thing to what is known of earlier ones."""
+    key = (change.section, change.name)
+    before = changes.pop(key, None)
+    if before is None:
+        changes[key] = change
+        return
+    there, here = before.kind != "added", change.kind != "removed"
+    if not there and not here:
+        return
+    kind: Literal["added", "removed", "changed"]
+    kind = "changed" if there and here else "added" if here else "removed"
+    if kind != "changed" or before.old != change.new:
+        changes[key] = change.model_copy(update={"kind": kind, "old": before.old})
+
+
+# -- two runs ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Pair:
+    """A step of two traces."""
+
+    step: StepId
+    one: StepTrace | None
+    other: StepTrace | None
+    differs: tuple[str, ...] = ()
+    """In what: `fate`, `calls`, `results`, `went`, …; empty where it does not."""
+
+
+def align(one: Trace, other: Trace) -> list[Pair]:
+    """The steps of two traces side by side, in the order of the first, then of the second.
+
+    A visit that a rollback brought back counts as it was at last.
+    """
+    ours = {step.step: step for step in one.all_steps()}
+    theirs = {step.step: step for step in other.all_steps()}
+    return [
+        Pair(step, ours.get(step), theirs.get(step), _differs(ours.get(step), theirs.get(step)))
+        for step in (*ours, *(step for step in theirs if step not in ours))
+    ]
+
+
+def _differs(one: StepTrace | None, other: StepTrace | None) -> tuple[str, ...]:
+    if one is None or other is None:
+        return ("only in one",)
+    pairs: dict[str, tuple[object, object]] = {
+        "fate": (one.fate, other.fate),
+        "agent": (one.agent, other.agent) if one.agent and other.agent else (None, None),
+        "items": (one.of, other.of),
+        "calls": (_asked_for(one), _asked_for(other)),
+        "results": (_came_back(one), _came_back(other)),
+        "sets": (one.sets, other.sets),
+        "answers": (_answers(one), _answers(other)),
+        "errors": (_errors(one), _errors(other)),
+        "went": (one.went, other.went),
+    }
+    return tuple(name for name, (a, b) in pairs.items() if a != b)
+
+
+def _asked_for(step: StepTrace) -> list[tuple[str, str]]:
+    return [(call.tool or "model", call.arguments) for call in step.calls]
+
+
+def _came_back(step: StepTrace) -> list[tuple[str, bool | None]]:
+    return [(call.result, call.ok) for call in step.calls]
+
+
+def _answers(step: StepTrace) -> list[tuple[str, str]]:
+    return [(asked.kind, asked.decision) for asked in step.asked]
+
+
+def _errors(step: StepTrace) -> list[str]:
+    return [*step.errors, *(error for call in step.calls for error in call.errors)]

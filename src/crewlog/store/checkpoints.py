@@ -1,0 +1,164 @@
+"""Places in a run's journal to go back to, to fork from, and to go on from after its end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from crewlog.errors import StoreIncomplete, UsageError
+from crewlog.ids import RunId
+from crewlog.state.checkpoints import checkpoint_kind, nearest, no_checkpoint
+from crewlog.state.journal import CommandRejected, JournalEntry, entry_from_json
+from crewlog.state.model import CLOSED, CrewState
+from crewlog.state.reduce import after
+from crewlog.state.rewinding import ENDINGS, LONGEST_ANSWER, Resumption, resumption, settled
+from crewlog.store.loading import load_state
+from crewlog.store.missing import rows_missing
+from crewlog.store.protocol import Store
+
+_AHEAD = 300
+"""Entries after a checkpoint, and before an end, that tell what belongs to it."""
+
+
+async def settled_at(store: Store, run: RunId, position: int) -> int:
+    """The position of the state that a checkpoint stands for.
+
+    Raises:
+        UsageError: the position is no checkpoint; the remedy names the nearest that are.
+    """
+    entries = await _entries(store, run, position)
+    count = settled(entries)
+    if count is None:
+        raise await _no_checkpoint(store, run, position, ended=_ends(entries))
+    return position + count - 1
+
+
+async def _entries(store: Store, run: RunId, position: int) -> list[JournalEntry]:
+    rows = await store.read_journal(run, position - 1, _AHEAD)
+    # A fork's journal begins after its base: what is asked for may be before that.
+    return [entry_from_json(row.entry) for row in rows if rows[0].position == position]
+
+
+def _ends(entries: list[JournalEntry]) -> bool:
+    """Whether the first entry ended its run: nothing follows from it that could be gone on with."""
+    return (
+        len(entries) > 1
+        and checkpoint_kind(entries[0].kind, None, " ") is not None
+        and entries[1].kind in ENDINGS
+    )
+
+
+async def _no_checkpoint(store: Store, run: RunId, position: int, *, ended: bool) -> UsageError:
+    """Why a position is none to go to, with the nearest that are."""
+    known = [checkpoint async for checkpoint in _checkpoints(store, run)]
+    remedy = nearest(run, position, known)
+    if ended:
+        return UsageError(
+            f"the run {run!r} ended with position {position}: there is nothing to go on with",
+            remedy=remedy,
+        )
+    return UsageError(no_checkpoint(run, position), remedy=remedy)
+
+
+async def _checkpoints(store: Store, run: RunId) -> AsyncIterator[int]:
+    """The places to go to: the run's beginning, and the ends of steps."""
+    first = 0
+    for row in await store.read_journal(run, 0, 20):
+        if not first and settled([entry_from_json(row.entry)]) is not None:
+            first = row.position
+            yield first
+    at = first
+    while found := await store.list_checkpoints(run, at):
+        for checkpoint in found:
+            yield checkpoint.position
+        at = found[-1].position
+
+
+async def resumption_of(store: Store, run: RunId, end: int) -> Resumption:
+    """From where a run that has ended goes on.
+
+    Args:
+        store: The store.
+        run: The run.
+        end: The last position of its journal.
+
+    Raises:
+        UsageError: it is completed.
+        StoreIncomplete: the store lacks the end of its journal.
+    """
+    looked = _AHEAD
+    while True:
+        first = max(0, end - looked)
+        rows = await store.read_journal(run, first, end - first)
+        if not rows or rows[-1].position != end:
+            raise rows_missing(run, "its journal", position=end)
+        tail = [(row.position, entry_from_json(row.entry)) for row in rows]
+        # A fork's journal begins after its base: there is nothing before it to look at.
+        if tail[0][0] > first + 1 or not first or await _tells(store, run, tail):
+            return resumption(run, tail)
+        looked *= 4
+
+
+async def _tells(store: Store, run: RunId, tail: Sequence[tuple[int, JournalEntry]]) -> bool:
+    """Whether the end of a journal has all that tells how the run came to it.
+
+    What ended it is in it where the run was at work when it began, or soon after: an answer is
+    recorded right before the stop that it asks for. Whatever was refused afterwards tells nothing.
+    """
+    if all(isinstance(entry, CommandRejected) for _, entry in tail[LONGEST_ANSWER:]):
+        return False
+    state = await load_state(store, run, tail[LONGEST_ANSWER][0])
+    return state.status not in _ENDING
+
+
+_ENDING = {*CLOSED, "stopping"}
+
+
+async def taken_up(store: Store, run: RunId, end: CrewState) -> tuple[Resumption, CrewState]:
+    """From where a run that has ended goes on, and its state there.
+
+    Args:
+        store: The store.
+        run: The run.
+        end: The last state that the store has of it.
+
+    Raises:
+        UsageError: it is completed, or has no crew to go on with.
+        StoreIncomplete: the store lacks rows of it.
+    """
+    found = await resumption_of(store, run, end.position)
+    if not found.position:
+        raise _no_crew(run)
+    then = after(await load_state(store, run, found.position), found.landed)
+    if not then.definition:
+        raise _no_crew(run)
+    return found, then
+
+
+def _no_crew(run: RunId) -> UsageError:
+    return UsageError(
+        f"the run {run!r} ended before it had a crew: what its prompt makes was not approved",
+        remedy="There is nothing to go on with. Start it anew, with its prompt: `crewlog run "
+        "PROMPT`.",
+        place=f"run {run!r}",
+    )
+
+
+async def last_state(store: Store, run: RunId) -> CrewState:
+    """The last state that the store has of a run that is to be taken up again.
+
+    Raises:
+        UsageError: the store has no journal of it.
+        StoreIncomplete: the store lacks a part of it.
+    """
+    try:
+        return await load_state(store, run)
+    except StoreIncomplete:
+        if await store.read_journal(run, 0, 1):
+            raise
+    raise UsageError(
+        f"the run {run!r} has no journal: it ended before anything of it was stored, or the store "
+        "was lost",
+        remedy=f"`crewlog rebuild {run}` makes its journal from its history, as far as that goes; "
+        "then resume it again. Else start it anew, under another id.",
+        place=f"run {run!r}",
+    )

@@ -1,0 +1,112 @@
+"""What of deleted runs nobody else uses: pure, shared by both stores.
+
+A run's rows go at once. What it shares by content goes when it is certain that nobody needs it:
+
+- Links of its logs may be those of its kin: the runs that it was a fork of, and the forks of all of
+  these. A fork goes on from heads that its `Forked` names; and runs that go on from one head, and
+  say the same at the same positions, make the same links. Those that are kept for kin are orphans:
+  they go when the last run does that has them.
+- A fork that has been asked for, and whose journal does not name its heads yet, is noted: until it
+  has begun, its source is not deleted.
+- A body or a definition that the run named is doomed, if nothing that is left names it. It is
+  removed after a grace: an activity may have put the same content for a run of its own, whose
+  journal does not name it yet. Putting it again lifts the doom. The grace is short where no run
+  is open, and never none: one that has just begun is not listed yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from crewlog.errors import UsageError
+from crewlog.ids import ContentHash, RunId
+from crewlog.model import Json
+from crewlog.state.journal import Batch
+from crewlog.state.logs import heads_of, links_of, message_of
+from crewlog.store.protocol import JournalRow, LogLink, StartingFork
+
+NAMES = r'"([A-Za-z0-9_-]{27})"'
+"""A content hash in JSON."""
+_NAMES = re.compile(NAMES)
+
+
+def refuse_started(starting: Sequence[StartingFork]) -> None:
+    """Refuses to delete runs that forks are about to begin from.
+
+    Raises:
+        UsageError: there are such forks.
+    """
+    if starting:
+        raise needed(starting[0])
+
+
+def needed(fork: StartingFork) -> UsageError:
+    """Why a run is not deleted."""
+    return UsageError(
+        f"the run {fork.source!r} is still needed: the run {fork.fork!r} is about to go on from it",
+        remedy=f"Try again once that has begun: `crewlog show {fork.fork}` tells. If it is not to, "
+        f"`crewlog delete {fork.fork} --force` deletes it first.",
+        place=f"run {fork.source!r}",
+    )
+
+
+def named_in(text: str) -> set[ContentHash]:
+    """The hashes that a JSON text names: bodies, definitions, heads."""
+    return {ContentHash(found) for found in _NAMES.findall(text)}
+
+
+def links_in(run: RunId, rows: Sequence[JournalRow]) -> dict[ContentHash, LogLink]:
+    """The links that a run's own journal made, by their heads."""
+    links: dict[ContentHash, LogLink] = {}
+    for batch in _whole(rows):
+        for link in links_of(run, batch):
+            links[link.head] = LogLink(
+                head=link.head, previous=link.previous, position=link.position, body=link.body
+            )
+    return links
+
+
+def _whole(rows: Sequence[JournalRow]) -> Iterator[Batch]:
+    """A journal as batches, each without a gap."""
+    start = 0
+    while start < len(rows):
+        end = start + 1
+        while end < len(rows) and rows[end].position == rows[end - 1].position + 1:
+            end += 1
+        entries = tuple(row.entry for row in rows[start:end])
+        yield Batch(first=rows[start].position, entries=entries)
+        start = end
+
+
+def held_by(
+    run: RunId, rows: Sequence[JournalRow], links: Mapping[ContentHash, LogLink]
+) -> set[ContentHash]:
+    """Those of some links that a run's own journal made, too."""
+    if _has_gap(rows):
+        # Batches are under way, and the heads after the gap are not known: what it may have made.
+        said = {(row.position, message_of(row.entry).get("body")) for row in rows}
+        return {head for head, link in links.items() if (link.position, link.body) in said}
+    return links.keys() & links_in(run, rows).keys()
+
+
+def _has_gap(rows: Sequence[JournalRow]) -> bool:
+    whole = list(_whole(rows))
+    begins = whole and (whole[0].first == 1 or whole[0].entries[0]["kind"] == "Forked")
+    return len(whole) > 1 or not begins
+
+
+def heads_from(entries: Iterable[Mapping[str, Json]]) -> set[ContentHash]:
+    """The heads that a run went on from: where it began as a fork, went back, or began again."""
+    return {head for entry in entries for head in (heads_of(entry) or {}).values()}
+
+
+def reached(links: Mapping[ContentHash, LogLink], heads: Iterable[ContentHash]) -> set[ContentHash]:
+    """Those of some links that chains which end at `heads` have."""
+    found: set[ContentHash] = set()
+    for head in heads:
+        at = head
+        while at in links and at not in found:
+            found.add(at)
+            at = links[at].previous
+    return found

@@ -1,0 +1,148 @@
+"""Runs are deleted, and what is kept of them is bounded, on the real path."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from crewlog.client import Run, beginnings
+from crewlog.errors import RunNotFound, StoreIncomplete, UsageError
+from crewlog.ids import PUBLIC
+from crewlog.state.reduce import fold
+from crewlog.store.loading import EVERY, load_state
+
+from .harness import LIMIT, RUN_LIMIT, Site, assert_equal
+
+
+def talk(site: Site, **more: Any) -> dict[str, Any]:
+    return site.crew({"a": [{"text": "A"}], "b": [{"text": "B"}]}, flow=["a", "b"], **more)
+
+
+async def gone(site: Site, run: Run) -> None:
+    """Checks that nobody knows the run any more."""
+    site.runs.remove(run)
+    with pytest.raises(RunNotFound):
+        await run.status()
+    assert await site.store.get_run(run.id) is None
+    assert await site.store.read_journal(run.id) == []
+    with pytest.raises(RunNotFound):
+        await site.client().delete(run.id)
+
+
+async def test_an_ended_run_is_deleted_and_its_twin_is_not(crews: Site) -> None:
+    crew = talk(crews)
+    run, _ = await crews.finish(crew)
+    twin, _ = await crews.finish(crew)  # says the same, word for word
+    state = await load_state(crews.store, run.id)
+    head = state.messages[PUBLIC].head
+    done = await crews.client().delete(run.id)
+    assert [(each.run, each.status) for each in done.runs] == [(run.id, "completed")]
+    assert done.rows.entries == state.position
+    assert done.rows.bodies == 0, "the twin has them"
+    await gone(crews, run)
+    with pytest.raises(StoreIncomplete):
+        await crews.store.read_log(head)
+    folded = await crews.check(twin)
+    assert folded is not None
+    links = await crews.store.read_log(folded.messages[PUBLIC].head)
+    assert len(await crews.store.get_bodies([link.body for link in links])) == 3
+    await crews.store.get_definition(folded.definition)
+    again, _ = await crews.finish(crew, id=run.id)
+    assert again.id == run.id, "its id is free"
+
+
+async def test_a_run_under_way_is_refused_unless_forced(crews: Site) -> None:
+    crew = crews.crew({"a": [{"text": "A"}]}, flow=["a", {"ask": "Well?"}])
+    run = await crews.start(crew)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    with pytest.raises(UsageError, match="is under way") as caught:
+        await crews.client().delete(run.id)
+    assert "--force" in caught.value.remedy
+    assert (await run.status()).interrupts
+    done = await crews.client().delete(run.id, force=True)
+    assert [each.status for each in done.runs] == ["terminated"]
+    await gone(crews, run)
+
+
+async def test_what_ended_long_ago_is_listed(crews: Site) -> None:
+    run, _ = await crews.finish(talk(crews))
+
+    async def listed(seconds: float, *statuses: str) -> bool:
+        found = await crews.client().delete_ended(seconds, statuses=statuses, dry_run=True)
+        return run.id in {each.run for each in found.runs}
+
+    async def seen() -> bool:
+        return await listed(0)
+
+    await until_true(seen)
+    assert await listed(0, "completed")
+    assert not await listed(0, "failed")
+    assert not await listed(3600)
+    assert await crews.store.get_run(run.id) is not None
+
+
+async def until_true(condition: Any) -> None:
+    async with asyncio.timeout(LIMIT):
+        while not await condition():  # noqa: ASYNC110 - the event is in another process
+            await asyncio.sleep(0.05)
+
+
+async def test_snapshots_and_checkpoints_of_a_long_run(crews: Site) -> None:
+    agents = [f"a{n}" for n in range(30)]
+    crew = crews.crew(
+        {agent: [{"text": agent}] for agent in agents},
+        flow=agents,
+        checkpoints={"keep_last": 2},
+    )
+    run, result = await crews.finish(crew)
+    position = result.position
+
+    async def pruned() -> bool:
+        return len(await crews.store.list_checkpoints(run.id)) < len(agents)
+
+    await until_true(pruned)
+    listed = (await run.checkpoints(limit=1000)).checkpoints
+    assert [each.kind for each in listed] == ["start", "step", "step"]
+    assert [each.node for each in listed[1:]] == agents[-2:]
+    everything = await crews.store.list_checkpoints(run.id, pruned=True)
+    assert [each.agent for each in everything if each.kind == "step"] == agents
+    assert position > EVERY
+    snapshots = await crews.store.list_snapshots(run.id)
+    assert snapshots[-1] == position
+    rows = await crews.journal(run)
+    for each in everything[::7]:
+        folded = fold(run.id, (entry for at, entry in rows if at <= each.position))
+        assert_equal(await load_state(crews.store, run.id, each.position), folded)
+
+
+async def test_a_source_is_deleted_as_soon_as_its_fork_was_asked_for(crews: Site) -> None:
+    run, _ = await crews.finish(talk(crews))
+    end = (await run.checkpoints()).checkpoints[1]
+    fork = await run.fork(end.position, execution_timeout=RUN_LIMIT)
+    await crews.client().delete(run.id)
+    await gone(crews, run)
+    crews.runs.append(fork)
+    assert (await fork.result(LIMIT)).status == "completed"
+    (heard,) = [each for each in crews.prompted(fork) if each["agent"] == "b"]
+    assert "A" in str(heard["messages"]), "what was said before the fork is there"
+    assert (await fork.rebuild()).whole
+
+
+async def test_a_source_stays_while_nobody_begins_its_fork(
+    crews: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beginnings, "BEGUN_WITHIN", 0.1)
+    run, _ = await crews.finish(talk(crews))
+    end = (await run.checkpoints()).checkpoints[1]
+    fork = await crews.client("nobody").run(run.id).fork(end.position, execution_timeout=RUN_LIMIT)
+    with pytest.raises(UsageError, match=f"'{fork.id}' is about to go on from it"):
+        await crews.client().delete(run.id)
+    assert (await run.status()).status == "completed", "nothing was removed"
+    assert run.id not in {
+        each.run for each in (await crews.client().delete_ended(0, dry_run=True)).runs
+    }
+    await fork.terminate()
+    await crews.client().delete(run.id)
+    await gone(crews, run)

@@ -1,0 +1,162 @@
+"""What a change leads to, before a run takes it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from activity_kit import RUN, crew
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from crewlog.activities.crew import CrewActivities
+from crewlog.definition.content import definition_hash
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.phases import phases
+from crewlog.graph.lower import lower
+from crewlog.ids import ContentHash, CrewName
+from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
+from crewlog.store.memory import InMemoryStore
+from crewlog.testing.scripted import scripted
+
+PROMPT = "The backend builds the service, then the writer writes about it, then the tester tests."
+
+
+@pytest.fixture
+def prepare(env: ActivityEnvironment, activities: CrewActivities, store: InMemoryStore) -> Any:
+    """Prepares a change of a crew."""
+
+    async def change(base: CrewDefinition, **fields: Any) -> PreparedChange:
+        hash_ = await store.put_definition(base.to_json())
+        task = PrepareChange(run=RUN, base=hash_, **fields)
+        return await env.run(activities.prepare_change, task)
+
+    return change
+
+
+def names(made: PreparedChange) -> list[str]:
+    return [p.name for p in phases(CrewDefinition.from_json(made.definition))]
+
+
+def test_workers_have_it(activities: CrewActivities) -> None:
+    assert activities.prepare_change in activities.all()
+    defined: Any = activities.prepare_change
+    assert defined.__temporal_activity_definition.name == PREPARE_CHANGE
+
+
+async def test_operations_change_the_definition_that_the_run_has(prepare, store):
+    base = crew()
+    made = await prepare(base, operations=({"op": "remove_agent", "name": "backend"},))
+    assert (made.what, made.base) == ("removes backend", definition_hash(base))
+    definition = CrewDefinition.from_json(made.definition)
+    assert list(definition.agents) == ["writer"]
+    assert made.plan == lower(definition).to_json()
+    assert await store.get_definition(definition_hash(definition)) == made.definition
+
+
+async def test_all_faults_are_told(prepare):
+    operations = (
+        {"op": "remove_agent", "name": "backand"},
+        {"op": "edit_agent", "name": "writer", "set": {"timeout": "soon"}},
+    )
+    with pytest.raises(ApplicationError) as caught:
+        await prepare(crew(), operations=operations)
+    assert caught.value.type == "InvalidDefinition"
+    assert caught.value.non_retryable
+    assert "operations[0].name  the crew has no agent 'backand'" in caught.value.message
+    assert "Did you mean 'backend'?" in caught.value.message
+    assert "operations[1].set.timeout" in caught.value.message
+
+
+async def test_a_definition_and_a_registered_crew(prepare, store):
+    other = crew(description="another")
+    made = await prepare(crew(), definition=other.to_json())
+    assert (made.definition, made.base) == (other.to_json(), "")
+    await store.register_crew(CrewName("music"), other.to_json(), 1)
+    named = await prepare(crew(), definition="music")
+    assert named.definition == other.to_json()
+    with pytest.raises(ApplicationError, match="no crew is registered as 'musik'"):
+        await prepare(crew(), definition="musik")
+
+
+async def test_the_recipe(prepare):
+    base = crew()
+    made = await prepare(base, recipe=True)
+    assert made.definition == base.to_json()
+    assert made.what == "goes back to the definition that it was started with"
+
+
+async def test_a_prompt_keeps_names_and_has_what_the_crew_has(prepare):
+    base = crew(flow=[{"agent": "backend", "phase": "build"}, "writer"])
+    made = await prepare(base, prompt=PROMPT, reader="grammar")
+    assert names(made) == ["build", "writer", "tester"]
+    definition = CrewDefinition.from_json(made.definition)
+    assert definition.crew == "music"
+    assert definition.agents["backend"].writes_flags == ("ready",)
+    assert "write_file" in (definition.agents["backend"].tools or ())
+    assert definition.agents["tester"].tools == ()
+    assert made.what.startswith("adds tester")
+
+
+async def test_a_prompt_gives_a_tool_to_nobody_who_could_not_call_it(prepare):
+    base = crew(permissions={"boom": ["backend"], "add": ["backend", "writer"]})
+    made = await prepare(base, prompt=f"{PROMPT} Only the writer may add.", reader="grammar")
+    assert made.definition["permissions"] == {"boom": ["backend"], "add": ["writer"]}
+    prompt = f"{PROMPT} The tester may use boom."
+    with pytest.raises(ApplicationError, match="boom"):
+        await prepare(base, prompt=prompt, reader="grammar")
+
+
+async def test_a_prompt_gives_no_tool_back_that_people_took_away(prepare):
+    base = crew(permissions={"add": ["backend", "writer"]})
+    by_hand = {"add": ("writer",), "boom": ()}
+    said = f"{PROMPT} Only the backend may add."
+    made = await prepare(base, prompt=said, reader="grammar", permissions=by_hand)
+    assert made.definition["permissions"] == {"add": [], "boom": []}
+    made = await prepare(base, prompt=PROMPT, reader="grammar", permissions=by_hand)
+    assert made.definition["permissions"] == {"add": ["writer"], "boom": []}
+    more = {"add": ("backend", "writer", "tester")}  # what people gave is the run's, still
+    made = await prepare(base, prompt=PROMPT, reader="grammar", permissions=more)
+    assert made.definition["permissions"] == {"add": ["backend", "writer"]}
+
+
+async def test_a_prompt_has_no_more_than_its_registry_offers(prepare, store):
+    registry = {
+        "registry": "closed",
+        "model": "openai:x",
+        "new_agents": False,
+        "agents": {"backend": {"prompt": "Build."}, "writer": {"prompt": "Write."}},
+    }
+    await store.register({("registry", "closed"): registry}, 1)
+    with pytest.raises(ApplicationError, match="tester"):
+        await prepare(crew(), prompt=PROMPT, registry="closed", reader="grammar")
+
+
+async def test_a_model_that_reads_the_prompt_is_asked_round_by_round(prepare):
+    reading = {
+        "statements": [
+            {
+                "kind": "step",
+                "quotes": [PROMPT.split(",", maxsplit=1)[0]],
+                "parts": [{"agent": "backend", "task": "builds the service"}],
+            }
+        ],
+        "not_understood": [PROMPT.partition(", ")[2]],
+    }
+    answers = [{"text": "no reading"}, {"text": json.dumps(reading)}]
+    model = scripted({"agents": {"compiler": answers, "*": []}})
+    task: dict[str, Any] = {"prompt": PROMPT, "reader": "llm", "model": model}
+    first = await prepare(crew(), **task)
+    assert (first.again, first.reply, first.definition) == (True, "no reading", {})
+    second = await prepare(crew(), **task, replies=(first.reply,))
+    assert not second.again
+    assert names(second) == ["backend"]
+    assert [each.code for each in second.remarks] == ["not_understood"]
+
+
+async def test_a_base_that_the_store_lacks(env, activities):
+    task = PrepareChange(run=RUN, base=ContentHash("0" * 64), recipe=True)
+    with pytest.raises(ApplicationError) as caught:
+        await env.run(activities.prepare_change, task)
+    assert caught.value.type != "InternalError"

@@ -1,0 +1,69 @@
+"""A change in a line: what it does, without what only follows from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.definition.difference import summary
+from definition.test_operations import FLUTTER, NOTES, add, after, edit_phase, remove
+from graph.crews import crew
+
+
+def edit(name: str, **fields: Any) -> dict[str, Any]:
+    return {"op": "edit_agent", "name": name, "set": fields}
+
+
+TOOLS = crew(["ui", "backend"], {"ui": {"tools": []}}, tools={"old": {"run": "m:f"}})
+MOCK = {"op": "add_tool", "name": "mock_generator", "tool": {"run": "m:f"}, "agents": ["ui"]}
+
+
+@pytest.mark.parametrize(
+    ("base", "operations", "line"),
+    [
+        (TOOLS, [remove("backend"), MOCK], "removes backend; adds mock_generator for ui"),
+        (
+            FLUTTER,
+            [remove("backend")],
+            "removes backend",
+        ),
+        (FLUTTER, [add("tester", before=["aggregator"])], "adds tester"),
+        (FLUTTER, [{"op": "disable_agent", "name": "ui"}], "disables ui"),
+        (NOTES, [edit("writer", prompt="q", timeout=5)], "edits writer (prompt, timeout)"),
+        (NOTES, [edit_phase("writer", task="Draft.")], "edits the phase writer (task)"),
+        (
+            NOTES,
+            [edit_phase("publisher", after=["writer"])],
+            "phase publisher: waits for after_checker → writer",
+        ),
+        (
+            TOOLS,
+            [{"op": "set_permission", "tool": "old", "agents": []}],
+            "permission to call old: every agent that lists it → nobody",
+        ),
+        (TOOLS, [{"op": "remove_tool", "name": "old"}], "removes the tool old"),
+        (
+            NOTES,
+            [{"op": "add_phase", "phase": {"ask": "Sure?", "phase": "sure"}}],
+            "adds the phase sure",
+        ),
+        (
+            TOOLS,
+            [{"op": "edit_tool", "name": "old", "set": {"effects": "read"}}],
+            "edits the tool old (effects)",
+        ),
+        (NOTES, [{"op": "edit_crew", "set": {"limits": {"steps": 9}}}], "limit steps 10000 → 9"),
+        (NOTES, [], "changes nothing"),
+    ],
+)
+def test_a_change_in_a_line(base: Any, operations: list[dict[str, Any]], line: str) -> None:
+    assert summary(base, after(base, *operations)) == line
+
+
+def test_a_long_line_says_how_much_more_there_is() -> None:
+    base = crew([f"agent_with_a_long_name_{i}" for i in range(20)])
+    changed = after(base, *(edit(name, prompt="q") for name in base.agents))
+    line = summary(base, changed)
+    assert len(line) < 200
+    assert line.endswith("; and 16 more")

@@ -1,0 +1,40 @@
+"""The trace of a run that was stopped while it asked, and taken up again."""
+
+from __future__ import annotations
+
+from crewlog.graph.rewinding import reopen
+from crewlog.ids import InterruptId
+from crewlog.state.journal import entry_from_json
+from crewlog.state.ledger import Ledger
+from crewlog.state.reduce import after, fold
+from crewlog.state.rewinding import resumption
+from crewlog.state.trace import trace_of
+from graph.crews import plan_of
+from graph.simulation import RUN, Simulation
+
+
+async def test_the_question_is_open_again_where_it_was_asked() -> None:
+    plan = plan_of(["a", {"ask": "On?", "phase": "gate"}, "b"])
+    sim = await (await Simulation.begin(plan)).run()
+    asked_at = sim.engine.at
+    sim.engine.at += 700
+    await sim.command("stop")
+    await sim.run()
+    assert sim.state.status == "stopped"
+    entries = [entry_from_json(data) for data in sim.journal]
+    (gate,) = [step for step in trace_of(enumerate(entries, 1)).steps if step.node == "gate"]
+    (left,) = gate.asked
+    assert (left.decision, left.answered) == ("withdrawn", gate.ended)
+
+    found = resumption(RUN, list(enumerate(entries, 1)))
+    then = after(fold(RUN, entries[: found.position]), found.landed)
+    ledger = Ledger(sim.state)
+    reopen(plan, ledger, then, found, by="ana", at=9_000)
+    entries += [entry_from_json(data) for data in ledger.entries]
+    trace = trace_of(enumerate(entries, 1))
+    first, again = (step for step in trace.steps if step.step == "gate#1")
+    assert [(q.id, q.decision) for q in first.asked] == [("i1", "withdrawn")]
+    (question,) = again.asked
+    assert (question.id, question.question) == (InterruptId("i1"), "On?")
+    assert (question.answered, question.raised) == (None, asked_at)
+    assert (trace.status, trace.asked) == ("running", [])

@@ -1,0 +1,154 @@
+"""Runs that are changed, rolled back, reopened and forked: their rows, the same in both stores."""
+
+import random
+from itertools import permutations
+
+import pytest
+
+from crewlog.ids import ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
+from crewlog.state import journal as j
+from crewlog.state.model import CrewState, Interrupt
+from crewlog.store import Store
+from store.journals import Journal, answered, asked, started
+
+OLD, NEW = ContentHash("def"), ContentHash("new")
+
+
+def state(
+    run: RunId, *questions: str, definition: ContentHash = OLD, **more: object
+) -> dict[str, object]:
+    """A state as a rollback has it, with open questions."""
+    open_ = {
+        InterruptId(q): Interrupt(id=InterruptId(q), kind="ask", question="Well?", position=2)
+        for q in questions
+    }
+    made = CrewState(run=run, crew=CrewName("band"), definition=definition, interrupts=open_)
+    return made.model_copy(update=more).to_json()
+
+
+async def store_in_any_order(store: Store, journal: Journal, seed: int) -> None:
+    batches = [journal.batch(n, n) for n in range(1, len(journal) + 1) if journal.entries[n - 1]]
+    random.Random(seed).shuffle(batches)  # noqa: S311
+    for batch in [*batches, batches[0]]:
+        await store.append(journal.run, batch)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_change_and_a_rollback(store: Store, run: RunId, seed: int) -> None:
+    journal = Journal(run, [started(run)])
+    swapped = j.GraphSwapped(graph_version=2, crew=CrewName("trio"), definition=NEW)
+    journal.add(swapped)
+    await store_in_any_order(store, journal, seed)
+    row = await store.get_run(run)
+    assert row is not None
+    assert (row.crew, row.definition, row.recipe) == ("trio", NEW, OLD)
+    journal.add(j.RunFailed(error="no", at=5))
+    journal.add(j.Reopened(to=2, state=state(run, definition=NEW), at=9))
+    await store_in_any_order(store, journal, seed)
+    row = await store.get_run(run)
+    assert row is not None
+    assert (row.status, row.ended, row.error, row.definition) == ("running", None, "", NEW)
+    journal.add(j.RolledBack(to=1, state=state(run, status="paused")))
+    await store_in_any_order(store, journal, seed)
+    row = await store.get_run(run)
+    assert row is not None
+    assert (row.status, row.definition, row.recipe, row.crew) == ("paused", OLD, OLD, "band")
+    rules = j.RulesChanged(crew=CrewName("band"), definition=NEW)
+    journal.add(rules)
+    await store_in_any_order(store, journal, seed)
+    row = await store.get_run(run)
+    assert row is not None
+    assert (row.definition, row.recipe, row.base, row.source) == (NEW, OLD, 0, None)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_questions_over_a_rollback(store: Store, run: RunId, seed: int) -> None:
+    journal = Journal(run, [started(run), asked("i1", at=2), answered("i1"), asked("i2", at=4)])
+    await store_in_any_order(store, journal, seed)
+    assert [q.id for q in await store.list_interrupts(run)] == ["i2"]
+    back = j.RolledBack(to=2, state=state(run, "i1"), at=9)
+    journal.add(back)
+    await store_in_any_order(store, journal, seed)
+    (question,) = await store.list_interrupts(run)
+    assert (question.id, question.decision, question.by, question.at) == ("i1", None, "", 2)
+    row = await store.get_run(run)
+    assert row is not None
+    assert row.status == "waiting"
+    assert [q.id for q in await store.list_interrupts(run, open_only=False)] == ["i1", "i2"]
+    journal.add(answered("i1", "reject", "ann"))
+    await store_in_any_order(store, journal, seed)
+    assert await store.list_interrupts(run) == []
+    first, second = await store.list_interrupts(run, open_only=False)
+    assert (first.decision, first.by) == ("reject", "ann")
+    assert second.decision is None
+    row = await store.get_run(run)
+    assert row is not None
+    assert row.status == "running"
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_fork(store: Store, run: RunId, seed: int) -> None:
+    base = 7
+    source = RunId("source")
+    forked = j.Forked(
+        run=run, source=source, to=base, by="ann", at=50, state=state(run, "i1", recipe=NEW)
+    )
+    entries = [j.entry_to_json(e) for e in (forked, j.Paused(), answered("i1"))]
+    batches = [j.Batch(first=base + 1 + n, entries=(e,)) for n, e in enumerate(entries)]
+    for batch in list(permutations(batches))[seed]:
+        await store.append(run, batch)
+    row = await store.get_run(run)
+    assert row is not None
+    assert (row.base, row.source, row.status, row.started) == (base, source, "paused", 50)
+    assert (row.crew, row.definition, row.recipe, row.by) == ("band", OLD, NEW, "ann")
+    for after in (0, 3, base):
+        rows = await store.read_journal(run, after)
+        assert [r.position for r in rows] == [8, 9, 10], after
+    assert [r.position for r in await store.read_journal(run, 8)] == [9, 10]
+    (question,) = await store.list_interrupts(run, open_only=False)
+    assert (question.id, question.decision, question.position) == ("i1", "approve", 2)
+    assert [(c.position, c.kind) for c in await store.list_checkpoints(run)] == [(8, "fork")]
+    await store.forget(run, 8)
+    row = await store.get_run(run)
+    assert row is not None
+    assert (row.base, row.status) == (base, "waiting")
+
+
+async def test_a_gap_behind_a_base_is_one(store: Store, run: RunId) -> None:
+    await store.append(run, j.Batch(first=9, entries=(j.entry_to_json(j.Paused()),)))
+    assert await store.read_journal(run) == []
+
+
+async def test_kinds_of_checkpoints_and_tags(store: Store, run: RunId) -> None:
+    journal = Journal(
+        run,
+        [
+            started(run),
+            j.Routed(at=2, to=(j.Reached(node=NodeName("a")),)),
+            j.StepCompleted(at=3, step=StepId("a#1")),
+            j.Routed(at=4, source=NodeName("a")),
+            j.RolledBack(at=5, to=2, state=state(run)),
+            j.CheckpointTagged(at=6, checkpoint=3, tag="good"),
+            j.CheckpointTagged(at=7, checkpoint=3, tag="best"),
+            j.CheckpointTagged(at=8, checkpoint=5, tag="good"),
+            j.CheckpointTagged(at=9, checkpoint=4, tag="odd"),
+        ],
+    )
+    await store_in_any_order(store, journal, 3)
+    found = [(c.position, c.kind, c.node, c.tags) for c in await store.list_checkpoints(run)]
+    assert found == [
+        (2, "start", "", ()),
+        (3, "step", "a", ("best",)),
+        (4, "tag", "", ("odd",)),
+        (5, "rollback", "", ("good",)),
+    ]
+    assert [c.position for c in await store.list_checkpoints(run, after=3, limit=1)] == [4]
+
+
+async def test_a_body_in_an_edit_is_stored(store: Store, run: RunId) -> None:
+    journal = Journal(run, [started(run)])
+    body = journal.body(["large"])
+    edit = j.Edit(path="outputs.ann.list", body=body, inline=["large"])
+    journal.add(j.StateEdited(edits=(edit,)))
+    await store.append(run, journal.batch())
+    assert await store.get_bodies([body]) == {body: ["large"]}

@@ -1,0 +1,97 @@
+"""From where a run goes on that has ended: whatever was recorded since, and however much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from crewlog.errors import UsageError
+from crewlog.ids import ContentHash, CrewName, FlagName, InterruptId, NodeName, RunId, StepId
+from crewlog.state import journal as j
+from crewlog.state.hashing import hash_json
+from crewlog.state.model import Interrupt
+from crewlog.store import InMemoryStore
+from crewlog.store.checkpoints import last_state, resumption_of, taken_up
+
+MANY = 700
+RUN = RunId("long")
+STEP = StepId("gate#1")
+BEGIN: list[j.JournalEntry] = [
+    j.RunStarted(run=RUN, crew=CrewName("c"), definition=ContentHash("d"), at=1),
+    j.Routed(at=2, to=(j.Reached(node=NodeName("gate")), j.Reached(node=NodeName("slow")))),
+    j.StepStarted(at=3, step=STEP),
+    j.InterruptRaised(
+        at=4,
+        interrupt=Interrupt(id=InterruptId("i1"), kind="ask", question="Well?", step=STEP),
+    ),
+]
+ANSWER: list[j.JournalEntry] = [
+    j.InterruptAnswered(at=5, interrupt=InterruptId("i1"), decision="stop"),
+    j.StepCompleted(at=5, step=STEP),
+    j.StopRequested(at=5, reason="answered 'stop'"),
+]
+END: list[j.JournalEntry] = [j.StepCancelled(at=9, step=StepId("slow#1")), j.RunStopped(at=9)]
+
+
+def refused(count: int = MANY) -> list[j.JournalEntry]:
+    """Commands that came too late, each with a record of its own."""
+    return [j.CommandRejected(at=10, name="message", reason="ended") for _ in range(count)]
+
+
+def said(count: int = MANY) -> list[j.JournalEntry]:
+    """What came in while the calls under way were waited for."""
+    return [j.FlagSet(at=6, flag=FlagName("n"), value=n) for n in range(count)]
+
+
+async def stored(entries: Iterable[j.JournalEntry], base: int = 0) -> tuple[InMemoryStore, int]:
+    store = InMemoryStore()
+    rows = tuple(j.entry_to_json(entry) for entry in entries)
+    await store.append(RUN, j.Batch(first=base + 1, entries=rows))
+    return store, base + len(rows)
+
+
+@pytest.mark.parametrize(
+    ("entries", "goes_on_at"),
+    [
+        ([*BEGIN, *ANSWER, *END], 4),
+        ([*BEGIN, *ANSWER, *END, *refused()], 4),
+        ([*BEGIN, *ANSWER, *said(), *END], 4),
+        ([*BEGIN, *said(), *ANSWER, *said(), *END, *refused()], 4 + MANY),
+        ([*BEGIN, *said(), j.RunFailed(at=8, error="no"), *refused()], 4 + MANY),
+        ([*BEGIN, *said(), *refused()], 4 + MANY),
+    ],
+    ids=["near", "refused", "said", "between", "failed", "from outside"],
+)
+async def test_it_goes_on_right_before_what_ended_it(
+    entries: list[j.JournalEntry], goes_on_at: int
+) -> None:
+    store, end = await stored(entries)
+    found = await resumption_of(store, RUN, end)
+    assert (found.position, found.decision) == (goes_on_at, None)
+    _, then = await taken_up(store, RUN, await last_state(store, RUN))
+    assert (then.status, list(then.interrupts), list(then.frontier)) == (
+        "running",
+        ["i1"],
+        ["gate#1", "slow#1"],
+    )
+
+
+async def test_what_is_completed_is_done_however_many_came_too_late() -> None:
+    store, end = await stored([*BEGIN, j.RunCompleted(at=9), *refused()])
+    with pytest.raises(UsageError, match="is completed: there is nothing left to go on with"):
+        await resumption_of(store, RUN, end)
+
+
+async def test_a_run_without_a_journal_is_not_taken_up() -> None:
+    with pytest.raises(UsageError, match="has no journal") as caught:
+        await last_state(InMemoryStore(), RUN)
+    assert "crewlog rebuild long" in caught.value.remedy
+
+
+async def test_a_prompt_that_was_never_approved_has_nothing_to_go_on_with() -> None:
+    prompt = j.PromptReceived(at=1, run=RUN, prompt=hash_json("p"), inline="p")
+    store, _ = await stored([prompt, j.StopRequested(at=2, command="s"), j.RunStopped(at=3)])
+    with pytest.raises(UsageError, match="ended before it had a crew") as caught:
+        await taken_up(store, RUN, await last_state(store, RUN))
+    assert "crewlog run PROMPT" in caught.value.remedy

@@ -1,0 +1,260 @@
+"""`change`, in the workflow: what its handler has made, and what the loop does with it.
+
+    handler   refuses what cannot be; else has an activity make the definition and the plan that
+              the change leads to (`prepare`), and hands both to the loop
+    loop      looks what they do to the run as it is by then (`apply`): a dry run ends there, else
+              one fact says that the change is accepted, or that only rules changed
+
+The handler never holds the loop, and the loop never waits for a handler that waits for it. Where
+the execution begins to close while a handler prepares, the handler gives up: the client sends the
+change again, and it is prepared anew for the run as it is then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
+    from crewlog.graph import changing
+    from crewlog.graph.drafting import COMPILER, Drafting
+    from crewlog.graph.engine import Engine
+    from crewlog.ids import AgentName, CommandId, ToolName
+    from crewlog.state import journal as j
+    from crewlog.state.calls import PREPARE_CHANGE, PrepareChange, PreparedChange
+    from crewlog.state.model import CommandOutcome
+    from crewlog.wire import Change, Changed, Rollback
+
+from crewlog.workflows.activity_options import PREPARING, READING
+
+if TYPE_CHECKING:
+    from crewlog.workflows.inbox import Incoming
+
+
+async def prepare(
+    incoming: Incoming,
+    command: Change,
+    engine: Engine | Drafting,
+    queue: str,
+    closing: Callable[[], bool],
+) -> None:
+    """Has made what a change leads to, or notes why it cannot be.
+
+    Args:
+        incoming: The change; gets `prepared` or `refusal`, and neither where the run closes.
+        command: The same, read.
+        engine: The run's engine; the run may move on meanwhile.
+        queue: The task queue of the run's activities; empty: the workflow's own.
+        closing: Whether the execution closes: then it is given up.
+    """
+    if command.id in engine.state.commands:
+        return
+    try:
+        checked = check(engine, command)
+        made = asyncio.create_task(_made(incoming, checked, command, queue))
+        await workflow.wait_condition(lambda: made.done() or closing())
+        if not made.done():
+            made.cancel()
+            with suppress(asyncio.CancelledError, ActivityError):
+                await made
+            return
+        incoming.prepared = made.result()
+    except CrewlogError as error:
+        incoming.refusal = error
+
+
+def check(engine: Engine | Drafting, command: Change) -> Engine:
+    """What can be said of a change before anything is made: the engine that it is for.
+
+    Raises:
+        CommandRejected: the run has no crew yet, or has ended.
+        ChangeConflict: it was made against another graph.
+    """
+    state = engine.state
+    if state.closed or state.status == "stopping":
+        raise CommandRejected(
+            f"the run is {state.status}: its graph stays as it is",
+            remedy="Nothing can be changed in a run that ends or has ended.",
+        )
+    if isinstance(engine, Drafting):
+        raise CommandRejected(
+            "the run has no crew yet that could be changed",
+            remedy="Answer its question with `edit`: that puts another definition in its place.",
+        )
+    if command.graph_version not in (None, state.graph_version):
+        raise ChangeConflict(
+            f"the change was made against graph v{command.graph_version}, and the run has "
+            f"v{state.graph_version}",
+            remedy="Look at what it would do now, by a dry run, and send it as a new change.",
+        )
+    return engine
+
+
+def check_other(engine: Engine | Drafting, command: Change | Rollback) -> None:
+    """Checks whether a command may wait a moment for a change that is under way.
+
+    It may, where it takes any graph, or the one that the change leads to. Made against the graph
+    that goes, it would only hold if the change failed: it is not kept waiting for that.
+
+    Raises:
+        ChangeConflict: it was made against the graph that goes.
+    """
+    under_way = engine.state.changing
+    if under_way is None or isinstance(command, Rollback):
+        return
+    if command.graph_version not in (None, under_way.graph_version):
+        check_no_other(engine, command)
+
+
+def check_no_other(engine: Engine | Drafting, command: Change | Rollback) -> None:
+    """Checks that no change is under way, unless the command has an outcome already.
+
+    Raises:
+        ChangeConflict: one is.
+    """
+    under_way = engine.state.changing
+    if under_way is None or command.id in engine.state.commands:
+        return
+    what, again = "yours would do", "send it as a new change"
+    if isinstance(command, Rollback):
+        what, again = "the run does", "roll back with a new id"
+    who = f" by {under_way.by}" if under_way.by else ""
+    raise ChangeConflict(
+        f"another change{who} is under way, to graph v{under_way.graph_version}: "
+        f"{under_way.what or under_way.command}",
+        remedy=f"It waits for what runs now. Look at what {what} once it is there, and {again}.",
+    )
+
+
+async def _made(incoming: Incoming, engine: Engine, command: Change, queue: str) -> PreparedChange:
+    """The rounds of preparing: more than one only where a model reads a prompt."""
+    prompt = engine.state.prompt
+    task = PrepareChange(
+        run=engine.state.run,
+        base=engine.plan.definition,
+        definition=command.definition,
+        operations=tuple({"op": each.op, **each.to_json()} for each in command.operations),
+        prompt=command.prompt,
+        registry=command.registry or (prompt.registry if prompt else ""),
+        reader=command.reader,
+        model=command.model,
+        permissions=_set_by_hand(engine) if command.prompt else {},
+    )
+    reads = bool(command.prompt) and command.reader != "grammar"
+    options: dict[str, Any] = {**READING, "task_queue": queue or None} if reads else PREPARING
+    while True:
+        try:
+            made: PreparedChange = await workflow.execute_activity(
+                PREPARE_CHANGE, task, result_type=PreparedChange, **options
+            )
+        except ActivityError as error:
+            raise _refusal(error) from error
+        if made.reply is not None:
+            incoming.rounds.append(made)
+            task = task.model_copy(update={"replies": (*task.replies, made.reply)})
+        if not made.again:
+            return made
+
+
+def _set_by_hand(engine: Engine) -> dict[str, tuple[AgentName, ...]]:
+    """Who may call a tool, where people have said so while the run lived."""
+    written, now = engine.plan.permissions, engine.state.tool_permissions
+    return {
+        tool: named
+        for tool, named in now.items()
+        if named is not None and named != written.get(ToolName(tool))
+    }
+
+
+def _refusal(error: ActivityError) -> CrewlogError | ActivityError:
+    """What a failed preparation says, with all faults."""
+    cause = error.cause
+    if isinstance(cause, CancelledError):
+        return error
+    if not isinstance(cause, ApplicationError):
+        return CommandRejected(
+            f"the change could not be prepared: {cause or error}",
+            remedy="Send it as a new change.",
+        )
+    remedy = next((str(detail) for detail in cause.details[1:2] if detail), "")
+    if cause.type == "ChangeConflict":
+        return ChangeConflict(cause.message, remedy=remedy)
+    return CommandRejected(
+        f"the change makes no crew:\n{cause.message}",
+        remedy=remedy or "The run goes on as it was: correct the change, and send it as a new one.",
+    )
+
+
+def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Changed | None:
+    """Applies a change, or tells what it would do; none where it must be prepared anew.
+
+    Raises:
+        CommandRejected: it cannot be.
+        ChangeConflict: the run has another graph than it was made against, or another definition
+            than is expected comes out.
+    """
+    prepared = incoming.prepared
+    checked = check(engine, command)
+    if checked.state.changing is not None or not isinstance(prepared, PreparedChange):
+        return None  # another change was first: this one meets the graph that comes of it
+    if prepared.base not in ("", checked.state.definition):
+        return None  # what it was made of is not the run's definition any more
+    abandon = command.running == "abandon"
+    report, plan = changing.consider(
+        checked,
+        prepared,
+        graph_version=command.graph_version,
+        expect=command.expect,
+        abandon=abandon,
+    )
+    told: dict[str, Any] = {
+        "id": command.id,
+        "detail": prepared.what,
+        "graph_version": report.graph_version,
+        "swap": report.swap,
+        "definition": plan.definition,
+        "report": report,
+        "remarks": tuple(map(str, prepared.remarks)),
+        "digest": incoming.digest,
+    }
+    if command.dry_run:
+        return Changed(position=checked.state.position, plan=plan.to_json(), **told)
+    changing.accept(
+        checked,
+        plan,
+        report,
+        what=prepared.what,
+        by=command.by,
+        reason=command.reason,
+        command=command.id,
+        abandon=abandon,
+    )
+    if checked.state.changing is not None:
+        incoming.drain = command.drain_timeout
+    return Changed(position=checked.state.commands[command.id].position, **told)
+
+
+def repeated(engine: Engine | Drafting, command: str, known: CommandOutcome) -> Changed:
+    """The recorded outcome of a change, for who sends it again."""
+    state = engine.state
+    return Changed(
+        id=CommandId(command),
+        position=known.position,
+        detail="applied before",
+        graph_version=known.graph_version or state.graph_version,
+        swap=known.graph_version > 0,
+        digest=known.digest,
+    )
+
+
+def spent(engine: Engine | Drafting, incoming: Incoming) -> None:
+    """Records what models cost that read the change's prompt, whatever becomes of it."""
+    for number, each in enumerate(incoming.rounds, 1):
+        engine.record(j.PromptRead, agent=COMPILER, round=number, usage=each.usage)
+    incoming.rounds.clear()

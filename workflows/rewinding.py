@@ -1,0 +1,139 @@
+"""Rollback, fork and reopening, in the workflow: the state comes from an activity.
+
+A rollback is prepared by its update's handler and applied by the loop. A fork, and a run that goes
+on after its end, begin with the state instead of a crew.
+"""
+
+from __future__ import annotations
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.errors import CommandRejected, CrewlogError
+    from crewlog.graph import changing, rewinding
+    from crewlog.graph.drafting import Drafting
+    from crewlog.graph.engine import Engine
+    from crewlog.graph.plan import GraphPlan
+    from crewlog.graph.swap import plan_swap
+    from crewlog.ids import RunId, StepId
+    from crewlog.state.calls import (
+        FORGET_RUN,
+        LOAD_STATE,
+        PREPARE_CHANGE,
+        ForgetRun,
+        LoadedState,
+        LoadState,
+        PrepareChange,
+        PreparedChange,
+    )
+    from crewlog.state.ledger import Ledger
+    from crewlog.state.model import CrewState
+    from crewlog.state.rewinding import Resumption
+    from crewlog.wire import Command, ForkFrom, Rollback, StartRun, TagCommand
+
+from crewlog.workflows.activity_options import LOADING, LOCAL
+from crewlog.workflows.beginning import made
+from crewlog.workflows.inbox import Incoming, parse
+
+
+async def prepare(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
+    """Has the state of a rollback's checkpoint loaded; what is wrong with it becomes a refusal."""
+    await _load(engine, incoming, command, command.position)
+
+
+async def check_tag(engine: Engine | Drafting, incoming: Incoming) -> None:
+    """Has it looked up whether a position of an earlier execution is a checkpoint, to tag it.
+
+    What a tag of any other position needs is known here. The loop waits for it: where the run
+    continues as new, what was found out by a signal's handler would be lost.
+    """
+    if incoming.name != "tag" or incoming.known is not None:
+        return
+    try:
+        command = parse(incoming.name, incoming.data)
+    except CommandRejected:
+        return  # said when it is taken
+    if isinstance(command, TagCommand) and command.checkpoint < engine.ledger.first:
+        await _load(engine, incoming, command, command.checkpoint)
+
+
+async def _load(
+    engine: Engine | Drafting, incoming: Incoming, command: Command, position: int
+) -> None:
+    if command.id in engine.state.commands or engine.state.closed:
+        return
+    task = LoadState(run=engine.state.run, position=position, batch=engine.ledger.batch())
+    try:
+        incoming.prepared = await workflow.execute_activity(
+            LOAD_STATE, task, result_type=LoadedState, **LOADING
+        )
+    except ActivityError as error:
+        incoming.refusal = _refusal(error)
+
+
+def _refusal(error: ActivityError) -> CrewlogError:
+    cause = error.cause
+    if not isinstance(cause, ApplicationError):
+        return CommandRejected(
+            f"the checkpoint could not be loaded: {cause or error}", remedy="Use a new id."
+        )
+    remedies = [str(detail) for detail in cause.details[1:2] if detail]
+    return CommandRejected(cause.message, remedy="".join(remedies))
+
+
+async def forget(run: RunId, executions: tuple[str, ...]) -> None:
+    """Has the rows removed of the run that had this one's id, before anything is recorded."""
+    task = ForgetRun(run=run, executions=executions)
+    await workflow.execute_local_activity(FORGET_RUN, task, **LOCAL)
+
+
+async def begin(start: StartRun, at: int) -> tuple[Engine, LoadedState]:
+    """The engine of a run that begins as a fork, or goes on after its end.
+
+    Where it is to go on with another definition, that is a change like any other: the loop swaps
+    the graph before anything starts.
+
+    Raises:
+        ApplicationError: there is no such checkpoint, nothing to go on with, or no such crew.
+    """
+    run = RunId(workflow.info().workflow_id)
+    loaded = await made(LOAD_STATE, _task(start, run), LoadedState)
+    plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
+    change = _change(start, run, then)
+    # Before anything is recorded: what is wrong with it must not leave a run behind.
+    prepared = await made(PREPARE_CHANGE, change, PreparedChange) if change else None
+    if start.fork is not None:
+        place = start.fork.position
+        engine = rewinding.fork(plan, then, run, by=start.by, at=at, checkpoint=place)
+    else:
+        ledger = Ledger(CrewState.from_json(loaded.last))
+        found = Resumption(loaded.position, StepId(loaded.decision) if loaded.decision else None)
+        engine = rewinding.reopen(plan, ledger, then, found, by=start.by, at=at)
+    if prepared is not None:
+        wanted = GraphPlan.from_json(prepared.plan)
+        report = plan_swap(engine.plan, wanted, engine.state)
+        changing.accept(engine, wanted, report, what=prepared.what, by=start.by)
+    return engine, loaded
+
+
+def _task(start: StartRun, run: RunId) -> LoadState:
+    source: ForkFrom | None = start.fork
+    if source is not None:
+        return LoadState(run=source.run, position=source.position)
+    return LoadState(run=run, reopen=True, executions=start.replaced)
+
+
+def _change(start: StartRun, run: RunId, then: CrewState) -> PrepareChange | None:
+    """What is to be otherwise than it was there; none where nothing is."""
+    fork = start.fork
+    if fork is not None and (fork.operations or fork.definition is not None):
+        return PrepareChange(
+            run=run,
+            base=then.definition,
+            definition=fork.definition,
+            operations=tuple({"op": each.op, **each.to_json()} for each in fork.operations),
+        )
+    if start.reopen == "recipe" and then.recipe not in ("", then.definition):
+        return PrepareChange(run=run, base=then.recipe, recipe=True)
+    return None
