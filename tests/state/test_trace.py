@@ -140,6 +140,20 @@ async def test_a_rollback_begins_what_it_brings_back_anew() -> None:
     assert trace.status == "completed"
 
 
+async def test_a_call_that_was_retried_before_a_rollback_is_timed_from_that() -> None:
+    sim = await (await Simulation.begin(plan_of(["a"]))).run()
+    found = entries(sim)
+    at = next(n for n, e in found if isinstance(e, j.StepStarted))
+    then = next(s for s in sim.engine.ledger.states if s.position == at)  # type: ignore[attr-defined]
+    kept = {key: value for key, value in then.to_json().items() if key not in NEVER_BACK}
+    retried = j.StepRetried(at=20, step=StepId("a#1"), call=1)
+    back = j.RolledBack(at=90, to=at, state=kept)
+    reply = next(e for _, e in found if isinstance(e, j.ModelReplied))
+    began = [e for n, e in found if n <= at]
+    trace = trace_of(enumerate([*began, retried, back, reply.model_copy(update={"at": 95})], 1))
+    assert [call.ms for call in trace.steps[-1].calls] == [5]
+
+
 async def test_every_step_and_call_of_random_runs_is_there_once() -> None:
     for seed in range(25):
         sim = await crew_run(seed)

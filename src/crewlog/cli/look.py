@@ -193,8 +193,7 @@ def log(
 ) -> int:
     """Print a run's journal: every fact, in order.
 
-    Long values are shortened. With --json it prints all of them, an entry a line: {"position",
-    "entry"}.
+    Long values are shortened. With --json they are whole, an entry a line: {"position", "entry"}.
     """
     return go(_log(run, after=after, limit=limit, as_json=as_json), debug=debug)
 

@@ -430,7 +430,8 @@ class _Tracer:
     def _replied(self, found: StepTrace, entry: j.ModelReplied) -> None:
         for at, call in enumerate(found.calls):
             if call.call == entry.call:
-                since = self._again.pop((found.step, call.call), call.start)
+                # One that a rollback brought back began after what was said of it before.
+                since = max(call.start, self._again.get((found.step, call.call), 0))
                 found.calls[at] = replace(
                     call,
                     end=entry.at,
