@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from crewlog.authority.rules import rule_words
+from crewlog.authority.rules import rules_of as call_rules
 from crewlog.definition.conditions import (
     AllOf,
     AnyOf,
@@ -32,6 +34,7 @@ from crewlog.definition.model import (
     WaitPhase,
 )
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.rule_checks import ancestors
 from crewlog.definition.times import duration_words, time_words
 from crewlog.definition.validate import check
 from crewlog.errors import InternalError, InvalidDefinition
@@ -77,12 +80,14 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         definition=address,
         nodes=nodes,
         agents={
-            AgentName(name): _agent_rules(agent, definition)
+            AgentName(name): _agent_rules(name, agent, definition)
             for name, agent in definition.agents.items()
         },
         tools={ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
         permissions=_agents_by_tool(definition.permissions),
         approvals=_agents_by_tool(definition.approvals),
+        checks=tuple(call_rules(definition)),
+        timezone=definition.timezone,
         merge=definition.merge,
         flags={FlagName(name): value for name, value in definition.flags.items()},
         rules=(
@@ -141,7 +146,7 @@ def _node(phase: Phase) -> PlanNode:
             raise InternalError(f"the builder {item.use!r} was not put in its place")
 
 
-def _agent_rules(agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:
+def _agent_rules(name: str, agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:
     # Inherited tools are sorted: the order of keys is lost in stores that keep JSON.
     listed_tools = sorted(definition.tools) if agent.tools is None else agent.tools
     tools = list(dict.fromkeys(listed_tools))
@@ -161,6 +166,7 @@ def _agent_rules(agent: AgentDefinition, definition: CrewDefinition) -> AgentRul
         retry=agent.retry,
         on_error=agent.on_error,
         enabled=agent.enabled,
+        within=tuple(AgentName(each) for each in ancestors(definition, name)),
     )
 
 
@@ -241,6 +247,11 @@ def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
             yield f"every call of {tool} waits for a person's yes"
         elif named:
             yield f"calls of {tool} by {listed(named)} wait for a person's yes"
+    for rule in call_rules(definition):
+        yield rule_words(rule)
+    for name, agent in definition.agents.items():
+        if agent.parent is not None:
+            yield f"{name} works for {agent.parent}, and may call no more than that"
     for key, how in definition.merge.items():
         if how == "append":
             yield f"what steps set of {key} makes a list"
