@@ -90,6 +90,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        policy=definition.policy,
     )
 
 
