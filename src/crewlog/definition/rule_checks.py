@@ -63,7 +63,7 @@ def _tools(definition: CrewDefinition, rule: Rule, path: Path) -> Iterator[Findi
     if not rule.tools:
         yield Finding(path, "a rule names no tool", 'Name tools, or "*" for all of them.')
     for i, tool in enumerate(rule.tools):
-        if tool in definition.tools or (alone and tool == EVERY_TOOL):
+        if tool in definition.callable_tools or (alone and tool == EVERY_TOOL):
             continue
         here = path if alone else (*path, i)
         if tool == EVERY_TOOL:
@@ -115,7 +115,7 @@ def _contradictions(definition: CrewDefinition) -> Iterator[Finding]:
 
 def _both(definition: CrewDefinition, one: Rule, other: Rule) -> str:
     """The calls that two rules are about, in a few words; empty where there are none."""
-    tools = [t for t in definition.tools if _names(one, t) and _names(other, t)]
+    tools = [t for t in definition.callable_tools if _names(one, t) and _names(other, t)]
     mine, theirs = members(definition, one.agents), members(definition, other.agents)
     agents = [
         a
