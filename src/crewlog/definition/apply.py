@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from crewlog.definition import operations as o
+from crewlog.definition.audiences import without_member, without_reader
 from crewlog.definition.conditions import AllOf, AnyOf, Condition, Fact, Not, facts_in
 from crewlog.definition.expand import expand, texts_in
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
@@ -469,7 +470,12 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
         for tool, who in without.approvals.items()
         if who != (name,)
     }
-    update = {"agents": agents, "permissions": permissions, "approvals": approvals}
+    update = {
+        "agents": without_reader(agents, name),
+        "permissions": permissions,
+        "approvals": approvals,
+        **without_member(crew, name),
+    }
     return _with_flags(without.model_copy(update=update), crew)
 
 
