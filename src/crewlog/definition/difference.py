@@ -52,9 +52,9 @@ def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) ->
     yield from _tools(found, new, came)
     yield from _edits(found, "agents", "", but={"enabled", *_tools_alone(found, old, new)})
     yield from _flow(found, old, new, {*gone, *came})
-    rest = ("crew", "description", "model", "flags", "merge", "limits", "approval") + (
-        "groups",
-        "logs",
+    rest = (
+        *("crew", "description", "model", "flags", "merge", "limits", "memory", "approval"),
+        *("policy", "groups", "logs"),
     )
     for change in found.changes:
         if change.path[0] == "flags" and change.kind == "added" and change.new is None:

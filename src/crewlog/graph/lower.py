@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.definition.audiences import Audiences
 from crewlog.definition.conditions import (
     AllOf,
@@ -23,6 +24,7 @@ from crewlog.definition.content import definition_hash
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
 from crewlog.definition.model import (
+    MEMORY_TOOLS,
     AgentPhase,
     AskPhase,
     BuilderPhase,
@@ -90,7 +92,10 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         definition=address,
         nodes=nodes,
         agents=agents,
-        tools={ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
+        tools={
+            **{ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
+            **_memory_rules(definition),
+        },
         permissions=_agents_by_tool(definition.permissions),
         approvals=_agents_by_tool(definition.approvals),
         merge=definition.merge,
@@ -101,6 +106,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         ),
         limits=definition.limits,
         apart=any({*rules.reads, *rules.writes} != {PUBLIC} for rules in agents.values()),
+        policy=definition.policy,
     )
 
 
@@ -163,6 +169,10 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         tools.append("set_flag")
     if agent.outputs:
         tools.append("set_output")
+    if definition.memory is not None:
+        tools += [
+            f"memory_{way}" for way in WAYS if memory_scopes(definition, AgentName(name), way)
+        ]
     return AgentRules(
         tools=tuple(ToolName(tool) for tool in tools),
         reads=reads,
@@ -185,6 +195,16 @@ Logs = tuple[LogName, ...]
 def _shares(agent: AgentName, reads: Logs, writes: Logs) -> Logs:
     """The logs whose readers may see an agent's outputs, itself among them."""
     return () if writes == (PUBLIC,) and PUBLIC in reads else (*writes, private_log(agent))
+
+
+def _memory_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
+    """The rules of the memory's tools: a repeated write writes nothing again."""
+    if definition.memory is None:
+        return {}
+    return {
+        ToolName(name): ToolRules(effects=effects, repeat="safe")
+        for name, effects in zip(MEMORY_TOOLS, WAYS, strict=True)
+    }
 
 
 def _tool_rules(tool: ToolDefinition) -> ToolRules:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from crewlog.definition.conditions import is_never
 from crewlog.definition.model import ConditionText, Limits, Retry
+from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -201,6 +202,8 @@ class GraphPlan(Model):
     apart: bool = False
     """Whether its agents do not all read and write `public`, and nothing else: then what does not
     say who may see it is for who reads that."""
+    policy: Policy | None = None
+    """Who may command; none: whoever reaches the server."""
     left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])
     """Visits that outlive their nodes: those that end their turns, and those kept aside."""
 
