@@ -21,6 +21,7 @@ from crewlog.definition.conditions import (
 from crewlog.definition.content import definition_hash
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
+from crewlog.definition.interrupting import approvals_of
 from crewlog.definition.model import (
     AgentDefinition,
     AgentPhase,
@@ -82,7 +83,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         },
         tools={ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
         permissions=_agents_by_tool(definition.permissions),
-        approvals=_agents_by_tool(definition.approvals),
+        approvals=_agents_by_tool(approvals_of(definition)),
         merge=definition.merge,
         flags={FlagName(name): value for name, value in definition.flags.items()},
         rules=(
@@ -90,6 +91,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        interrupts=definition.interrupts,
     )
 
 
@@ -160,6 +162,7 @@ def _agent_rules(agent: AgentDefinition, definition: CrewDefinition) -> AgentRul
         heartbeat=agent.heartbeat,
         retry=agent.retry,
         on_error=agent.on_error,
+        ask_below=agent.ask_below,
         enabled=agent.enabled,
     )
 
@@ -236,7 +239,7 @@ def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
     for name, agent in definition.agents.items():
         if not agent.enabled:
             yield f"{name} is switched off: its phases are skipped"
-    for tool, named in definition.approvals.items():
+    for tool, named in approvals_of(definition).items():
         if named is None:
             yield f"every call of {tool} waits for a person's yes"
         elif named:
