@@ -13,6 +13,7 @@ from pydantic import Field
 
 from crewlog.definition.conditions import is_never
 from crewlog.definition.model import ConditionText, InterruptPolicy, Limits, Retry
+from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -200,6 +201,8 @@ class GraphPlan(Model):
     limits: Limits = Limits()
     interrupts: InterruptPolicy = InterruptPolicy()
     """Who answers questions, and what happens to those that nobody answers."""
+    policy: Policy | None = None
+    """Who may command; none: whoever reaches the server."""
     left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])
     """Visits that outlive their nodes: those that end their turns, and those kept aside."""
 
