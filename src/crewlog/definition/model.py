@@ -8,7 +8,7 @@ places in the text, `crewlog.graph.lower` turns one into a plan.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -473,8 +473,8 @@ class InterruptPolicy(Expiry):
 
     def expiry(self, kind: str) -> Expiry:
         """How long a question of a kind is open, and what happens then."""
-        found: dict[str, Expiry] = {**self.kinds}
-        return found.get(kind, self)
+        found: Expiry | None = cast("dict[str, Expiry]", self.kinds).get(kind)
+        return found or self
 
 
 class CheckpointPolicy(Model):
