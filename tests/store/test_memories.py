@@ -63,7 +63,7 @@ async def keys(
 async def test_a_memory_comes_back_exactly(store: Store, crew: CrewName) -> None:
     memory = note(crew, HOSTILE, HOSTILE, metadata={HOSTILE: [HOSTILE, 1.0, None]}, expires=10**15)
     assert await put(store, memory)
-    assert await store.memories.list(crew, now=100) == [memory]
+    assert await store.memories.newest(crew, now=100) == [memory]
     found = await store.memories.search(crew, ["public"], Wanted(words=("drop",)), now=100)
     assert found.memories == (memory,)
     assert found.by == "words"
@@ -91,7 +91,7 @@ async def test_nothing_of_another_scope_or_crew_is_found(store: Store, crew: Cre
     assert await keys(store, crew, "secret") == []
     assert await keys(store, crew, "secret", "agent:b", "agent:", "agent:a ", "%", "*") == []
     assert await keys(store, crew, "secret", "agent:a", "group:g") == ["k", "k"]
-    assert [each.scope for each in await store.memories.list(crew, now=100)] == [
+    assert [each.scope for each in await store.memories.newest(crew, now=100)] == [
         "agent:a",
         "group:g",
     ]
@@ -110,7 +110,7 @@ async def test_what_is_over_is_not_found_and_goes_with_the_next(
     assert await keys(store, crew, now=49, since=4) == ["long", "short", "old"]
     assert await keys(store, crew, now=50, since=5) == ["long"]
     assert await keys(store, crew, "x", now=50, since=5) == ["long"]
-    listed = await store.memories.list(crew, now=50)
+    listed = await store.memories.newest(crew, now=50)
     assert [each.key for each in listed] == ["long", "old"]
     await put(store, note(crew, "new", at=60), since=5)
     assert (await store.memories.scopes(crew))[0].count == 2
@@ -139,7 +139,7 @@ async def test_a_call_writes_once(store: Store, crew: CrewName) -> None:
     assert sorted(await asyncio.gather(*first)) == [False] * 4 + [True]
     await put(store, note(crew, "k", "second", at=11), call=f"{crew}/a#1/2/0")
     assert not await put(store, note(crew, "k", "first"), call=call)
-    assert [each.text for each in await store.memories.list(crew, now=100)] == ["second"]
+    assert [each.text for each in await store.memories.newest(crew, now=100)] == ["second"]
 
 
 async def test_what_is_forgotten_is_what_was_said(store: Store, crew: CrewName) -> None:
@@ -294,7 +294,7 @@ async def test_both_stores_find_the_same(postgres: PostgresStore, steps: list[An
                 outcomes.append(
                     await memories.forget(Forgotten(crew=crew, scope=step[1], key=step[2]))
                 )
-            outcomes[-1] = (outcomes[-1], await memories.list(crew, now=now))
+            outcomes[-1] = (outcomes[-1], await memories.newest(crew, now=now))
         assert outcomes[0] == outcomes[1]
 
 

@@ -103,7 +103,7 @@ class InMemoryMemories:
         best = [each[-1] for each in sorted(ranked, key=lambda each: each[:-1])[:limit]]
         return merged(alike, best, limit, words=bool(words))
 
-    async def list(
+    async def newest(
         self, crew: CrewName, scope: str | None = None, *, now: int, limit: int = 100
     ) -> list[Memory]:
         """See `Memories`."""

@@ -186,7 +186,7 @@ class Memories(Protocol):
         """
         ...
 
-    async def list(
+    async def newest(
         self, crew: CrewName, scope: str | None = None, *, now: int, limit: int = 100
     ) -> list[Memory]:
         """The newest memories of a crew, or of a scope, that have not expired."""

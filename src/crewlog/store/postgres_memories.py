@@ -100,7 +100,7 @@ class PostgresMemories:
         )
         return merged(alike, list(map(_memory, rows)), limit, words=bool(words), note=note)
 
-    async def list(
+    async def newest(
         self, crew: CrewName, scope: str | None = None, *, now: int, limit: int = 100
     ) -> list[Memory]:
         """See `Memories`."""
