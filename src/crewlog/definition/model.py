@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
+from crewlog.definition.policy import Policy
 from crewlog.definition.times import parse_time
 from crewlog.model import Json, Model
 
@@ -533,6 +534,8 @@ class CrewDefinition(Model):
     """Whether `crewlog run --yes` may approve a crew that a prompt was compiled to, in a person's
     place: `required` never; `understood` where every sentence was understood; `none` always. A
     prompt cannot set it, and a run that another client starts with a prompt asks in any case."""
+    policy: Policy | None = None
+    """Who may command the crew's runs; by default whoever reaches the server."""
 
     @property
     def callable_tools(self) -> tuple[str, ...]:

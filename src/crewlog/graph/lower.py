@@ -95,6 +95,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        policy=definition.policy,
     )
 
 
