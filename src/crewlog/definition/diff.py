@@ -27,7 +27,7 @@ from crewlog.model import Json, Model
 
 _LONGEST = 60
 """Characters of a text that are shown of each side."""
-_ONE = {"agents": "agent", "tools": "tool", "flow": "phase", "flags": "flag"}
+_ONE = {"agents": "agent", "tools": "tool", "mcp": "MCP server", "flow": "phase", "flags": "flag"}
 _UNSET = {"tools": "all that permissions allow", "grant": "any agent", "builders": "all"}
 """What null means, where it is not nothing."""
 _TABLES = {"permissions": "permission to call", "approvals": "approval of calls of"}
@@ -168,6 +168,8 @@ def _about(section: str, value: Json) -> str:
         return f", with {listed(tools)}" if tools else ""
     if section == "tools":
         return f", {value['run']}"
+    if section == "mcp":
+        return f", {value['url'] or value['command']}"
     return f", after {_waits(value['after'])}" if value["after"] not in ([], "go") else ""
 
 

@@ -26,6 +26,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.order import Order, order_of
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.reach_checks import reach_findings
 from crewlog.definition.unused import conditions_of, unused_findings
 from crewlog.errors import Diagnostic
 
@@ -132,6 +133,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *_models(definition),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
+        *reach_findings(definition),
     ]
 
 
