@@ -109,6 +109,14 @@ ConditionText = Annotated[
 """A condition, written as text and kept as data."""
 
 
+SecretReference = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "pattern": "^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$"}),
+]
+"""Where a worker has a secret: `env:NAME` or `file:PATH`. What is none is found where meanings are
+checked, which does not repeat it."""
+
+
 class Retry(Model):
     """How often and how fast a call is tried again after a failure that may pass."""
 
@@ -151,6 +159,9 @@ class ToolDefinition(Model):
     an ordinary activity."""
     paths: tuple[str, ...] = ()
     """Folders of the run's workspace that it may write to; empty means the whole workspace."""
+    secrets: dict[Name, SecretReference] = Field(default_factory=dict)
+    """Secrets that it gets by name, `current_call().secret("GITHUB")`, each as `env:NAME` or
+    `file:PATH` of its workers."""
     risk: Literal["low", "high"] = "low"
     """How much harm a wrong call does; shown to those who approve, and what a prompt's "ask me
     before anything risky" means."""
