@@ -32,6 +32,7 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from typing_extensions import override
 
+from crewlog.authority.proof import Proof
 from crewlog.content import hash_json
 from crewlog.definition.operations import Operation
 from crewlog.graph.swap import SwapReport
@@ -74,7 +75,7 @@ LARGEST_POSITION = 2**53
 _TAG = re.compile(r"[^\W_][\w.-]*")
 DIGEST = 12
 """Characters of a command's digest: 72 bits."""
-_ASIDE = frozenset({"id", "by", "reason", "hash", "graph_version", "expect", "dry_run"})
+_ASIDE = frozenset({"id", "by", "reason", "hash", "graph_version", "expect", "dry_run", "proof"})
 """Fields of commands that are no part of their digests."""
 
 
@@ -134,6 +135,8 @@ class StartRun(Inlet):
     none."""
     command: str = Field(default="", max_length=200)
     """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
+    proof: Proof | None = None
+    """Who starts it, where the crew's policy takes signed commands only."""
 
     @override
     def to_json(self) -> dict[str, Json]:
@@ -173,6 +176,8 @@ class Command(Inlet):
     """Who commands."""
     reason: str = Field(default="", max_length=10_000)
     """Why, for the journal."""
+    proof: Proof | None = None
+    """Whose command it is, where the crew's policy takes signed ones only; else not looked at."""
 
     def digest(self, name: str) -> str:
         """What the command asks for, in short: the same id with another digest is a conflict.

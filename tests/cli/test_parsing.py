@@ -37,7 +37,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["--help"]) == 0
     out = capsys.readouterr().out
-    commands = re.findall(r"^  ([a-z]+)  ", out, re.MULTILINE)
+    commands = re.findall(r"^  ([a-z][a-z-]*)  ", out, re.MULTILINE)
     assert commands[:3] == ["init", "run", "demo"]
     assert set(commands) == {
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
@@ -45,21 +45,21 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("ps", "show", "watch", "log"),
         *("answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
-        *("diff", "trace", "checkpoints", "tag", "delete"),
+        *("diff", "trace", "checkpoints", "tag", "delete", "audit"),
         *("dev", "worker", "doctor", "rebuild"),
     }
-    for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Surroundings:"):
+    for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Authority:", "Surroundings:"):
         assert section in out
 
 
 def test_every_command_is_documented_and_has_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["--help"]) == 0
-    commands = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out, re.MULTILINE)
+    commands = re.findall(r"^  ([a-z][a-z-]*)  ", capsys.readouterr().out, re.MULTILINE)
     manual = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     for command in commands:
         assert run_cli([command, "--help"]) == 0
         told = capsys.readouterr().out
-        parts = re.findall(r"^  ([a-z]+)  ", told.partition("Commands:")[2], re.MULTILINE)
+        parts = re.findall(r"^  ([a-z][a-z-]*)  ", told.partition("Commands:")[2], re.MULTILINE)
         for part in parts:
             assert run_cli([command, part, "--help"]) == 0
             assert "--json" in capsys.readouterr().out

@@ -28,6 +28,7 @@ COMMANDS = (
     "rewinding",
     "differing",
     "tracing",
+    "auditing",
     "checkpoints",
     "scheduling",
     "deleting",

@@ -20,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from typing_extensions import override
 
 from crewlog.client import beginnings, places
+from crewlog.client.authority import Authority
 from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, check_own, pauses
@@ -78,7 +79,7 @@ M = TypeVar("M", bound=Model)
 C = TypeVar("C", bound=Command)
 
 
-class Run(ByHand):
+class Run(ByHand, Authority):
     """One run, by its id; made by `Client.start` and `Client.run`.
 
     All methods raise `RunNotFound` where there is no such run and `TemporalUnavailable` where the
@@ -182,6 +183,7 @@ class Run(ByHand):
         answer = await self._gateway.query(self.id, "interrupts")
         return [InterruptView.model_validate(item, extra="ignore") for item in answer]
 
+    @override
     async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:
         """A part of the journal: from the run, from the store what is older, without a gap.
 

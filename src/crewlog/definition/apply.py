@@ -179,8 +179,15 @@ def _moved(path: Path, said: Mapping[Path, Path]) -> Path:
     return path
 
 
-def _known(kind: Literal["agent", "tool"], name: str, crew: CrewDefinition, path: Path) -> None:
-    there = crew.agents if kind == "agent" else crew.tools
+def _known(
+    kind: Literal["agent", "tool"],
+    name: str,
+    crew: CrewDefinition,
+    path: Path,
+    *,
+    callable_: bool = False,
+) -> None:
+    there = crew.agents if kind == "agent" else crew.callable_tools if callable_ else crew.tools
     if name not in there:
         remedy = did_you_mean(name, there, f"There are: {listed(there)}." if there else "")
         raise _Refused(Finding(path, f"the crew has no {kind} {name!r}", remedy))
@@ -269,7 +276,7 @@ def _edit_tool(crew: CrewDefinition, op: o.EditTool) -> CrewDefinition:
 
 
 def _set_permission(crew: CrewDefinition, op: o.EditPermission) -> CrewDefinition:
-    _known("tool", op.tool, crew, ("tool",))
+    _known("tool", op.tool, crew, ("tool",), callable_=True)
     for i, name in enumerate(op.agents or ()):
         _known("agent", name, crew, ("agents", i))
     table = {tool: who for tool, who in crew.permissions.items() if tool != op.tool}
@@ -469,7 +476,12 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
         for tool, who in without.approvals.items()
         if who != (name,)
     }
-    update = {"agents": agents, "permissions": permissions, "approvals": approvals}
+    update: dict[str, Any] = {
+        "agents": agents,
+        "permissions": permissions,
+        "approvals": approvals,
+        "memory": without.memory and without.memory.without(name),
+    }
     return _with_flags(without.model_copy(update=update), crew)
 
 

@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
+from crewlog.definition.policy import Policy
 from crewlog.definition.times import parse_time
 from crewlog.model import Json, Model
 
@@ -445,6 +446,62 @@ class CheckpointPolicy(Model):
     """Those that have a name."""
 
 
+MEMORY_TOOLS = ("memory_read", "memory_write")
+"""The tools of a crew that has a memory; an agent is offered those that it has a scope for."""
+OWN_SCOPE = "agent"
+"""In `memory`: the scope that each agent has of its own."""
+SCOPE_PATTERN = r"^(agent|public|group:[A-Za-z][A-Za-z0-9_-]{0,63})$"
+MemoryScope = Annotated[str, Field(pattern=SCOPE_PATTERN)]
+"""A part of a memory: `agent` (each agent's own), `group:G`, or `public`."""
+Language = Literal[
+    "simple", "arabic", "armenian", "basque", "catalan", "danish", "dutch", "english", "finnish",
+    "french", "german", "greek", "hindi", "hungarian", "indonesian", "irish", "italian",
+    "lithuanian", "nepali", "norwegian", "portuguese", "romanian", "russian", "serbian", "spanish",
+    "swedish", "tamil", "turkish", "yiddish",
+]  # fmt: skip
+"""A language whose words PostgreSQL reduces to their stems; `simple` takes words as they are."""
+
+
+def _own_and_public() -> dict[str, tuple[str, ...] | None]:
+    return {OWN_SCOPE: None, "public": None}
+
+
+class MemoryPolicy(Model):
+    """What a crew remembers beyond one run, and who reads and writes it.
+
+    A scope is read and written only by agents that may read and write the log of its name: what is
+    given here can be less than that, and never more.
+    """
+
+    read: dict[MemoryScope, tuple[str, ...] | None] = Field(default_factory=_own_and_public)
+    """Who may look into which scope. Null: every agent that may read its log; an empty list:
+    nobody; a scope that is not named: nobody."""
+    write: dict[MemoryScope, tuple[str, ...] | None] = Field(default_factory=_own_and_public)
+    """Who may write into which scope. Null: every agent that may write to its log."""
+    retention: Seconds | None = None
+    """How long a memory is kept, e.g. `30d`; by default until somebody deletes it."""
+    max: int = Field(default=1_000, ge=1, le=100_000)
+    """Memories of one scope; beyond, the oldest go."""
+    longest: int = Field(default=8_000, ge=1, le=100_000)
+    """Characters of one memory."""
+    language: Language = "simple"
+    """The language of the words that are looked for."""
+    embedding: str | None = None
+    """The model that memories are compared by: `openai:NAME`, or `hash:256` for tests. By default,
+    and where the database has no pgvector, memories are found by their words."""
+
+    def without(self, agent: str) -> Self:
+        """The policy of the crew without an agent."""
+
+        def left(table: dict[str, tuple[str, ...] | None]) -> dict[str, tuple[str, ...] | None]:
+            return {
+                scope: who and tuple(each for each in who if each != agent)
+                for scope, who in table.items()
+            }
+
+        return self.model_copy(update={"read": left(self.read), "write": left(self.write)})
+
+
 def _one_after_the_other(data: dict[str, Any]) -> tuple[str, ...]:
     return tuple(data.get("agents", ()))
 
@@ -481,7 +538,17 @@ class CrewDefinition(Model):
     """Bounds that a run keeps."""
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     """Which checkpoints of a run are kept in the list; by default all."""
+    memory: MemoryPolicy | None = None
+    """What its agents remember beyond one run, by the tools `memory_read` and `memory_write`; by
+    default nothing."""
     approval: Literal["required", "understood", "none"] = "understood"
     """Whether `crewlog run --yes` may approve a crew that a prompt was compiled to, in a person's
     place: `required` never; `understood` where every sentence was understood; `none` always. A
     prompt cannot set it, and a run that another client starts with a prompt asks in any case."""
+    policy: Policy | None = None
+    """Who may command the crew's runs; by default whoever reaches the server."""
+
+    @property
+    def callable_tools(self) -> tuple[str, ...]:
+        """The tools that permissions may name: its own, and those of its memory."""
+        return (*self.tools, *(MEMORY_TOOLS if self.memory is not None else ()))

@@ -18,7 +18,7 @@ from crewlog.model import Json, Model
 _M = TypeVar("_M", bound=Model)
 _STAND_INS: dict[str, Json] = {"crew": "crew", "prompt": "…", "run": "module:function"}
 """What stands for a key without which the rest cannot be read."""
-_ALONE = {"crew", "registry", "description", "model", "approval", "limits", "checkpoints"}
+_ALONE = {"crew", "registry", "description", "model", "approval", "limits", "checkpoints", "memory"}
 """Keys whose absence makes no fault of what stands elsewhere."""
 _CONDITIONS = {"if", "when", "only_if", "for_each"}
 _SETS = ("writes_flags", "outputs")

@@ -271,6 +271,9 @@ def _bad_text(detail: ErrorDetails, path: Path, is_key: bool) -> Finding:
     if path[-1] == "run" and not is_key:
         say = f"{_named(path)} must be 'module:function', not {called(value)}"
         return Finding(path, say, "For example: run: my_tools:write_file")
+    if path[0] == "memory" and is_key:
+        say = f"{value[:40]!r} is not a scope of a memory"
+        return Finding(path, say, "A scope is agent, public or group:NAME.", at="key")
     say = f"{value[:40]!r} cannot be a name"
     remedy = "A name is a letter and then at most 63 letters, digits, '_' or '-'."
     return Finding(path, say, remedy, at="key" if is_key else "value")

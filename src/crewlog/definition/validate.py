@@ -16,7 +16,9 @@ from crewlog.definition.course_checks import course_findings
 from crewlog.definition.expand import Expanded, expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.flow_checks import flow_findings
+from crewlog.definition.memory_checks import memory_findings
 from crewlog.definition.model import (
+    MEMORY_TOOLS,
     NAME_PATTERN,
     AgentDefinition,
     AgentPhase,
@@ -144,6 +146,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *_models(definition),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
+        *memory_findings(definition),
     ]
 
 
@@ -231,6 +234,10 @@ def _tools(
                 key = "writes_flags" if tool == "set_flag" else "outputs"
                 say = f"agent {name!r} lists {tool!r}, which comes by itself"
                 yield Finding(path, say, f"Name what it may set in its '{key}' instead.")
+            elif tool in MEMORY_TOOLS and tool not in tools:
+                way = tool.removeprefix("memory_")
+                say = f"agent {name!r} lists {tool!r}, which comes by itself with 'memory:'"
+                yield Finding(path, say, f"Give it a scope under 'memory.{way}' instead.")
             elif tool not in tools:
                 say = f"agent {name!r} uses the tool {tool!r}, which is not defined."
                 yield Finding(path, say, f"{did_you_mean(tool, tools)} {_WHERE_TOOLS}".strip())
@@ -245,9 +252,10 @@ def _permissions(
 ) -> Iterator[Finding]:
     table = definition.permissions if key == "permissions" else definition.approvals
     for tool, named in table.items():
-        if tool not in definition.tools:
+        if tool not in definition.callable_tools:
             say = f"{key} name the tool {tool!r}, which is not defined."
-            remedy = f"{did_you_mean(tool, definition.tools)} {_WHERE_TOOLS}".strip()
+            where = "It comes with 'memory:'." if tool in MEMORY_TOOLS else _WHERE_TOOLS
+            remedy = f"{did_you_mean(tool, definition.tools)} {where}".strip()
             yield Finding((key, tool), say, remedy, at="key")
         for i, name in enumerate(named or ()):
             if name not in definition.agents:

@@ -7,11 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.permissions import check_tool
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import Path, did_you_mean, listed
-from crewlog.definition.model import AgentPhase, CrewDefinition
+from crewlog.definition.model import MEMORY_TOOLS, AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.definition.times import duration_words
 from crewlog.errors import UsageError
@@ -252,12 +253,34 @@ def _tools(
             )
         )
     yield from sorted(found, key=lambda each: not each.allowed)
+    yield from _memory_tools(definition, plan, name, rules)
     for built_in in BUILT_IN_TOOLS:
         if built_in in rules.tools:
             sets = rules.flags if built_in == "set_flag" else rules.outputs
             yield ToolAccess(
                 tool=built_in, allowed=True, why=f"it declares {listed(sets)}", effects="state"
             )
+
+
+def _memory_tools(
+    definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: AgentRules
+) -> Iterator[ToolAccess]:
+    """The tools of the crew's memory that an agent has a scope for."""
+    for tool, way in zip(MEMORY_TOOLS, WAYS, strict=True):
+        if definition.memory is None or tool not in rules.tools:
+            continue
+        named = definition.permissions.get(tool)
+        allowed = named is None or name in named
+        why = f"it {way}s {listed(memory_scopes(definition, name, way))}"
+        who = plan.approvals.get(ToolName(tool), ())
+        yield ToolAccess(
+            tool=ToolName(tool),
+            allowed=allowed,
+            why=why if allowed else _why(tool, name, definition, "", allowed=False),
+            approval=allowed and (who is None or name in who),
+            effects=way,
+            repeat="safe",
+        )
 
 
 def _why(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.definition.conditions import (
     AllOf,
     AnyOf,
@@ -22,6 +23,7 @@ from crewlog.definition.content import definition_hash
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
 from crewlog.definition.model import (
+    MEMORY_TOOLS,
     AgentDefinition,
     AgentPhase,
     AskPhase,
@@ -77,10 +79,13 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         definition=address,
         nodes=nodes,
         agents={
-            AgentName(name): _agent_rules(agent, definition)
+            AgentName(name): _agent_rules(AgentName(name), agent, definition)
             for name, agent in definition.agents.items()
         },
-        tools={ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
+        tools={
+            **{ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
+            **_memory_rules(definition),
+        },
         permissions=_agents_by_tool(definition.permissions),
         approvals=_agents_by_tool(definition.approvals),
         merge=definition.merge,
@@ -90,6 +95,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        policy=definition.policy,
     )
 
 
@@ -141,7 +147,7 @@ def _node(phase: Phase) -> PlanNode:
             raise InternalError(f"the builder {item.use!r} was not put in its place")
 
 
-def _agent_rules(agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:
+def _agent_rules(name: AgentName, agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:
     # Inherited tools are sorted: the order of keys is lost in stores that keep JSON.
     listed_tools = sorted(definition.tools) if agent.tools is None else agent.tools
     tools = list(dict.fromkeys(listed_tools))
@@ -149,6 +155,8 @@ def _agent_rules(agent: AgentDefinition, definition: CrewDefinition) -> AgentRul
         tools.append("set_flag")
     if agent.outputs:
         tools.append("set_output")
+    if definition.memory is not None:
+        tools += [f"memory_{way}" for way in WAYS if memory_scopes(definition, name, way)]
     return AgentRules(
         tools=tuple(ToolName(tool) for tool in tools),
         reads=tuple(LogName(log) for log in agent.reads),
@@ -162,6 +170,16 @@ def _agent_rules(agent: AgentDefinition, definition: CrewDefinition) -> AgentRul
         on_error=agent.on_error,
         enabled=agent.enabled,
     )
+
+
+def _memory_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
+    """The rules of the memory's tools: a repeated write writes nothing again."""
+    if definition.memory is None:
+        return {}
+    return {
+        ToolName(name): ToolRules(effects=effects, repeat="safe")
+        for name, effects in zip(MEMORY_TOOLS, WAYS, strict=True)
+    }
 
 
 def _tool_rules(tool: ToolDefinition) -> ToolRules:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from crewlog.definition.conditions import is_never
 from crewlog.definition.model import ConditionText, Limits, Retry
+from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -196,6 +197,8 @@ class GraphPlan(Model):
     rules: tuple[str, ...] = ()
     """The coordination rules as text, one per join, condition and decision."""
     limits: Limits = Limits()
+    policy: Policy | None = None
+    """Who may command; none: whoever reaches the server."""
     left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])
     """Visits that outlive their nodes: those that end their turns, and those kept aside."""
 

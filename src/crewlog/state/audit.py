@@ -1,0 +1,226 @@
+"""The audit of a run: who was allowed what, who decided, who commanded, and what was refused.
+
+A pure fold of the journal, entry by entry, so that a long run is audited page by page. Nothing is
+journaled for it: that a call was allowed follows from what its reply asked for and from what came
+next. The refusals and the questions of a reply stand right behind it, in the order of its calls.
+So a call is allowed once an entry follows that is not about it, and its record comes one entry
+later than the reply, with the reply's position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from crewlog.ids import StepId
+from crewlog.state import journal as j
+from crewlog.state.audit_commands import commanded
+from crewlog.state.audit_records import AuditFilter, AuditKind, AuditRecord
+from crewlog.state.model import Call, Interrupt
+
+Key = tuple[StepId, int]
+"""A call: its step, and its number there."""
+
+
+class Audit:
+    """Makes audit records of journal entries, as these come.
+
+    What it remembers is bounded by what is under way in the run.
+    """
+
+    def __init__(self) -> None:
+        self._asked: tuple[j.ModelReplied, int, list[Call]] | None = None
+        """The last reply, its position, and those of its calls that nothing was said of yet."""
+        self._calls: dict[Key, tuple[str, str]] = {}
+        """The agent and the tool of each call that is not answered."""
+        self._refused: set[Key] = set()
+        """Calls that were refused, where the model has not been told so yet."""
+        self._questions: dict[str, Interrupt] = {}
+        """The open questions."""
+        self._permissions: dict[str, tuple[str, ...] | None] = {}
+        """Who may call a tool."""
+        self._said: dict[str, str] = {}
+        """The tools whose permissions people set at run time, with who and where."""
+
+    def take(self, position: int, entry: j.JournalEntry) -> list[AuditRecord]:
+        """The records that an entry makes, after those that were waiting for it."""
+        found = [*self._allowed(entry), *self._records(position, entry)]
+        if isinstance(entry, j.ModelReplied) and entry.calls:
+            self._asked = (entry, position, list(entry.calls))
+            for call in entry.calls:
+                self._calls[entry.step, call.call] = (entry.agent, call.tool or "")
+        return found
+
+    def settle(self) -> list[AuditRecord]:
+        """What was waiting for a next entry, where there is none yet."""
+        return list(self._allowed(None))
+
+    def _allowed(self, entry: j.JournalEntry | None) -> Iterator[AuditRecord]:
+        """The calls of the last reply that are allowed, as this entry shows."""
+        if self._asked is None:
+            return
+        reply, position, calls = self._asked
+        number = _judged(entry, reply.step, {call.call for call in calls})
+        for call in calls:
+            if number is None or call.call < number:
+                yield self._check(reply, position, call)
+        still = [call for call in calls if number is not None and call.call > number]
+        self._asked = (reply, position, still) if still else None
+
+    def _check(self, reply: j.ModelReplied, position: int, call: Call) -> AuditRecord:
+        tool = call.tool or ""
+        return AuditRecord(
+            position=position,
+            at=reply.at,
+            kind="check",
+            who=reply.agent,
+            what=tool,
+            outcome="allowed",
+            reason=self._why(reply.agent, tool),
+            detail=call.brief,
+            agent=reply.agent,
+            tool=tool,
+            step=reply.step,
+            call=call.call,
+        )
+
+    def _why(self, agent: str, tool: str) -> str:
+        """Why a call is allowed, as far as the journal says it."""
+        if tool in self._said:
+            return f"permissions let {agent!r} call {tool!r}: {self._said[tool]}"
+        if self._permissions.get(tool) is not None:
+            return f"permissions let {agent!r} call {tool!r}"
+        return f"{tool!r} is among the tools of {agent!r}"
+
+    def _records(self, position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
+        match entry:
+            case j.PermissionDenied():
+                key = (entry.step, entry.call)
+                if key in self._calls:  # else it was made, and what it set was refused
+                    self._refused.add(key)
+                yield _called(position, entry, "check", "denied", entry.reason)
+            case j.ToolReturned():
+                key = (entry.step, entry.call)
+                self._calls.pop(key, None)
+                if key not in self._refused:
+                    outcome, why = ("returned", "") if entry.ok else ("failed", entry.brief)
+                    yield _called(position, entry, "call", outcome, why)
+                self._refused.discard(key)
+            case j.InterruptRaised():
+                yield from self._question(position, entry)
+            case j.InterruptAnswered():
+                yield self._answer(position, entry)
+            case _:
+                self._learn(position, entry)
+                yield from commanded(position, entry)
+
+    def _question(self, position: int, entry: j.InterruptRaised) -> Iterator[AuditRecord]:
+        asked = entry.interrupt
+        self._questions[asked.id] = asked
+        about = self._about(asked)
+        record = AuditRecord(
+            position=position,
+            at=entry.at,
+            kind="question",
+            what=asked.kind,
+            outcome="asked",
+            reason=asked.question,
+            interrupt=asked.id,
+            **about,
+        )
+        if asked.kind == "tool_approval":
+            why = f"a person must approve each call of {asked.tool!r}"
+            changed = {"kind": "check", "who": record.agent, "what": asked.tool, "reason": why}
+            yield record.model_copy(update=changed)
+        yield record
+
+    def _answer(self, position: int, entry: j.InterruptAnswered) -> AuditRecord:
+        asked = self._questions.pop(entry.interrupt, None)
+        if asked is not None and asked.kind == "tool_approval" and entry.decision == asked.refusal:
+            # The model is told of it as of a result, and nothing was called.
+            self._refused.add((asked.step or StepId(""), asked.call or 0))
+        return AuditRecord(
+            position=position,
+            at=entry.at,
+            kind="decision",
+            who=entry.by,
+            what=asked.kind if asked is not None else "",
+            outcome=entry.decision,
+            reason=entry.reason,
+            interrupt=entry.interrupt,
+            command=entry.command or "",
+            **(self._about(asked) if asked is not None else {}),
+        )
+
+    def _about(self, asked: Interrupt) -> dict[str, Any]:
+        """The call that a question is about."""
+        step, call = asked.step or "", asked.call
+        agent, tool = self._calls.get((StepId(step), call or 0), ("", asked.tool))
+        return {"step": step, "call": call, "agent": agent, "tool": asked.tool or tool}
+
+    def _learn(self, position: int, entry: j.JournalEntry) -> None:
+        """Keeps who may call what."""
+        match entry:
+            case j.RunStarted() | j.GraphSwapped() | j.RulesChanged():
+                self._permissions = dict(entry.permissions)
+                self._said = {}
+            case j.PermissionSet():
+                self._permissions[entry.tool] = entry.agents
+                who = f" by {entry.by}" if entry.by else ""
+                self._said[entry.tool] = f"set at run time{who} (position {position})"
+            case j.RolledBack() | j.Forked() | j.Reopened():
+                self._permissions = dict(entry.state.get("tool_permissions") or {})
+                self._said = {}
+                if isinstance(entry, j.RolledBack):  # its calls and questions are withdrawn
+                    self._calls, self._refused, self._questions = {}, set(), {}
+            case _:
+                pass
+
+
+def _judged(entry: j.JournalEntry | None, step: StepId, open_: Collection[int]) -> int | None:
+    """The call of a reply that an entry refuses, or asks about; none where it does neither.
+
+    A refusal is followed by what the model is told of it. The result of a call that nothing was
+    said of is none: it was made, so all calls of its reply have been judged.
+    """
+    match entry:
+        case j.PermissionDenied() if entry.step == step:
+            return entry.call
+        case j.ToolReturned() | j.CallHeld() if entry.step == step and entry.call not in open_:
+            return entry.call
+        case j.InterruptRaised(interrupt=asked) if asked.kind == "tool_approval":
+            return asked.call if asked.step == step else None
+        case _:
+            return None
+
+
+def _called(
+    position: int,
+    entry: j.PermissionDenied | j.ToolReturned,
+    kind: AuditKind,
+    outcome: str,
+    reason: str,
+) -> AuditRecord:
+    return AuditRecord(
+        position=position,
+        at=entry.at,
+        kind=kind,
+        who=entry.agent,
+        what=entry.tool,
+        outcome=outcome,
+        reason=reason,
+        agent=entry.agent,
+        tool=entry.tool,
+        step=entry.step,
+        call=entry.call,
+    )
+
+
+def audited(
+    entries: Iterable[tuple[int, j.JournalEntry]], wanted: AuditFilter | None = None
+) -> Iterator[AuditRecord]:
+    """The records of a whole journal, or those of them that are wanted."""
+    audit, keep = Audit(), wanted or AuditFilter()
+    for position, entry in entries:
+        yield from filter(keep.wants, audit.take(position, entry))
+    yield from filter(keep.wants, audit.settle())

@@ -1,0 +1,122 @@
+"""Commands and decisions in an audit: who did what to the run, from what it left in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crewlog.definition.findings import listed
+from crewlog.state import journal as j
+from crewlog.state.audit_records import AuditKind, AuditRecord
+
+_COMMANDS: dict[type[j.Fact], str] = {
+    j.MessageAdded: "message",
+    j.BreakRequested: "interrupt",
+    j.Paused: "pause",
+    j.Resumed: "resume",
+    j.StopRequested: "stop",
+    j.ChangeAccepted: "change",
+    j.RulesChanged: "change",
+    j.PermissionSet: "set_permission",
+    j.StateEdited: "edit_state",
+    j.Redirected: "redirect",
+    j.CheckpointTagged: "tag",
+    j.RolledBack: "rollback",
+    j.RunStarted: "start",
+    j.PromptReceived: "start",
+    j.Forked: "fork",
+    j.Reopened: "reopen",
+}
+"""What people or programs do to a run, by what it leaves in the journal."""
+
+
+def commanded(position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
+    """The record of a command that was applied or refused, or of a decision about a definition."""
+    match entry:
+        case j.CommandRejected():
+            yield _by(position, entry, "refusal", entry.name, "refused", reason=entry.reason)
+        case j.DefinitionApproved():
+            yield _by(position, entry, "decision", "approval", "approve", detail=entry.definition)
+        case j.DefinitionRejected():
+            yield _by(position, entry, "decision", "approval", "reject", detail=entry.definition)
+        case j.DefinitionEdited():
+            yield _by(position, entry, "decision", "approval", "edit", detail=entry.definition)
+        case j.GraphSwapped():
+            words = f"graph v{entry.graph_version}: {entry.what}"
+            yield _by(position, entry, "command", "change", "in force", detail=words)
+        case j.SwapFailed():
+            words = f"graph v{entry.graph_version}"
+            yield _by(
+                position, entry, "command", "change", "failed", detail=words, reason=entry.error
+            )
+        case j.MessageAdded() if entry.command is None:
+            return  # the input: that the run was started says it
+        case _:
+            name = _COMMANDS.get(type(entry), "")
+            # What a newer part of the run records of a command has its id, too.
+            if name or getattr(entry, "command", None):
+                name = name or entry.kind
+                yield _by(position, entry, "command", name, "applied", detail=_detail(entry))
+
+
+def _by(
+    position: int,
+    entry: j.JournalEntry,
+    kind: AuditKind,
+    what: str,
+    outcome: str,
+    *,
+    detail: str = "",
+    reason: str = "",
+) -> AuditRecord:
+    """A record of what somebody did to the run."""
+    return AuditRecord(
+        position=position,
+        at=entry.at,
+        kind=kind,
+        who=str(getattr(entry, "by", "")),
+        what=what,
+        outcome=outcome,
+        reason=reason or str(getattr(entry, "reason", "")),
+        detail=detail,
+        tool=str(getattr(entry, "tool", "")),
+        agent=str(getattr(entry, "agent", "")),
+        command=str(getattr(entry, "command", None) or ""),
+    )
+
+
+def _detail(entry: j.JournalEntry) -> str:
+    """What a command asked for, in a line."""
+    match entry:
+        case j.PermissionSet():
+            if entry.agents is None:
+                return f"every agent that has {entry.tool} may call it"
+            return f"{listed(entry.agents) if entry.agents else 'nobody'} may call {entry.tool}"
+        case j.ChangeAccepted():
+            return f"to graph v{entry.graph_version}: {entry.what}"
+        case j.RulesChanged():
+            return entry.what
+        case j.StateEdited():
+            return ", ".join(f"{'– ' if e.delete else ''}{e.path}" for e in entry.edits)  # noqa: RUF001
+        case j.MessageAdded():
+            return f"to {', '.join(entry.ref.logs)}"
+        case j.RunStarted():
+            return f"crew {entry.crew}"
+        case j.BreakRequested():
+            return f"before {'the next step' if entry.node == '*' else entry.node}"
+        case j.Redirected():
+            return f"{entry.step} goes to {entry.node}"
+        case j.CheckpointTagged():
+            return f"@{entry.checkpoint} is called {entry.tag}"
+        case _:
+            return _back(entry)
+
+
+def _back(entry: j.JournalEntry) -> str:
+    """Where a run was taken, or what it came from."""
+    match entry:
+        case j.RolledBack() | j.Reopened():
+            return f"to @{entry.to}"
+        case j.Forked():
+            return f"from {entry.source}@{entry.checkpoint or entry.to}"
+        case _:
+            return ""

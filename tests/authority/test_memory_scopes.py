@@ -1,0 +1,74 @@
+"""Who may read and write which scope of a memory: against the words of the rule, at random."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+from crewlog.authority.memory_scopes import WAYS, check_scope, log_of, memory_scopes, scopes_of
+from crewlog.definition.model import CrewDefinition
+
+AGENTS = ("a", "b", "c")
+SCOPES = (
+    *(f"agent:{name}" for name in (*AGENTS, "", "zz")),
+    *("public", "group:g", "group:h", "group:", "agent", "private:a", "channel:x", "", "*"),
+    *("Public", " public", "agent:a ", "group:g/../public", "public\n", "agent:a:b"),
+)
+TABLES: list[Any] = [None, (), ("a",), ("a", "b")]
+
+
+def expected(agent: str, scope: str, table: dict[str, Any], logs: set[str]) -> bool:
+    """The rule in other words: the scope's log is the agent's, and the table gives the scope."""
+    if scope == f"agent:{agent}":
+        return "agent" in table and (table["agent"] is None or agent in table["agent"])
+    if scope not in {"public", "group:g", "group:h"}:
+        return False
+    given = scope in table and (table[scope] is None or agent in table[scope])
+    return given and scope in logs
+
+
+def test_every_decision_is_the_rules() -> None:
+    rng = random.Random(7)  # noqa: S311
+    keys = ("agent", "public", "group:g", "group:h")
+    seen = {True: 0, False: 0}
+    for _ in range(2_000):
+        table = {key: rng.choice(TABLES) for key in rng.sample(keys, rng.randint(0, 4))}
+        logs = set(rng.sample(("public", "group:g", "group:h"), rng.randint(0, 3)))
+        for agent, scope in itertools.product(AGENTS, SCOPES):
+            decision = check_scope(agent, scope, way=rng.choice(WAYS), table=table, logs=logs)
+            assert decision.allowed == expected(agent, scope, table, logs), (agent, scope, table)
+            assert decision.reason
+            seen[decision.allowed] += 1
+        for agent in AGENTS:
+            found = scopes_of(agent, way="read", table=table, logs=logs)
+            assert set(found) == {s for s in SCOPES if expected(agent, s, table, logs)}
+    assert min(seen.values()) > 1_000
+
+
+def test_a_reason_names_the_rule() -> None:
+    table = {"public": ("a",), "agent": None}
+
+    def reason(agent: str, scope: str, logs: set[str]) -> str:
+        return check_scope(agent, scope, way="write", table=table, logs=logs).reason
+
+    assert reason("b", "public", {"public"}) == "memory.write does not give 'public' to 'b'"
+    assert reason("a", "public", set()) == "'a' may not write to the log 'public'"
+    assert reason("a", "agent:b", set()) == "'agent:b' is the memory of 'b' alone"
+    assert reason("a", "group:g", {"group:g"}) == "memory.write does not name 'group:g'"
+    assert reason("a", "private:a", set()) == "there is no scope 'private:a' of a memory"
+
+
+def test_a_scope_goes_by_the_log_of_its_name() -> None:
+    assert log_of("agent:a") == "private:a"
+    assert log_of("group:g") == "group:g"
+    assert log_of("public") == "public"
+
+
+def test_a_crew_without_a_memory_has_no_scopes() -> None:
+    definition = CrewDefinition.from_json(
+        {"crew": "t", "model": "openai:x", "agents": {"a": {"prompt": "p"}}}
+    )
+    assert memory_scopes(definition, "a", "read") == ()
+    some = definition.from_json(definition.to_json() | {"memory": {}})
+    assert memory_scopes(some, "a", "read") == ("agent:a", "public")

@@ -1,0 +1,149 @@
+"""The audit: what was checked, decided, commanded and refused follows from the journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.ids import ToolName
+from crewlog.state.audit import Audit, audited
+from crewlog.state.audit_records import AuditFilter, AuditRecord
+from crewlog.state.journal import entry_from_json
+from graph.crews import plan_of
+from graph.simulation import (
+    RandomScript,
+    Replies,
+    Simulation,
+    dice,
+    random_plan,
+    returns,
+    says,
+)
+
+TOOLS = {name: {"run": "m:f"} for name in ("read", "act", "secret")}
+
+
+def audit_of(sim: Simulation, **wanted: Any) -> list[AuditRecord]:
+    entries = [(n, entry_from_json(data)) for n, data in enumerate(sim.journal, 1)]
+    return list(audited(entries, AuditFilter(**wanted)))
+
+
+def said(records: list[AuditRecord]) -> list[tuple[str, str, str, str]]:
+    return [(r.kind, r.who, r.what, r.outcome) for r in records]
+
+
+async def a_run() -> Simulation:
+    plan = plan_of(
+        ["a"],
+        {"a": {"tools": ["read", "act", "secret"]}},
+        tools=TOOLS,
+        permissions={"secret": []},
+        approvals={"act": None},
+    )
+    script = Replies(
+        {"a#1": [says("", "read", "secret", "act", "gone", "read")]},
+        {"read": returns("oops", ok=False)},
+    )
+    return await (await Simulation.begin(plan, script)).run()
+
+
+async def test_every_call_of_a_reply_has_its_check() -> None:
+    sim = await a_run()
+    checks = audit_of(sim, kinds=("check",))
+    assert [(r.what, r.outcome, r.call) for r in checks] == [
+        ("read", "allowed", 2),
+        ("secret", "denied", 3),
+        ("act", "asked", 4),
+        ("gone", "denied", 5),
+        ("read", "allowed", 6),
+    ]
+    assert {r.who for r in checks} == {"a"}
+    assert all(r.reason and r.step == "a#1" and r.agent == "a" for r in checks)
+    (question,) = audit_of(sim, kinds=("question",))
+    assert (question.interrupt, question.tool, question.agent) == ("i1", "act", "a")
+    calls = audit_of(sim, kinds=("call",))
+    assert said(calls) == [("call", "a", "read", "failed")]  # the other is held behind `act`
+
+
+async def test_a_decision_and_what_came_of_it() -> None:
+    sim = await a_run()
+    await sim.respond("reject")
+    await sim.run()
+    (decision,) = audit_of(sim, kinds=("decision",))
+    assert (decision.tool, decision.agent, decision.outcome) == ("act", "a", "reject")
+    # The model is told of a refusal as of a result: nothing was called.
+    assert [r.tool for r in audit_of(sim, kinds=("call",))] == ["read", "read"]
+    sim = await a_run()
+    await sim.respond("approve")
+    await sim.run()
+    assert [r.tool for r in audit_of(sim, kinds=("call",))] == ["read", "act", "read"]
+
+
+async def test_commands_and_refusals() -> None:
+    sim = await a_run()
+    await sim.command("set_permission", tool="read", agents=[], reason="too loud")
+    await sim.command("set_permission", tool="nothing", agents=[])
+    await sim.command("message", text="Hello.")
+    commands = audit_of(sim, kinds=("command",))
+    assert [(r.what, r.outcome) for r in commands] == [
+        ("start", "applied"),
+        ("set_permission", "applied"),
+        ("message", "applied"),
+    ]
+    assert commands[0].who == "eve"
+    assert commands[1].detail == "nobody may call read"
+    assert (commands[1].reason, commands[1].tool) == ("too loud", "read")
+    assert commands[1].command
+    (refusal,) = audit_of(sim, kinds=("refusal",))
+    assert refusal.what == "set_permission"
+    assert "there is no tool 'nothing'" in refusal.reason
+    assert audit_of(sim, tool="read", kinds=("command",)) == [commands[1]]
+    assert audit_of(sim, since=sim.engine.at + 1) == []
+    assert {r.agent for r in audit_of(sim, agent="a")} == {"a"}
+
+
+async def test_what_was_set_at_run_time_is_the_reason() -> None:
+    plan = plan_of(["a"], {"a": {"tools": ["read"]}}, tools=TOOLS)
+    script = Replies({"a#1": [says("", "read"), says("", "read")]})
+    sim = await Simulation.begin(plan, script)
+    await sim.finish("a#1")
+    await sim.command("set_permission", tool="read", agents=["a"])
+    await sim.run()
+    first, second = audit_of(sim, kinds=("check",))
+    assert first.reason == "'read' is among the tools of 'a'"
+    assert second.reason.startswith("permissions let 'a' call 'read': set at run time")
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_no_check_is_missing_or_told_twice(seed: int) -> None:
+    """Over runs at random, with people, drains and rollbacks; the journal read entry by entry."""
+    plan = random_plan(dice(f"audit/{seed}"))
+    sim = Simulation.begin(plan, RandomScript(plan, seed), seed=seed, people=True)
+    run = await (await sim).run()
+    records = audit_of(run)
+    asked = [
+        (entry["step"], call["call"])
+        for entry in run.facts("ModelReplied")
+        for call in entry.get("calls", ())
+    ]
+    checks = [r for r in records if r.kind == "check"]
+    first = {(r.step, r.call): r for r in reversed(checks)}
+    assert sorted(first) == sorted(asked)
+    allowed = {(r.step, r.call) for r in checks if r.outcome != "denied"}
+    made = {(step, call) for step, call, _ in run.made if (step, call) in first}
+    assert made <= allowed
+    assert {(r.step, r.call) for r in records if r.kind == "call"} <= allowed
+    # What is permitted to nobody never runs.
+    assert {r.outcome for r in checks if r.what == ToolName("secret")} <= {"denied"}
+    refusals = [r for r in records if r.kind == "refusal"]
+    assert len(refusals) == len(run.facts("CommandRejected"))
+
+
+async def test_it_goes_on_page_by_page() -> None:
+    sim = await a_run()
+    entries = [(n, entry_from_json(data)) for n, data in enumerate(sim.journal, 1)]
+    audit = Audit()
+    found = [record for n, entry in entries for record in audit.take(n, entry)]
+    assert [*found, *audit.settle()] == list(audited(entries))
+    assert audit.settle() == []
