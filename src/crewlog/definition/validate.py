@@ -17,6 +17,7 @@ from crewlog.definition.course_checks import course_findings
 from crewlog.definition.expand import Expanded, expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.flow_checks import flow_findings
+from crewlog.definition.interrupting import interrupt_findings
 from crewlog.definition.memory_checks import memory_findings
 from crewlog.definition.model import (
     MEMORY_TOOLS,
@@ -145,6 +146,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *_models(definition),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
+        *interrupt_findings(definition),
         *audience_findings(definition, found),
         *memory_findings(definition),
     ]

@@ -40,7 +40,9 @@ _TAKEN = re.compile(
     r"(?i:true|false|null|yes|no|on|off)|[\d.,eE_+:-]*\d[\d.,eE_+:-]*|0[xob]\w*|\d{4}-\d.*"
 )
 """What some reader takes for a number, a date, true, false or nothing."""
-_SECONDS = frozenset({"timeout", "heartbeat", "first", "longest", "wait", "within"})
+_SECONDS = frozenset(
+    {"timeout", "heartbeat", "first", "longest", "wait", "within", "wall", "expires", "valid"}
+)
 _FREE = frozenset({"model_settings", "with", "flags"})
 """Keys below which data is people's own: numbers there stay as they are."""
 
