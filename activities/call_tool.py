@@ -21,6 +21,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from temporalio import activity
 
+from crewlog.activities.arguments import arguments_of, fault_in, faults_of, refusal, unchecked
 from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
@@ -29,14 +30,14 @@ from crewlog.activities.keep import keep
 from crewlog.activities.start_notes import begin_once
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
-from crewlog.activities.tools import Tool, ToolRegistry
+from crewlog.activities.tools import BUILT_IN, Tool, ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.activities.writing import append
 from crewlog.authority.permissions import needs_approval
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
-from crewlog.errors import CrewlogError, InternalError, ToolFailed
+from crewlog.errors import CrewlogError, InternalError, ToolFailed, ToolMissing
 from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
 from crewlog.redaction import redacted, redacted_json
@@ -155,14 +156,17 @@ class ToolCalls:
             raise _ModelMistakeError(f"You may not use the tool {call['name']!r}.")
         if needs_approval(task.agent, task.tool, crew.approvals) and not task.approved:
             raise _ModelMistakeError(f"Nobody has approved this call of {call['name']!r}.")
-        definition = crew.tools.get(task.tool, _BUILT_IN)
-        return _Context(task, definition, await self._tool(task, agent, definition), call["args"])
+        definition = crew.tools.get(task.tool, BUILT_IN)
+        tool = await self._tool(task, agent, definition)
+        if fault := fault_in(tool, call["args"]):
+            raise _ModelMistakeError(fault)
+        return _Context(task, definition, tool, call["args"])
 
     async def _tool(
         self, task: CallTool, agent: AgentDefinition, definition: ToolDefinition
     ) -> Tool:
-        if definition is not _BUILT_IN:
-            return await self._registry.ready(task.tool, definition)
+        if definition is not BUILT_IN:
+            return _whole(await self._registry.ready(task.tool, definition))
         found = self._built_in.tool(task.tool, agent)
         if found is None:
             raise _ModelMistakeError(f"You have nothing to set with {task.tool!r}.")
@@ -267,7 +271,16 @@ class ToolCalls:
         )
 
 
-_BUILT_IN = ToolDefinition(run="crewlog:built_in", effects="read")
+def _whole(tool: Tool) -> Tool:
+    """The tool, whose checks all hold something: a slip of the pen must not open it."""
+    if tool.definition.checks and (name := unchecked(tool)):
+        known = arguments_of(tool)
+        raise ToolMissing(
+            f"the tool {tool.tool.name!r} has no argument {name!r}, which its definition checks",
+            remedy=did_you_mean(name, known, f"It has: {', '.join(known) or 'none'}."),
+            place=f"tool {tool.tool.name!r}",
+        )
+    return tool
 
 
 async def _interruptible(
@@ -293,9 +306,7 @@ def _refused(task: CallTool, text: str) -> Outcome:
 
 
 def _bad_arguments(exc: ToolInvocationError) -> str:
-    errors = exc.filtered_errors or exc.source.errors()
-    faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'all'}: {e['msg']}" for e in errors)
-    return f"The arguments of {exc.tool_name!r} are not valid: {faults}. Call it again."
+    return refusal(exc.tool_name, faults_of(list(exc.filtered_errors or exc.source.errors())))
 
 
 def _told(exc: Exception) -> str:

@@ -29,6 +29,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.order import Order, order_of
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.reach_checks import reach_findings
 from crewlog.definition.secrets import REMEDY, literals
 from crewlog.definition.unused import conditions_of, unused_findings
 from crewlog.errors import Diagnostic
@@ -149,6 +150,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *interrupt_findings(definition),
         *audience_findings(definition, found),
         *memory_findings(definition),
+        *reach_findings(definition),
     ]
 
 

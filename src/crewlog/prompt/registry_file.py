@@ -13,6 +13,7 @@ from pathlib import Path as FilePath
 from crewlog.definition.builders import find_builder
 from crewlog.definition.findings import Finding, Path, did_you_mean
 from crewlog.definition.load import read_data, read_text, text_of
+from crewlog.definition.reach_checks import tool_faults
 from crewlog.definition.shape import Form
 from crewlog.definition.validate import model_findings, part_findings, secret_findings
 from crewlog.model import Json
@@ -64,6 +65,7 @@ def registry_findings(registry: Registry) -> list[Finding]:
         *_approvals(registry),
         *_builders(registry),
         *secret_findings(registry.to_json()),
+        *tool_faults(registry.tools, registry.mcp),
     ]
 
 
