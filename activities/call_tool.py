@@ -15,7 +15,7 @@ import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolInvocationError
@@ -40,6 +40,8 @@ from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefini
 from crewlog.errors import CrewlogError, InternalError, ToolFailed, ToolMissing
 from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
+from crewlog.redaction import redacted, redacted_json
+from crewlog.secrets import resolve
 from crewlog.state.brief import brief
 from crewlog.state.calls import CallTool, OutputValue, ToolResult, owner_of
 from crewlog.state.hashing import canonical, hash_json
@@ -178,6 +180,8 @@ class ToolCalls:
                 task.run, task.agent, task.view, task.batch, step=task.step, complete=False
             )
         call = self._call(context, pulse)
+        for reference in context.definition.secrets.values():
+            resolve(reference)  # what is missing is found before the call begins
         if context.definition.repeat == "never":
             info = activity.info()
             owner = owner_of(info.workflow_run_id or "", info.activity_id, info.attempt)
@@ -209,6 +213,7 @@ class ToolCalls:
             attempt=task.attempt + activity.info().attempt - 1,
             workspace=workspace.resolve(),
             paths=context.definition.paths,
+            secrets=context.definition.secrets,
             beat=pulse.beat,
             stop=threading.Event(),
         )
@@ -237,12 +242,12 @@ class ToolCalls:
                 "id": f"{task.step}/{task.call}",
             }
         )
-        body = message_to_json(message)
+        body = cast("dict[str, Json]", redacted_json(message_to_json(message)))
         hash_ = hash_json(body)
         bodies: dict[ContentHash, Json] = {hash_: body}
         outputs: list[OutputValue] = []
         for name, given in outcome.outputs.items():
-            key, value = scrubbed_text(name), scrubbed(given)
+            key, value = scrubbed_text(redacted(name)), redacted_json(scrubbed(given))
             if len(canonical(value)) <= INLINE_BYTES:
                 outputs.append(OutputValue(key=key, value=value))
                 continue
@@ -256,7 +261,10 @@ class ToolCalls:
             hash=hash_,
             ok=message.status == "success",
             ms=ms,
-            flags={scrubbed_text(k): scrubbed(v) for k, v in outcome.flags.items()},
+            flags={
+                scrubbed_text(redacted(k)): redacted_json(scrubbed(v))
+                for k, v in outcome.flags.items()
+            },
             outputs=tuple(outputs),
             goto=tuple(outcome.goto),
             stored=stored,
@@ -308,7 +316,8 @@ def _told(exc: Exception) -> str:
     else:
         cause: Exception = exc.cause if isinstance(exc, OwnError) else exc
         text = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
-    text = scrubbed_text(text)  # a file's name may be in it, and a failure must be told
+    # Before it is cut: half a secret is no less one.
+    text = scrubbed_text(redacted(text))  # a file's name may be in it, and a failure must be told
     return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
 
 

@@ -119,6 +119,12 @@ QuotaText = Annotated[
     WithJsonSchema({"type": "string", "pattern": QUOTA_PATTERN}),
 ]
 """How many calls there may be: `5 per run`, `20 per hour`, `100 per day`."""
+SecretReference = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "pattern": "^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$"}),
+]
+"""Where a worker has a secret: `env:NAME` or `file:PATH`. What is none is found where meanings are
+checked, which does not repeat it."""
 
 
 class Retry(Model):
@@ -167,6 +173,9 @@ class ToolDefinition(Model):
     an ordinary activity."""
     paths: tuple[str, ...] = ()
     """Folders of the run's workspace that it may write to; empty means the whole workspace."""
+    secrets: dict[Name, SecretReference] = Field(default_factory=dict)
+    """Secrets that it gets by name, `current_call().secret("GITHUB")`, each as `env:NAME` or
+    `file:PATH` of its workers."""
     hosts: tuple[Host, ...] = ()
     """Hosts that it may reach: `api.example.org`, `*.example.org`, `*` (any public one),
     `http://localhost:8080`, `10.0.0.0/8`. Private addresses only where they are named."""
