@@ -26,6 +26,7 @@
     │   └── ToolError
     │       ├── ToolMissing        no such module, function or tool on this worker
     │       ├── ToolFailed         raised; the model may see it and repair
+    │       ├── RuledSince         people ruled of calls since this one was scheduled: ask again
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
     ├── SealBroken                 what was encrypted was changed, moved, or never encrypted
     ├── NotInTime                  it was waited for in vain
@@ -277,6 +278,10 @@ class ToolMissing(ToolError):
 
 class ToolFailed(ToolError):
     """The tool raised. The model sees the message and may repair the call."""
+
+
+class RuledSince(ToolError):
+    """People ruled who may call what since a call was scheduled: the run looks at it again."""
 
 
 class OutcomeUnknown(ToolError):
