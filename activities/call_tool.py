@@ -35,7 +35,7 @@ from crewlog.activities.writing import append
 from crewlog.authority.permissions import needs_approval
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
-from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
+from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.errors import CrewlogError, InternalError, ToolFailed
 from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
@@ -142,7 +142,7 @@ class ToolCalls:
         call = next((c for c in message.tool_calls if c["id"] == task.id), None)
         if call is None:
             raise InternalError(f"the message {task.message!r} has no call {task.id!r}")
-        if call["name"] not in (*crew.tools, SET_FLAG, SET_OUTPUT):
+        if call["name"] not in (*crew.callable_tools, SET_FLAG, SET_OUTPUT):
             offered = crew.tools if agent.tools is None else agent.tools
             near = did_you_mean(
                 call["name"], offered, f"There are: {', '.join(offered) or 'none'}."
@@ -154,16 +154,14 @@ class ToolCalls:
         if needs_approval(task.agent, task.tool, crew.approvals) and not task.approved:
             raise _ModelMistakeError(f"Nobody has approved this call of {call['name']!r}.")
         definition = crew.tools.get(task.tool, _BUILT_IN)
-        return _Context(task, definition, await self._tool(task, agent, definition), call["args"])
+        return _Context(task, definition, await self._tool(task, crew, definition), call["args"])
 
-    async def _tool(
-        self, task: CallTool, agent: AgentDefinition, definition: ToolDefinition
-    ) -> Tool:
+    async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not _BUILT_IN:
             return await self._registry.ready(task.tool, definition)
-        found = self._built_in.tool(task.tool, agent)
+        found = self._built_in.tool(task.tool, crew, task.agent)
         if found is None:
-            raise _ModelMistakeError(f"You have nothing to set with {task.tool!r}.")
+            raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")
         return found
 
     async def _execute(self, context: _Context, pulse: Pulse, effect: Effect) -> Outcome:
