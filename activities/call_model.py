@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -29,6 +29,7 @@ from crewlog.content import check_depth
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelError, ModelRefused, StoreUnavailable
 from crewlog.model import Json
+from crewlog.redaction import redacted_json
 from crewlog.state.calls import CallModel, ModelResult
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
@@ -82,7 +83,8 @@ class ModelCalls:
             await _ended(asking)
             raise
         name, message = reply
-        body = message_to_json(kept(message, task.agent, task.step, task.call, model=name))
+        told = kept(message, task.agent, task.step, task.call, model=name)
+        body = cast("dict[str, Json]", redacted_json(message_to_json(told)))
         _check_depth(body, name)
         hash_ = hash_json(body)
         if journaled is None:

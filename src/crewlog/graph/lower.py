@@ -23,6 +23,7 @@ from crewlog.definition.conditions import (
 from crewlog.definition.content import definition_hash
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
+from crewlog.definition.interrupting import approvals_of
 from crewlog.definition.model import (
     MEMORY_TOOLS,
     AgentPhase,
@@ -97,7 +98,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             **_memory_rules(definition),
         },
         permissions=_agents_by_tool(definition.permissions),
-        approvals=_agents_by_tool(definition.approvals),
+        approvals=_agents_by_tool(approvals_of(definition)),
         merge=definition.merge,
         flags={FlagName(name): value for name, value in definition.flags.items()},
         rules=(
@@ -105,6 +106,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        interrupts=definition.interrupts,
         apart=any({*rules.reads, *rules.writes} != {PUBLIC} for rules in agents.values()),
         policy=definition.policy,
     )
@@ -185,6 +187,7 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         heartbeat=agent.heartbeat,
         retry=agent.retry,
         on_error=agent.on_error,
+        ask_below=agent.ask_below,
         enabled=agent.enabled,
     )
 
@@ -279,7 +282,7 @@ def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
     for name, agent in definition.agents.items():
         if not agent.enabled:
             yield f"{name} is switched off: its phases are skipped"
-    for tool, named in definition.approvals.items():
+    for tool, named in approvals_of(definition).items():
         if named is None:
             yield f"every call of {tool} waits for a person's yes"
         elif named:

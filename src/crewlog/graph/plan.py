@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from crewlog.definition.conditions import is_never
-from crewlog.definition.model import ConditionText, Limits, Retry
+from crewlog.definition.model import ConditionText, InterruptPolicy, Limits, Retry
 from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
@@ -140,6 +140,8 @@ class AgentRules(Model):
     """Seconds of silence after which its worker is taken for dead."""
     retry: Retry = Retry()
     on_error: Literal["ask", "fail", "continue"] = "ask"
+    ask_below: float | None = None
+    """People are asked before a turn is over whose `confidence` is lower."""
     enabled: bool = True
     """Whether its nodes run; else they are skipped."""
 
@@ -199,6 +201,8 @@ class GraphPlan(Model):
     rules: tuple[str, ...] = ()
     """The coordination rules as text, one per join, condition and decision."""
     limits: Limits = Limits()
+    interrupts: InterruptPolicy = InterruptPolicy()
+    """Who answers questions, and what happens to those that nobody answers."""
     apart: bool = False
     """Whether its agents do not all read and write `public`, and nothing else: then what does not
     say who may see it is for who reads that."""

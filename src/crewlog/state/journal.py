@@ -267,6 +267,8 @@ class ToolReturned(Fact):
     """The start of the result or the error, for people."""
     ms: int = 0
     """How long it took where it ran, in milliseconds."""
+    confidence: float | None = None
+    """How sure the agent said by it that it is, where that is asked for."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that it hands off to, instead of what depends on the step."""
     model_next: bool = False
@@ -385,6 +387,27 @@ class InterruptAnswered(Fact):
     command: CommandId | None = None
     reason: str = ""
     """Why a call of a tool was refused: its model is told."""
+    arguments: ContentHash | None = None
+    """Of an edited call: the digest of the arguments that run instead of the message's."""
+    inline: Json = None
+    """These arguments."""
+    until: int = 0
+    """Of an approved call: until when that holds, in milliseconds since the epoch; 0: no limit."""
+    expired: bool = False
+    """Whether nobody answered in time, and the crew's policy did."""
+
+
+class InterruptDue(Fact):
+    """A question got another time to expire, or was handed to others."""
+
+    kind: Literal["InterruptDue"] = "InterruptDue"
+    interrupt: InterruptId
+    due: int = 0
+    """When it expires now, in milliseconds since the epoch; 0: never."""
+    to: tuple[str, ...] | None = None
+    """Who may answer from now on; null: as before."""
+    escalated: bool = False
+    """Whether it is because nobody answered in time."""
 
 
 class BreakRequested(Fact):
@@ -720,6 +743,7 @@ JournalEntry = Annotated[
     | StepRetried
     | InterruptRaised
     | InterruptAnswered
+    | InterruptDue
     | BreakRequested
     | Paused
     | Resumed
