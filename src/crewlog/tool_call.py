@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 from crewlog.errors import UsageError
 from crewlog.guarded.files import open_within, resolve_within
 from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
+from crewlog.secrets import resolve
 from crewlog.state.hashing import hash_bytes
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class ToolCall:
     """Folders of the workspace that the tool keeps to; empty means all of it."""
     hosts: tuple[str, ...] = ()
     """Hosts that the tool may reach; empty means none."""
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The references of the tool's secrets, by the names that it knows them by."""
     beat: Callable[..., None] = field(default=_no_heartbeat, repr=False, compare=False)
     """Who is told of heartbeats."""
     stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
@@ -74,6 +77,23 @@ class ToolCall:
     def heartbeat(self, *details: Any) -> None:
         """Says that the tool is alive, with details for people; may be called from any thread."""
         self.beat(*details)
+
+    def secret(self, name: str) -> str:
+        """The value of a secret that the tool declares under `secrets`.
+
+        It is taken out of the tool's result, its errors and the worker's logs. It does not belong
+        into files either.
+
+        Raises:
+            ToolFailed: the tool declares no secret of that name.
+            SecretMissing: this worker does not have it.
+        """
+        if name not in self.secrets:
+            raise ToolFailed(
+                f"the tool {self.tool!r} declares no secret {name!r}",
+                remedy=f"It declares: {', '.join(self.secrets) or 'none'}.",
+            )
+        return resolve(self.secrets[name])
 
     def resolve(self, relative: str | Path) -> Path:
         """The absolute path of a file in the workspace, whether it exists or not.
