@@ -27,16 +27,17 @@ from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.keep import keep
+from crewlog.activities.reaching import reach_fault
 from crewlog.activities.start_notes import begin_once
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
 from crewlog.activities.tools import BUILT_IN, Tool, ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.activities.writing import append
-from crewlog.authority.permissions import needs_approval
+from crewlog.authority.rules import must_ask
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
-from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
+from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.errors import CrewlogError, InternalError, ToolFailed, ToolMissing
 from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
@@ -145,7 +146,7 @@ class ToolCalls:
         call = next((c for c in message.tool_calls if c["id"] == task.id), None)
         if call is None:
             raise InternalError(f"the message {task.message!r} has no call {task.id!r}")
-        if call["name"] not in (*crew.tools, SET_FLAG, SET_OUTPUT):
+        if call["name"] not in (*crew.callable_tools, SET_FLAG, SET_OUTPUT):
             offered = crew.tools if agent.tools is None else agent.tools
             near = did_you_mean(
                 call["name"], offered, f"There are: {', '.join(offered) or 'none'}."
@@ -154,22 +155,22 @@ class ToolCalls:
         # The permission was given for a tool by name, to the agent that spoke: neither is believed.
         if not task.permitted or call["name"] != task.tool or message.name != task.agent:
             raise _ModelMistakeError(f"You may not use the tool {call['name']!r}.")
-        if needs_approval(task.agent, task.tool, crew.approvals) and not task.approved:
+        if must_ask(crew, task.agent, task.tool) and not (task.approved or task.ruled):
             raise _ModelMistakeError(f"Nobody has approved this call of {call['name']!r}.")
         definition = crew.tools.get(task.tool, BUILT_IN)
-        tool = await self._tool(task, agent, definition)
+        tool = await self._tool(task, crew, definition)
         if fault := fault_in(tool, call["args"]):
+            raise _ModelMistakeError(fault)
+        if fault := await reach_fault(tool, call["args"], workspace_of(self._workspace, task.run)):
             raise _ModelMistakeError(fault)
         return _Context(task, definition, tool, call["args"])
 
-    async def _tool(
-        self, task: CallTool, agent: AgentDefinition, definition: ToolDefinition
-    ) -> Tool:
+    async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:
             return _whole(await self._registry.ready(task.tool, definition))
-        found = self._built_in.tool(task.tool, agent)
+        found = self._built_in.tool(task.tool, crew, task.agent)
         if found is None:
-            raise _ModelMistakeError(f"You have nothing to set with {task.tool!r}.")
+            raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")
         return found
 
     async def _execute(self, context: _Context, pulse: Pulse, effect: Effect) -> Outcome:
@@ -213,6 +214,7 @@ class ToolCalls:
             attempt=task.attempt + activity.info().attempt - 1,
             workspace=workspace.resolve(),
             paths=context.definition.paths,
+            hosts=context.definition.hosts,
             secrets=context.definition.secrets,
             beat=pulse.beat,
             stop=threading.Event(),
