@@ -41,8 +41,10 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
+    from crewlog.graph.expiring import expire
     from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
+    from crewlog.state.answered import binding_of
     from crewlog.state.brief import brief
     from crewlog.state.calls import (
         CALL_MODEL,
@@ -289,6 +291,8 @@ class Execution:
             self.closing = True
             return
         await self._begin_crew()
+        if isinstance(self.engine, Engine):
+            await expire(self.engine)
         await self.engine.settle(self._flights)
         if self._stage in ("calm", "due"):
             await self._launch()
@@ -524,6 +528,7 @@ class Execution:
             id=call.id,
             message=call.message,
             approved=call.approved,
+            approval=binding_of(self.engine.state.run, order.step, call).told(call.seal),
             **self._step_call(order),
         )
         plan = self.engine.plan

@@ -19,6 +19,7 @@ from typing_extensions import override
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.changing import accept, consider, swap
 from crewlog.graph.engine import Engine, Order
+from crewlog.graph.expiring import expire
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import CommandId, RunId, visit_of
@@ -373,6 +374,7 @@ class Simulation:
             for step in list(self.state.frontier):
                 self.engine.record(j.StepCancelled, step=step)
             self.engine.record(j.RunStopped)
+        await expire(self.engine)
         await self.engine.settle(self._keys())
 
     def launch(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
+from crewlog.authority.bindings import Approval
 from crewlog.content import hash_json
 from crewlog.ids import (
     AgentName,
@@ -229,6 +230,8 @@ class CallTool(StepCall):
     """Whether the workflow's check allowed it; the activity checks again."""
     approved: str = ""
     """The interrupt by which people approved the call, where its tool needs that."""
+    approval: Approval | None = None
+    """What that yes is bound to; none where nobody was asked."""
 
 
 def claim_key(run: RunId, task: CallTool) -> str:
