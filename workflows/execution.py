@@ -37,6 +37,7 @@ from temporalio.exceptions import (
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.times import moment_words
+    from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import InternalError, StoreUnavailable
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
@@ -199,6 +200,8 @@ class Execution:
     ) -> None:
         self.engine = engine
         self.closing = False
+        self.encrypted = False
+        """Whether what comes without encryption is refused, where that is on."""
         self._stage: Stage = "calm"
         self._inbox = inbox
         self._kept: list[Incoming] = []
@@ -332,6 +335,8 @@ class Execution:
         while self._inbox:
             incoming = self._inbox.pop(0)
             self._tick(incoming.at)
+            if incoming.plain and self.encrypted:
+                incoming.data = Unreadable(NOT_ENCRYPTED)
             drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
             if drafting and incoming.name in FOR_CREWS:
                 self._kept.append(incoming)
@@ -527,8 +532,9 @@ class Execution:
             tool=ToolName(call.tool),
             id=call.id,
             message=call.message,
-            approved=call.approved,
-            approval=binding_of(self.engine.state.run, order.step, call).told(call.seal),
+            **self._approval(order),
+            ruled=self.engine.ruled(order.agent, call.tool, order.step),
+            quotas=self.engine.quotas(order.agent, call.tool, order.step),
             **self._step_call(order),
         )
         plan = self.engine.plan
@@ -539,6 +545,14 @@ class Execution:
             )
         options = tool_options(plan, order, self.queue or None)
         return workflow.execute_activity(CALL_TOOL, task, result_type=ToolResult, **options)
+
+    def _approval(self, order: Order) -> dict[str, Any]:
+        """The yes that a call is made by, where there is one that holds for it."""
+        step, call, engine = order.step, order.call, self.engine
+        if not call.approved or not engine.approved(step, call).allowed:
+            return {}
+        binding = binding_of(engine.state.run, step, call)
+        return {"approved": call.approved, "approval": binding.told(call.seal)}
 
     def _is_local(self, order: Order) -> bool:
         tool = order.call.tool

@@ -19,11 +19,17 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from crewlog.content import check_depth
+    from crewlog.encryption.codec import NOT_ENCRYPTED, is_plain
     from crewlog.errors import (
         ChangeConflict,
         CommandConflict,
         CommandRejected,
         CrewlogError,
+        InterruptNotOpen,
+        InvalidArguments,
+        KeyMissing,
+        NotPermitted,
+        SealBroken,
         UsageError,
     )
     from crewlog.faults import faults_of
@@ -32,7 +38,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
     from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
-    from crewlog.graph.permitting import set_permission
+    from crewlog.graph.expiring import check_answerable
+    from crewlog.graph.permitting import set_permission, set_ruling
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
@@ -80,7 +87,7 @@ COMMAND_MODELS: dict[str, type[Command]] = {
 }
 
 
-_CONFLICTS = (ChangeConflict, CommandConflict)
+_CONFLICTS = (ChangeConflict, CommandConflict, InterruptNotOpen, InvalidArguments, NotPermitted)
 """Refusals that are of a kind of their own."""
 
 
@@ -98,6 +105,10 @@ class Incoming:
     error: CrewlogError | None = None
     edited: OpenRunResult | CommandRejected | None = None
     """Of an answer that edits a definition: the definition, checked, or what is wrong with it."""
+    fault: CrewlogError | None = None
+    """Of an answer that edits a call's arguments: why they are not accepted, once checked."""
+    checked: bool = False
+    """Whether these arguments have been checked."""
     prepared: PreparedChange | LoadedState | None = None
     """What its handler had made by an activity, for the loop to apply."""
     refusal: CrewlogError | None = None
@@ -112,6 +123,8 @@ class Incoming:
     """Whether nothing may come of it but an answer."""
     known: CommandOutcome | None = None
     """The outcome that its id has already, where the state does not remember that any more."""
+    plain: bool = False
+    """Whether it came without encryption, to workers that have it on and accept that."""
     late: bool = False
     """Whether the run has moved on since it was prepared: it is neither applied nor refused, and
     its handler prepares it anew."""
@@ -141,7 +154,11 @@ def now() -> int:
 
 
 def read_args(args: Sequence[RawValue]) -> Any:
-    """The one JSON value of a signal or an update, or an `Unreadable`."""
+    """The one JSON value of a signal or an update, or an `Unreadable`.
+
+    Raises:
+        KeyMissing: it is encrypted, and this worker has not the key. The task is done again.
+    """
     if len(args) != 1:
         return Unreadable(f"it takes one JSON object, not {len(args)} arguments")
     try:
@@ -149,6 +166,10 @@ def read_args(args: Sequence[RawValue]) -> Any:
         # Bytes, protobufs and NaN come through the converter, and could not be carried on.
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
         check_depth(value)
+    except KeyMissing:
+        raise
+    except SealBroken:
+        return Unreadable(NOT_ENCRYPTED)
     except Exception as error:  # noqa: BLE001 - whatever a stranger sends must not fail the task
         return Unreadable(f"the content is not JSON: {error}")
     return value
@@ -161,6 +182,12 @@ def from_outside(args: Sequence[RawValue]) -> Any:
     if isinstance(command, str) and command.startswith(RESERVED):
         return Unreadable(f"ids that begin with {RESERVED!r} are the run's own")
     return data  # pyright: ignore[reportUnknownVariableType]
+
+
+def incoming_of(name: str, args: Sequence[RawValue]) -> Incoming:
+    """What a client sent, on its way to the loop."""
+    plain = any(is_plain(each.payload) for each in args)
+    return Incoming(name, from_outside(args), now(), plain=plain)
 
 
 def parse(name: str, data: Any) -> Command:
@@ -303,7 +330,7 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
         case "respond", Respond():
             if isinstance(engine, Drafting):
                 return _respond_to_draft(engine, command, incoming.edited)
-            return await _respond(engine, command)
+            return await _respond(engine, command, incoming)
         case _:
             return await _by_hand(engine, incoming.name, command, who)
     return ""
@@ -320,6 +347,9 @@ async def _by_hand(
             return edit_state(_crew(engine), command.set, command.delete, **who)
         case Redirect():
             return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
+        case SetPermission() if command.do is not None:
+            do = None if command.do == "inherit" else command.do
+            return set_ruling(_crew(engine), command.tool, command.agent, do, **who)
         case SetPermission():
             return set_permission(_crew(engine), command.tool, command.agents, **who)
         case _:
@@ -385,24 +415,48 @@ def _check_log(engine: Engine | Drafting, log: str) -> None:
         )
 
 
-async def _respond(engine: Engine, command: Respond) -> str:
+async def _respond(engine: Engine, command: Respond, incoming: Incoming) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
     check_hash(interrupt, command.hash)
+    check_answerable(engine, interrupt, command.by)
+    who: dict[str, Any] = {"by": command.by, "command": command.id}
     if given.type == "edit":
-        raise no_edit(interrupt)
+        args = _edited(interrupt, given, incoming)
+        await answer(engine, interrupt, "edit", args=args, reason=command.reason, **who)
+        return "edit"
     reason = ""
     if interrupt.kind == "tool_approval":
         decision, reason = decided(interrupt, given.type, given.message, command.reason)
     else:
         decision = _decision(interrupt, given)
     check_option(interrupt, decision)
-    who: dict[str, Any] = {"by": command.by, "command": command.id}
     try:
         await answer(engine, interrupt, decision, reason=reason, **who)
     except StopAsked:
         engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
     return decision
+
+
+def _edited(interrupt: Interrupt, given: Decision, incoming: Incoming) -> dict[str, Any]:
+    """The arguments that an answer puts in the place of a call's.
+
+    Raises:
+        CommandRejected: the question takes no edit, they are another tool's, or do not fit.
+    """
+    action = given.edited_action
+    if action is None or interrupt.kind != "tool_approval":
+        raise no_edit(interrupt)
+    if action.name != interrupt.tool:
+        raise CommandRejected(
+            f"{interrupt.id!r} asks about {interrupt.tool!r}, and the edit is of {action.name!r}",
+            remedy=f"Edit the arguments of {interrupt.tool!r}, or reject the call.",
+        )
+    if incoming.fault is not None:
+        raise incoming.fault
+    if not incoming.checked:
+        raise no_edit(interrupt)
+    return action.args
 
 
 def _decision(interrupt: Interrupt, given: Decision) -> str:

@@ -368,13 +368,13 @@ class Simulation:
     async def settle(self) -> None:
         """Moves what needs no call, or ends a run that is to stop."""
         self.engine.at += 1
+        await expire(self.engine)
         if self.state.status in ("stopping", "failed"):
             self.flights.clear()
         if self.state.status == "stopping":
             for step in list(self.state.frontier):
                 self.engine.record(j.StepCancelled, step=step)
             self.engine.record(j.RunStopped)
-        await expire(self.engine)
         await self.engine.settle(self._keys())
 
     def launch(self) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from crewlog.authority.rules import CallRule
 from crewlog.definition.conditions import is_never
 from crewlog.definition.model import ConditionText, InterruptPolicy, Limits, Retry
 from crewlog.definition.policy import Policy
@@ -144,6 +145,8 @@ class AgentRules(Model):
     """People are asked before a turn is over whose `confidence` is lower."""
     enabled: bool = True
     """Whether its nodes run; else they are skipped."""
+    within: tuple[AgentName, ...] = ()
+    """The agents that it works for, the nearest first: it never may more than any of them."""
 
 
 class ToolRules(Model):
@@ -192,6 +195,10 @@ class GraphPlan(Model):
         default_factory=dict[ToolName, tuple[AgentName, ...] | None]
     )
     """Tools whose calls wait for a person's yes, with the agents it holds for; none: all."""
+    checks: tuple[CallRule, ...] = ()
+    """The crew's rules over tool calls."""
+    timezone: str = "UTC"
+    """Whose days the quotas count."""
     merge: dict[str, Literal["last", "append"]] = Field(
         default_factory=dict[str, Literal["last", "append"]]
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from crewlog.authority.bindings import arguments_digest
-from crewlog.authority.permissions import check_write, needs_approval
+from crewlog.authority.permissions import Decision, check_write
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import approvals
 from crewlog.graph.facts import RunFacts
@@ -68,8 +68,11 @@ class Turns:
         if not calls:
             await self.end(step, ())
         for call in calls:
-            if await self._is_allowed(step, agent, call):
-                self._ask_for_approval(step, agent, call, result)
+            decision = await self._is_allowed(step, agent, call)
+            if decision.allowed:
+                self._count(step, agent, call)
+            if decision.outcome == "ask":
+                await self._ask_for_approval(step, call, result, decision)
 
     async def tool_returned(self, step: StepId, number: int, result: ToolResult) -> None:
         """Applies a tool's result in call order: one that comes early is held."""
@@ -125,12 +128,12 @@ class Turns:
         )
         await self._tool_done(step, call.call, [fact])
 
-    async def _is_allowed(self, step: StepId, agent: AgentName, call: Call) -> bool:
+    async def _is_allowed(self, step: StepId, agent: AgentName, call: Call) -> Decision:
         """Whether an agent may make a call; where not, the call is answered with a refusal."""
         tool = call.tool or ""
-        decision = self._run.check(agent, tool, step)
+        decision = self._run.check(agent, tool, step, counted=call.counted)
         if decision.allowed:
-            return True
+            return decision
         self._run.record(
             j.PermissionDenied,
             step=step,
@@ -138,21 +141,38 @@ class Turns:
             agent=agent,
             tool=tool,
             reason=decision.reason,
+            rule=decision.rule,
         )
+        self.give_back(step, call)
         offered = ", ".join(self._run.tools_of(agent, step)) or "none"
         await self.answer_call(
             step, call, f"Refused: {decision.reason}. Tools you may call: {offered}.", ok=False
         )
-        return False
+        return decision
 
-    def _ask_for_approval(
-        self, step: StepId, agent: AgentName, call: Call, result: ModelResult
+    def _count(self, step: StepId, agent: AgentName, call: Call) -> None:
+        """Counts a call in the run's quotas, from when it is asked for."""
+        keys = self._run.run_quotas(agent, call.tool or "", step)
+        if keys:
+            self._run.record(j.QuotaTaken, step=step, call=call.call, quotas=keys)
+
+    def give_back(self, step: StepId, call: Call) -> None:
+        """Takes a call that is not made out of the run's quotas."""
+        if call.counted:
+            self._run.record(j.QuotaGiven, step=step, call=call.call, quotas=call.counted)
+
+    async def _ask_for_approval(
+        self, step: StepId, call: Call, result: ModelResult, decision: Decision
     ) -> None:
         """Asks people about a call whose tool needs that; from then on it is not to be made."""
         tool = call.tool or ""
         args = approvals.arguments(result, call.id)
-        if args is None or not needs_approval(agent, tool, self._run.plan.approvals):
-            return  # arguments that cannot be read are never run: the model is told
+        if args is None:  # arguments that cannot be read are never run: the model is told
+            if decision.rule != "approvals":
+                say = f"The arguments of {tool!r} are not valid JSON. Call it again."
+                self.give_back(step, call)
+                await self.answer_call(step, call, say, ok=False)
+            return
         shown, whole = approvals.shown(args)
         self._run.ask(
             "tool_approval",
@@ -173,7 +193,8 @@ class Turns:
         agent = self._run.plan.node_at(step).agent
         if agent is None or (call.approved and self._run.approved(step, call).allowed):
             return False
-        if not needs_approval(agent, call.tool or "", self._run.plan.approvals):
+        decision = self._run.check(agent, call.tool or "", step, counted=call.counted)
+        if decision.outcome != "ask":
             return False
         self._run.ask(
             "tool_approval",
@@ -190,11 +211,18 @@ class Turns:
         return True
 
     async def recheck(self, step: StepId, call: Call) -> None:
-        """Refuses a call that was allowed when it was asked for, and is not any more."""
+        """Looks at a call again that was allowed when it was asked for, and is not made yet.
+
+        Where it may not be made any more it is refused, and where people must be asked by now, and
+        were not, they are.
+        """
         agent = self._run.plan.node_at(step).agent
-        if agent is None or not await self._is_allowed(step, agent, call):
+        if agent is None:
             return
-        if call.approved:  # the yes may be another run's, or have expired
+        decision = await self._is_allowed(step, agent, call)
+        # What approvals say was asked when the model replied. A ruling may have come since; and a
+        # yes may be of a step that was taken back, of another run, or have expired.
+        if decision.outcome == "ask" and (call.approved or decision.rule != "approvals"):
             self.ask_for_approval_again(step, call)
 
     async def end(self, step: StepId, goto: Sequence[NodeName]) -> None:
@@ -246,7 +274,8 @@ class Turns:
     ) -> Iterator[j.JournalEntry]:
         """What a tool set, as facts; what its agent may not set is denied."""
         rules = self._run.rules_of(agent, step)
-        denied: list[str] = [
+        denied: list[str] = [*([result.denied] if result.denied else [])]
+        denied += [
             f"there is no node {node!r} to go to"
             for node in result.goto
             if node not in self._run.plan.nodes

@@ -15,6 +15,7 @@ from crewlog.content import hash_json
 from crewlog.ids import (
     AgentName,
     ContentHash,
+    CrewName,
     LogName,
     NodeName,
     RunId,
@@ -37,6 +38,7 @@ PREPARE_CHANGE = "prepare_change"
 LOAD_STATE = "load_state"
 FIND_COMMAND = "find_command"
 FORGET_RUN = "forget_run"
+CHECK_ARGUMENTS = "check_arguments"
 
 
 class View(Model):
@@ -218,6 +220,20 @@ class ModelResult(Answer):
         return {"tools": asked_tools(body), "model": model_of(body), "usage": used(body)}
 
 
+class CallQuota(Model):
+    """A quota over runs in which a call is to be counted before it begins."""
+
+    key: str
+    """Its name within the crew."""
+    crew: CrewName
+    quota: str
+    """`20 per hour`, `100 per day`."""
+    zone: str = "UTC"
+    """Whose hours and days."""
+    rule: str = ""
+    """The rule, for the reason of a refusal."""
+
+
 class CallTool(StepCall):
     """Execute one tool call of a reply; the view is for tools that ask for the state."""
 
@@ -232,6 +248,11 @@ class CallTool(StepCall):
     """The interrupt by which people approved the call, where its tool needs that."""
     approval: Approval | None = None
     """What that yes is bound to; none where nobody was asked."""
+    ruled: bool = False
+    """Whether people ruled of the agent and the tool while the run lived: that counts in the place
+    of the definition's approvals and rules."""
+    quotas: tuple[CallQuota, ...] = ()
+    """The quotas over runs in which the call is counted."""
 
 
 def claim_key(run: RunId, task: CallTool) -> str:
@@ -266,6 +287,10 @@ class ToolResult(Answer):
     """Outputs it set, by `set_output` or a `Command`; the workflow checks that the agent may."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that a `Command` goes to."""
+    denied: str = ""
+    """Why the activity refused the call, where a check did: the journal says it, too."""
+    rule: str = ""
+    """What decided so."""
 
     @classmethod
     @override
@@ -411,6 +436,22 @@ class FoundCommand(Model):
 
     outcome: CommandOutcome | None = None
     """Its outcome; none where it has none."""
+
+
+class CheckArguments(Model):
+    """Check the arguments that people put in the place of a call's, before they are accepted."""
+
+    definition: ContentHash
+    """The definition that has the tool."""
+    tool: ToolName
+    args: dict[str, Json]
+
+
+class CheckedArguments(Model):
+    """Whether arguments fit a tool."""
+
+    fault: str = ""
+    """What is wrong with them; empty: nothing."""
 
 
 class ForgetRun(Model):
