@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage
 
@@ -61,7 +61,7 @@ async def approved_arguments(
     decision = check_binding(said.seal, binding, at=int(time.time() * 1000))
     if not decision.allowed:
         raise NotApproved(_refusal(task, decision.reason))
-    args: Json = dict(asked)
+    args = dict(asked)
     if said.edited and said.arguments is not None:
         args = await _edited(store, task, said.arguments)
     if said.arguments is not None and arguments_digest(args) != said.arguments:
@@ -71,8 +71,8 @@ async def approved_arguments(
 
 async def _edited(store: Store, task: CallTool, digest: ContentHash) -> dict[str, Any]:
     for entry in task.batch.entries:  # where the store was away, or nothing stores it before
-        if entry.get("arguments") == digest and isinstance(entry.get("inline"), dict):
-            return entry["inline"]
+        if entry.get("arguments") == digest and "inline" in entry:
+            return cast("dict[str, Any]", entry["inline"])
     found: dict[str, Any] = (await store.get_bodies([digest]))[digest]
     return found
 

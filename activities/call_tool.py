@@ -165,8 +165,8 @@ class ToolCalls:
         tool = await self._tool(task, crew, definition)
         try:
             args = await approved_arguments(self._store, task, call["args"])
-        except NotApproved as fault:
-            raise _ModelMistakeError(str(fault)) from fault
+        except NotApproved as why:
+            raise _ModelMistakeError(str(why)) from why
         if fault := fault_in(tool, args):
             raise _ModelMistakeError(fault)
         if fault := await reach_fault(tool, args, workspace_of(self._workspace, task.run)):
