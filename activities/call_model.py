@@ -116,7 +116,7 @@ class ModelCalls:
         model: Any = await self._models.ready(
             name, agent.model_settings, _request_timeout(agent.timeout)
         )
-        schemas = await self._schemas(task, crew, agent)
+        schemas = await self._schemas(task, crew)
         if schemas:
             model = model.bind_tools(schemas)
         what = await self._definitions.task(task.definition, task.step)
@@ -154,15 +154,13 @@ class ModelCalls:
         finally:
             writing.close()
 
-    async def _schemas(
-        self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition
-    ) -> list[dict[str, Json]]:
+    async def _schemas(self, task: CallModel, crew: CrewDefinition) -> list[dict[str, Json]]:
         out: list[dict[str, Json]] = []
         for name in task.tools:
             definition = crew.tools.get(name)
             if definition is not None:
                 out.append(await self._registry.schema(name, definition))
-            elif built_in := self._built_in.tool(name, agent):
+            elif built_in := self._built_in.tool(name, crew, task.agent):
                 out.append(built_in.schema)
         return out
 

@@ -23,6 +23,7 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import as_failures
 from crewlog.activities.heartbeat import heartbeats
 from crewlog.activities.load_state import load_state
+from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
@@ -35,6 +36,7 @@ from crewlog.model import Json
 from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,
+    CHECK_ARGUMENTS,
     CLOSE_RUN,
     COMPILE_PROMPT,
     FIND_COMMAND,
@@ -45,6 +47,8 @@ from crewlog.state.calls import (
     PREPARE_CHANGE,
     CallModel,
     CallTool,
+    CheckArguments,
+    CheckedArguments,
     CloseRun,
     CloseRunResult,
     CompilePrompt,
@@ -99,7 +103,8 @@ class CrewActivities:
         self._batches = Batches(store)
         self._snapshots = Snapshots(store)
         registry = tools or ToolRegistry()
-        built_in = BuiltIn()
+        self._memory = MemoryTools(store)
+        built_in = BuiltIn(self._memory)
         hydrator = Hydrator(store, max_entries)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
@@ -118,6 +123,7 @@ class CrewActivities:
             self.prepare_change,
             self.call_model,
             self.call_tool,
+            self.check_arguments,
             self.flush,
             self.close_run,
         ]
@@ -148,6 +154,13 @@ class CrewActivities:
         """Looks in the stored journal for the outcome of a command."""
         with as_failures(final=False):
             return FoundCommand(outcome=await find_command(self._store, task.run, task.command))
+
+    @activity.defn(name=CHECK_ARGUMENTS)
+    async def check_arguments(self, task: CheckArguments) -> CheckedArguments:
+        """Checks arguments that people put in the place of a call's."""
+        with as_failures():
+            async with heartbeats():
+                return CheckedArguments(fault=await self._tools.check_arguments(task))
 
     @activity.defn(name=FORGET_RUN)
     async def forget_run(self, task: ForgetRun) -> None:
@@ -227,6 +240,7 @@ class CrewActivities:
                 self._snapshots.stored(input.run, batch)
                 if batch.entries:
                     await self._prune(input.run, input.state, batch.last)
+                    await self._sweep(input.state)
                 return result
 
     async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
@@ -234,3 +248,8 @@ class CrewActivities:
         if definition := state.get("definition"):
             crew = await self._definitions.get(definition)
             await prune(self._store, run, crew.checkpoints, position)
+
+    async def _sweep(self, state: dict[str, Json]) -> None:
+        """Removes what is over of what the crew remembers."""
+        if definition := state.get("definition"):
+            await self._memory.sweep(await self._definitions.get(definition))

@@ -19,6 +19,7 @@ COMMANDS = (
     "project",
     "prompts",
     "crews",
+    "memories",
     "run",
     "asking",
     "look",
@@ -32,6 +33,7 @@ COMMANDS = (
     "checkpoints",
     "scheduling",
     "deleting",
+    "encrypting",
     "surroundings",
 )
 """Modules that add commands, in the order of the help; what is slow they import when called."""
