@@ -28,6 +28,7 @@ COMMANDS = (
     "rewinding",
     "differing",
     "tracing",
+    "permitting",
     "auditing",
     "checkpoints",
     "scheduling",
