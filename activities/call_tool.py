@@ -32,7 +32,7 @@ from crewlog.activities.tool_results import NotJson, OwnError
 from crewlog.activities.tools import Tool, ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.activities.writing import append
-from crewlog.authority.permissions import needs_approval
+from crewlog.authority.rules import must_ask
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
@@ -151,7 +151,7 @@ class ToolCalls:
         # The permission was given for a tool by name, to the agent that spoke: neither is believed.
         if not task.permitted or call["name"] != task.tool or message.name != task.agent:
             raise _ModelMistakeError(f"You may not use the tool {call['name']!r}.")
-        if needs_approval(task.agent, task.tool, crew.approvals) and not task.approved:
+        if must_ask(crew, task.agent, task.tool) and not (task.approved or task.ruled):
             raise _ModelMistakeError(f"Nobody has approved this call of {call['name']!r}.")
         definition = crew.tools.get(task.tool, _BUILT_IN)
         return _Context(task, definition, await self._tool(task, agent, definition), call["args"])

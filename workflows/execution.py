@@ -524,6 +524,8 @@ class Execution:
             id=call.id,
             message=call.message,
             approved=call.approved,
+            ruled=self.engine.ruled(order.agent, call.tool, order.step),
+            quotas=self.engine.quotas(order.agent, call.tool, order.step),
             **self._step_call(order),
         )
         plan = self.engine.plan

@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
     from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
-    from crewlog.graph.permitting import set_permission
+    from crewlog.graph.permitting import set_permission, set_ruling
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
@@ -320,6 +320,9 @@ async def _by_hand(
             return edit_state(_crew(engine), command.set, command.delete, **who)
         case Redirect():
             return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
+        case SetPermission() if command.do is not None:
+            do = None if command.do == "inherit" else command.do
+            return set_ruling(_crew(engine), command.tool, command.agent, do, **who)
         case SetPermission():
             return set_permission(_crew(engine), command.tool, command.agents, **who)
         case _:

@@ -10,7 +10,8 @@
     │   └── CommandRejected        the run answered no, and says why
     │       ├── ApprovalMismatch   it was asked about another definition
     │       ├── CommandConflict    the command's id was used for another command
-    │       └── ChangeConflict     the run has another graph than the change was made against
+    │       ├── ChangeConflict     the run has another graph than the change was made against
+    │       └── NotPermitted       the crew's policy does not let this principal do it
     ├── ServiceError               the surroundings: they may come back
     │   ├── TemporalUnavailable
     │   ├── StoreUnavailable
@@ -183,6 +184,14 @@ class CommandConflict(CommandRejected):
 
 class ChangeConflict(CommandRejected):
     """A change was made against another graph than the run has now: look again, and decide anew."""
+
+
+class NotPermitted(CommandRejected):
+    """The crew's policy does not take the command from who sent it; nothing was done.
+
+    Its signature is missing, expired, or not of this command and run; or who signed it has not the
+    right.
+    """
 
 
 class ServiceError(CrewlogError):

@@ -33,6 +33,7 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from typing_extensions import override
 
+from crewlog.authority.proof import Proof
 from crewlog.content import hash_json
 from crewlog.definition.operations import Operation
 from crewlog.graph.matrix import Cell
@@ -85,7 +86,7 @@ LARGEST_POSITION = 2**53
 _TAG = re.compile(r"[^\W_][\w.-]*")
 DIGEST = 12
 """Characters of a command's digest: 72 bits."""
-_ASIDE = frozenset({"id", "by", "reason", "hash", "graph_version", "expect", "dry_run"})
+_ASIDE = frozenset({"id", "by", "reason", "hash", "graph_version", "expect", "dry_run", "proof"})
 """Fields of commands that are no part of their digests."""
 
 
@@ -145,6 +146,8 @@ class StartRun(Inlet):
     none."""
     command: str = Field(default="", max_length=200)
     """The id of the `ask` that starts it, whose text is the input: it is not said twice."""
+    proof: Proof | None = None
+    """Who starts it, where the crew's policy takes signed commands only."""
 
     @override
     def to_json(self) -> dict[str, Json]:
@@ -184,6 +187,8 @@ class Command(Inlet):
     """Who commands."""
     reason: str = Field(default="", max_length=10_000)
     """Why, for the journal."""
+    proof: Proof | None = None
+    """Whose command it is, where the crew's policy takes signed ones only; else not looked at."""
 
     def digest(self, name: str) -> str:
         """What the command asks for, in short: the same id with another digest is a conflict.
@@ -363,11 +368,38 @@ class Rollback(Command):
 
 
 class SetPermission(Command):
-    """Say who may call a tool, from the next call on."""
+    """Say who may call a tool, from the next call on: as a list, or of one agent.
+
+    Exactly one of `agents` and `do` is said. With `do` it is a ruling, which counts in the place of
+    what the definition says of that agent and that tool.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["agents"]}, {"required": ["agent", "do"]}]}
+    )
 
     tool: str
-    agents: tuple[AgentName, ...] | None
+    agents: tuple[AgentName, ...] | None = None
     """Null: every agent that has it; an empty list: nobody."""
+    agent: str = ""
+    """With `do`: the agent that it is about; `*`: every one."""
+    do: Literal["allow", "deny", "ask", "inherit"] | None = None
+    """`ask`: each call waits for a person's yes; `inherit`: what the definition says holds
+    again."""
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if ("agents" in self.model_fields_set) == (self.do is not None):
+            raise ValueError("exactly one of `agents` and `do` is needed")
+        if bool(self.agent) != (self.do is not None):
+            raise ValueError("`agent` goes with `do`; '*' is every agent")
+        return self
+
+    @override
+    def to_json(self) -> dict[str, Json]:
+        data = super().to_json()
+        # A list of nobody in particular is said, and not left out: null is a meaning of its own.
+        return data if self.do is not None else {**data, "agents": data.get("agents")}
 
 
 class Accepted(Model):

@@ -52,7 +52,10 @@ def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) ->
     yield from _tools(found, new, came)
     yield from _edits(found, "agents", "", but={"enabled", *_tools_alone(found, old, new)})
     yield from _flow(found, old, new, {*gone, *came})
-    rest = ("crew", "description", "model", "flags", "merge", "limits", "memory", "approval")
+    rest = (
+        *("crew", "description", "model", "flags", "merge", "limits", "memory", "approval"),
+        *("policy", "groups", "rules", "timezone"),
+    )
     for change in found.changes:
         if change.path[0] == "flags" and change.kind == "added" and change.new is None:
             continue  # a condition looks at it that looked at an agent's

@@ -25,6 +25,8 @@ from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
+from crewlog.definition.policy import Policy
+from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
 from crewlog.definition.times import parse_time
 from crewlog.model import Json, Model
 
@@ -107,6 +109,14 @@ ConditionText = Annotated[
     ),
 ]
 """A condition, written as text and kept as data."""
+
+
+QuotaText = Annotated[
+    str,
+    BeforeValidator(parse_quota),
+    WithJsonSchema({"type": "string", "pattern": QUOTA_PATTERN}),
+]
+"""How many calls there may be: `5 per run`, `20 per hour`, `100 per day`."""
 
 
 class Retry(Model):
@@ -245,6 +255,8 @@ class AgentDefinition(Model):
     pattern: Pattern | None = None
     """How it works inside a phase: by default one turn; else a builder's steps, e.g.
     `review_loop`."""
+    parent: str | None = None
+    """The agent that it works for: it never may more than that one, whatever else is said."""
 
 
 class JoinQuorum(Model):
@@ -407,6 +419,41 @@ FlowItem = (
 builder's part in full."""
 
 
+EVERY_TOOL = "*"
+"""As a rule's `tool`: every tool of the crew, but for those that every crew has."""
+GROUP = "group:"
+"""What stands before a group's name among a rule's agents."""
+
+
+class Rule(Model):
+    """What holds for calls of some tools by some agents. The strictest rule that applies counts."""
+
+    tool: str | tuple[str, ...]
+    """The tool, several of them, or `"*"`: every tool of the crew."""
+    agents: tuple[str, ...] | None = None
+    """For whom it holds: agents, and groups as `group:G`. Null: every agent."""
+    do: Literal["always", "never", "ask"] = "always"
+    """`never`: the call is refused; `ask`: it waits for a person's yes; `always`: it is made, where
+    nothing else speaks against it."""
+    if_: ConditionText | None = Field(default=None, alias="if")
+    """It applies where this holds when the call is asked for, and when it is to be made."""
+    quota: QuotaText | None = None
+    """How many such calls there may be, of all tools and agents of the rule together: `5 per run`,
+    `20 per hour`, `100 per day`. Hours and days count over all runs of the crew."""
+    reason: str = ""
+    """Why; people are told it, and the model whose call is refused."""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tools that it names."""
+        return (self.tool,) if isinstance(self.tool, str) else self.tool
+
+    @property
+    def limits(self) -> bool:
+        """Whether it only counts calls: it does not say that they are always made."""
+        return self.quota is not None and self.do == "always"
+
+
 class Limits(Model):
     """Bounds that a run keeps."""
 
@@ -518,6 +565,12 @@ class CrewDefinition(Model):
     approvals: dict[str, tuple[str, ...] | None] = Field(default_factory=dict)
     """Tools whose calls wait for a person's yes, by tool: the agents that it holds for; null: every
     agent."""
+    groups: dict[Name, tuple[str, ...]] = Field(default_factory=dict)
+    """Agents by the group's name, for rules and audiences."""
+    rules: tuple[Rule, ...] = ()
+    """What else holds for calls of tools: never, ask or always, on conditions, and how many."""
+    timezone: str = "UTC"
+    """Whose days the quotas count, e.g. `Europe/Berlin`."""
     merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
     """How values combine where more than one step sets a flag, or an output as `agent.output`:
     `last` keeps the last one; `append` makes a list, in the order in which they are applied, and
@@ -533,6 +586,8 @@ class CrewDefinition(Model):
     """Whether `crewlog run --yes` may approve a crew that a prompt was compiled to, in a person's
     place: `required` never; `understood` where every sentence was understood; `none` always. A
     prompt cannot set it, and a run that another client starts with a prompt asks in any case."""
+    policy: Policy | None = None
+    """Who may command the crew's runs; by default whoever reaches the server."""
 
     @property
     def callable_tools(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.order import Order, order_of
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.rule_checks import rule_findings
 from crewlog.definition.unused import conditions_of, unused_findings
 from crewlog.errors import Diagnostic
 
@@ -134,6 +135,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *_models(definition),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
+        *rule_findings(definition),
         *memory_findings(definition),
     ]
 
@@ -355,6 +357,9 @@ def _conditions(definition: CrewDefinition, found: list[Phase]) -> Iterator[Find
     for phase in found:
         for key, condition in conditions_of(phase).items():
             yield from _facts(condition, (*phase.path, key), definition, flags)
+    for i, rule in enumerate(definition.rules):
+        if rule.if_ is not None:
+            yield from _facts(rule.if_, ("rules", i, "if"), definition, flags)
 
 
 def _facts(

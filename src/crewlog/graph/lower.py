@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
+from crewlog.authority.rules import rule_words
+from crewlog.authority.rules import rules_of as call_rules
 from crewlog.definition.conditions import (
     AllOf,
     AnyOf,
@@ -34,6 +36,7 @@ from crewlog.definition.model import (
     WaitPhase,
 )
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.rule_checks import ancestors
 from crewlog.definition.times import duration_words, time_words
 from crewlog.definition.validate import check
 from crewlog.errors import InternalError, InvalidDefinition
@@ -88,6 +91,8 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         },
         permissions=_agents_by_tool(definition.permissions),
         approvals=_agents_by_tool(definition.approvals),
+        checks=tuple(call_rules(definition)),
+        timezone=definition.timezone,
         merge=definition.merge,
         flags={FlagName(name): value for name, value in definition.flags.items()},
         rules=(
@@ -95,6 +100,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        policy=definition.policy,
     )
 
 
@@ -168,6 +174,7 @@ def _agent_rules(name: AgentName, agent: AgentDefinition, definition: CrewDefini
         retry=agent.retry,
         on_error=agent.on_error,
         enabled=agent.enabled,
+        within=tuple(AgentName(each) for each in ancestors(definition, name)),
     )
 
 
@@ -258,6 +265,11 @@ def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
             yield f"every call of {tool} waits for a person's yes"
         elif named:
             yield f"calls of {tool} by {listed(named)} wait for a person's yes"
+    for rule in call_rules(definition):
+        yield rule_words(rule)
+    for name, agent in definition.agents.items():
+        if agent.parent is not None:
+            yield f"{name} works for {agent.parent}, and may call no more than that"
     for key, how in definition.merge.items():
         if how == "append":
             yield f"what steps set of {key} makes a list"

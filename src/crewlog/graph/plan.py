@@ -11,8 +11,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from crewlog.authority.rules import CallRule
 from crewlog.definition.conditions import is_never
 from crewlog.definition.model import ConditionText, Limits, Retry
+from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -139,6 +141,8 @@ class AgentRules(Model):
     on_error: Literal["ask", "fail", "continue"] = "ask"
     enabled: bool = True
     """Whether its nodes run; else they are skipped."""
+    within: tuple[AgentName, ...] = ()
+    """The agents that it works for, the nearest first: it never may more than any of them."""
 
 
 class ToolRules(Model):
@@ -187,6 +191,10 @@ class GraphPlan(Model):
         default_factory=dict[ToolName, tuple[AgentName, ...] | None]
     )
     """Tools whose calls wait for a person's yes, with the agents it holds for; none: all."""
+    checks: tuple[CallRule, ...] = ()
+    """The crew's rules over tool calls."""
+    timezone: str = "UTC"
+    """Whose days the quotas count."""
     merge: dict[str, Literal["last", "append"]] = Field(
         default_factory=dict[str, Literal["last", "append"]]
     )
@@ -196,6 +204,8 @@ class GraphPlan(Model):
     rules: tuple[str, ...] = ()
     """The coordination rules as text, one per join, condition and decision."""
     limits: Limits = Limits()
+    policy: Policy | None = None
+    """Who may command; none: whoever reaches the server."""
     left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])
     """Visits that outlive their nodes: those that end their turns, and those kept aside."""
 

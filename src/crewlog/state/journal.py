@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, TypeAdapter
 from typing_extensions import override
 
+from crewlog.authority.permissions import Ruling
 from crewlog.ids import (
     AgentName,
     CommandId,
@@ -297,6 +298,27 @@ class PermissionDenied(Fact):
     agent: AgentName
     tool: str
     reason: str
+    rule: str = ""
+    """What decided: `permissions`, `rules[1]`, `ruling`; empty: an older build's, or none does."""
+
+
+class QuotaTaken(Fact):
+    """A call was counted in quotas per run."""
+
+    kind: Literal["QuotaTaken"] = "QuotaTaken"
+    step: StepId
+    call: int
+    quotas: tuple[str, ...]
+    """By their keys."""
+
+
+class QuotaGiven(Fact):
+    """A call that was counted is not made: its quotas have it back."""
+
+    kind: Literal["QuotaGiven"] = "QuotaGiven"
+    step: StepId
+    call: int
+    quotas: tuple[str, ...]
 
 
 class FlagSet(Fact):
@@ -556,6 +578,20 @@ class PermissionSet(Fact):
     command: CommandId | None = None
 
 
+class RulingSet(Fact):
+    """People ruled of an agent's calls of a tool; it holds from the next call on."""
+
+    kind: Literal["RulingSet"] = "RulingSet"
+    tool: str
+    agent: str
+    """The agent; `*`: every one."""
+    do: Ruling | None
+    """Null: what the definition says holds again."""
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
 class Edit(Model):
     """A value that people put into the state."""
 
@@ -709,6 +745,8 @@ JournalEntry = Annotated[
     | ToolReturned
     | CallHeld
     | PermissionDenied
+    | QuotaTaken
+    | QuotaGiven
     | FlagSet
     | OutputSet
     | StepCompleted
@@ -728,6 +766,7 @@ JournalEntry = Annotated[
     | SwapFailed
     | RulesChanged
     | PermissionSet
+    | RulingSet
     | StateEdited
     | Redirected
     | TimerSet

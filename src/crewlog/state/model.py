@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from crewlog.authority.permissions import Ruling
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -166,6 +167,8 @@ class Call(Model):
     """Which try: people may have asked for another."""
     approved: str = ""
     """The interrupt by which people approved it, where its tool needs that."""
+    counted: tuple[str, ...] = ()
+    """The quotas per run that it is counted in, by key."""
 
 
 class Turn(Model):
@@ -443,6 +446,11 @@ class CrewState(Model):
         default_factory=dict[str, tuple[AgentName, ...] | None]
     )
     """Who may call a tool: null inherits, an empty list means nobody."""
+    rulings: dict[str, dict[str, Ruling]] = Field(default_factory=dict[str, dict[str, Ruling]])
+    """What people ruled while the run lived, by tool and agent, `*` for every agent: it counts in
+    the place of what the definition says."""
+    quotas: dict[str, int] = Field(default_factory=dict[str, int])
+    """How many calls of quotas per run are used, by the quota's key."""
     coordination_rules: tuple[str, ...] = ()
     """The crew's rules as text: its joins, conditions and decisions."""
     shared_context: dict[str, Json] = Field(default_factory=dict[str, Json])

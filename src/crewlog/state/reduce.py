@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
+from crewlog.authority.permissions import EVERYONE
+from crewlog.authority.rulings import after_permission, after_ruling
 from crewlog.ids import (
     RESERVED,
     AgentName,
@@ -716,7 +718,49 @@ def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> 
     )
     return {
         "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
+        "rulings": after_permission(state.rulings, entry.tool, entry.agents),
         "mutations": _mutated(state, what),
+    }
+
+
+@_on(j.RulingSet)
+def _ruling_set(state: CrewState, entry: j.RulingSet, position: int) -> Changes:
+    who = "every agent" if entry.agent == EVERYONE else entry.agent
+    what = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=f"ruling for {entry.tool} by {who}: {entry.do or 'as the definition says'}",
+        graph_version=state.graph_version,
+        definition=state.definition,
+    )
+    return {
+        "rulings": after_ruling(state.rulings, entry.tool, entry.agent, entry.do),
+        "mutations": _mutated(state, what),
+    }
+
+
+@_on(j.QuotaTaken)
+def _quota_taken(state: CrewState, entry: j.QuotaTaken, _position: int) -> Changes:
+    turn = _call_changed(state, entry.step, entry.call, counted=entry.quotas)
+    quotas = {**state.quotas}
+    for key in entry.quotas:
+        quotas[key] = quotas.get(key, 0) + 1
+    return {
+        "quotas": quotas,
+        **_entry(state, entry.step, **({} if turn is None else {"turn": turn})),
+    }
+
+
+@_on(j.QuotaGiven)
+def _quota_given(state: CrewState, entry: j.QuotaGiven, _position: int) -> Changes:
+    turn = _call_changed(state, entry.step, entry.call, counted=())
+    quotas = {**state.quotas}
+    for key in entry.quotas:
+        quotas[key] = max(0, quotas.get(key, 0) - 1)
+    return {
+        "quotas": quotas,
+        **_entry(state, entry.step, **({} if turn is None else {"turn": turn})),
     }
 
 

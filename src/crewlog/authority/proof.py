@@ -1,0 +1,21 @@
+"""A command's signature as data; `crewlog.authority.principals` says what it is over.
+
+Here, because whoever reads the wire's models needs no cryptography.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from crewlog.model import Model
+
+
+class Proof(Model):
+    """A command's signature."""
+
+    key: str = Field(max_length=100)
+    """The public key of who signed it: `ed25519:BASE64`."""
+    expires: int = Field(ge=0, le=2**53 - 1)
+    """Until when it holds, in milliseconds since 1970."""
+    signature: str = Field(max_length=100)
+    """The Ed25519 signature, 64 bytes in base64."""
