@@ -506,7 +506,7 @@ def _permissions_query(raw: RawValue) -> PermissionsQuery:
         return PermissionsQuery.model_validate(read_args([raw]))
     except ValidationError as error:
         raise ApplicationError(
-            f"the query permissions: {faults_of(error, 'its content')}; docs/wire.md has the fields",
+            f"permissions: {faults_of(error, 'its content')}; docs/wire.md has the fields",
             type="UsageError",
         ) from error
 

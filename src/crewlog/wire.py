@@ -386,6 +386,8 @@ class SetPermission(Command):
     do: Literal["allow", "deny", "ask", "inherit"] | None = None
     """`ask`: each call waits for a person's yes; `inherit`: what the definition says holds
     again."""
+    graph_version: int | None = None
+    """The version that it was decided for: another one is a `ChangeConflict`. None: any."""
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

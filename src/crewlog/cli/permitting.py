@@ -27,9 +27,7 @@ AgentArgument = Annotated[
         metavar="AGENT", help="The agent; '*' is every one that has the tool.", show_default=False
     ),
 ]
-ToolArgument = Annotated[
-    str, typer.Argument(metavar="TOOL", help="The tool.", show_default=False)
-]
+ToolArgument = Annotated[str, typer.Argument(metavar="TOOL", help="The tool.", show_default=False)]
 Version = Annotated[
     int | None,
     typer.Option(
@@ -86,9 +84,7 @@ async def _permissions(run_id: str, agents: list[str], tools: list[str], *, as_j
 @app.command(rich_help_panel=AUTHORITY)
 def why(
     run: RunArgument,
-    agent: Annotated[
-        str, typer.Argument(metavar="AGENT", help="The agent.", show_default=False)
-    ],
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent.", show_default=False)],
     tool: ToolArgument,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -268,9 +264,9 @@ def _tell(screen: Screen, run: str, do: str, cells: list[Cell]) -> None:
     from crewlog.cli.matrix import cell_line  # noqa: PLC0415
 
     for cell in cells:
-        if do == "inherit" or cell.outcome != do:
-            if cell.has or cell.set is not None or len(cells) == 1:
-                cell_line(screen, cell)
+        told = cell.has or cell.set is not None or len(cells) == 1
+        if told and (do == "inherit" or cell.outcome != do):
+            cell_line(screen, cell)
     if not any(cell.has or cell.set for cell in cells):
         tool = cells[0].tool if cells else ""
         screen.line("  ", (f"No agent has {tool}. ", "dim"), f"crewlog allow {run} AGENT {tool}")

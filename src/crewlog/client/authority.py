@@ -166,9 +166,7 @@ class Authority(ABC):
         """Takes back what was ruled: what the definition says holds again; see `rule`."""
         return await self.rule(agent, tool, "inherit", reason=reason, by=by)
 
-    async def disable_tool(
-        self, tool: str, *, reason: str = "", by: str | None = None
-    ) -> Accepted:
+    async def disable_tool(self, tool: str, *, reason: str = "", by: str | None = None) -> Accepted:
         """Switches a tool off for every agent; see `rule`."""
         return await self.rule("*", tool, "deny", reason=reason, by=by)
 
