@@ -37,6 +37,7 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
     ("definition.md", "### Patterns", definition.PatternUse),
     ("definition.md", "## Rules", definition.Rule),
     ("definition.md", "## Limits", definition.Limits),
+    ("definition.md", "## Groups and logs", definition.LogDefinition),
     ("definition.md", "## Memory", definition.MemoryPolicy),
     ("registry.md", "## A registry's file", Registry),
     ("models.md", "| key | default |", Script),

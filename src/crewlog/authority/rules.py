@@ -8,6 +8,7 @@ from typing import Literal
 from crewlog.content import hash_json
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.findings import listed
+from crewlog.definition.interrupting import approvals_of
 from crewlog.definition.model import EVERY_TOOL, ConditionText, CrewDefinition, Rule
 from crewlog.definition.quotas import Quota, quota_of
 from crewlog.definition.rule_checks import members
@@ -109,7 +110,7 @@ def rule_words(rule: CallRule) -> str:
 
 def must_ask(definition: CrewDefinition, agent: str, tool: str) -> bool:
     """Whether the definition alone says that people are asked before each such call."""
-    named = definition.approvals.get(tool, ())
+    named = approvals_of(definition).get(tool, ())
     if named is None or agent in named:
         return True
     return any(

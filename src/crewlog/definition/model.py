@@ -8,7 +8,7 @@ places in the text, `crewlog.graph.lower` turns one into a plan.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -231,9 +231,11 @@ class AgentDefinition(Model):
     """Tools it may call. Null inherits every tool that permissions allow it; an empty list means
     none."""
     reads: tuple[str, ...] = ("public",)
-    """Logs it reads besides its own: `public`, `group:G`, `channel:C`."""
+    """Logs it reads besides its own and those that name it as a reader: `public`, `group:G`,
+    `channel:C`. An empty list means none but its own."""
     writes: tuple[str, ...] = ("public",)
-    """Logs that its final message of a turn goes to."""
+    """Logs that its final message of a turn goes to: `public`, `group:G`, `channel:C`, or
+    `readers:A+B` for these agents alone. Who reads one of them may see its outputs."""
     outputs: tuple[Name, ...] = ()
     """Output keys it may set by the tool `set_output`; `text`, its final message, is always
     there."""
@@ -250,6 +252,9 @@ class AgentDefinition(Model):
     on_error: Literal["ask", "fail", "continue"] = "ask"
     """When the step fails: `ask` people (retry, skip or stop), `fail` the run, or `continue`
     without its result."""
+    ask_below: float | None = Field(default=None, gt=0, le=1)
+    """People are asked before its turn is over where the `confidence` that it set in the turn, an
+    output or a flag of its own, is lower than this, is no number, or was not set."""
     enabled: bool = True
     """Whether it takes part; where it does not, its phases are skipped."""
     pattern: Pattern | None = None
@@ -459,11 +464,76 @@ class Limits(Model):
 
     steps: int = Field(default=10_000, ge=1)
     """Steps of the whole run; then it asks people."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Tokens, read and written by all agents; from then on no model is called before people have
+    let the run go on."""
+    cost: float | None = Field(default=None, gt=0)
+    """What all model calls cost, in US dollars, where prices are known; then people are asked."""
+    wall: Wait | None = None
+    """How long the run may take from its start; from then on nothing starts before people have let
+    it go on."""
     parallel: int = Field(default=64, ge=1, le=1000)
     """Activities in flight at a time."""
     events: int = Field(default=2_000, ge=50, le=20_000)
     """Events of one execution's history; then the run continues as new, as it also does when the
     server suggests it."""
+
+
+QuestionKind = Literal[
+    "ask",
+    "requirement",
+    "step_failed",
+    "outcome_unknown",
+    "tool_approval",
+    "low_confidence",
+    "limit",
+    "budget",
+    "manual",
+]
+"""Why a run with a crew asks people."""
+
+
+class Expiry(Model):
+    """How long a question waits for people, and what happens then."""
+
+    expires: Wait | None = None
+    """How long it is open; by default until somebody answers."""
+    default: Literal["reject", "escalate", "stop"] = "reject"
+    """What happens then: `reject` answers as a person's `reject` does, `escalate` hands the
+    question to `escalate_to`, and it waits on, `stop` ends the run."""
+    escalate_to: str | None = Field(default=None, min_length=1, max_length=200)
+    """Who may answer a question that is escalated, and nobody else."""
+
+
+class InterruptPolicy(Expiry):
+    """When the run asks people by itself, who may answer, and what happens where nobody does."""
+
+    people: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = ()
+    """Who may answer; an empty list: whoever may answer at all."""
+    approve_risk: Literal["low", "high"] | None = None
+    """Calls of tools of this risk, or of a higher one, wait for a person's yes, as those of
+    `approvals` do."""
+    valid: Wait | None = None
+    """How long a yes to a call holds: where the call has not begun by then, people are asked
+    again. By default until the call is made."""
+    kinds: dict[QuestionKind, Expiry] = Field(default_factory=dict[QuestionKind, Expiry])
+    """Kinds of questions that expire otherwise than `expires`, `default` and `escalate_to` say."""
+
+    def expiry(self, kind: str) -> Expiry:
+        """How long a question of a kind is open, and what happens then."""
+        found: Expiry | None = cast("dict[str, Expiry]", self.kinds).get(kind)
+        return found or self
+
+
+class LogDefinition(Model):
+    """A channel that is not everybody's: who may read it, and who may write to it."""
+
+    readers: tuple[str, ...] | None = None
+    """Agents, or `group:G`, that read it, and nobody else does. Null: every agent that lists it
+    under `reads`; an empty list: nobody but people."""
+    writers: tuple[str, ...] | None = None
+    """Agents, or `group:G`, that may list it under `writes`. Null: every agent; an empty list:
+    nobody but people."""
 
 
 class CheckpointPolicy(Model):
@@ -566,17 +636,22 @@ class CrewDefinition(Model):
     """Tools whose calls wait for a person's yes, by tool: the agents that it holds for; null: every
     agent."""
     groups: dict[Name, tuple[str, ...]] = Field(default_factory=dict)
-    """Agents by the group's name, for rules and audiences."""
+    """Groups of agents, by name: the members of `G` read and write the log `group:G`."""
     rules: tuple[Rule, ...] = ()
     """What else holds for calls of tools: never, ask or always, on conditions, and how many."""
     timezone: str = "UTC"
     """Whose days the quotas count, e.g. `Europe/Berlin`."""
+    logs: dict[Name, LogDefinition] = Field(default_factory=dict)
+    """Who may read and write the log `channel:NAME`, by name; any other channel is for the agents
+    that list it."""
     merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
     """How values combine where more than one step sets a flag, or an output as `agent.output`:
     `last` keeps the last one; `append` makes a list, in the order in which they are applied, and
     those of a phase with `for_each` in the order of its items."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""
+    interrupts: InterruptPolicy = InterruptPolicy()
+    """When the run asks people by itself, and what happens to questions that nobody answers."""
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     """Which checkpoints of a run are kept in the list; by default all."""
     memory: MemoryPolicy | None = None

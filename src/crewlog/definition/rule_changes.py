@@ -1,4 +1,4 @@
-"""What becomes of groups and rules when an agent or a tool goes: nothing is widened by that."""
+"""What becomes of rules when an agent or a tool goes: nothing is widened by that."""
 
 from __future__ import annotations
 
@@ -24,13 +24,10 @@ def without_tool(crew: CrewDefinition, tool: str) -> tuple[Rule, ...]:
 
 
 def without_agent(crew: CrewDefinition, agent: str) -> dict[str, Any]:
-    """The groups and the rules once an agent is gone, as fields to set.
+    """The rules once an agent is gone, as fields to set.
 
     A rule for that agent alone goes with it: without a name it would hold for every agent.
     """
-    groups = {
-        name: tuple(each for each in named if each != agent) for name, named in crew.groups.items()
-    }
     rules: list[Rule] = []
     for rule in crew.rules:
         left = rule.agents and tuple(name for name in rule.agents if name != agent)
@@ -38,7 +35,7 @@ def without_agent(crew: CrewDefinition, agent: str) -> dict[str, Any]:
             rules.append(rule)
         elif left:
             rules.append(rule.model_copy(update={"agents": left}))
-    return {"groups": groups, "rules": tuple(rules)}
+    return {"rules": tuple(rules)}
 
 
 def needed_by_rules(crew: CrewDefinition, agent: str) -> Iterator[Finding]:

@@ -15,7 +15,9 @@ def members(definition: CrewDefinition, named: Sequence[str] | None) -> tuple[st
         return None
     found: list[str] = []
     for name in named:
-        group = definition.groups.get(name.removeprefix(GROUP), ()) if GROUP in name else None
+        group = (
+            definition.groups.get(name.removeprefix(GROUP), ()) if name.startswith(GROUP) else None
+        )
         found += [name] if group is None else group
     return tuple(dict.fromkeys(found))
 
@@ -31,8 +33,7 @@ def refusing(definition: CrewDefinition, agent: str, tool: str) -> int | None:
 
 
 def rule_findings(definition: CrewDefinition) -> Iterator[Finding]:
-    """What is wrong with the groups, the rules, the time zone, and who works for whom."""
-    yield from _groups(definition)
+    """What is wrong with the rules, the time zone, and who works for whom."""
     for i, rule in enumerate(definition.rules):
         yield from _tools(definition, rule, ("rules", i, "tool"))
         for n, name in enumerate(rule.agents or ()):
@@ -47,15 +48,6 @@ def rule_findings(definition: CrewDefinition) -> Iterator[Finding]:
     yield from _contradictions(definition)
     yield from _parents(definition)
     yield from _zone(definition.timezone)
-
-
-def _groups(definition: CrewDefinition) -> Iterator[Finding]:
-    for group, named in definition.groups.items():
-        for i, name in enumerate(named):
-            if name not in definition.agents:
-                say = f"the group {group!r} names the agent {name!r}, which is not defined."
-                remedy = did_you_mean(name, definition.agents, "Agents are under 'agents:'.")
-                yield Finding(("groups", group, i), say, remedy)
 
 
 def _tools(definition: CrewDefinition, rule: Rule, path: Path) -> Iterator[Finding]:

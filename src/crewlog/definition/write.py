@@ -26,7 +26,10 @@ _LONGEST_KEY = 120
 _WIDEST_KEY = 24
 """The values of keys up to here are aligned."""
 _INDENT = "  "
-_SECTIONS = frozenset({"agents", "tools", "flow", "permissions", "approvals", "flags", "groups"})
+_SECTIONS = frozenset({"agents", "tools", "flow", "permissions", "approvals", "flags"}) | {
+    "groups",
+    "logs",
+}
 """Keys at the top whose entries have a line each, however short they are together."""
 
 _PLAIN = re.compile(r"\w(?:[^\s:]|:(?=[\w/])|[ ](?=[^\s#]))*")
@@ -37,7 +40,9 @@ _TAKEN = re.compile(
     r"(?i:true|false|null|yes|no|on|off)|[\d.,eE_+:-]*\d[\d.,eE_+:-]*|0[xob]\w*|\d{4}-\d.*"
 )
 """What some reader takes for a number, a date, true, false or nothing."""
-_SECONDS = frozenset({"timeout", "heartbeat", "first", "longest", "wait", "within"})
+_SECONDS = frozenset(
+    {"timeout", "heartbeat", "first", "longest", "wait", "within", "wall", "expires", "valid"}
+)
 _FREE = frozenset({"model_settings", "with", "flags"})
 """Keys below which data is people's own: numbers there stay as they are."""
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.rules import rule_words
 from crewlog.authority.rules import rules_of as call_rules
+from crewlog.definition.audiences import Audiences
 from crewlog.definition.conditions import (
     AllOf,
     AnyOf,
@@ -24,9 +25,9 @@ from crewlog.definition.conditions import (
 from crewlog.definition.content import definition_hash
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
+from crewlog.definition.interrupting import approvals_of
 from crewlog.definition.model import (
     MEMORY_TOOLS,
-    AgentDefinition,
     AgentPhase,
     AskPhase,
     BuilderPhase,
@@ -53,7 +54,16 @@ from crewlog.graph.plan import (
     ToolRules,
     Wait,
 )
-from crewlog.ids import AgentName, CrewName, FlagName, LogName, NodeName, ToolName
+from crewlog.ids import (
+    PUBLIC,
+    AgentName,
+    CrewName,
+    FlagName,
+    LogName,
+    NodeName,
+    ToolName,
+    private_log,
+)
 
 ANY_WORDS = "any words"
 """What is said after the options of a question that takes words."""
@@ -77,20 +87,21 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
     definition = expand(definition).definition
     found = phases(definition)
     nodes = {NodeName(phase.name): _node(phase) for phase in found}
+    audiences = Audiences(definition)
+    agents = {
+        AgentName(name): _agent_rules(name, definition, audiences) for name in definition.agents
+    }
     return GraphPlan(
         crew=CrewName(definition.crew),
         definition=address,
         nodes=nodes,
-        agents={
-            AgentName(name): _agent_rules(AgentName(name), agent, definition)
-            for name, agent in definition.agents.items()
-        },
+        agents=agents,
         tools={
             **{ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
             **_memory_rules(definition),
         },
         permissions=_agents_by_tool(definition.permissions),
-        approvals=_agents_by_tool(definition.approvals),
+        approvals=_agents_by_tool(approvals_of(definition)),
         checks=tuple(call_rules(definition)),
         timezone=definition.timezone,
         merge=definition.merge,
@@ -100,6 +111,8 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        interrupts=definition.interrupts,
+        apart=any({*rules.reads, *rules.writes} != {PUBLIC} for rules in agents.values()),
         policy=definition.policy,
     )
 
@@ -152,7 +165,10 @@ def _node(phase: Phase) -> PlanNode:
             raise InternalError(f"the builder {item.use!r} was not put in its place")
 
 
-def _agent_rules(name: AgentName, agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:
+def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) -> AgentRules:
+    agent = definition.agents[name]
+    reads = tuple(LogName(log) for log in audiences.reads(name))
+    writes = tuple(LogName(log) for log in audiences.writes(name))
     # Inherited tools are sorted: the order of keys is lost in stores that keep JSON.
     listed_tools = sorted(definition.tools) if agent.tools is None else agent.tools
     tools = list(dict.fromkeys(listed_tools))
@@ -161,21 +177,33 @@ def _agent_rules(name: AgentName, agent: AgentDefinition, definition: CrewDefini
     if agent.outputs:
         tools.append("set_output")
     if definition.memory is not None:
-        tools += [f"memory_{way}" for way in WAYS if memory_scopes(definition, name, way)]
+        tools += [
+            f"memory_{way}" for way in WAYS if memory_scopes(definition, AgentName(name), way)
+        ]
     return AgentRules(
         tools=tuple(ToolName(tool) for tool in tools),
-        reads=tuple(LogName(log) for log in agent.reads),
-        writes=tuple(LogName(log) for log in agent.writes),
+        reads=reads,
+        writes=writes,
         outputs=agent.outputs,
+        shares=_shares(AgentName(name), reads, writes) if agent.outputs else (),
         flags=tuple(FlagName(flag) for flag in agent.writes_flags),
         max_calls=agent.max_calls,
         timeout=agent.timeout,
         heartbeat=agent.heartbeat,
         retry=agent.retry,
         on_error=agent.on_error,
+        ask_below=agent.ask_below,
         enabled=agent.enabled,
         within=tuple(AgentName(each) for each in ancestors(definition, name)),
     )
+
+
+Logs = tuple[LogName, ...]
+
+
+def _shares(agent: AgentName, reads: Logs, writes: Logs) -> Logs:
+    """The logs whose readers may see an agent's outputs, itself among them."""
+    return () if writes == (PUBLIC,) and PUBLIC in reads else (*writes, private_log(agent))
 
 
 def _memory_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:
@@ -260,7 +288,7 @@ def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
     for name, agent in definition.agents.items():
         if not agent.enabled:
             yield f"{name} is switched off: its phases are skipped"
-    for tool, named in definition.approvals.items():
+    for tool, named in approvals_of(definition).items():
         if named is None:
             yield f"every call of {tool} waits for a person's yes"
         elif named:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from crewlog.authority.rules import CallRule
 from crewlog.definition.conditions import is_never
-from crewlog.definition.model import ConditionText, Limits, Retry
+from crewlog.definition.model import ConditionText, InterruptPolicy, Limits, Retry
 from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
@@ -129,6 +129,8 @@ class AgentRules(Model):
     """Logs its final messages go to."""
     outputs: tuple[str, ...] = ()
     """Output keys it may set."""
+    shares: tuple[LogName, ...] = ()
+    """Logs whose readers may see its outputs: its own among them. Empty: `public`."""
     flags: tuple[FlagName, ...] = ()
     """Flags it may set."""
     max_calls: int = 25
@@ -139,6 +141,8 @@ class AgentRules(Model):
     """Seconds of silence after which its worker is taken for dead."""
     retry: Retry = Retry()
     on_error: Literal["ask", "fail", "continue"] = "ask"
+    ask_below: float | None = None
+    """People are asked before a turn is over whose `confidence` is lower."""
     enabled: bool = True
     """Whether its nodes run; else they are skipped."""
     within: tuple[AgentName, ...] = ()
@@ -204,6 +208,11 @@ class GraphPlan(Model):
     rules: tuple[str, ...] = ()
     """The coordination rules as text, one per join, condition and decision."""
     limits: Limits = Limits()
+    interrupts: InterruptPolicy = InterruptPolicy()
+    """Who answers questions, and what happens to those that nobody answers."""
+    apart: bool = False
+    """Whether its agents do not all read and write `public`, and nothing else: then what does not
+    say who may see it is for who reads that."""
     policy: Policy | None = None
     """Who may command; none: whoever reaches the server."""
     left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])

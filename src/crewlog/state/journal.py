@@ -268,6 +268,8 @@ class ToolReturned(Fact):
     """The start of the result or the error, for people."""
     ms: int = 0
     """How long it took where it ran, in milliseconds."""
+    confidence: float | None = None
+    """How sure the agent said by it that it is, where that is asked for."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that it hands off to, instead of what depends on the step."""
     model_next: bool = False
@@ -354,6 +356,8 @@ class OutputSet(Fact):
     """Whether it is added to the output's list, instead of taking the place of its value."""
     step: StepId | None = None
     """For a value that is added: the step of an item, whose place in the list it takes."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see it: those that its agent writes to; empty: `public`."""
 
 
 class StepCompleted(Fact):
@@ -405,6 +409,27 @@ class InterruptAnswered(Fact):
     command: CommandId | None = None
     reason: str = ""
     """Why a call of a tool was refused: its model is told."""
+    arguments: ContentHash | None = None
+    """Of an edited call: the digest of the arguments that run instead of the message's."""
+    inline: Json = None
+    """These arguments."""
+    until: int = 0
+    """Of an approved call: until when that holds, in milliseconds since the epoch; 0: no limit."""
+    expired: bool = False
+    """Whether nobody answered in time, and the crew's policy did."""
+
+
+class InterruptDue(Fact):
+    """A question got another time to expire, or was handed to others."""
+
+    kind: Literal["InterruptDue"] = "InterruptDue"
+    interrupt: InterruptId
+    due: int = 0
+    """When it expires now, in milliseconds since the epoch; 0: never."""
+    to: tuple[str, ...] | None = None
+    """Who may answer from now on; null: as before."""
+    escalated: bool = False
+    """Whether it is because nobody answered in time."""
 
 
 class BreakRequested(Fact):
@@ -609,6 +634,8 @@ class Edit(Model):
     """Whether it is a list that steps add to: `value` has its values, whatever their size."""
     delete: bool = False
     """Whether it is taken away instead."""
+    logs: tuple[LogName, ...] = ()
+    """Of an output: the logs whose readers may see it; empty: `public`."""
 
 
 class StateEdited(Fact):
@@ -754,6 +781,7 @@ JournalEntry = Annotated[
     | StepRetried
     | InterruptRaised
     | InterruptAnswered
+    | InterruptDue
     | BreakRequested
     | Paused
     | Resumed

@@ -52,6 +52,8 @@ class Part(Model):
     """The body that holds it, where it is larger, or the message that is the text."""
     place: Place
     """Where it stands."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see it, as of the output; empty: `public`."""
 
 
 class Output(Model):
@@ -67,6 +69,9 @@ class Output(Model):
     """How many items the list in the body has, where a node has a step for each of them."""
     parts: tuple[Part, ...] = ()
     """The values in order, where what steps set makes a list."""
+    logs: tuple[LogName, ...] = ()
+    """The logs that its agent wrote to when it was set: who reads one of them may see it. Empty:
+    `public`; an older build did not say it."""
 
     @property
     def bodies(self) -> tuple[ContentHash, ...]:
@@ -87,6 +92,10 @@ class Item(Model):
     """The body that holds the list."""
     body: ContentHash | None = None
     """The body that holds the item alone."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see it; empty: nobody said it, and it is not asked."""
+    withheld: bool = False
+    """Whether its agent may not see it: the activity says so, and does not look."""
 
 
 class Mapped(Model):
@@ -110,15 +119,17 @@ class Mapped(Model):
     """Where its steps' tools handed off to: the run goes there once all are done."""
     was: tuple[StepId, ...] = ()
     """The names that the visit had before, where the run went back to it."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see the list, as of the output."""
 
     def item(self, number: int) -> Item:
         """The item of that number."""
         if self.parts:
             part = self.parts[number - 1]
-            return Item(number=number, of=self.of, value=part.value, body=part.body)
+            return Item(number=number, of=self.of, value=part.value, body=part.body, logs=part.logs)
         if self.listed is not None:
-            return Item(number=number, of=self.of, listed=self.listed)
-        return Item(number=number, of=self.of, value=self.items[number - 1])
+            return Item(number=number, of=self.of, listed=self.listed, logs=self.logs)
+        return Item(number=number, of=self.of, value=self.items[number - 1], logs=self.logs)
 
 
 class Usage(Model):
@@ -169,6 +180,16 @@ class Call(Model):
     """The interrupt by which people approved it, where its tool needs that."""
     counted: tuple[str, ...] = ()
     """The quotas per run that it is counted in, by key."""
+    arguments: ContentHash | None = None
+    """The digest of the arguments that people are asked about, or have approved."""
+    edited: bool = False
+    """Whether these are others than the message's: people edited them, and the store has them."""
+    approver: str = ""
+    """Who approved it."""
+    until: int = 0
+    """Until when the approval holds, in milliseconds since the epoch; 0: no limit."""
+    seal: str = ""
+    """What the approval is bound to, see `crewlog.authority.bindings`."""
 
 
 class Turn(Model):
@@ -186,6 +207,8 @@ class Turn(Model):
     """Those of them that are applied."""
     goto: tuple[NodeName, ...] = ()
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
+    confidence: float | None = None
+    """How sure its agent said it is, in this turn, where that is asked for."""
 
 
 class FrontierEntry(Model):
@@ -274,6 +297,8 @@ class Interrupt(Model):
         "limit",
         "manual",
         "approval",
+        "low_confidence",
+        "budget",
     ]
     """Why it is asked."""
     question: str
@@ -300,11 +325,36 @@ class Interrupt(Model):
     """The arguments of that call, long texts in them shortened."""
     message: ContentHash | None = None
     """The AI message that asks for the call, with all of its arguments: what is approved."""
+    arguments: ContentHash | None = None
+    """The digest of all of these arguments."""
+    due: int = 0
+    """When it expires, in milliseconds since the epoch; 0: never."""
+    to: tuple[str, ...] = ()
+    """Who may answer; nobody named: whoever may answer at all."""
+    escalated: bool = False
+    """Whether nobody answered in time, and it was handed to `to`."""
+    budget: Literal["tokens", "cost", "wall", ""] = ""
+    """Which budget is used up, where people are asked for more."""
+    more: float = 0
+    """How much more `go on` allows: tokens, US dollars, or seconds."""
 
     @property
     def refusal(self) -> str:
         """What `reject` means: the last option, but for a call of a tool, where that is `stop`."""
         return "reject" if self.kind == "tool_approval" else self.options[-1]
+
+
+class Answered(Model):
+    """How a question was answered, in short; the journal has all of it."""
+
+    decision: str
+    """The option, or the start of the words."""
+    by: str = ""
+    """Who; empty: nobody named, or where nobody answered in time."""
+    expired: bool = False
+    """Whether nobody answered in time, and the crew's policy did."""
+    at: int = 0
+    """When, in milliseconds since the epoch."""
 
 
 class Routing(Model):
@@ -485,6 +535,12 @@ class CrewState(Model):
     """Steps started."""
     extensions: int = 0
     """How often people let the run go on past its limit of steps."""
+    allowed: dict[str, float] = Field(default_factory=dict[str, float])
+    """What people added to budgets: `tokens`, `cost`; and as `wall` until when the run may go on,
+    in milliseconds since the epoch."""
+    answered: dict[InterruptId, Answered] = Field(default_factory=dict[InterruptId, Answered])
+    """The last questions that were answered, oldest first: whoever comes too late is told who
+    was first."""
     error: str = ""
     """Why the run failed."""
     error_type: str = ""

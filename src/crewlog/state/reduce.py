@@ -25,6 +25,7 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
+from crewlog.state.answered import answered, approval, thinking_again
 from crewlog.state.brief import brief
 from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
@@ -336,6 +337,7 @@ def _step_mapped(state: CrewState, entry: j.StepMapped, position: int) -> Change
         items=found.value if found and not found.parts else None,
         listed=found.body if found else None,
         parts=found.parts if found else (),
+        logs=found.logs if found else (),
     )
     return _entry(state, entry.step, status="running", since=position, mapped=mapped)
 
@@ -402,6 +404,8 @@ def _tool_returned(state: CrewState, entry: j.ToolReturned, _position: int) -> C
         "returned": turn.returned + 1,
         "goto": turn.goto + entry.goto,
     }
+    if entry.confidence is not None:
+        after["confidence"] = entry.confidence
     if entry.model_next:
         after["calls"] = (*calls, Call(call=turn.next_call))
         after["next_call"] = turn.next_call + 1
@@ -449,10 +453,16 @@ def _output(
 def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
     if entry.append:
         place = place_of(state, entry.step, position)
-        part = Part(value=entry.value, body=entry.body, place=place)
+        part = Part(value=entry.value, body=entry.body, place=place, logs=entry.logs)
         output = with_part(_found(state, entry.agent, entry.key), part, position)
     else:
-        output = Output(value=entry.value, body=entry.body, position=position, items=entry.items)
+        output = Output(
+            value=entry.value,
+            body=entry.body,
+            position=position,
+            items=entry.items,
+            logs=entry.logs,
+        )
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
 
 
@@ -527,7 +537,15 @@ def _interrupt_raised(state: CrewState, entry: j.InterruptRaised, position: int)
         changes["break_before"] = tuple(n for n in state.break_before if n not in gone)
     if question.step is None:
         return changes
-    turn = _call_changed(state, question.step, question.call, status="asking")
+    # A yes to the call that there was before is none any more.
+    unsealed = {"approved": "", "seal": "", "arguments": question.arguments, "edited": False}
+    turn = _call_changed(
+        state,
+        question.step,
+        question.call,
+        status="asking",
+        **(unsealed if question.kind == "tool_approval" else {}),
+    )
     entry_changes: Changes = {"turn": turn} if turn else {}
     # A turn whose other calls go on stays running; only the call asks.
     if question.call is None or question.kind == "step_failed":
@@ -539,15 +557,18 @@ def _interrupt_raised(state: CrewState, entry: j.InterruptRaised, position: int)
 def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: int) -> Changes:
     question = state.interrupts.get(entry.interrupt)
     changes: Changes = {"interrupts": _without(state.interrupts, entry.interrupt)}
-    if question and question.kind == "limit" and entry.decision == question.options[0]:
-        changes["extensions"] = state.extensions + 1
+    if question is not None:
+        changes |= answered(state, question, entry)
     found = state.frontier.get(question.step) if question and question.step else None
     if found is None or question is None:
         return changes
-    if question.kind == "tool_approval" and entry.decision == "approve":
-        turn = _call_changed(state, found.step, question.call, status="ready", approved=question.id)
+    if question.kind == "tool_approval" and entry.decision in ("approve", "edit"):
+        approved = approval(state, question, entry)
+        turn = _call_changed(state, found.step, question.call, status="ready", **approved)
         found = found.model_copy(update={"turn": turn})
         changes["frontier"] = _with(state.frontier, found.step, found)
+    if question.kind == "low_confidence" and entry.decision not in ("withdrawn", "go on", "stop"):
+        found = found.model_copy(update={"turn": thinking_again(_turn(state, found.step))})
     if found.status != "asking":
         return changes
     running = found.turn is not None or found.mapped is not None
@@ -556,6 +577,18 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     status = "waiting" if found.requirement else "running" if running else "ready"
     moved = found.model_copy(update={"status": status, "since": position})
     return {**changes, "frontier": _with(state.frontier, found.step, moved)}
+
+
+@_on(j.InterruptDue)
+def _interrupt_due(state: CrewState, entry: j.InterruptDue, _position: int) -> Changes:
+    question = state.interrupts.get(entry.interrupt)
+    if question is None:
+        return {}
+    moved: Changes = {"due": entry.due, "escalated": question.escalated or entry.escalated}
+    if entry.to is not None:
+        moved["to"] = entry.to
+    changed = question.model_copy(update=moved)
+    return {"interrupts": _with(state.interrupts, question.id, changed)}
 
 
 @_on(j.BreakRequested)
