@@ -139,6 +139,8 @@ def cell_line(screen: Screen, cell: Cell, *, width: int = 0, agent: bool = True)
 
 def _left(cell: Cell) -> Iterator[str]:
     for quota in cell.quotas:
+        if cell.outcome == "deny":
+            continue  # the reason says it, or nothing is counted
         if quota.left is not None:
             yield f"{quota.left} left of {quota.quota} ({quota.rule})"
         else:
@@ -185,8 +187,7 @@ def show_why(screen: Screen, page: PermissionsPage, cell: Cell) -> None:
             indent=8 + width,
             style="" if look.applies else "dim",
         )
-    left = list(_left(cell))
-    if left:
+    if left := list(_left(cell)):
         screen.line()
         screen.line("  ", ("Quota   ", "dim"), "; ".join(left))
     if not page.live:

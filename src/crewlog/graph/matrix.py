@@ -133,6 +133,8 @@ def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False
     """What holds for an agent's calls of a tool now."""
     decision = run.check(agent, tool)
     rules = run.plan.agents[agent]
+    made = _set_at_run_time(run, agent, tool)
+    ruled = made is not None and made.do != "permission"
     covering = [rule for rule in run.plan.checks if rule.covers(agent, tool)]
     quotas = [
         _quota(run, rule)
@@ -146,8 +148,8 @@ def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False
         reason=decision.reason,
         rule=decision.rule,
         has=tool in rules.tools,
-        set=_set_at_run_time(run, agent, tool),
-        changes=any(rule.when is not None for rule in covering),
+        set=made,
+        changes=any(rule.when is not None and (rule.quota or not ruled) for rule in covering),
         quotas=tuple(quotas),
         looks=tuple(_decided(_looks(run, agent, tool), decision.rule)) if looks else (),
     )
