@@ -27,6 +27,7 @@ from pydantic_core.core_schema import no_info_before_validator_function
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
 from crewlog.definition.policy import Policy
 from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
+from crewlog.definition.reaching import Check, Host, McpServer, name_in_crew
 from crewlog.definition.times import parse_time
 from crewlog.model import Json, Model
 
@@ -36,6 +37,7 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 PHASE_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"
 PhaseName = Annotated[str, Field(pattern=PHASE_PATTERN)]
 """A phase: as a name, and with dots, which the steps inside an agent's pattern have."""
+ARGUMENT_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*$"
 FOR_EACH_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]*\.[A-Za-z][A-Za-z0-9_-]*$"
 
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
@@ -117,6 +119,12 @@ QuotaText = Annotated[
     WithJsonSchema({"type": "string", "pattern": QUOTA_PATTERN}),
 ]
 """How many calls there may be: `5 per run`, `20 per hour`, `100 per day`."""
+SecretReference = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "pattern": "^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$"}),
+]
+"""Where a worker has a secret: `env:NAME` or `file:PATH`. What is none is found where meanings are
+checked, which does not repeat it."""
 
 
 class Retry(Model):
@@ -135,8 +143,12 @@ class Retry(Model):
 class ToolDefinition(Model):
     """A tool: which function it is, what it does to the world, and what a retry may do."""
 
-    run: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
-    """`module:function`, or `module:name` of a LangChain tool. Imported by workers only."""
+    run: str = Field(
+        pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*"
+        r"|mcp:[A-Za-z][A-Za-z0-9_-]{0,63}/[A-Za-z0-9_./-]{1,128})$"
+    )
+    """`module:function`, or `module:name` of a LangChain tool, imported by workers only; or
+    `mcp:SERVER/TOOL`."""
     description: str | None = None
     """What the model is told; by default the function's docstring."""
     effects: Literal["read", "write", "external"] = "external"
@@ -161,6 +173,20 @@ class ToolDefinition(Model):
     an ordinary activity."""
     paths: tuple[str, ...] = ()
     """Folders of the run's workspace that it may write to; empty means the whole workspace."""
+    secrets: dict[Name, SecretReference] = Field(default_factory=dict)
+    """Secrets that it gets by name, `current_call().secret("GITHUB")`, each as `env:NAME` or
+    `file:PATH` of its workers."""
+    hosts: tuple[Host, ...] = ()
+    """Hosts that it may reach: `api.example.org`, `*.example.org`, `*` (any public one),
+    `http://localhost:8080`, `10.0.0.0/8`. Private addresses only where they are named."""
+    checks: dict[Annotated[str, Field(pattern=ARGUMENT_PATTERN)], Check] = Field(
+        default_factory=dict
+    )
+    """What its arguments must be, by name (`options.target` for one inside): `path`, `url`, or
+    `{pattern, enum, minimum, maximum, longest}`. Checked before it runs."""
+    approved: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """For a tool of an MCP server: the digest of what it says of itself that is approved; by
+    default what `crewlog mcp approve` has kept."""
     risk: Literal["low", "high"] = "low"
     """How much harm a wrong call does; shown to those who approve, and what a prompt's "ask me
     before anything risky" means."""
@@ -624,6 +650,8 @@ class CrewDefinition(Model):
     """The agents by name."""
     tools: dict[Name, ToolDefinition] = Field(default_factory=dict)
     """The tools by name."""
+    mcp: dict[Name, McpServer] = Field(default_factory=dict)
+    """Servers of tools by the Model Context Protocol, by name."""
     flow: tuple[FlowItem, ...] = Field(default_factory=_one_after_the_other, min_length=1)
     """What happens in which order; by default the agents one after the other, as written. Always
     filled in, so that the order of keys in `agents` never has a meaning of its own."""
@@ -668,3 +696,24 @@ class CrewDefinition(Model):
     def callable_tools(self) -> tuple[str, ...]:
         """The tools that permissions may name: its own, and those of its memory."""
         return (*self.tools, *(MEMORY_TOOLS if self.memory is not None else ()))
+
+    @model_validator(mode="after")
+    def _selected(self) -> Self:
+        """Puts the tools that servers are asked for under `tools`, the one place for all."""
+        for name, server in self.mcp.items():
+            if not server.tools:
+                continue
+            there = {tool.run for tool in self.tools.values()}
+            for tool in server.tools:
+                run, called = f"mcp:{name}/{tool}", name_in_crew(tool, server.prefix)
+                if run in there:
+                    continue
+                if called in self.tools:
+                    raise ValueError(
+                        f"the MCP server {name!r} brings a tool {called!r}, and there is one: "
+                        "give the server a `prefix`"
+                    )
+                self.tools[called] = ToolDefinition(run=run)
+            self.mcp[name] = server.model_copy(update={"tools": (), "prefix": ""})
+            self.__pydantic_fields_set__.add("tools")
+        return self

@@ -29,9 +29,12 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.order import Order, order_of
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.reach_checks import reach_findings
 from crewlog.definition.rule_checks import rule_findings
+from crewlog.definition.secrets import REMEDY, literals
 from crewlog.definition.unused import conditions_of, unused_findings
 from crewlog.errors import Diagnostic
+from crewlog.model import Json
 
 BUILT_IN_TOOLS = ("set_flag", "set_output")
 """Tools that every crew has."""
@@ -71,13 +74,15 @@ def all_findings(definition: CrewDefinition) -> list[Finding]:
     if expanded.faults:
         # Of the flow only what holds whatever the parts would have made.
         some = [*_without_flow(expanded.definition, found), *_undefined(found, definition)]
-        return [*expanded.faults, *(expanded.original(each) for each in some)]
+        kept = secret_findings(definition.to_json())
+        return [*expanded.faults, *(expanded.original(each) for each in some), *kept]
     plain = expanded.definition
     order = order_of(found)
     courses = course_findings(definition, expanded, found, order)
     known = [*_findings(plain, found, expanded, order), *courses]
     known += _of_their_own(unused_findings(plain, found), known)
-    return list(_once(expanded.original(each) for each in known))
+    secret = secret_findings(definition.to_json())
+    return [*_once(expanded.original(each) for each in known), *secret]
 
 
 def _of_their_own(warned: Iterable[Finding], known: list[Finding]) -> Iterator[Finding]:
@@ -107,6 +112,14 @@ def _once(found: Iterable[Finding]) -> Iterator[Finding]:
             continue
         seen.update((key, each.message))
         yield each
+
+
+def secret_findings(data: Json) -> list[Finding]:
+    """Texts in a definition, or in a part of one, that are secrets themselves."""
+    return [
+        Finding(path, f"this {why}: a secret has no place in a definition", REMEDY, quiet=True)
+        for path, why in literals(data)
+    ]
 
 
 def part_findings(
@@ -139,6 +152,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *interrupt_findings(definition),
         *audience_findings(definition, found),
         *memory_findings(definition),
+        *reach_findings(definition),
     ]
 
 

@@ -29,6 +29,7 @@ _INDENT = "  "
 _SECTIONS = frozenset({"agents", "tools", "flow", "permissions", "approvals", "flags"}) | {
     "groups",
     "logs",
+    "mcp",
 }
 """Keys at the top whose entries have a line each, however short they are together."""
 
