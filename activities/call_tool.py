@@ -27,6 +27,7 @@ from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.keep import keep
+from crewlog.activities.reaching import reach_fault
 from crewlog.activities.start_notes import begin_once
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
@@ -160,6 +161,8 @@ class ToolCalls:
         tool = await self._tool(task, crew, definition)
         if fault := fault_in(tool, call["args"]):
             raise _ModelMistakeError(fault)
+        if fault := await reach_fault(tool, call["args"], workspace_of(self._workspace, task.run)):
+            raise _ModelMistakeError(fault)
         return _Context(task, definition, tool, call["args"])
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
@@ -211,6 +214,7 @@ class ToolCalls:
             attempt=task.attempt + activity.info().attempt - 1,
             workspace=workspace.resolve(),
             paths=context.definition.paths,
+            hosts=context.definition.hosts,
             secrets=context.definition.secrets,
             beat=pulse.beat,
             stop=threading.Event(),

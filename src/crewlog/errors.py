@@ -25,7 +25,9 @@
     │   ├── SecretMissing          this worker does not have what a secret's reference names
     │   └── ToolError
     │       ├── ToolMissing        no such module, function or tool on this worker
+    │       │   └── ToolChanged    what it says of itself is not what was approved
     │       ├── ToolFailed         raised; the model may see it and repair
+    │       │   └── OutOfReach     a path, a URL or an address that it may not touch
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
     ├── SealBroken                 what was encrypted was changed, moved, or never encrypted
     ├── NotInTime                  it was waited for in vain
@@ -275,8 +277,19 @@ class ToolMissing(ToolError):
     again = True
 
 
+class ToolChanged(ToolMissing):
+    """A server's tool says of itself what nobody has approved: it is blocked until somebody does.
+
+    Nothing has begun. The run makes the call again, for as long as it takes.
+    """
+
+
 class ToolFailed(ToolError):
     """The tool raised. The model sees the message and may repair the call."""
+
+
+class OutOfReach(ToolFailed):
+    """A path, a URL or an address that a tool may not touch."""
 
 
 class OutcomeUnknown(ToolError):
