@@ -48,7 +48,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("diff", "trace", "checkpoints", "tag", "delete"),
         *("audit", "permissions", "why", "allow", "deny", "inherit"),
         *("disable-tool", "enable-tool"),
-        *("dev", "worker", "doctor", "rebuild"),
+        *("dev", "worker", "doctor", "rebuild", "encryption"),
     }
     for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Authority:", "Surroundings:"):
         assert section in out
