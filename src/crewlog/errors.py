@@ -28,8 +28,8 @@
     │       ├── ToolMissing        no such module, function or tool on this worker
     │       │   └── ToolChanged    what it says of itself is not what was approved
     │       ├── ToolFailed         raised; the model may see it and repair
-    │       ├── RuledSince         people ruled of calls since this one was scheduled: ask again
     │       │   └── OutOfReach     a path, a URL or an address that it may not touch
+    │       ├── RuledSince         people ruled of calls since this one was scheduled: ask again
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
     ├── SealBroken                 what was encrypted was changed, moved, or never encrypted
     ├── NotInTime                  it was waited for in vain

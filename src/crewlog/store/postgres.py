@@ -236,8 +236,7 @@ class PostgresStore:
             await self.put_bodies(all_bodies)
             return await self.last_ruling(run)
         try:
-            found = await self._fetch("append", *_append_args(rows, all_bodies, execution))
-            await self._fetch("append", *self._append_args(rows, all_bodies, execution))
+            found = await self._fetch("append", *self._append_args(rows, all_bodies, execution))
         except EntryRefusedError as refused:
             raise HistoryConflict(run, refused.position) from None
         return int(found[0]["ruling"])
@@ -578,6 +577,7 @@ class PostgresStore:
             [facts.answered for facts in asked],
             *self._run_args(run, state),
             execution,
+            list(rows.rulings),
         ]
 
     def _run_args(self, run: str, state: RunFacts | None) -> list[object]:
@@ -644,75 +644,6 @@ def _starting_fork(row: asyncpg.Record) -> StartingFork:
     return StartingFork(
         source=RunId(unpack(row["source"])), fork=RunId(unpack(row["fork"])), at=row["at"]
     )
-
-
-def _journal_row(row: asyncpg.Record) -> JournalRow:
-    return JournalRow(position=row["position"], digest=row["digest"], entry=load_json(row["entry"]))
-
-
-def _append_args(
-    rows: Rows, bodies: Mapping[ContentHash, Json], execution: str = ""
-) -> list[object]:
-    """The parameters of `queries/append.sql`, in its order."""
-    links = [facts.link for facts in rows.links]
-    asked = rows.interrupts
-    state = rows.state
-    return [
-        pack(rows.run),
-        [row.position for row in rows.journal],
-        [row.digest for row in rows.journal],
-        [dump_json(row.entry) for row in rows.journal],
-        [link.head for link in links],
-        [link.previous for link in links],
-        [link.position for link in links],
-        [link.body for link in links],
-        [facts.first for facts in rows.links],
-        list(bodies),
-        [dump_json(body) for body in bodies.values()],
-        [pack(step) for step, _ in rows.agents],
-        [pack(agent) for _, agent in rows.agents],
-        [row.position for row in rows.checkpoints],
-        [pack(row.step) for row in rows.checkpoints],
-        [pack(row.node) for row in rows.checkpoints],
-        [row.at for row in rows.checkpoints],
-        [None if row.kind == "step" else row.kind for row in rows.checkpoints],
-        [pack(facts.tag) for facts in rows.tags],
-        [facts.checkpoint for facts in rows.tags],
-        [facts.position for facts in rows.tags],
-        [facts.at for facts in rows.tags],
-        [pack(facts.id) for facts in asked],
-        [facts.position for facts in asked],
-        [facts.at for facts in asked],
-        [None if facts.interrupt is None else dump_json(facts.interrupt) for facts in asked],
-        [facts.asked for facts in asked],
-        [pack_optional(facts.decision) for facts in asked],
-        [pack_optional(facts.by) for facts in asked],
-        [facts.answered for facts in asked],
-        *_run_args(state),
-        execution,
-        list(rows.rulings),
-    ]
-
-
-def _run_args(state: RunFacts | None) -> list[object]:
-    if state is None:
-        return [None] * 14
-    return [
-        pack_optional(state.crew),
-        state.definition,
-        state.ruled,
-        state.recipe,
-        state.started,
-        pack_optional(state.by),
-        state.base,
-        pack_optional(state.source),
-        state.reset,
-        state.status,
-        state.since,
-        state.ended,
-        pack(state.error),
-        state.position,
-    ]
 
 
 def _crew(row: asyncpg.Record) -> CrewRow:
