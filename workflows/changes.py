@@ -31,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import CommandOutcome
     from crewlog.wire import Change, Changed, Rollback
 
+from crewlog.workflows import gate
 from crewlog.workflows.activity_options import PREPARING, READING
 
 if TYPE_CHECKING:
@@ -213,6 +214,7 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
         expect=command.expect,
         abandon=abandon,
     )
+    gate.check_widening(incoming.standing, prepared.widens, "the change")
     told: dict[str, Any] = {
         "id": command.id,
         "detail": prepared.what,
