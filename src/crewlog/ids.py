@@ -27,7 +27,8 @@ CommandId = NewType("CommandId", str)
 RESERVED = "crewlog:"
 """Ids of commands that begin so are the run's own."""
 LogName = NewType("LogName", str)
-"""`public`, `group:G`, `private:A`, `channel:C`, or `private:STEP` of an item's step."""
+"""`public`, `group:G`, `private:A`, `channel:C`, `readers:A+B`, or `private:STEP` of an item's
+step."""
 ContentHash = NewType("ContentHash", str)
 Position = NewType("Position", int)
 """A place in a run's journal, from 1, without gaps."""
@@ -82,4 +83,11 @@ def working_log(step: StepId, agent: AgentName) -> LogName:
     return item_log(step) if item_of(step) else private_log(agent)
 
 
+def named_readers(log: str) -> tuple[str, ...]:
+    """The agents that a log is for which names its readers, `readers:A+B`; none of any other."""
+    return tuple(log[len(READERS) :].split("+")) if log.startswith(READERS) else ()
+
+
+READERS = "readers:"
+"""Names of logs that begin so go on with the agents that read them, and nobody else does."""
 PUBLIC = LogName("public")

@@ -36,6 +36,7 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
     ("definition.md", "### Builders", definition.BuilderPhase),
     ("definition.md", "### Patterns", definition.PatternUse),
     ("definition.md", "## Limits", definition.Limits),
+    ("definition.md", "## Groups and logs", definition.LogDefinition),
     ("definition.md", "## Memory", definition.MemoryPolicy),
     ("registry.md", "## A registry's file", Registry),
     ("models.md", "| key | default |", Script),

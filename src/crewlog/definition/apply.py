@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from crewlog.definition import operations as o
+from crewlog.definition.audiences import without_member, without_reader
 from crewlog.definition.conditions import AllOf, AnyOf, Condition, Fact, Not, facts_in
 from crewlog.definition.expand import expand, texts_in
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
@@ -477,10 +478,11 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
         if who != (name,)
     }
     update: dict[str, Any] = {
-        "agents": agents,
+        "agents": without_reader(agents, name),
         "permissions": permissions,
         "approvals": approvals,
         "memory": without.memory and without.memory.without(name),
+        **without_member(crew, name),
     }
     return _with_flags(without.model_copy(update=update), crew)
 

@@ -27,8 +27,21 @@ from crewlog.model import Json, Model
 
 _LONGEST = 60
 """Characters of a text that are shown of each side."""
-_ONE = {"agents": "agent", "tools": "tool", "flow": "phase", "flags": "flag"}
-_UNSET = {"tools": "all that permissions allow", "grant": "any agent", "builders": "all"}
+_ONE = {
+    "agents": "agent",
+    "tools": "tool",
+    "flow": "phase",
+    "flags": "flag",
+    "groups": "group",
+    "logs": "log",
+}
+_UNSET = {
+    "tools": "all that permissions allow",
+    "grant": "any agent",
+    "builders": "all",
+    "readers": "all who list it",
+    "writers": "all who list it",
+}
 """What null means, where it is not nothing."""
 _TABLES = {"permissions": "permission to call", "approvals": "approval of calls of"}
 
@@ -150,6 +163,8 @@ def _words(kind: str, path: tuple[str, ...], old: Json, new: Json) -> str:
     section, *names = path
     if section in _TABLES and len(names) == 1:
         return _in_table(section, names[0], kind, old, new)
+    if section == "groups" and len(names) == 1:
+        return _change(f"group {names[0]}:", kind, old, new)
     if section in _ONE and names:
         what = f"{_ONE[section]} {names[0]}"
         if len(names) == 1 and section != "flags":
@@ -168,7 +183,13 @@ def _about(section: str, value: Json) -> str:
         return f", with {listed(tools)}" if tools else ""
     if section == "tools":
         return f", {value['run']}"
+    if section == "logs":
+        return f", read by {_who(value['readers'])}, written by {_who(value['writers'])}"
     return f", after {_waits(value['after'])}" if value["after"] not in ([], "go") else ""
+
+
+def _who(named: Json) -> str:
+    return "all who list it" if named is None else listed(named) if named else "nobody"
 
 
 def _in_table(section: str, tool: str, kind: str, old: Json, new: Json) -> str:

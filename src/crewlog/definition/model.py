@@ -222,9 +222,11 @@ class AgentDefinition(Model):
     """Tools it may call. Null inherits every tool that permissions allow it; an empty list means
     none."""
     reads: tuple[str, ...] = ("public",)
-    """Logs it reads besides its own: `public`, `group:G`, `channel:C`."""
+    """Logs it reads besides its own and those that name it as a reader: `public`, `group:G`,
+    `channel:C`. An empty list means none but its own."""
     writes: tuple[str, ...] = ("public",)
-    """Logs that its final message of a turn goes to."""
+    """Logs that its final message of a turn goes to: `public`, `group:G`, `channel:C`, or
+    `readers:A+B` for these agents alone. Who reads one of them may see its outputs."""
     outputs: tuple[Name, ...] = ()
     """Output keys it may set by the tool `set_output`; `text`, its final message, is always
     there."""
@@ -420,6 +422,17 @@ class Limits(Model):
     server suggests it."""
 
 
+class LogDefinition(Model):
+    """A channel that is not everybody's: who may read it, and who may write to it."""
+
+    readers: tuple[str, ...] | None = None
+    """Agents, or `group:G`, that read it, and nobody else does. Null: every agent that lists it
+    under `reads`; an empty list: nobody but people."""
+    writers: tuple[str, ...] | None = None
+    """Agents, or `group:G`, that may list it under `writes`. Null: every agent; an empty list:
+    nobody but people."""
+
+
 class CheckpointPolicy(Model):
     """Which checkpoints of a run are kept in the list, with what makes loading them quick.
 
@@ -519,6 +532,11 @@ class CrewDefinition(Model):
     approvals: dict[str, tuple[str, ...] | None] = Field(default_factory=dict)
     """Tools whose calls wait for a person's yes, by tool: the agents that it holds for; null: every
     agent."""
+    groups: dict[Name, tuple[str, ...]] = Field(default_factory=dict)
+    """Groups of agents, by name: the members of `G` read and write the log `group:G`."""
+    logs: dict[Name, LogDefinition] = Field(default_factory=dict)
+    """Who may read and write the log `channel:NAME`, by name; any other channel is for the agents
+    that list it."""
     merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
     """How values combine where more than one step sets a flag, or an output as `agent.output`:
     `last` keeps the last one; `append` makes a list, in the order in which they are applied, and

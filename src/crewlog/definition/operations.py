@@ -120,7 +120,7 @@ class EditPermission(Model):
 
 
 class EditCrew(Model):
-    """Change fields of the crew itself: `model`, `flow`, `limits`, `flags`, `approvals`."""
+    """Change fields of the crew itself: `model`, `flow`, `limits`, `groups`, `logs`, and others."""
 
     op: Literal["edit_crew"] = "edit_crew"
     set: dict[str, Json] = Field(min_length=1)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
+from crewlog.definition.audience_checks import audience_findings, log_findings
 from crewlog.definition.conditions import Condition, facts_in
 from crewlog.definition.course_checks import course_findings
 from crewlog.definition.expand import Expanded, expand
@@ -19,7 +20,6 @@ from crewlog.definition.flow_checks import flow_findings
 from crewlog.definition.memory_checks import memory_findings
 from crewlog.definition.model import (
     MEMORY_TOOLS,
-    NAME_PATTERN,
     AgentDefinition,
     AgentPhase,
     AskPhase,
@@ -44,7 +44,6 @@ _PREFIXES = ("openai", "scripted")
 _TYPO = 0.75
 """How alike a prefix is to one of those, to be taken for a slip: `azure_openai` is another."""
 _WHERE_TOOLS = "Tools are defined under 'tools:'."
-_LOG = re.compile(r"public|(group|channel|private):" + NAME_PATTERN.strip("^$"))
 
 
 def check(definition: CrewDefinition) -> list[Diagnostic]:
@@ -123,7 +122,7 @@ def part_findings(
         *_tools(agents, tools),
         *_placements(tools),
         *_paths(tools),
-        *_logs(agents),
+        *log_findings(agents),
     ]
 
 
@@ -134,6 +133,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *_models(definition),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
+        *audience_findings(definition, found),
         *memory_findings(definition),
     ]
 
@@ -259,20 +259,6 @@ def _paths(tools: Mapping[str, ToolDefinition]) -> Iterator[Finding]:
                 say = f"tool {name!r} may write to {folder!r}, which is outside the run's workspace"
                 remedy = "Name folders inside the workspace, e.g. notes/."
                 yield Finding(("tools", name, "paths", i), say, remedy)
-
-
-def _logs(agents: Mapping[str, AgentDefinition]) -> Iterator[Finding]:
-    for name, agent in agents.items():
-        for key, logs in (("reads", agent.reads), ("writes", agent.writes)):
-            for i, log in enumerate(logs):
-                path: Path = ("agents", name, key, i)
-                if not _LOG.fullmatch(log):
-                    say = f"agent {name!r} {key} {log!r}, which is not a log"
-                    remedy = "A log is public, group:NAME or channel:NAME."
-                    yield Finding(path, say, did_you_mean(log, ["public"], remedy))
-                elif log.startswith("private:") and log != f"private:{name}":
-                    say = f"agent {name!r} {key} {log!r}, which only {log[8:]!r} may"
-                    yield Finding(path, say, "Share through public, group:NAME or channel:NAME.")
 
 
 def _undefined(found: list[Phase], definition: CrewDefinition) -> Iterator[Finding]:

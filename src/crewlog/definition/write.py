@@ -26,7 +26,10 @@ _LONGEST_KEY = 120
 _WIDEST_KEY = 24
 """The values of keys up to here are aligned."""
 _INDENT = "  "
-_SECTIONS = frozenset({"agents", "tools", "flow", "permissions", "approvals", "flags"})
+_SECTIONS = frozenset({"agents", "tools", "flow", "permissions", "approvals", "flags"}) | {
+    "groups",
+    "logs",
+}
 """Keys at the top whose entries have a line each, however short they are together."""
 
 _PLAIN = re.compile(r"\w(?:[^\s:]|:(?=[\w/])|[ ](?=[^\s#]))*")

@@ -178,10 +178,12 @@ def _edit(run: RunFacts, path: str, value: Json) -> j.Edit:
     if kind != OUTPUTS:
         return j.Edit(path=path, value=value)
     name = f"{agent}.{key}"
+    rules = run.plan.agents.get(AgentName(agent))
+    logs = rules.shares if rules is not None else ()
     if run.appends(name):
-        return j.Edit(path=path, value=value, append=True)
+        return j.Edit(path=path, value=value, append=True, logs=logs)
     if is_small(value):
-        return j.Edit(path=path, value=value)
+        return j.Edit(path=path, value=value, logs=logs)
     mapped = any(node.for_each == name for node in run.plan.nodes.values())
     items = len(value) if mapped and isinstance(value, list) else None  # pyright: ignore[reportUnknownArgumentType]
-    return j.Edit(path=path, body=hash_json(value), inline=value, items=items)
+    return j.Edit(path=path, body=hash_json(value), inline=value, items=items, logs=logs)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from crewlog.authority.audiences import may_read, may_see, may_write
 from crewlog.authority.permissions import Decision, check_tool
 from crewlog.definition.conditions import Condition, holds
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
+    PUBLIC,
     AgentName,
     FlagName,
     InterruptId,
@@ -17,6 +19,7 @@ from crewlog.ids import (
     ToolName,
     item_log,
     item_of,
+    named_readers,
     private_log,
     visit_of,
 )
@@ -25,7 +28,7 @@ from crewlog.state import journal as j
 from crewlog.state.calls import View
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
-from crewlog.state.model import CrewState, Interrupt
+from crewlog.state.model import CrewState, Interrupt, Item
 
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
@@ -131,14 +134,48 @@ class RunFacts:
 
     def view(self, agent: AgentName, step: StepId | None = None) -> View:
         """The logs that an agent may read, each at its head; in an item's step, that one's too."""
-        readable = [*self.rules_of(agent, step).reads, private_log(agent)]
+        reads, logs = self.reads_of(agent, step), self.state.messages
+        readable = [*reads, private_log(agent)]
         was: tuple[StepId, ...] = ()
         if step is not None and item_of(step):
             readable.append(item_log(step))
             visit = self.state.frontier.get(visit_of(step))
             was = visit.mapped.was if visit is not None and visit.mapped is not None else ()
-        logs = self.state.messages
-        return View(heads={log: logs[log].head for log in readable if log in logs}, was=was)
+        readable += (log for log in logs if agent in named_readers(log))
+        heads = {
+            log: logs[log].head
+            for log in readable
+            if log in logs and may_read(agent, log, reads=reads, step=step).allowed
+        }
+        return View(heads=heads, was=was)
+
+    def reads_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
+        """The logs that an agent reads besides its own, in a step.
+
+        One that ends a turn though its node is gone has the rules of then; what its crew has taken
+        from it since, it does not read any more.
+        """
+        reads, now = self.rules_of(agent, step).reads, self.plan.agents.get(agent)
+        return reads if now is None else tuple(log for log in reads if log in now.reads)
+
+    def writes_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
+        """The logs that an agent's final message goes to, in a step; see `reads_of`."""
+        writes, now = self.rules_of(agent, step).writes, self.plan.agents.get(agent)
+        if now is None:
+            return writes
+        return tuple(log for log in writes if may_write(agent, log, writes=now.writes).allowed)
+
+    def shares_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:
+        """The logs whose readers may see what an agent sets of its outputs; empty: `public`."""
+        rules, writes = self.rules_of(agent, step), self.writes_of(agent, step)
+        return rules.shares if writes == rules.writes else (*writes, private_log(agent))
+
+    def sees(self, agent: AgentName, item: Item, step: StepId) -> Item:
+        """An item as an agent may be shown it, in a step: without what it may not see."""
+        logs = item.logs or ((PUBLIC,) if self.plan.apart else ())
+        if may_see(agent, logs, reads=self.reads_of(agent, step), step=step).allowed:
+            return item.model_copy(update={"logs": logs})
+        return Item(number=item.number, of=item.of, logs=logs, withheld=True)
 
     def rules_of(self, agent: AgentName, step: StepId | None = None) -> AgentRules:
         """The rules of an agent, in a step: one whose node is gone keeps those that it had."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
+from crewlog.definition.audiences import Audiences
 from crewlog.definition.conditions import (
     AllOf,
     AnyOf,
@@ -24,7 +25,6 @@ from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
 from crewlog.definition.model import (
     MEMORY_TOOLS,
-    AgentDefinition,
     AgentPhase,
     AskPhase,
     BuilderPhase,
@@ -50,7 +50,16 @@ from crewlog.graph.plan import (
     ToolRules,
     Wait,
 )
-from crewlog.ids import AgentName, CrewName, FlagName, LogName, NodeName, ToolName
+from crewlog.ids import (
+    PUBLIC,
+    AgentName,
+    CrewName,
+    FlagName,
+    LogName,
+    NodeName,
+    ToolName,
+    private_log,
+)
 
 ANY_WORDS = "any words"
 """What is said after the options of a question that takes words."""
@@ -74,14 +83,15 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
     definition = expand(definition).definition
     found = phases(definition)
     nodes = {NodeName(phase.name): _node(phase) for phase in found}
+    audiences = Audiences(definition)
+    agents = {
+        AgentName(name): _agent_rules(name, definition, audiences) for name in definition.agents
+    }
     return GraphPlan(
         crew=CrewName(definition.crew),
         definition=address,
         nodes=nodes,
-        agents={
-            AgentName(name): _agent_rules(AgentName(name), agent, definition)
-            for name, agent in definition.agents.items()
-        },
+        agents=agents,
         tools={
             **{ToolName(name): _tool_rules(tool) for name, tool in definition.tools.items()},
             **_memory_rules(definition),
@@ -95,6 +105,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        apart=any({*rules.reads, *rules.writes} != {PUBLIC} for rules in agents.values()),
         policy=definition.policy,
     )
 
@@ -147,7 +158,10 @@ def _node(phase: Phase) -> PlanNode:
             raise InternalError(f"the builder {item.use!r} was not put in its place")
 
 
-def _agent_rules(name: AgentName, agent: AgentDefinition, definition: CrewDefinition) -> AgentRules:
+def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) -> AgentRules:
+    agent = definition.agents[name]
+    reads = tuple(LogName(log) for log in audiences.reads(name))
+    writes = tuple(LogName(log) for log in audiences.writes(name))
     # Inherited tools are sorted: the order of keys is lost in stores that keep JSON.
     listed_tools = sorted(definition.tools) if agent.tools is None else agent.tools
     tools = list(dict.fromkeys(listed_tools))
@@ -156,12 +170,15 @@ def _agent_rules(name: AgentName, agent: AgentDefinition, definition: CrewDefini
     if agent.outputs:
         tools.append("set_output")
     if definition.memory is not None:
-        tools += [f"memory_{way}" for way in WAYS if memory_scopes(definition, name, way)]
+        tools += [
+            f"memory_{way}" for way in WAYS if memory_scopes(definition, AgentName(name), way)
+        ]
     return AgentRules(
         tools=tuple(ToolName(tool) for tool in tools),
-        reads=tuple(LogName(log) for log in agent.reads),
-        writes=tuple(LogName(log) for log in agent.writes),
+        reads=reads,
+        writes=writes,
         outputs=agent.outputs,
+        shares=_shares(AgentName(name), reads, writes) if agent.outputs else (),
         flags=tuple(FlagName(flag) for flag in agent.writes_flags),
         max_calls=agent.max_calls,
         timeout=agent.timeout,
@@ -170,6 +187,14 @@ def _agent_rules(name: AgentName, agent: AgentDefinition, definition: CrewDefini
         on_error=agent.on_error,
         enabled=agent.enabled,
     )
+
+
+Logs = tuple[LogName, ...]
+
+
+def _shares(agent: AgentName, reads: Logs, writes: Logs) -> Logs:
+    """The logs whose readers may see an agent's outputs, itself among them."""
+    return () if writes == (PUBLIC,) and PUBLIC in reads else (*writes, private_log(agent))
 
 
 def _memory_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:

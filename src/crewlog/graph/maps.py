@@ -100,10 +100,13 @@ class Maps:
             await self._complete(visit, because=because, handoff=mapped.goto)
 
     def item(self, step: StepId) -> Item | None:
-        """The item that a step is for; none for any other step."""
+        """The item that a step is for, as its agent may see it; none for any other step."""
         number = item_of(step)
         mapped = self._mapped(visit_of(step)) if number else None
-        return mapped.item(number) if mapped else None
+        agent = self._run.plan.node_at(step).agent
+        if mapped is None or agent is None:
+            return None
+        return self._run.sees(agent, mapped.item(number), step)
 
     def _mapped(self, visit: StepId) -> Mapped | None:
         found = self._run.state.frontier.get(visit)

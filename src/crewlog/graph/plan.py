@@ -128,6 +128,8 @@ class AgentRules(Model):
     """Logs its final messages go to."""
     outputs: tuple[str, ...] = ()
     """Output keys it may set."""
+    shares: tuple[LogName, ...] = ()
+    """Logs whose readers may see its outputs: its own among them. Empty: `public`."""
     flags: tuple[FlagName, ...] = ()
     """Flags it may set."""
     max_calls: int = 25
@@ -197,6 +199,9 @@ class GraphPlan(Model):
     rules: tuple[str, ...] = ()
     """The coordination rules as text, one per join, condition and decision."""
     limits: Limits = Limits()
+    apart: bool = False
+    """Whether its agents do not all read and write `public`, and nothing else: then what does not
+    say who may see it is for who reads that."""
     policy: Policy | None = None
     """Who may command; none: whoever reaches the server."""
     left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])

@@ -386,7 +386,7 @@ def rule_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
             continue
         if before.enabled != rules.enabled:
             yield f"{name} is switched {'on' if rules.enabled else 'off'}"
-        fields = [f for f in AgentRules.model_fields if f != "enabled"]
+        fields = [f for f in AgentRules.model_fields if f not in {"enabled", "shares"}]
         others = [f for f in fields if getattr(before, f) != getattr(rules, f)]
         if others:
             yield f"{name} changes: {', '.join(others)}"

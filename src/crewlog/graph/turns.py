@@ -223,6 +223,7 @@ class Turns:
                     body=output.body,
                     inline=None if result.stored else output.content,
                     items=self._items(agent, output),
+                    logs=self._run.shares_of(agent, step),
                     **self._run.added(f"{agent}.{output.key}", step),
                 )
             else:
@@ -285,9 +286,9 @@ class Turns:
 
     def _final_logs(self, agent: AgentName, step: StepId) -> tuple[LogName, ...]:
         """Where a final message goes; to the agent's own log too, if it would not see it else."""
-        rules = self._run.rules_of(agent, step)
-        seen = set(rules.writes) & set(rules.reads)
-        return rules.writes if seen else (*rules.writes, private_log(agent))
+        writes = self._run.writes_of(agent, step)
+        seen = {*writes} & {*self._run.reads_of(agent, step)}
+        return writes if seen else (*writes, private_log(agent))
 
 
 def calls_of(entry: FrontierEntry | None) -> tuple[Call, ...]:

@@ -74,6 +74,10 @@ class RulesTeller:
             self._teller.unsaid(f"the crew's name {crew.crew!r}")
         if crew.description:
             said.unsaid_words.append("the crew's description")
+        if crew.groups:
+            self._teller.unsaid(f"the groups {listed(sorted(crew.groups))}")
+        if crew.logs:
+            self._teller.unsaid(f"who reads and writes {listed(sorted(crew.logs))}")
         if crew.flags:
             self._teller.unsaid(f"the first values of flags: {listed(sorted(crew.flags))}")
         if crew.merge:

@@ -71,11 +71,13 @@ def _put(mapping: dict[Any, Any], name: str, edit: Edit, value: Any) -> None:
 
 def _output(edit: Edit, position: int) -> Output:
     if not edit.append:
-        return Output(value=edit.value, body=edit.body, position=position, items=edit.items)
+        return Output(
+            value=edit.value, body=edit.body, position=position, items=edit.items, logs=edit.logs
+        )
     output = Output(value=[], position=position)
     for value in edit.value:
         body = _body_of(value)
-        part = Part(value=None if body else value, body=body, place=_BEFORE)
+        part = Part(value=None if body else value, body=body, place=_BEFORE, logs=edit.logs)
         output = with_part(output, part, position)
     return output
 

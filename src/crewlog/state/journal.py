@@ -332,6 +332,8 @@ class OutputSet(Fact):
     """Whether it is added to the output's list, instead of taking the place of its value."""
     step: StepId | None = None
     """For a value that is added: the step of an item, whose place in the list it takes."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see it: those that its agent writes to; empty: `public`."""
 
 
 class StepCompleted(Fact):
@@ -573,6 +575,8 @@ class Edit(Model):
     """Whether it is a list that steps add to: `value` has its values, whatever their size."""
     delete: bool = False
     """Whether it is taken away instead."""
+    logs: tuple[LogName, ...] = ()
+    """Of an output: the logs whose readers may see it; empty: `public`."""
 
 
 class StateEdited(Fact):

@@ -51,6 +51,8 @@ class Part(Model):
     """The body that holds it, where it is larger, or the message that is the text."""
     place: Place
     """Where it stands."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see it, as of the output; empty: `public`."""
 
 
 class Output(Model):
@@ -66,6 +68,9 @@ class Output(Model):
     """How many items the list in the body has, where a node has a step for each of them."""
     parts: tuple[Part, ...] = ()
     """The values in order, where what steps set makes a list."""
+    logs: tuple[LogName, ...] = ()
+    """The logs that its agent wrote to when it was set: who reads one of them may see it. Empty:
+    `public`; an older build did not say it."""
 
     @property
     def bodies(self) -> tuple[ContentHash, ...]:
@@ -86,6 +91,10 @@ class Item(Model):
     """The body that holds the list."""
     body: ContentHash | None = None
     """The body that holds the item alone."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see it; empty: nobody said it, and it is not asked."""
+    withheld: bool = False
+    """Whether its agent may not see it: the activity says so, and does not look."""
 
 
 class Mapped(Model):
@@ -109,15 +118,17 @@ class Mapped(Model):
     """Where its steps' tools handed off to: the run goes there once all are done."""
     was: tuple[StepId, ...] = ()
     """The names that the visit had before, where the run went back to it."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see the list, as of the output."""
 
     def item(self, number: int) -> Item:
         """The item of that number."""
         if self.parts:
             part = self.parts[number - 1]
-            return Item(number=number, of=self.of, value=part.value, body=part.body)
+            return Item(number=number, of=self.of, value=part.value, body=part.body, logs=part.logs)
         if self.listed is not None:
-            return Item(number=number, of=self.of, listed=self.listed)
-        return Item(number=number, of=self.of, value=self.items[number - 1])
+            return Item(number=number, of=self.of, listed=self.listed, logs=self.logs)
+        return Item(number=number, of=self.of, value=self.items[number - 1], logs=self.logs)
 
 
 class Usage(Model):

@@ -334,6 +334,7 @@ def _step_mapped(state: CrewState, entry: j.StepMapped, position: int) -> Change
         items=found.value if found and not found.parts else None,
         listed=found.body if found else None,
         parts=found.parts if found else (),
+        logs=found.logs if found else (),
     )
     return _entry(state, entry.step, status="running", since=position, mapped=mapped)
 
@@ -447,10 +448,16 @@ def _output(
 def _output_set(state: CrewState, entry: j.OutputSet, position: int) -> Changes:
     if entry.append:
         place = place_of(state, entry.step, position)
-        part = Part(value=entry.value, body=entry.body, place=place)
+        part = Part(value=entry.value, body=entry.body, place=place, logs=entry.logs)
         output = with_part(_found(state, entry.agent, entry.key), part, position)
     else:
-        output = Output(value=entry.value, body=entry.body, position=position, items=entry.items)
+        output = Output(
+            value=entry.value,
+            body=entry.body,
+            position=position,
+            items=entry.items,
+            logs=entry.logs,
+        )
     return {"agent_outputs": _output(state, entry.agent, entry.key, output)}
 
 

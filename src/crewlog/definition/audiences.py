@@ -1,0 +1,160 @@
+"""Who reads and who writes which log of a crew.
+
+| log | who reads it | who may write to it |
+| --- | --- | --- |
+| `public` | agents that list it | agents that list it |
+| `group:G` | the members of G; without `groups`, agents that list it | the same |
+| `channel:C` | as `logs` says of C, else agents that list it | the same |
+| `readers:A+B` | A and B | agents that list it |
+| `private:A` | A | A |
+
+Who is named as a reader reads a log, listed or not; who is not named cannot list it. An agent with
+`reads: []` reads its own log alone. Where an agent writes, it lists, as far as it may.
+
+This is the one place that knows it: plans have what comes of it, and activities ask it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from crewlog.definition.findings import listed
+from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.ids import READERS, named_readers
+
+GROUP = "group:"
+CHANNEL = "channel:"
+PRIVATE = "private:"
+PUBLIC = "public"
+
+
+class Audiences:
+    """The audiences of a crew's logs.
+
+    Args:
+        crew: The crew.
+    """
+
+    def __init__(self, crew: CrewDefinition) -> None:
+        self._crew = crew
+
+    def named(self, log: str, *, write: bool = False) -> tuple[str, ...] | None:
+        """The agents that a log is for; none where it is for those that list it.
+
+        Args:
+            log: The log.
+            write: Whether to write to it; else to read it.
+        """
+        crew = self._crew
+        kind, _, name = log.partition(":")
+        if kind == "private":
+            return (name,)
+        if kind == "readers":
+            return None if write else named_readers(log)
+        if kind == "group" and crew.groups:
+            return crew.groups.get(name, ())
+        if kind == "channel" and name in crew.logs:
+            said = crew.logs[name].writers if write else crew.logs[name].readers
+            return None if said is None else tuple(self.members(said))
+        return None
+
+    def members(self, named: Iterable[str]) -> Iterator[str]:
+        """The agents among agents and groups."""
+        for each in named:
+            if each.startswith(GROUP):
+                yield from self._crew.groups.get(each.removeprefix(GROUP), ())
+            else:
+                yield each
+
+    def no_reader(self, agent: str, log: str) -> str:
+        """Why an agent may not read a log, for people; empty where it may."""
+        found = self._crew.agents.get(agent)
+        if found is None:
+            return f"there is no agent {agent!r}"
+        if log == f"{PRIVATE}{agent}":
+            return ""
+        if not found.reads:
+            return f"{agent!r} reads no log but its own"
+        named = self.named(log)
+        if named is None:
+            return "" if log in found.reads else f"{agent!r} does not list {log!r} under 'reads'"
+        return "" if agent in named else f"{log!r} is read by {listed(named) or 'nobody'} alone"
+
+    def no_writer(self, agent: str, log: str) -> str:
+        """Why an agent may not write to a log, for people; empty where it may."""
+        found = self._crew.agents.get(agent)
+        if found is None:
+            return f"there is no agent {agent!r}"
+        if log == f"{PRIVATE}{agent}":
+            return ""
+        named = self.named(log, write=True)
+        if named is not None and agent not in named:
+            return f"{log!r} is written by {listed(named) or 'nobody'} alone"
+        return "" if log in found.writes else f"{agent!r} does not list {log!r} under 'writes'"
+
+    def logs(self) -> tuple[str, ...]:
+        """All logs that the crew names, but for those of one agent each."""
+        crew = self._crew
+        found = [PUBLIC, *(f"{GROUP}{name}" for name in crew.groups)]
+        found += [f"{CHANNEL}{name}" for name in crew.logs]
+        for agent in crew.agents.values():
+            found += (log for log in (*agent.reads, *agent.writes) if not log.startswith(PRIVATE))
+        return tuple(dict.fromkeys(found))
+
+    def reads(self, agent: str) -> tuple[str, ...]:
+        """The logs that an agent reads besides its own: those it lists, and those that name it."""
+        own = self._crew.agents[agent].reads
+        others = (log for log in self.logs() if self.named(log) is not None)
+        return tuple(log for log in dict.fromkeys((*own, *others)) if self._sees(agent, log))
+
+    def _sees(self, agent: str, log: str) -> bool:
+        return not self.no_reader(agent, log)
+
+    def writes(self, agent: str) -> tuple[str, ...]:
+        """The logs that an agent's final messages go to: those it lists, as far as it may."""
+        own = self._crew.agents[agent].writes
+        return tuple(log for log in dict.fromkeys(own) if not self.no_writer(agent, log))
+
+    def readers(self, log: str) -> tuple[str, ...]:
+        """The agents that read a log."""
+        return tuple(agent for agent in self._crew.agents if not self.no_reader(agent, log))
+
+
+def without_member(crew: CrewDefinition, name: str) -> dict[str, Any]:
+    """The groups and logs of a crew that an agent leaves."""
+
+    def others(named: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return None if named is None else tuple(each for each in named if each != name)
+
+    logs = {
+        log: said.model_copy(
+            update={"readers": others(said.readers), "writers": others(said.writers)}
+        )
+        for log, said in crew.logs.items()
+    }
+    return {
+        "groups": {group: others(members) for group, members in crew.groups.items()},
+        "logs": logs,
+    }
+
+
+def without_reader(agents: Mapping[str, AgentDefinition], name: str) -> dict[str, AgentDefinition]:
+    """Agents that address a log no more to one that has left; to nobody, where it was alone."""
+    return {
+        each: agent.model_copy(
+            update={
+                "reads": tuple(_without(agent.reads, name)),
+                "writes": tuple(_without(agent.writes, name)),
+            }
+        )
+        for each, agent in agents.items()
+    }
+
+
+def _without(logs: Iterable[str], name: str) -> Iterator[str]:
+    for log in logs:
+        readers = named_readers(log)
+        left = [reader for reader in readers if reader != name]
+        if left or not readers:
+            yield log if len(left) == len(readers) else READERS + "+".join(left)
