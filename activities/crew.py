@@ -26,8 +26,8 @@ from crewlog.activities.load_state import load_state
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
-from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.replacing import check_replacing
+from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.activities.writing import append

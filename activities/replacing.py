@@ -1,8 +1,9 @@
-"""Whether a run may take the place of an ended one: that one's policy says so, before it is gone."""
+"""Whether a run may take an ended one's place: that one's policy says so, before it is gone."""
 
 from __future__ import annotations
 
-from crewlog.authority.principals import START, standing
+from crewlog.authority.principals import standing
+from crewlog.authority.proof import START
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import NotPermitted
 from crewlog.state.calls import ForgetRun

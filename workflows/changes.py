@@ -214,7 +214,11 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
         expect=command.expect,
         abandon=abandon,
     )
-    gate.check_widening(incoming.standing, prepared.widens, "the change")
+    if prepared.widens is not None and incoming.standing is not None:
+        ways = (*prepared.widens, *changing.wider(checked, plan, report))
+        gate.check_widening(incoming.standing, ways, "the change")
+    else:
+        gate.check_widening(incoming.standing, prepared.widens, "the change")
     told: dict[str, Any] = {
         "id": command.id,
         "detail": prepared.what,

@@ -20,8 +20,8 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.authority.principals import START, Standing, holds, standing
-    from crewlog.authority.proof import Proof
+    from crewlog.authority.principals import Standing, holds, standing
+    from crewlog.authority.proof import START, Proof
     from crewlog.definition.policy import Policy
     from crewlog.errors import NotPermitted
     from crewlog.graph.drafting import Drafting
@@ -112,7 +112,9 @@ def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str
     told = ways or ("nobody can tell what it widens: a worker of an older build made it",)
     more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
     widens = "; ".join(brief(each, 200) for each in told[:SHOWN])
-    asked = holds(found.principal, found.rights, "grant", f"{what} (it widens authority: {widens}{more})")
+    asked = holds(
+        found.principal, found.rights, "grant", f"{what} (it widens authority: {widens}{more})"
+    )
     if not asked.allowed:
         raise refusal(asked)
 

@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from crewlog.authority.principals import Standing
+    from crewlog.authority.widening import regained
     from crewlog.content import check_depth
     from crewlog.errors import (
         ChangeConflict,
@@ -96,7 +97,7 @@ class Incoming:
     at: int = 0
     """When it came, by `now`."""
     arrived: int | None = None
-    """When it came, for its proof; none of a signal, until it is asked: see `crewlog.workflows.gate`."""
+    """When it came, for its proof; none of a signal, until that is asked: see `gate`."""
     sent: str = ""
     """The name under which it was sent and signed, where that is another one."""
     standing: Standing | None = None
@@ -397,12 +398,16 @@ def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback)
     loaded = incoming.prepared
     if not isinstance(loaded, LoadedState):
         raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
-    gate.check_widening(incoming.standing, loaded.widens, "the rollback")
+    then, plan = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
+    ways = loaded.widens
+    if ways is not None:
+        ways += tuple(regained(engine.state.tool_permissions, then.tool_permissions, plan.agents))
+    gate.check_widening(incoming.standing, ways, "the rollback")
     roll_back(
         engine,
         command.position,
-        CrewState.from_json(loaded.state),
-        GraphPlan.from_json(loaded.plan),
+        then,
+        plan,
         by=command.by,
         reason=command.reason,
         command=command.id,

@@ -25,14 +25,12 @@ import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from crewlog.authority.proof import Proof
+from crewlog.authority.proof import START, Proof
 from crewlog.definition.policy import Policy, Principal, Right, public_key_bytes
 from crewlog.model import Json, Model
 
 VERSION = "crewlog-command-v1"
 """The first line of what is signed."""
-START = "start"
-"""The name under which the start of a run is signed."""
 UNVERIFIED = "unverified"
 """What stands before the name that an unproven command gives itself; no principal's name has a
 space in it."""

@@ -3,14 +3,14 @@
     widening(old, new)  →  ("agent writer may call send_mail", "the policy")
 
 Who may change a crew may not, by that alone, say who may do what. So a change is compared with the
-crew that there is: it is let pass where nothing of it can widen anything, and what is not known here
-to be harmless counts as wider. A field that is new to definitions is so until it is listed.
+crew that there is: it is let pass where nothing of it can widen anything, and what is not known
+here to be harmless counts as wider. A field that is new to definitions is so until it is listed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from crewlog.content import canonical
@@ -18,9 +18,7 @@ from crewlog.definition.expand import expand
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.model import Json, Model
 
-_OF_THE_CREW = frozenset(
-    {"crew", "description", "model", "flow", "flags", "merge", "checkpoints"}
-)
+_OF_THE_CREW = frozenset({"crew", "description", "model", "flow", "flags", "merge", "checkpoints"})
 """Fields of a crew that give nobody anything."""
 _LOOKED_AT = frozenset({"agents", "tools", "permissions", "approvals", "limits", "rules", "policy"})
 """Fields of a crew that are compared on their own."""
@@ -68,6 +66,31 @@ def _ways(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
         yield from _agent(name, old.agents.get(name), agent, asks=asks)
 
 
+def regained(
+    now: Mapping[str, tuple[str, ...] | None],
+    then: Mapping[str, tuple[str, ...] | None],
+    agents: Iterable[str],
+) -> Iterator[str]:
+    """Tools that agents may call then and not now, by what people said while the run lived.
+
+    Definitions know nothing of that.
+
+    Args:
+        now: Who may call a tool now; null or absent: every agent that has it.
+        then: Who may call it then.
+        agents: The agents then.
+    """
+    for agent in agents:
+        for tool in sorted(now):
+            if _names(then, tool, agent) and not _names(now, tool, agent):
+                yield f"agent {agent} may call {tool}, which is forbidden now"
+
+
+def _names(permissions: Mapping[str, tuple[str, ...] | None], tool: str, agent: str) -> bool:
+    named = permissions.get(tool)
+    return named is None or agent in named
+
+
 def _data(model: Model) -> dict[str, Json]:
     return model.model_dump(mode="json", by_alias=True)
 
@@ -89,13 +112,9 @@ def _limits(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[str]:
         was, now = old.get(key), new.get(key)
         if _same(was, now) or (was is None and now is not None):
             continue
-        if _is_number(was) and _is_number(now) and now <= was:
+        if isinstance(was, int | float) and isinstance(now, int | float) and now <= was:
             continue
         yield f"the limit {key}"
-
-
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _rules(old: list[Json], new: list[Json]) -> Iterator[str]:

@@ -32,6 +32,7 @@ COMMANDS = (
     "checkpoints",
     "scheduling",
     "deleting",
+    "signing",
     "surroundings",
 )
 """Modules that add commands, in the order of the help; what is slow they import when called."""
