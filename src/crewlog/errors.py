@@ -16,15 +16,20 @@
     │   ├── TemporalUnavailable
     │   ├── StoreUnavailable
     │   ├── StoreIncomplete        rows are gone; the history still has them
+    │   ├── KeyMissing             encrypted with a key that this process does not have
     │   └── WorkerMissing          nobody polls the task queue
     ├── StepError                  the run: ends the step, not the worker
     │   ├── ModelError
     │   │   ├── ModelRefused       key, quota, content policy: a retry does not help
     │   │   └── ModelUnavailable   timeout, rate limit, 5xx: a retry may help
+    │   ├── SecretMissing          this worker does not have what a secret's reference names
     │   └── ToolError
     │       ├── ToolMissing        no such module, function or tool on this worker
+    │       │   └── ToolChanged    what it says of itself is not what was approved
     │       ├── ToolFailed         raised; the model may see it and repair
+    │       │   └── OutOfReach     a path, a URL or an address that it may not touch
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
+    ├── SealBroken                 what was encrypted was changed, moved, or never encrypted
     ├── NotInTime                  it was waited for in vain
     │   └── AnswerNeeded           the run waits for people
     ├── RunFailed                  how a run ended, as its client sees it
@@ -213,6 +218,10 @@ class StoreIncomplete(ServiceError):
     """The store lacks rows that the run refers to: `crewlog rebuild` makes them again."""
 
 
+class KeyMissing(ServiceError):
+    """A value is encrypted with a key that this process does not have: it may get it yet."""
+
+
 class WorkerMissing(ServiceError):
     """Nobody polls the task queue: the run is safe and waits."""
 
@@ -246,6 +255,15 @@ class ModelUnavailable(ModelError):
         """Seconds that the service asked to be left alone; none where it did not say."""
 
 
+class SecretMissing(StepError):
+    """This worker does not have what the reference to a secret names.
+
+    Nothing has begun. The run makes the call again until a worker that has it takes it.
+    """
+
+    again = True
+
+
 class ToolError(StepError):
     """A tool's side of a step."""
 
@@ -259,12 +277,29 @@ class ToolMissing(ToolError):
     again = True
 
 
+class ToolChanged(ToolMissing):
+    """A server's tool says of itself what nobody has approved: it is blocked until somebody does.
+
+    Nothing has begun. The run makes the call again, for as long as it takes.
+    """
+
+
 class ToolFailed(ToolError):
     """The tool raised. The model sees the message and may repair the call."""
 
 
+class OutOfReach(ToolFailed):
+    """A path, a URL or an address that a tool may not touch."""
+
+
 class OutcomeUnknown(ToolError):
     """The call started and never answered, and the tool must not be repeated: people decide."""
+
+
+class SealBroken(CrewlogError):
+    """A value that must be encrypted was changed, belongs elsewhere, or never was encrypted."""
+
+    exit_code = 5
 
 
 class NotInTime(CrewlogError, TimeoutError):
