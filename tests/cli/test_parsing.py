@@ -46,7 +46,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
         *("diff", "trace", "checkpoints", "tag", "delete", "audit"),
-        *("dev", "worker", "doctor", "rebuild"),
+        *("dev", "worker", "doctor", "rebuild", "encryption"),
     }
     for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Authority:", "Surroundings:"):
         assert section in out

@@ -33,6 +33,7 @@ COMMANDS = (
     "scheduling",
     "deleting",
     "signing",
+    "encrypting",
     "surroundings",
 )
 """Modules that add commands, in the order of the help; what is slow they import when called."""
