@@ -37,6 +37,7 @@ from crewlog.model import Json
 from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,
+    CHECK_ARGUMENTS,
     CLOSE_RUN,
     COMPILE_PROMPT,
     FIND_COMMAND,
@@ -48,6 +49,8 @@ from crewlog.state.calls import (
     TELL_TIME,
     CallModel,
     CallTool,
+    CheckArguments,
+    CheckedArguments,
     CloseRun,
     CloseRunResult,
     CompilePrompt,
@@ -123,6 +126,7 @@ class CrewActivities:
             self.prepare_change,
             self.call_model,
             self.call_tool,
+            self.check_arguments,
             self.flush,
             self.close_run,
         ]
@@ -153,6 +157,13 @@ class CrewActivities:
         """Looks in the stored journal for the outcome of a command."""
         with as_failures(final=False):
             return FoundCommand(outcome=await find_command(self._store, task.run, task.command))
+
+    @activity.defn(name=CHECK_ARGUMENTS)
+    async def check_arguments(self, task: CheckArguments) -> CheckedArguments:
+        """Checks arguments that people put in the place of a call's."""
+        with as_failures():
+            async with heartbeats():
+                return CheckedArguments(fault=await self._tools.check_arguments(task))
 
     @activity.defn(name=FORGET_RUN)
     async def forget_run(self, task: ForgetRun) -> None:

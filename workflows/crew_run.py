@@ -43,7 +43,7 @@ with workflow.unsafe.imports_passed_through():
         StartRun,
     )
 
-from crewlog.workflows import changes, gate, rewinding, views
+from crewlog.workflows import answering, changes, gate, rewinding, views
 from crewlog.workflows.activity_options import CHECKING
 from crewlog.workflows.beginning import made
 from crewlog.workflows.execution import CANCEL, Ended, Execution
@@ -417,7 +417,10 @@ class CrewRun:
 
         Whoever else answers meanwhile is first; then this answer is refused, checked or not.
         """
-        engine = self._execution.engine if self._execution is not None else None
+        execution = self._execution
+        engine = execution.engine if execution is not None else None
+        if execution is not None and isinstance(engine, Engine):
+            await answering.check_edit(engine, incoming, execution.queue)
         if not isinstance(engine, Drafting):
             return
         definition = edited_definition(engine, incoming.data)

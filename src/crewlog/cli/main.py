@@ -19,6 +19,7 @@ COMMANDS = (
     "project",
     "prompts",
     "crews",
+    "memories",
     "run",
     "asking",
     "look",

@@ -44,6 +44,7 @@ from crewlog.errors import (
     CommandRejected,
     CrewlogError,
     InterruptNotOpen,
+    InvalidArguments,
     NotPermitted,
     RunBusy,
     RunFailed,
@@ -85,10 +86,11 @@ _REFUSALS: dict[str, type[CrewlogError]] = {
     each.__name__: each
     for each in (
         InterruptNotOpen,
+        InvalidArguments,
+        NotPermitted,
         ApprovalMismatch,
         ChangeConflict,
         CommandConflict,
-        NotPermitted,
     )
 }
 """The kinds of refusal that clients tell apart."""
