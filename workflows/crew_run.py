@@ -39,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
         AskRun,
         Change,
         Page,
+        PermissionsQuery,
         Rollback,
         StartRun,
     )
@@ -483,6 +484,12 @@ class CrewRun:
         """A `Page` of the checkpoints: a `CheckpointPage`."""
         return views.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
+    @workflow.query(name="permissions")
+    def permissions(self, raw: RawValue = WHOLE) -> dict[str, Any]:
+        """Who may call which tool now: a `PermissionsPage` for a `PermissionsQuery`."""
+        page = views.permissions_page(self._ready().engine, _permissions_query(raw))
+        return page.model_dump(mode="json")
+
     @workflow.query(name=READS)
     def reads(self, raw: RawValue = WHOLE) -> str:
         """The hash of the argument: whoever gets it knows that a worker could read that."""
@@ -531,6 +538,18 @@ def _page(raw: RawValue) -> Page:
     except ValidationError as error:
         raise ApplicationError(
             'a page is {"after": position, "limit": 1 to 1000}', type="BadPage"
+        ) from error
+
+
+def _permissions_query(raw: RawValue) -> PermissionsQuery:
+    if raw is WHOLE:
+        return PermissionsQuery()
+    try:
+        return PermissionsQuery.model_validate(read_args([raw]))
+    except ValidationError as error:
+        raise ApplicationError(
+            f"permissions: {faults_of(error, 'its content')}; docs/wire.md has the fields",
+            type="UsageError",
         ) from error
 
 

@@ -381,6 +381,12 @@ async def _by_hand(
             return edit_state(_crew(engine), command.set, command.delete, **who)
         case Redirect():
             return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
+        case SetPermission() if command.graph_version not in (None, engine.state.graph_version):
+            raise ChangeConflict(
+                f"it was decided for graph v{command.graph_version}, and the run has "
+                f"v{engine.state.graph_version}",
+                remedy=f"Look at what holds now: `crewlog permissions {engine.state.run}`.",
+            )
         case SetPermission() if command.do is not None:
             do = None if command.do == "inherit" else command.do
             return set_ruling(_crew(engine), command.tool, command.agent, do, **who)

@@ -29,6 +29,7 @@ COMMANDS = (
     "rewinding",
     "differing",
     "tracing",
+    "permitting",
     "auditing",
     "checkpoints",
     "scheduling",
