@@ -21,6 +21,7 @@
     │   ├── ModelError
     │   │   ├── ModelRefused       key, quota, content policy: a retry does not help
     │   │   └── ModelUnavailable   timeout, rate limit, 5xx: a retry may help
+    │   ├── LogRefused             an agent may not see what its call would show it
     │   └── ToolError
     │       ├── ToolMissing        no such module, function or tool on this worker
     │       ├── ToolFailed         raised; the model may see it and repair
@@ -223,6 +224,10 @@ class RunBusy(ServiceError):
 
 class StepError(CrewlogError):
     """A step cannot go on; the run decides by the agent's `on_error`."""
+
+
+class LogRefused(StepError):
+    """A call would show its agent a log, or an item, that it may not see. A retry does not help."""
 
 
 class ModelError(StepError):
