@@ -1,4 +1,4 @@
-"""The tools that every crew has: `set_flag` and `set_output`.
+"""The tools that every crew has: `set_flag` and `set_output`; and those of a memory.
 
 They are tools like any other, limited to what their agent declares; what they return is a
 `Command`, and the run applies it after its own check.
@@ -15,10 +15,11 @@ from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel, Field, WithJsonSchema, create_model
 
+from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.recent import Recent
 from crewlog.activities.tools import Tool, make_tool
-from crewlog.definition.model import AgentDefinition
-from crewlog.ids import ToolName
+from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition
+from crewlog.ids import AgentName, ToolName
 from crewlog.model import Json
 from crewlog.state.brief import brief
 from crewlog.tool_call import current_call
@@ -37,13 +38,27 @@ _FLAG_VALUE: dict[str, Any] = {"anyOf": [{"type": t} for t in ("boolean", "numbe
 
 
 class BuiltIn:
-    """Makes an agent's own copies of the built-in tools, and keeps them."""
+    """Makes an agent's own copies of the built-in tools, and keeps them.
 
-    def __init__(self) -> None:
+    Args:
+        memory: Makes those of crews with a memory; without it there are none.
+    """
+
+    def __init__(self, memory: MemoryTools | None = None) -> None:
+        self._memory = memory
         self._tools: Recent[tuple[ToolName, tuple[str, ...]], Tool] = Recent(1024)
 
-    def tool(self, name: ToolName, agent: AgentDefinition) -> Tool | None:
-        """The built-in tool of that name; none where the agent declares nothing it could set."""
+    def tool(self, name: ToolName, crew: CrewDefinition, who: AgentName) -> Tool | None:
+        """The built-in tool of that name; none where the agent declares nothing it could set.
+
+        Args:
+            name: The tool.
+            crew: The crew.
+            who: The agent.
+        """
+        if name in MEMORY_TOOLS:
+            return None if self._memory is None else self._memory.tool(name, crew, who)
+        agent = crew.agents[who]
         names = {SET_FLAG: agent.writes_flags, SET_OUTPUT: agent.outputs}.get(name, ())
         if not names:
             return None

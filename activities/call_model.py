@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -29,6 +29,7 @@ from crewlog.content import check_depth
 from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelError, ModelRefused, StoreUnavailable
 from crewlog.model import Json
+from crewlog.redaction import redacted_json
 from crewlog.state.calls import CallModel, ModelResult
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
@@ -82,7 +83,8 @@ class ModelCalls:
             await _ended(asking)
             raise
         name, message = reply
-        body = message_to_json(kept(message, task.agent, task.step, task.call, model=name))
+        told = kept(message, task.agent, task.step, task.call, model=name)
+        body = cast("dict[str, Json]", redacted_json(message_to_json(told)))
         _check_depth(body, name)
         hash_ = hash_json(body)
         if journaled is None:
@@ -112,7 +114,7 @@ class ModelCalls:
         model: Any = await self._models.ready(
             name, agent.model_settings, _request_timeout(agent.timeout)
         )
-        schemas = await self._schemas(task, crew, agent)
+        schemas = await self._schemas(task, crew)
         if schemas:
             model = model.bind_tools(schemas)
         what = await self._definitions.task(task.definition, task.step)
@@ -150,15 +152,13 @@ class ModelCalls:
         finally:
             writing.close()
 
-    async def _schemas(
-        self, task: CallModel, crew: CrewDefinition, agent: AgentDefinition
-    ) -> list[dict[str, Json]]:
+    async def _schemas(self, task: CallModel, crew: CrewDefinition) -> list[dict[str, Json]]:
         out: list[dict[str, Json]] = []
         for name in task.tools:
             definition = crew.tools.get(name)
             if definition is not None:
                 out.append(await self._registry.schema(name, definition))
-            elif built_in := self._built_in.tool(name, agent):
+            elif built_in := self._built_in.tool(name, crew, task.agent):
                 out.append(built_in.schema)
         return out
 

@@ -15,12 +15,13 @@ import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from temporalio import activity
 
+from crewlog.activities.arguments import arguments_of, fault_in, faults_of, refusal, unchecked
 from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
@@ -30,16 +31,18 @@ from crewlog.activities.sight import Sight
 from crewlog.activities.start_notes import begin_once
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
-from crewlog.activities.tools import Tool, ToolRegistry
+from crewlog.activities.tools import BUILT_IN, Tool, ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.activities.writing import append
-from crewlog.authority.permissions import needs_approval
+from crewlog.authority.rules import must_ask
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
-from crewlog.definition.model import AgentDefinition, CrewDefinition, ToolDefinition
-from crewlog.errors import CrewlogError, InternalError, ToolFailed
+from crewlog.definition.model import CrewDefinition, ToolDefinition
+from crewlog.errors import CrewlogError, InternalError, ToolFailed, ToolMissing
 from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
+from crewlog.redaction import redacted, redacted_json
+from crewlog.secrets import resolve
 from crewlog.state.brief import brief
 from crewlog.state.calls import CallTool, OutputValue, ToolResult, owner_of
 from crewlog.state.hashing import canonical, hash_json
@@ -144,7 +147,7 @@ class ToolCalls:
         call = next((c for c in message.tool_calls if c["id"] == task.id), None)
         if call is None:
             raise InternalError(f"the message {task.message!r} has no call {task.id!r}")
-        if call["name"] not in (*crew.tools, SET_FLAG, SET_OUTPUT):
+        if call["name"] not in (*crew.callable_tools, SET_FLAG, SET_OUTPUT):
             offered = crew.tools if agent.tools is None else agent.tools
             near = did_you_mean(
                 call["name"], offered, f"There are: {', '.join(offered) or 'none'}."
@@ -153,19 +156,20 @@ class ToolCalls:
         # The permission was given for a tool by name, to the agent that spoke: neither is believed.
         if not task.permitted or call["name"] != task.tool or message.name != task.agent:
             raise _ModelMistakeError(f"You may not use the tool {call['name']!r}.")
-        if needs_approval(task.agent, task.tool, crew.approvals) and not task.approved:
+        if must_ask(crew, task.agent, task.tool) and not (task.approved or task.ruled):
             raise _ModelMistakeError(f"Nobody has approved this call of {call['name']!r}.")
-        definition = crew.tools.get(task.tool, _BUILT_IN)
-        return _Context(task, definition, await self._tool(task, agent, definition), call["args"])
+        definition = crew.tools.get(task.tool, BUILT_IN)
+        tool = await self._tool(task, crew, definition)
+        if fault := fault_in(tool, call["args"]):
+            raise _ModelMistakeError(fault)
+        return _Context(task, definition, tool, call["args"])
 
-    async def _tool(
-        self, task: CallTool, agent: AgentDefinition, definition: ToolDefinition
-    ) -> Tool:
-        if definition is not _BUILT_IN:
-            return await self._registry.ready(task.tool, definition)
-        found = self._built_in.tool(task.tool, agent)
+    async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
+        if definition is not BUILT_IN:
+            return _whole(await self._registry.ready(task.tool, definition))
+        found = self._built_in.tool(task.tool, crew, task.agent)
         if found is None:
-            raise _ModelMistakeError(f"You have nothing to set with {task.tool!r}.")
+            raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")
         return found
 
     async def _execute(self, context: _Context, pulse: Pulse, effect: Effect) -> Outcome:
@@ -174,6 +178,8 @@ class ToolCalls:
         if context.tool.reads_state:
             state["messages"] = await self._sight.transcript(task, complete=False)
         call = self._call(context, pulse)
+        for reference in context.definition.secrets.values():
+            resolve(reference)  # what is missing is found before the call begins
         if context.definition.repeat == "never":
             info = activity.info()
             owner = owner_of(info.workflow_run_id or "", info.activity_id, info.attempt)
@@ -205,6 +211,7 @@ class ToolCalls:
             attempt=task.attempt + activity.info().attempt - 1,
             workspace=workspace.resolve(),
             paths=context.definition.paths,
+            secrets=context.definition.secrets,
             beat=pulse.beat,
             stop=threading.Event(),
         )
@@ -233,12 +240,12 @@ class ToolCalls:
                 "id": f"{task.step}/{task.call}",
             }
         )
-        body = message_to_json(message)
+        body = cast("dict[str, Json]", redacted_json(message_to_json(message)))
         hash_ = hash_json(body)
         bodies: dict[ContentHash, Json] = {hash_: body}
         outputs: list[OutputValue] = []
         for name, given in outcome.outputs.items():
-            key, value = scrubbed_text(name), scrubbed(given)
+            key, value = scrubbed_text(redacted(name)), redacted_json(scrubbed(given))
             if len(canonical(value)) <= INLINE_BYTES:
                 outputs.append(OutputValue(key=key, value=value))
                 continue
@@ -252,14 +259,26 @@ class ToolCalls:
             hash=hash_,
             ok=message.status == "success",
             ms=ms,
-            flags={scrubbed_text(k): scrubbed(v) for k, v in outcome.flags.items()},
+            flags={
+                scrubbed_text(redacted(k)): redacted_json(scrubbed(v))
+                for k, v in outcome.flags.items()
+            },
             outputs=tuple(outputs),
             goto=tuple(outcome.goto),
             stored=stored,
         )
 
 
-_BUILT_IN = ToolDefinition(run="crewlog:built_in", effects="read")
+def _whole(tool: Tool) -> Tool:
+    """The tool, whose checks all hold something: a slip of the pen must not open it."""
+    if tool.definition.checks and (name := unchecked(tool)):
+        known = arguments_of(tool)
+        raise ToolMissing(
+            f"the tool {tool.tool.name!r} has no argument {name!r}, which its definition checks",
+            remedy=did_you_mean(name, known, f"It has: {', '.join(known) or 'none'}."),
+            place=f"tool {tool.tool.name!r}",
+        )
+    return tool
 
 
 async def _interruptible(
@@ -285,9 +304,7 @@ def _refused(task: CallTool, text: str) -> Outcome:
 
 
 def _bad_arguments(exc: ToolInvocationError) -> str:
-    errors = exc.filtered_errors or exc.source.errors()
-    faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'all'}: {e['msg']}" for e in errors)
-    return f"The arguments of {exc.tool_name!r} are not valid: {faults}. Call it again."
+    return refusal(exc.tool_name, faults_of(list(exc.filtered_errors or exc.source.errors())))
 
 
 def _told(exc: Exception) -> str:
@@ -297,7 +314,8 @@ def _told(exc: Exception) -> str:
     else:
         cause: Exception = exc.cause if isinstance(exc, OwnError) else exc
         text = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
-    text = scrubbed_text(text)  # a file's name may be in it, and a failure must be told
+    # Before it is cut: half a secret is no less one.
+    text = scrubbed_text(redacted(text))  # a file's name may be in it, and a failure must be told
     return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
 
 

@@ -23,6 +23,7 @@ from crewlog.activities.definitions import Definitions
 from crewlog.activities.errors import as_failures
 from crewlog.activities.heartbeat import heartbeats
 from crewlog.activities.load_state import load_state
+from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
@@ -99,7 +100,8 @@ class CrewActivities:
         self._batches = Batches(store)
         self._snapshots = Snapshots(store)
         registry = tools or ToolRegistry()
-        built_in = BuiltIn()
+        self._memory = MemoryTools(store)
+        built_in = BuiltIn(self._memory)
         hydrator = Hydrator(store, max_entries)
         models = models or ModelFactory()
         self._compiler = PromptCompiler(store, models)
@@ -227,6 +229,7 @@ class CrewActivities:
                 self._snapshots.stored(input.run, batch)
                 if batch.entries:
                     await self._prune(input.run, input.state, batch.last)
+                    await self._sweep(input.state)
                 return result
 
     async def _prune(self, run: RunId, state: dict[str, Json], position: int) -> None:
@@ -234,3 +237,8 @@ class CrewActivities:
         if definition := state.get("definition"):
             crew = await self._definitions.get(definition)
             await prune(self._store, run, crew.checkpoints, position)
+
+    async def _sweep(self, state: dict[str, Json]) -> None:
+        """Removes what is over of what the crew remembers."""
+        if definition := state.get("definition"):
+            await self._memory.sweep(await self._definitions.get(definition))

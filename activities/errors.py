@@ -20,6 +20,7 @@ from temporalio.exceptions import ApplicationError
 from crewlog import errors
 from crewlog.activities.clock import Clock
 from crewlog.errors import CrewlogError, InternalError, InvalidDefinition, ModelUnavailable
+from crewlog.redaction import redacted
 from crewlog.store.missing import RowsMissing
 
 
@@ -41,9 +42,9 @@ def to_application_error(
         # All diagnostics, with their places: nobody should mend a definition fault by fault.
         message, place, remedy = str(exc), "", ""
     return ApplicationError(
-        message,
-        place,
-        remedy,
+        redacted(message),
+        redacted(place),
+        redacted(remedy),
         started,
         at,
         *([True] if exc.again and not started else []),

@@ -13,6 +13,8 @@ from typing import Any
 
 from temporalio import activity
 
+from crewlog.redaction import redacted_all
+
 
 class Pulse:
     """Sends heartbeats; what a tool said last goes with each of them."""
@@ -33,7 +35,7 @@ class Pulse:
 
     def _send(self, details: tuple[Any, ...]) -> None:
         if self._open and not activity.info().is_local:
-            self._details = details or self._details
+            self._details = redacted_all(details) or self._details
             activity.heartbeat(*self._details)
 
     def keep(self, interval: float) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.recent import Made
 from crewlog.errors import CrewlogError, ModelRefused
+from crewlog.ids import ContentHash
 from crewlog.model import Json
-from crewlog.state.hashing import canonical
+from crewlog.secrets import resolved
+from crewlog.state.hashing import hash_json
 
 Builder = Callable[[str, Mapping[str, Json], float], BaseChatModel]
 """Makes a chat model of what follows the prefix, an agent's settings, and a timeout in seconds."""
@@ -37,11 +39,12 @@ def register(prefix: str, builder: Builder | str) -> None:
 
 def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
     """A model of OpenAI, or of any service that speaks its language at `OPENAI_BASE_URL`."""
-    key = os.environ.get("OPENAI_API_KEY")
+    key = settings.get("api_key") or os.environ.get("OPENAI_API_KEY")
     if not key:
         raise ModelRefused(
             f"the model 'openai:{name}' needs a key, and OPENAI_API_KEY is not set",
-            remedy="Set OPENAI_API_KEY in the worker's environment, or use a scripted model.",
+            remedy="Set OPENAI_API_KEY in the worker's environment, or give the agent "
+            "`model_settings: {api_key: env:NAME}`, or use a scripted model.",
         )
     # Here, because it takes seconds, and crews with scripted models never need it.
     from langchain_openai import ChatOpenAI  # noqa: PLC0415
@@ -69,7 +72,7 @@ class ModelFactory:
     """
 
     def __init__(self, most: int = 256) -> None:
-        self._models: Made[tuple[str, bytes, float], BaseChatModel] = Made(most)
+        self._models: Made[tuple[str, ContentHash, float], BaseChatModel] = Made(most)
 
     async def ready(
         self, model: str, settings: Mapping[str, Json], timeout: float
@@ -85,9 +88,12 @@ class ModelFactory:
 
         Raises:
             ModelRefused: where there is no such model, or it cannot be made.
+            SecretMissing: where this worker lacks a secret that the settings name.
         """
-        key = (model, canonical(dict(settings)), timeout)
-        return await self._models.ready(key, lambda: self._build(model, settings, timeout))
+        # With the values: a secret that was changed makes another model.
+        given = cast("dict[str, Json]", resolved(dict(settings)))
+        key = (model, hash_json(given), timeout)
+        return await self._models.ready(key, lambda: self._build(model, given, timeout))
 
     def _build(self, model: str, settings: Mapping[str, Json], timeout: float) -> BaseChatModel:
         prefix, colon, name = model.partition(":")

@@ -35,6 +35,7 @@ from temporalio import activity
 from crewlog.activities.heartbeat import Pulse
 from crewlog.content import scrubbed_text
 from crewlog.errors import ModelUnavailable
+from crewlog.redaction import redacted
 from crewlog.state.calls import CallModel, Written
 
 TAIL = 2_000
@@ -71,7 +72,8 @@ class Writing:
     def add(self, piece: str) -> None:
         """Takes a piece of text; it is told a moment later, with those that came meanwhile."""
         self._length += len(piece)
-        self._tail = (self._tail + piece)[-TAIL:]
+        # A secret comes in pieces, and is found in what they make together.
+        self._tail = redacted(self._tail + piece)[-TAIL:]
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PACE, self._tell)
 

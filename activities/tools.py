@@ -23,6 +23,9 @@ from crewlog.errors import ToolMissing
 from crewlog.ids import ToolName
 from crewlog.model import Json
 
+BUILT_IN = ToolDefinition(run="crewlog:built_in", effects="read")
+"""What the tools that every crew has are defined as."""
+
 
 @dataclass(frozen=True, eq=False)
 class Tool:
@@ -35,6 +38,14 @@ class Tool:
     """Whether it asks for the state (`InjectedState`, `ToolRuntime`): else the view is not read."""
     in_thread: bool
     """Whether it runs in a thread, where it cannot be interrupted."""
+    definition: ToolDefinition
+    """What the crew says of it."""
+
+    @property
+    def parameters(self) -> dict[str, Json]:
+        """The JSON Schema of its arguments, as the model is told it."""
+        function: dict[str, Json] = self.schema["function"]
+        return function.get("parameters") or {}
 
 
 class ToolRegistry:
@@ -45,7 +56,7 @@ class ToolRegistry:
     """
 
     def __init__(self, most: int = 1024) -> None:
-        self._tools: Made[tuple[ToolName, str, str | None], Tool] = Made(most)
+        self._tools: Made[tuple[ToolName, str], Tool] = Made(most)
 
     async def ready(self, name: ToolName, definition: ToolDefinition) -> Tool:
         """The tool of a crew; one that must be imported is imported in a thread.
@@ -55,7 +66,7 @@ class ToolRegistry:
         Raises:
             ToolMissing: where this worker has no such module or name, or it is no tool.
         """
-        key = (name, definition.run, definition.description)
+        key = (name, definition.model_dump_json(exclude_defaults=True))
         return await self._tools.ready(key, lambda: _resolved(name, definition))
 
     async def schema(self, name: ToolName, definition: ToolDefinition) -> dict[str, Json]:
@@ -78,7 +89,7 @@ class ToolRegistry:
         return {"type": "function", "function": {**about, "parameters": anything}}
 
 
-def make_tool(tool: BaseTool) -> Tool:
+def make_tool(tool: BaseTool, definition: ToolDefinition = BUILT_IN) -> Tool:
     """A LangChain tool, ready; its results are checked where they are made."""
     ready = tool.model_copy()
     for attribute in ("_run", "_arun"):
@@ -94,13 +105,14 @@ def make_tool(tool: BaseTool) -> Tool:
             if isinstance(tool, StructuredTool)
             else getattr(type(tool), "_arun") is getattr(BaseTool, "_arun")  # noqa: B009 - as LangChain does
         ),
+        definition=definition,
     )
 
 
 def _resolved(name: ToolName, definition: ToolDefinition) -> Tool:
     source = _find(name, definition.run)
     try:
-        return make_tool(_as_tool(name, definition, source))
+        return make_tool(_as_tool(name, definition, source), definition)
     except ToolMissing:
         raise
     except Exception as exc:

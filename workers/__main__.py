@@ -22,6 +22,7 @@ from crewlog.dev.last_words import LAST_WORDS
 from crewlog.dev.sdk_log import forwarded
 from crewlog.errors import CrewlogError, UsageError
 from crewlog.faults import rule_of
+from crewlog.redaction import filter_logs, log_processor, redacted
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workers.worker import loop_factory, relieve_collector, work_until
 
@@ -37,11 +38,13 @@ def configure_logging() -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
+            log_processor,
             renderer,
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    filter_logs()
     Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=forwarded())))
 
 
@@ -81,7 +84,7 @@ def _last_words() -> None:
 
 def _report(error: CrewlogError) -> int:
     _last_words()
-    sys.stderr.write(f"{error}\n")
+    sys.stderr.write(f"{redacted(str(error))}\n")
     return error.exit_code
 
 

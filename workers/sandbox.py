@@ -1,8 +1,8 @@
 """Temporal's sandbox for the workflow modules, and what passes through it, each with its reason.
 
 Every payload of an activation asks the workflow's instance for a serialization context, and the
-sandbox answers by entering itself: nine times a step, a third of what a step costs here. Crewlog's
-converter knows no such context, so these questions are answered outside.
+sandbox answers by entering itself: nine times a step, a third of what a step costs here. All that
+Crewlog's converter asks is which run a payload belongs to, so these questions are answered outside.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivationJob,
 )
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.converter import StorageDriverStoreContext, StorageDriverWorkflowInfo
+from temporalio.converter import (
+    SerializationContext,
+    StorageDriverStoreContext,
+    StorageDriverWorkflowInfo,
+    WorkflowSerializationContext,
+)
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from temporalio.workflow import Info
@@ -83,6 +88,9 @@ class Instance(WorkflowInstance):
     def __init__(self, inner: WorkflowInstance) -> None:
         self._inner = inner
         info = inner.get_info()
+        self._run = WorkflowSerializationContext(
+            namespace=info.namespace, workflow_id=info.workflow_id
+        )
         self._here = StorageDriverStoreContext(
             target=StorageDriverWorkflowInfo(
                 id=info.workflow_id,
@@ -108,8 +116,12 @@ class Instance(WorkflowInstance):
         return first
 
     @override
-    def get_serialization_context(self, command_info: Any) -> None:
-        """None: no converter of Crewlog's asks for one."""
+    def get_serialization_context(self, command_info: Any) -> SerializationContext | None:
+        """What a run says to its activities belongs to the run."""
+        activity = CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK
+        if command_info is None or command_info.command_type == activity:
+            return self._run
+        return self._inner.get_serialization_context(command_info)
 
     @override
     def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:

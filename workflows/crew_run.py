@@ -19,6 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
+    from crewlog.encryption.codec import NOT_ENCRYPTED, is_plain, is_refused
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
     from crewlog.faults import faults_of
     from crewlog.graph.drafting import Drafting
@@ -51,6 +52,7 @@ from crewlog.workflows.inbox import (
     Unreadable,
     edited_definition,
     from_outside,
+    incoming_of,
     now,
     parse,
     read_args,
@@ -83,6 +85,8 @@ class CrewRun:
         self._execution: Execution | None = None
         self._askers = 0
         """Clients that wait for the result by `ask`."""
+        self._encrypted = False
+        """Whether the execution was started with what is encrypted: then so is what it is told."""
 
     @workflow.run
     async def run(self, raw: RawValue) -> dict[str, Any]:
@@ -112,12 +116,18 @@ class CrewRun:
         return ended.result.model_dump(mode="json")
 
     async def _drive(self, raw: RawValue) -> Ended:
+        # A replay may have other settings: what is refused follows from the history alone.
+        self._encrypted = not is_plain(raw.payload)
+        if is_refused(raw.payload) and not self._encrypted:
+            # This task fails until the settings accept it.
+            workflow.payload_converter().from_payload(raw.payload)
         if workflow.info().continued_run_id is not None:
             # Our own: what comes from outside was looked at before it was carried.
             carried = workflow.payload_converter().from_payload(raw.payload)
             self._execution = self._continue(carried[CARRY])
         else:
             self._execution = await self._begin(read_args([raw]))
+        self._execution.encrypted = self._encrypted
         return await self._execution.drive()
 
     async def _begin(self, data: Any) -> Execution:
@@ -190,7 +200,7 @@ class CrewRun:
     @workflow.signal(dynamic=True)
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """Takes every signal, known or not: what it says, or why it was refused, is journaled."""
-        self._inbox.append(Incoming(name, from_outside(args), now()))
+        self._inbox.append(incoming_of(name, args))
 
     @workflow.update(name="ask", unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
     async def ask(self, raw: RawValue) -> dict[str, Any]:
@@ -280,14 +290,17 @@ class CrewRun:
         if self._closing():
             raise closing()
         try:
-            parse(name, from_outside([raw]))
+            data = from_outside([raw])
+            if self._encrypted and is_plain(raw.payload):
+                data = Unreadable(NOT_ENCRYPTED)
+            parse(name, data)
         except CrewlogError as error:
             raise failure(error) from error
 
     async def _update(self, name: str, raw: RawValue) -> dict[str, Any]:
         """Has the command's activities made, hands it to the loop, and waits for its outcome."""
         while True:
-            incoming = Incoming(name, from_outside([raw]), now())
+            incoming = incoming_of(name, [raw])
             await self._prepare(incoming)
             if self._closing():
                 raise closing()  # what was prepared may not fit any more; it is sent again
@@ -304,7 +317,7 @@ class CrewRun:
         data = from_outside([raw])
         command = parse("ask", data)
         if isinstance(command, AskRun) and command.text:
-            said = Incoming("message", data, now())
+            said = Incoming("message", data, now(), plain=is_plain(raw.payload))
             self._inbox.append(said)
             await workflow.wait_condition(lambda: said.done or self._over())
             if said.error is not None:
@@ -488,7 +501,7 @@ def _page(raw: RawValue) -> Page:
         return Page.model_validate(read_args([raw]))
     except ValidationError as error:
         raise ApplicationError(
-            'a page is {"after": position, "limit": 1 to 1000}', type="UsageError"
+            'a page is {"after": position, "limit": 1 to 1000}', type="BadPage"
         ) from error
 
 

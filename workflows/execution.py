@@ -37,6 +37,7 @@ from temporalio.exceptions import (
 
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.times import moment_words
+    from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import InternalError, StoreUnavailable
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
@@ -197,6 +198,8 @@ class Execution:
     ) -> None:
         self.engine = engine
         self.closing = False
+        self.encrypted = False
+        """Whether what comes without encryption is refused, where that is on."""
         self._stage: Stage = "calm"
         self._inbox = inbox
         self._kept: list[Incoming] = []
@@ -328,6 +331,8 @@ class Execution:
         while self._inbox:
             incoming = self._inbox.pop(0)
             self._tick(incoming.at)
+            if incoming.plain and self.encrypted:
+                incoming.data = Unreadable(NOT_ENCRYPTED)
             drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
             if drafting and incoming.name in FOR_CREWS:
                 self._kept.append(incoming)
@@ -524,6 +529,8 @@ class Execution:
             id=call.id,
             message=call.message,
             approved=call.approved,
+            ruled=self.engine.ruled(order.agent, call.tool, order.step),
+            quotas=self.engine.quotas(order.agent, call.tool, order.step),
             **self._step_call(order),
         )
         plan = self.engine.plan

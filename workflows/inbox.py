@@ -19,11 +19,14 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from crewlog.content import check_depth
+    from crewlog.encryption.codec import NOT_ENCRYPTED, is_plain
     from crewlog.errors import (
         ChangeConflict,
         CommandConflict,
         CommandRejected,
         CrewlogError,
+        KeyMissing,
+        SealBroken,
         UsageError,
     )
     from crewlog.faults import faults_of
@@ -32,7 +35,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
     from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
-    from crewlog.graph.permitting import set_permission
+    from crewlog.graph.permitting import set_permission, set_ruling
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
@@ -112,6 +115,8 @@ class Incoming:
     """Whether nothing may come of it but an answer."""
     known: CommandOutcome | None = None
     """The outcome that its id has already, where the state does not remember that any more."""
+    plain: bool = False
+    """Whether it came without encryption, to workers that have it on and accept that."""
     late: bool = False
     """Whether the run has moved on since it was prepared: it is neither applied nor refused, and
     its handler prepares it anew."""
@@ -141,7 +146,11 @@ def now() -> int:
 
 
 def read_args(args: Sequence[RawValue]) -> Any:
-    """The one JSON value of a signal or an update, or an `Unreadable`."""
+    """The one JSON value of a signal or an update, or an `Unreadable`.
+
+    Raises:
+        KeyMissing: it is encrypted, and this worker has not the key. The task is done again.
+    """
     if len(args) != 1:
         return Unreadable(f"it takes one JSON object, not {len(args)} arguments")
     try:
@@ -149,6 +158,10 @@ def read_args(args: Sequence[RawValue]) -> Any:
         # Bytes, protobufs and NaN come through the converter, and could not be carried on.
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
         check_depth(value)
+    except KeyMissing:
+        raise
+    except SealBroken:
+        return Unreadable(NOT_ENCRYPTED)
     except Exception as error:  # noqa: BLE001 - whatever a stranger sends must not fail the task
         return Unreadable(f"the content is not JSON: {error}")
     return value
@@ -161,6 +174,12 @@ def from_outside(args: Sequence[RawValue]) -> Any:
     if isinstance(command, str) and command.startswith(RESERVED):
         return Unreadable(f"ids that begin with {RESERVED!r} are the run's own")
     return data  # pyright: ignore[reportUnknownVariableType]
+
+
+def incoming_of(name: str, args: Sequence[RawValue]) -> Incoming:
+    """What a client sent, on its way to the loop."""
+    plain = any(is_plain(each.payload) for each in args)
+    return Incoming(name, from_outside(args), now(), plain=plain)
 
 
 def parse(name: str, data: Any) -> Command:
@@ -320,6 +339,9 @@ async def _by_hand(
             return edit_state(_crew(engine), command.set, command.delete, **who)
         case Redirect():
             return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
+        case SetPermission() if command.do is not None:
+            do = None if command.do == "inherit" else command.do
+            return set_ruling(_crew(engine), command.tool, command.agent, do, **who)
         case SetPermission():
             return set_permission(_crew(engine), command.tool, command.agents, **who)
         case _:

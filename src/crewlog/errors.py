@@ -16,16 +16,19 @@
     │   ├── TemporalUnavailable
     │   ├── StoreUnavailable
     │   ├── StoreIncomplete        rows are gone; the history still has them
+    │   ├── KeyMissing             encrypted with a key that this process does not have
     │   └── WorkerMissing          nobody polls the task queue
     ├── StepError                  the run: ends the step, not the worker
     │   ├── ModelError
     │   │   ├── ModelRefused       key, quota, content policy: a retry does not help
     │   │   └── ModelUnavailable   timeout, rate limit, 5xx: a retry may help
     │   ├── LogRefused             an agent may not see what its call would show it
+    │   ├── SecretMissing          this worker does not have what a secret's reference names
     │   └── ToolError
     │       ├── ToolMissing        no such module, function or tool on this worker
     │       ├── ToolFailed         raised; the model may see it and repair
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
+    ├── SealBroken                 what was encrypted was changed, moved, or never encrypted
     ├── NotInTime                  it was waited for in vain
     │   └── AnswerNeeded           the run waits for people
     ├── RunFailed                  how a run ended, as its client sees it
@@ -214,6 +217,10 @@ class StoreIncomplete(ServiceError):
     """The store lacks rows that the run refers to: `crewlog rebuild` makes them again."""
 
 
+class KeyMissing(ServiceError):
+    """A value is encrypted with a key that this process does not have: it may get it yet."""
+
+
 class WorkerMissing(ServiceError):
     """Nobody polls the task queue: the run is safe and waits."""
 
@@ -251,6 +258,15 @@ class ModelUnavailable(ModelError):
         """Seconds that the service asked to be left alone; none where it did not say."""
 
 
+class SecretMissing(StepError):
+    """This worker does not have what the reference to a secret names.
+
+    Nothing has begun. The run makes the call again until a worker that has it takes it.
+    """
+
+    again = True
+
+
 class ToolError(StepError):
     """A tool's side of a step."""
 
@@ -270,6 +286,12 @@ class ToolFailed(ToolError):
 
 class OutcomeUnknown(ToolError):
     """The call started and never answered, and the tool must not be repeated: people decide."""
+
+
+class SealBroken(CrewlogError):
+    """A value that must be encrypted was changed, belongs elsewhere, or never was encrypted."""
+
+    exit_code = 5
 
 
 class NotInTime(CrewlogError, TimeoutError):

@@ -3,7 +3,8 @@
 Workers and clients use the same converter. A LangChain message, alone or in a list, crosses as a
 tagged body and comes back as the same type; only the known message types are ever constructed.
 Payloads over a threshold go through Temporal's `ExternalStorage`: a directory here, S3 or GCS by
-the SDK's drivers elsewhere; never the store, so that losing Postgres loses no payload.
+the SDK's drivers elsewhere; never the store, so that losing Postgres loses no payload. Where
+encryption is on, payloads are encrypted before they go anywhere, into the history or beside it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,12 @@ from temporalio.converter import (
     StorageDriverStoreContext,
     StorageDriverWorkflowInfo,
 )
+from temporalio.exceptions import ApplicationError
 
-from crewlog.errors import StoreIncomplete, StoreUnavailable
+from crewlog.encryption.codec import ENCRYPTED, REFUSED, EncryptionCodec, why_refused
+from crewlog.encryption.failures import EncryptedFailures, RedactedFailures
+from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring, from_environment
+from crewlog.errors import KeyMissing, SealBroken, StoreIncomplete, StoreUnavailable
 
 MESSAGE_TAG = "lc_message"
 """The key of a tagged message body."""
@@ -68,13 +73,72 @@ class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):
         return super().from_payload(payload, type_hint)
 
 
+class _RefusedConverter(EncodingPayloadConverter):
+    """Says, to whoever reads it, why a payload was refused when it was decoded."""
+
+    @property
+    def encoding(self) -> str:
+        return REFUSED.decode()
+
+    def to_payload(self, value: Any) -> Payload | None:
+        """Nothing becomes one."""
+        del value
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        """Raises.
+
+        Raises:
+            SealBroken: for one without encryption: a worker that accepts those can go on.
+            ApplicationError: for one that was changed or moved: it is so for good, and ends a run
+                that needs it.
+        """
+        del type_hint
+        reason, plain = why_refused(payload)
+        if plain:
+            raise SealBroken(
+                f"a payload is refused: {reason}",
+                remedy=f"Where it is right that it is not encrypted, set {ACCEPT_PLAIN}=true for "
+                "workers and clients: while encryption is being turned on.",
+            )
+        raise ApplicationError(
+            f"a payload is refused: {reason}", type=SealBroken.__name__, non_retryable=True
+        )
+
+
+class _KeylessConverter(EncodingPayloadConverter):
+    """Says that a payload is encrypted, where encryption is off."""
+
+    @property
+    def encoding(self) -> str:
+        return ENCRYPTED.decode()
+
+    def to_payload(self, value: Any) -> Payload | None:
+        """Nothing becomes one."""
+        del value
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        """Raises.
+
+        Raises:
+            KeyMissing: always.
+        """
+        del payload, type_hint
+        raise KeyMissing(
+            "a payload is encrypted, and this process has no keys",
+            remedy=f"Set {KEYS} to the key file of those who wrote it.",
+        )
+
+
 @cache
 def _encoding_converters() -> tuple[EncodingPayloadConverter, ...]:
     json_converter = _MessageJsonConverter(ToJsonOptions(exclude_unset=False))
-    return tuple(
+    usual = (
         json_converter if isinstance(c, JSONPlainPayloadConverter) else c
         for c in DefaultPayloadConverter.default_encoding_payload_converters
     )
+    return (*usual, _RefusedConverter(), _KeylessConverter())
 
 
 def _tag(value: Any) -> Any:
@@ -186,13 +250,36 @@ def beside_history(proven: bool) -> Generator[None]:
         _PROVEN.reset(token)
 
 
-def data_converter(directory: Path, threshold: int = 256 * 1024) -> DataConverter:
+class _Environment:
+    """Stands for the keys that the environment names."""
+
+
+ENVIRONMENT = _Environment()
+"""The keys that the environment names, if it names any."""
+
+
+def data_converter(
+    directory: Path,
+    threshold: int = 256 * 1024,
+    *,
+    keys: Keyring | _Environment | None = ENVIRONMENT,
+) -> DataConverter:
     """The converter of workers and clients; payloads over `threshold` bytes go to `directory`.
 
     But for what a client says to a run that is there: a signal that the workers cannot read would
     hold up the run for good, since it is in the history. It stays inline, up to the server's limit,
     but within `beside_history`.
+
+    Args:
+        directory: Where large payloads go.
+        threshold: Bytes above which a payload is large.
+        keys: What payloads are encrypted with; none: they are not.
+
+    Raises:
+        UsageError: the key file that the environment names cannot be used.
     """
+    if isinstance(keys, _Environment):
+        keys = from_environment()
     driver = DirectoryDriver(directory)
 
     def driver_of(context: StorageDriverSelectContext, _payload: Payload) -> StorageDriver | None:
@@ -203,6 +290,8 @@ def data_converter(directory: Path, threshold: int = 256 * 1024) -> DataConverte
 
     return DataConverter(
         payload_converter_class=CrewPayloadConverter,
+        payload_codec=None if keys is None else EncryptionCodec(keys),
+        failure_converter_class=RedactedFailures if keys is None else EncryptedFailures,
         external_storage=ExternalStorage(
             drivers=[driver], driver_selector=driver_of, payload_size_threshold=threshold
         ),

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from typing import Any
 
 from crewlog.errors import ToolFailed, UsageError
 from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
+from crewlog.secrets import resolve
 from crewlog.state.hashing import hash_bytes
 
 
@@ -55,6 +56,8 @@ class ToolCall:
     """The run's folder. It exists."""
     paths: tuple[str, ...] = ()
     """Folders of the workspace that the tool keeps to; empty means all of it."""
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The references of the tool's secrets, by the names that it knows them by."""
     beat: Callable[..., None] = field(default=_no_heartbeat, repr=False, compare=False)
     """Who is told of heartbeats."""
     stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
@@ -68,6 +71,23 @@ class ToolCall:
     def heartbeat(self, *details: Any) -> None:
         """Says that the tool is alive, with details for people; may be called from any thread."""
         self.beat(*details)
+
+    def secret(self, name: str) -> str:
+        """The value of a secret that the tool declares under `secrets`.
+
+        It is taken out of the tool's result, its errors and the worker's logs. It does not belong
+        into files either.
+
+        Raises:
+            ToolFailed: the tool declares no secret of that name.
+            SecretMissing: this worker does not have it.
+        """
+        if name not in self.secrets:
+            raise ToolFailed(
+                f"the tool {self.tool!r} declares no secret {name!r}",
+                remedy=f"It declares: {', '.join(self.secrets) or 'none'}.",
+            )
+        return resolve(self.secrets[name])
 
     def resolve(self, relative: str | Path) -> Path:
         """The absolute path of a file in the workspace, whether it exists or not.

@@ -357,11 +357,38 @@ class Rollback(Command):
 
 
 class SetPermission(Command):
-    """Say who may call a tool, from the next call on."""
+    """Say who may call a tool, from the next call on: as a list, or of one agent.
+
+    Exactly one of `agents` and `do` is said. With `do` it is a ruling, which counts in the place of
+    what the definition says of that agent and that tool.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["agents"]}, {"required": ["agent", "do"]}]}
+    )
 
     tool: str
-    agents: tuple[AgentName, ...] | None
+    agents: tuple[AgentName, ...] | None = None
     """Null: every agent that has it; an empty list: nobody."""
+    agent: str = ""
+    """With `do`: the agent that it is about; `*`: every one."""
+    do: Literal["allow", "deny", "ask", "inherit"] | None = None
+    """`ask`: each call waits for a person's yes; `inherit`: what the definition says holds
+    again."""
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if ("agents" in self.model_fields_set) == (self.do is not None):
+            raise ValueError("exactly one of `agents` and `do` is needed")
+        if bool(self.agent) != (self.do is not None):
+            raise ValueError("`agent` goes with `do`; '*' is every agent")
+        return self
+
+    @override
+    def to_json(self) -> dict[str, Json]:
+        data = super().to_json()
+        # A list of nobody in particular is said, and not left out: null is a meaning of its own.
+        return data if self.do is not None else {**data, "agents": data.get("agents")}
 
 
 class Accepted(Model):

@@ -35,6 +35,7 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
     ("definition.md", "### Waits", definition.WaitPhase),
     ("definition.md", "### Builders", definition.BuilderPhase),
     ("definition.md", "### Patterns", definition.PatternUse),
+    ("definition.md", "## Rules", definition.Rule),
     ("definition.md", "## Limits", definition.Limits),
     ("definition.md", "## Groups and logs", definition.LogDefinition),
     ("definition.md", "## Memory", definition.MemoryPolicy),

@@ -289,8 +289,9 @@ async def test_a_database_from_the_future(connection: Any) -> None:
     assert "update this one" in caught.value.remedy
 
 
-def test_migrations_are_numbered_without_gaps() -> None:
-    assert [one.version for one in migrations()] == list(range(1, len(migrations()) + 1))
+def test_migrations_have_a_number_each() -> None:
+    versions = [one.version for one in migrations()]
+    assert versions == sorted(set(versions))
 
 
 async def test_a_shared_database(dsn: str) -> None:

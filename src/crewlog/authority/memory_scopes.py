@@ -75,7 +75,7 @@ def memory_decision(definition: CrewDefinition, agent: str, scope: str, way: Way
     if definition.memory is None:
         return _no("the crew has no memory")
     table = definition.memory.read if way == "read" else definition.memory.write
-    logs = logs_of(definition.agents[agent], way)
+    logs = logs_of(definition, agent, way)
     return check_scope(agent, scope, way=way, table=table, logs=logs)
 
 
@@ -84,7 +84,7 @@ def memory_scopes(definition: CrewDefinition, agent: str, way: Way) -> tuple[str
     if definition.memory is None:
         return ()
     table = definition.memory.read if way == "read" else definition.memory.write
-    logs = logs_of(definition.agents[agent], way)
+    logs = logs_of(definition, agent, way)
     return scopes_of(agent, way=way, table=table, logs=logs)
 
 

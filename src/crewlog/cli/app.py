@@ -100,7 +100,10 @@ def go(main: Coroutine[Any, Any, int], *, debug: bool = False) -> int:
     if debug:
         import logging  # noqa: PLC0415
 
+        from crewlog.redaction import filter_logs  # noqa: PLC0415
+
         logging.basicConfig(level=logging.INFO)
+        filter_logs()
     _keep_sdk_quiet(debug=debug)
     _ended_by.clear()
 

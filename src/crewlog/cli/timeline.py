@@ -12,7 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crewlog.cli.screen import PALETTE, Part, clock, plain
-from crewlog.cli.told_by_hand import edits_in_words, permission_in_words, redirect_in_words
+from crewlog.cli.told_by_hand import (
+    edits_in_words,
+    permission_in_words,
+    redirect_in_words,
+    ruling_in_words,
+)
 from crewlog.cli.told_changes import STATEFUL, requirements_after, state_of, told
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
@@ -164,7 +169,13 @@ class Timeline:
                 | j.Reopened()
             ):
                 return self._changed(entry)
-            case j.StateEdited() | j.Redirected() | j.PermissionSet() | j.CheckpointTagged():
+            case (
+                j.StateEdited()
+                | j.Redirected()
+                | j.PermissionSet()
+                | j.RulingSet()
+                | j.CheckpointTagged()
+            ):
                 return self._by_hand(entry)
             case j.PromptReceived() | j.PromptRead() | j.PromptCompiled() | j.DefinitionEdited():
                 return self._prompt(entry)
@@ -428,6 +439,9 @@ class Timeline:
                 return self._row(entry, node, "↪", text, "yellow")
             case j.PermissionSet():
                 text = f"{permission_in_words(entry)}{_by(entry.by)}{_why(entry.reason)}"
+                return self._row(entry, "", "⚿", text, "yellow")
+            case j.RulingSet():
+                text = f"{ruling_in_words(entry)}{_by(entry.by)}{_why(entry.reason)}"
                 return self._row(entry, "", "⚿", text, "yellow")
             case j.CheckpointTagged():
                 text = f"checkpoint {entry.checkpoint} is '{entry.tag}'{_by(entry.by)}"

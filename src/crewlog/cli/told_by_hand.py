@@ -6,6 +6,7 @@ import json
 
 from crewlog.cli.screen import plain
 from crewlog.definition.findings import listed
+from crewlog.graph.permitting import ruling_words
 from crewlog.state import journal as j
 from crewlog.state.edited import FLAGS, split_path
 
@@ -35,3 +36,8 @@ def permission_in_words(entry: j.PermissionSet) -> str:
     if entry.agents is None:
         return f"every agent that has {entry.tool} may call it"
     return f"{listed(entry.agents) if entry.agents else 'nobody'} may call {entry.tool}"
+
+
+def ruling_in_words(entry: j.RulingSet) -> str:
+    """`people are asked before a calls act`."""
+    return ruling_words(entry.tool, entry.agent, entry.do)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from temporalio.client import Client as TemporalClient
+from temporalio.common import HeaderCodecBehavior
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile
 
@@ -140,7 +141,10 @@ async def connect(
 async def _dial(address: str, config: dict[str, Any]) -> TemporalClient:
     try:
         async with asyncio.timeout(CONNECT_LIMIT):
-            return await TemporalClient.connect(address, data_converter=_converter(), **config)
+            converter = _converter()
+            if converter.payload_codec is not None:
+                config["header_codec_behavior"] = HeaderCodecBehavior.CODEC
+            return await TemporalClient.connect(address, data_converter=converter, **config)
     except (RuntimeError, ValueError, TimeoutError) as error:
         raise TemporalUnavailable(
             f"the Temporal server does not answer{_reason(error)}",

@@ -16,6 +16,7 @@ from datetime import timedelta
 
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistoryEventFilterType
+from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
@@ -215,7 +216,9 @@ class Histories:
 
     async def _decoded(self, id_: str, picked: list[Picked]) -> tuple[list[Told], list[str]]:
         """The values of payloads, and what is wrong with those that cannot be had."""
-        converter = self._gateway.temporal.data_converter
+        converter = self._gateway.temporal.data_converter.with_context(
+            WorkflowSerializationContext(self._gateway.temporal.namespace, self._run)
+        )
         room = asyncio.Semaphore(_AT_ONCE)
 
         async def decode(item: Picked) -> Told | str:

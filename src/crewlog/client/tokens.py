@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.converter import WorkflowSerializationContext
 
 from crewlog.client.events import Event
 from crewlog.client.gateway import Gateway, pauses
@@ -73,12 +74,14 @@ async def written(gateway: Gateway, run: RunId) -> list[Written]:
     found: list[Written] = []
     for pending in description.raw_description.pending_activities:
         if pending.activity_type.name == CALL_MODEL and pending.HasField("heartbeat_details"):
-            found += await _told(gateway, pending)
+            found += await _told(gateway, run, pending)
     return found
 
 
-async def _told(gateway: Gateway, pending: PendingActivityInfo) -> list[Written]:
-    converter = gateway.temporal.data_converter
+async def _told(gateway: Gateway, run: RunId, pending: PendingActivityInfo) -> list[Written]:
+    converter = gateway.temporal.data_converter.with_context(
+        WorkflowSerializationContext(gateway.temporal.namespace, run)
+    )
     found: list[Written] = []
     for details in await converter.decode(pending.heartbeat_details.payloads):
         with suppress(ValidationError):  # a worker of another version tells something else

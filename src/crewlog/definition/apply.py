@@ -27,6 +27,7 @@ from crewlog.definition.model import (
     WaitPhase,
 )
 from crewlog.definition.phases import phases
+from crewlog.definition.rule_changes import needed_by_rules, without_agent, without_tool
 from crewlog.definition.shape import shaped
 from crewlog.definition.splice import FIRST, Splice, lasts, owners, place_before, wait_too
 from crewlog.definition.unused import conditions_of
@@ -260,6 +261,7 @@ def _remove_tool(crew: CrewDefinition, op: o.RemoveTool) -> CrewDefinition:
     update: dict[str, Any] = {"agents": agents}
     for key in ("tools", "permissions", "approvals"):
         update[key] = {name: v for name, v in getattr(crew, key).items() if name != op.name}
+    update["rules"] = without_tool(crew, op.name)
     return crew.model_copy(update=update)
 
 
@@ -461,7 +463,7 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
     own = [
         p for p in splice.flow.parts() if isinstance(p.item, AgentPhase) and p.item.agent == name
     ]
-    splice.faults += _named_by_parts(crew, name)
+    splice.faults += [*_named_by_parts(crew, name), *needed_by_rules(crew, name)]
     for part in splice.flow.parts():
         if part not in own:
             splice.faults += _left_without(part, name)
@@ -481,6 +483,7 @@ def _remove_agent(crew: CrewDefinition, op: o.RemoveAgent) -> CrewDefinition:
         "agents": without_reader(agents, name),
         "permissions": permissions,
         "approvals": approvals,
+        **without_agent(crew, name),
         "memory": without.memory and without.memory.without(name),
         **without_member(crew, name),
     }

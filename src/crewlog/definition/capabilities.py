@@ -29,6 +29,7 @@ from crewlog.definition.model import (
     WaitPhase,
 )
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.rule_checks import refusing
 from crewlog.model import Model
 
 Agents = tuple[str, ...] | None
@@ -125,6 +126,10 @@ def _callers(tool: str, offer: Offer) -> Iterator[Capability]:
                 continue
             only = f"only {listed(permitted)} may" if permitted else "nobody may"
             how += f", but permissions say that {only}"
+        rule = None if offer.crew is None else refusing(offer.crew, name, tool)
+        if allowed and rule is not None:
+            allowed = False
+            how += f", but rule {rule + 1} says never"
         if allowed and _covers(offer.approvals, tool, name):
             how += "; each call waits for a person's yes"
         if not agent.enabled:

@@ -30,6 +30,7 @@ _LONGEST = 60
 _ONE = {
     "agents": "agent",
     "tools": "tool",
+    "mcp": "MCP server",
     "flow": "phase",
     "flags": "flag",
     "groups": "group",
@@ -183,6 +184,8 @@ def _about(section: str, value: Json) -> str:
         return f", with {listed(tools)}" if tools else ""
     if section == "tools":
         return f", {value['run']}"
+    if section == "mcp":
+        return f", {value['url'] or value['command']}"
     if section == "logs":
         return f", read by {_who(value['readers'])}, written by {_who(value['writers'])}"
     return f", after {_waits(value['after'])}" if value["after"] not in ([], "go") else ""

@@ -54,7 +54,7 @@ def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) ->
     yield from _flow(found, old, new, {*gone, *came})
     rest = (
         *("crew", "description", "model", "flags", "merge", "limits", "memory", "approval"),
-        *("policy", "groups", "logs"),
+        *("policy", "groups", "rules", "timezone", "logs", "interrupts"),
     )
     for change in found.changes:
         if change.path[0] == "flags" and change.kind == "added" and change.new is None:

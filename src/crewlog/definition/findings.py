@@ -30,6 +30,8 @@ class Finding:
     """The character of the value (from 0) where the fault is; it wins over `word`."""
     severity: Literal["error", "warning"] = "error"
     """An error keeps the crew from running; a warning does not."""
+    quiet: bool = False
+    """Whether the text there is not shown: a log of a build is no place for a secret."""
 
     def diagnostic(self) -> Diagnostic:
         """The fault without a text: its place is its path."""

@@ -174,6 +174,8 @@ def _locate(document: Document, fault: Finding) -> Diagnostic:
     else:
         span = _inside(document, node, fault)
     found = document.source.diagnostic(fault.message, span, fault.remedy, fault.path)
+    if fault.quiet:
+        found = replace(found, excerpt="")
     found = replace(found, severity=fault.severity)
     return replace(found, remedy=_SECTION.sub(lambda m: _with_line(document, m), found.remedy))
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from crewlog.definition.audiences import Audiences
 from crewlog.definition.findings import Finding, Path, did_you_mean
 from crewlog.definition.model import (
     MEMORY_TOOLS,
     OWN_SCOPE,
-    AgentDefinition,
     CrewDefinition,
 )
 
@@ -42,23 +42,25 @@ def _table(
     for scope, named in table.items():
         path: Path = ("memory", way, scope)
         if scope.startswith("group:") and not any(
-            scope in logs_of(agent, way) for agent in definition.agents.values()
+            scope in logs_of(definition, agent, way) for agent in definition.agents
         ):
             say = f"memory.{way} names {scope!r}, and no agent {way}s the log {scope!r}"
             remedy = f"Add it to the '{way}s' of the agents that are to have it."
             yield Finding(path, say, remedy, at="key", severity="warning")
         for i, name in enumerate(named or ()):
-            agent = definition.agents.get(name)
-            if agent is None:
+            if name not in definition.agents:
                 say = f"memory.{way} gives {scope!r} to the agent {name!r}, which is not defined."
                 remedy = did_you_mean(name, definition.agents, "Agents are under 'agents:'.")
                 yield Finding((*path, i), say, remedy)
-            elif scope != OWN_SCOPE and scope not in logs_of(agent, way):
+            elif scope != OWN_SCOPE and scope not in logs_of(definition, name, way):
                 say = f"memory.{way} gives {scope!r} to {name!r}, who does not {way} that log"
                 remedy = f"Add {scope} to the agent's '{way}s', or leave {name!r} out."
                 yield Finding((*path, i), say, remedy)
 
 
-def logs_of(agent: AgentDefinition, way: Literal["read", "write"]) -> tuple[str, ...]:
+def logs_of(
+    definition: CrewDefinition, agent: str, way: Literal["read", "write"]
+) -> tuple[str, ...]:
     """The logs that an agent reads, or writes to, besides its own."""
-    return agent.reads if way == "read" else agent.writes
+    audiences = Audiences(definition)
+    return audiences.reads(agent) if way == "read" else audiences.writes(agent)

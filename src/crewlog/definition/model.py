@@ -8,7 +8,7 @@ places in the text, `crewlog.graph.lower` turns one into a plan.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -26,6 +26,8 @@ from pydantic_core.core_schema import no_info_before_validator_function
 
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
 from crewlog.definition.policy import Policy
+from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
+from crewlog.definition.reaching import Check, Host, McpServer, name_in_crew
 from crewlog.definition.times import parse_time
 from crewlog.model import Json, Model
 
@@ -35,6 +37,7 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 PHASE_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"
 PhaseName = Annotated[str, Field(pattern=PHASE_PATTERN)]
 """A phase: as a name, and with dots, which the steps inside an agent's pattern have."""
+ARGUMENT_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*$"
 FOR_EACH_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]*\.[A-Za-z][A-Za-z0-9_-]*$"
 
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
@@ -110,6 +113,20 @@ ConditionText = Annotated[
 """A condition, written as text and kept as data."""
 
 
+QuotaText = Annotated[
+    str,
+    BeforeValidator(parse_quota),
+    WithJsonSchema({"type": "string", "pattern": QUOTA_PATTERN}),
+]
+"""How many calls there may be: `5 per run`, `20 per hour`, `100 per day`."""
+SecretReference = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "pattern": "^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$"}),
+]
+"""Where a worker has a secret: `env:NAME` or `file:PATH`. What is none is found where meanings are
+checked, which does not repeat it."""
+
+
 class Retry(Model):
     """How often and how fast a call is tried again after a failure that may pass."""
 
@@ -126,8 +143,12 @@ class Retry(Model):
 class ToolDefinition(Model):
     """A tool: which function it is, what it does to the world, and what a retry may do."""
 
-    run: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
-    """`module:function`, or `module:name` of a LangChain tool. Imported by workers only."""
+    run: str = Field(
+        pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*"
+        r"|mcp:[A-Za-z][A-Za-z0-9_-]{0,63}/[A-Za-z0-9_./-]{1,128})$"
+    )
+    """`module:function`, or `module:name` of a LangChain tool, imported by workers only; or
+    `mcp:SERVER/TOOL`."""
     description: str | None = None
     """What the model is told; by default the function's docstring."""
     effects: Literal["read", "write", "external"] = "external"
@@ -152,6 +173,20 @@ class ToolDefinition(Model):
     an ordinary activity."""
     paths: tuple[str, ...] = ()
     """Folders of the run's workspace that it may write to; empty means the whole workspace."""
+    secrets: dict[Name, SecretReference] = Field(default_factory=dict)
+    """Secrets that it gets by name, `current_call().secret("GITHUB")`, each as `env:NAME` or
+    `file:PATH` of its workers."""
+    hosts: tuple[Host, ...] = ()
+    """Hosts that it may reach: `api.example.org`, `*.example.org`, `*` (any public one),
+    `http://localhost:8080`, `10.0.0.0/8`. Private addresses only where they are named."""
+    checks: dict[Annotated[str, Field(pattern=ARGUMENT_PATTERN)], Check] = Field(
+        default_factory=dict
+    )
+    """What its arguments must be, by name (`options.target` for one inside): `path`, `url`, or
+    `{pattern, enum, minimum, maximum, longest}`. Checked before it runs."""
+    approved: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """For a tool of an MCP server: the digest of what it says of itself that is approved; by
+    default what `crewlog mcp approve` has kept."""
     risk: Literal["low", "high"] = "low"
     """How much harm a wrong call does; shown to those who approve, and what a prompt's "ask me
     before anything risky" means."""
@@ -243,11 +278,16 @@ class AgentDefinition(Model):
     on_error: Literal["ask", "fail", "continue"] = "ask"
     """When the step fails: `ask` people (retry, skip or stop), `fail` the run, or `continue`
     without its result."""
+    ask_below: float | None = Field(default=None, gt=0, le=1)
+    """People are asked before its turn is over where the `confidence` that it set in the turn, an
+    output or a flag of its own, is lower than this, is no number, or was not set."""
     enabled: bool = True
     """Whether it takes part; where it does not, its phases are skipped."""
     pattern: Pattern | None = None
     """How it works inside a phase: by default one turn; else a builder's steps, e.g.
     `review_loop`."""
+    parent: str | None = None
+    """The agent that it works for: it never may more than that one, whatever else is said."""
 
 
 class JoinQuorum(Model):
@@ -410,16 +450,105 @@ FlowItem = (
 builder's part in full."""
 
 
+EVERY_TOOL = "*"
+"""As a rule's `tool`: every tool of the crew, but for those that every crew has."""
+GROUP = "group:"
+"""What stands before a group's name among a rule's agents."""
+
+
+class Rule(Model):
+    """What holds for calls of some tools by some agents. The strictest rule that applies counts."""
+
+    tool: str | tuple[str, ...]
+    """The tool, several of them, or `"*"`: every tool of the crew."""
+    agents: tuple[str, ...] | None = None
+    """For whom it holds: agents, and groups as `group:G`. Null: every agent."""
+    do: Literal["always", "never", "ask"] = "always"
+    """`never`: the call is refused; `ask`: it waits for a person's yes; `always`: it is made, where
+    nothing else speaks against it."""
+    if_: ConditionText | None = Field(default=None, alias="if")
+    """It applies where this holds when the call is asked for, and when it is to be made."""
+    quota: QuotaText | None = None
+    """How many such calls there may be, of all tools and agents of the rule together: `5 per run`,
+    `20 per hour`, `100 per day`. Hours and days count over all runs of the crew."""
+    reason: str = ""
+    """Why; people are told it, and the model whose call is refused."""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tools that it names."""
+        return (self.tool,) if isinstance(self.tool, str) else self.tool
+
+    @property
+    def limits(self) -> bool:
+        """Whether it only counts calls: it does not say that they are always made."""
+        return self.quota is not None and self.do == "always"
+
+
 class Limits(Model):
     """Bounds that a run keeps."""
 
     steps: int = Field(default=10_000, ge=1)
     """Steps of the whole run; then it asks people."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Tokens, read and written by all agents; from then on no model is called before people have
+    let the run go on."""
+    cost: float | None = Field(default=None, gt=0)
+    """What all model calls cost, in US dollars, where prices are known; then people are asked."""
+    wall: Wait | None = None
+    """How long the run may take from its start; from then on nothing starts before people have let
+    it go on."""
     parallel: int = Field(default=64, ge=1, le=1000)
     """Activities in flight at a time."""
     events: int = Field(default=2_000, ge=50, le=20_000)
     """Events of one execution's history; then the run continues as new, as it also does when the
     server suggests it."""
+
+
+QuestionKind = Literal[
+    "ask",
+    "requirement",
+    "step_failed",
+    "outcome_unknown",
+    "tool_approval",
+    "low_confidence",
+    "limit",
+    "budget",
+    "manual",
+]
+"""Why a run with a crew asks people."""
+
+
+class Expiry(Model):
+    """How long a question waits for people, and what happens then."""
+
+    expires: Wait | None = None
+    """How long it is open; by default until somebody answers."""
+    default: Literal["reject", "escalate", "stop"] = "reject"
+    """What happens then: `reject` answers as a person's `reject` does, `escalate` hands the
+    question to `escalate_to`, and it waits on, `stop` ends the run."""
+    escalate_to: str | None = Field(default=None, min_length=1, max_length=200)
+    """Who may answer a question that is escalated, and nobody else."""
+
+
+class InterruptPolicy(Expiry):
+    """When the run asks people by itself, who may answer, and what happens where nobody does."""
+
+    people: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = ()
+    """Who may answer; an empty list: whoever may answer at all."""
+    approve_risk: Literal["low", "high"] | None = None
+    """Calls of tools of this risk, or of a higher one, wait for a person's yes, as those of
+    `approvals` do."""
+    valid: Wait | None = None
+    """How long a yes to a call holds: where the call has not begun by then, people are asked
+    again. By default until the call is made."""
+    kinds: dict[QuestionKind, Expiry] = Field(default_factory=dict[QuestionKind, Expiry])
+    """Kinds of questions that expire otherwise than `expires`, `default` and `escalate_to` say."""
+
+    def expiry(self, kind: str) -> Expiry:
+        """How long a question of a kind is open, and what happens then."""
+        found: Expiry | None = cast("dict[str, Expiry]", self.kinds).get(kind)
+        return found or self
 
 
 class LogDefinition(Model):
@@ -521,6 +650,8 @@ class CrewDefinition(Model):
     """The agents by name."""
     tools: dict[Name, ToolDefinition] = Field(default_factory=dict)
     """The tools by name."""
+    mcp: dict[Name, McpServer] = Field(default_factory=dict)
+    """Servers of tools by the Model Context Protocol, by name."""
     flow: tuple[FlowItem, ...] = Field(default_factory=_one_after_the_other, min_length=1)
     """What happens in which order; by default the agents one after the other, as written. Always
     filled in, so that the order of keys in `agents` never has a meaning of its own."""
@@ -534,6 +665,10 @@ class CrewDefinition(Model):
     agent."""
     groups: dict[Name, tuple[str, ...]] = Field(default_factory=dict)
     """Groups of agents, by name: the members of `G` read and write the log `group:G`."""
+    rules: tuple[Rule, ...] = ()
+    """What else holds for calls of tools: never, ask or always, on conditions, and how many."""
+    timezone: str = "UTC"
+    """Whose days the quotas count, e.g. `Europe/Berlin`."""
     logs: dict[Name, LogDefinition] = Field(default_factory=dict)
     """Who may read and write the log `channel:NAME`, by name; any other channel is for the agents
     that list it."""
@@ -543,6 +678,8 @@ class CrewDefinition(Model):
     those of a phase with `for_each` in the order of its items."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""
+    interrupts: InterruptPolicy = InterruptPolicy()
+    """When the run asks people by itself, and what happens to questions that nobody answers."""
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     """Which checkpoints of a run are kept in the list; by default all."""
     memory: MemoryPolicy | None = None
@@ -559,3 +696,24 @@ class CrewDefinition(Model):
     def callable_tools(self) -> tuple[str, ...]:
         """The tools that permissions may name: its own, and those of its memory."""
         return (*self.tools, *(MEMORY_TOOLS if self.memory is not None else ()))
+
+    @model_validator(mode="after")
+    def _selected(self) -> Self:
+        """Puts the tools that servers are asked for under `tools`, the one place for all."""
+        for name, server in self.mcp.items():
+            if not server.tools:
+                continue
+            there = {tool.run for tool in self.tools.values()}
+            for tool in server.tools:
+                run, called = f"mcp:{name}/{tool}", name_in_crew(tool, server.prefix)
+                if run in there:
+                    continue
+                if called in self.tools:
+                    raise ValueError(
+                        f"the MCP server {name!r} brings a tool {called!r}, and there is one: "
+                        "give the server a `prefix`"
+                    )
+                self.tools[called] = ToolDefinition(run=run)
+            self.mcp[name] = server.model_copy(update={"tools": (), "prefix": ""})
+            self.__pydantic_fields_set__.add("tools")
+        return self

@@ -21,6 +21,7 @@ from crewlog.definition.conditions import (
 from crewlog.definition.findings import Finding, Path, listed
 from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, DecisionPhase, WaitPhase
 from crewlog.definition.phases import Phase
+from crewlog.definition.rule_checks import refusing
 
 
 def unused_findings(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
@@ -56,6 +57,7 @@ def callers(definition: CrewDefinition, tool: str) -> list[str]:
         if (agent.tools is None or tool in agent.tools)
         and (allowed is None or name in allowed)
         and agent.enabled
+        and refusing(definition, name, tool) is None
     ]
 
 
@@ -65,7 +67,8 @@ def _tools(definition: CrewDefinition) -> Iterator[Finding]:
             continue
         lists = [n for n, agent in definition.agents.items() if tool in (agent.tools or ())]
         allowed = definition.permissions.get(tool)
-        if allowed == () and not lists:
+        forbidden = all(refusing(definition, n, tool) is not None for n in definition.agents)
+        if (allowed == () and not lists) or forbidden:
             continue  # it is said that no one may: perhaps until somebody allows it
         say = f"no agent may call the tool {tool!r}"
         off = [name for name in lists if not definition.agents[name].enabled]

@@ -17,6 +17,7 @@ from crewlog.definition.course_checks import course_findings
 from crewlog.definition.expand import Expanded, expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.flow_checks import flow_findings
+from crewlog.definition.interrupting import interrupt_findings
 from crewlog.definition.memory_checks import memory_findings
 from crewlog.definition.model import (
     MEMORY_TOOLS,
@@ -28,8 +29,12 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.order import Order, order_of
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.reach_checks import reach_findings
+from crewlog.definition.rule_checks import rule_findings
+from crewlog.definition.secrets import REMEDY, literals
 from crewlog.definition.unused import conditions_of, unused_findings
 from crewlog.errors import Diagnostic
+from crewlog.model import Json
 
 BUILT_IN_TOOLS = ("set_flag", "set_output")
 """Tools that every crew has."""
@@ -69,13 +74,15 @@ def all_findings(definition: CrewDefinition) -> list[Finding]:
     if expanded.faults:
         # Of the flow only what holds whatever the parts would have made.
         some = [*_without_flow(expanded.definition, found), *_undefined(found, definition)]
-        return [*expanded.faults, *(expanded.original(each) for each in some)]
+        kept = secret_findings(definition.to_json())
+        return [*expanded.faults, *(expanded.original(each) for each in some), *kept]
     plain = expanded.definition
     order = order_of(found)
     courses = course_findings(definition, expanded, found, order)
     known = [*_findings(plain, found, expanded, order), *courses]
     known += _of_their_own(unused_findings(plain, found), known)
-    return list(_once(expanded.original(each) for each in known))
+    secret = secret_findings(definition.to_json())
+    return [*_once(expanded.original(each) for each in known), *secret]
 
 
 def _of_their_own(warned: Iterable[Finding], known: list[Finding]) -> Iterator[Finding]:
@@ -107,6 +114,14 @@ def _once(found: Iterable[Finding]) -> Iterator[Finding]:
         yield each
 
 
+def secret_findings(data: Json) -> list[Finding]:
+    """Texts in a definition, or in a part of one, that are secrets themselves."""
+    return [
+        Finding(path, f"this {why}: a secret has no place in a definition", REMEDY, quiet=True)
+        for path, why in literals(data)
+    ]
+
+
 def part_findings(
     agents: Mapping[str, AgentDefinition], tools: Mapping[str, ToolDefinition]
 ) -> list[Finding]:
@@ -133,8 +148,11 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *_models(definition),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
+        *rule_findings(definition),
+        *interrupt_findings(definition),
         *audience_findings(definition, found),
         *memory_findings(definition),
+        *reach_findings(definition),
     ]
 
 
@@ -341,6 +359,9 @@ def _conditions(definition: CrewDefinition, found: list[Phase]) -> Iterator[Find
     for phase in found:
         for key, condition in conditions_of(phase).items():
             yield from _facts(condition, (*phase.path, key), definition, flags)
+    for i, rule in enumerate(definition.rules):
+        if rule.if_ is not None:
+            yield from _facts(rule.if_, ("rules", i, "if"), definition, flags)
 
 
 def _facts(

@@ -29,6 +29,7 @@ _INDENT = "  "
 _SECTIONS = frozenset({"agents", "tools", "flow", "permissions", "approvals", "flags"}) | {
     "groups",
     "logs",
+    "mcp",
 }
 """Keys at the top whose entries have a line each, however short they are together."""
 
@@ -40,7 +41,9 @@ _TAKEN = re.compile(
     r"(?i:true|false|null|yes|no|on|off)|[\d.,eE_+:-]*\d[\d.,eE_+:-]*|0[xob]\w*|\d{4}-\d.*"
 )
 """What some reader takes for a number, a date, true, false or nothing."""
-_SECONDS = frozenset({"timeout", "heartbeat", "first", "longest", "wait", "within"})
+_SECONDS = frozenset(
+    {"timeout", "heartbeat", "first", "longest", "wait", "within", "wall", "expires", "valid"}
+)
 _FREE = frozenset({"model_settings", "with", "flags"})
 """Keys below which data is people's own: numbers there stay as they are."""
 

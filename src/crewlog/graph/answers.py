@@ -158,6 +158,7 @@ async def _refuse(engine: Engine, asked: Interrupt, by: str, reason: str) -> Non
     entry = engine.state.frontier.get(asked.step) if asked.step else None
     call = next((c for c in calls_of(entry) if c.call == asked.call), None)
     if entry is not None and call is not None:
+        engine.turns.give_back(entry.step, call)
         await engine.turns.answer_call(entry.step, call, approvals.refusal(by, reason), ok=False)
 
 

@@ -92,6 +92,8 @@ def _rules(old: GraphPlan, new: GraphPlan) -> Iterator[tuple[str, tuple[str, ...
         yield from _mapping(section, getattr(old, section), getattr(new, section))
     if limits := _differing(old.limits, new.limits):
         yield "limits", tuple(limits)
+    if interrupts := _differing(old.interrupts, new.interrupts):
+        yield "interrupts", tuple(interrupts)
 
 
 def _mapping(

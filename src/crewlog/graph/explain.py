@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
-from crewlog.authority.permissions import check_tool
+from crewlog.authority.permissions import Decision, bounded, check_tool
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import Path, did_you_mean, listed
@@ -229,24 +229,15 @@ def _agent(
 def _tools(
     definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: AgentRules
 ) -> Iterator[ToolAccess]:
-    agent = definition.agents[name]
-    offered = sorted(definition.tools) if agent.tools is None else agent.tools
     found: list[ToolAccess] = []
     for tool, made in definition.tools.items():
-        decision = check_tool(
-            name,
-            tool,
-            offered=offered,
-            known=definition.tools,
-            permissions=definition.permissions,
-        )
-        who = plan.approvals.get(ToolName(tool), ())
+        decision = _decided(definition, plan, name, tool)
         found.append(
             ToolAccess(
                 tool=ToolName(tool),
                 allowed=decision.allowed,
                 why=_why(tool, name, definition, decision.reason, allowed=decision.allowed),
-                approval=decision.allowed and (who is None or name in who),
+                approval=decision.outcome == "ask",
                 effects=made.effects,
                 repeat=made.repeat,
                 risk=made.risk,
@@ -262,6 +253,26 @@ def _tools(
             )
 
 
+def _decided(definition: CrewDefinition, plan: GraphPlan, agent: AgentName, tool: str) -> Decision:
+    """What holds for an agent's calls whatever the flags are: rules with conditions come on top."""
+
+    def check(who: AgentName) -> Decision:
+        return check_tool(
+            who,
+            tool,
+            offered=plan.agents[who].tools,
+            known=plan.tools,
+            permissions=definition.permissions,
+            approvals=plan.approvals,
+            rules=plan.checks,
+        )
+
+    decision = check(agent)
+    for parent in plan.agents[agent].within:
+        decision = bounded(decision, check(parent))
+    return decision
+
+
 def _memory_tools(
     definition: CrewDefinition, plan: GraphPlan, name: AgentName, rules: AgentRules
 ) -> Iterator[ToolAccess]:
@@ -269,15 +280,14 @@ def _memory_tools(
     for tool, way in zip(MEMORY_TOOLS, WAYS, strict=True):
         if definition.memory is None or tool not in rules.tools:
             continue
-        named = definition.permissions.get(tool)
-        allowed = named is None or name in named
+        decision = _decided(definition, plan, name, tool)
+        allowed = decision.allowed
         why = f"it {way}s {listed(memory_scopes(definition, name, way))}"
-        who = plan.approvals.get(ToolName(tool), ())
         yield ToolAccess(
             tool=ToolName(tool),
             allowed=allowed,
-            why=why if allowed else _why(tool, name, definition, "", allowed=False),
-            approval=allowed and (who is None or name in who),
+            why=why if allowed else _why(tool, name, definition, decision.reason, allowed=False),
+            approval=decision.outcome == "ask",
             effects=way,
             repeat="safe",
         )

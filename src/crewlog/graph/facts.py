@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from crewlog.authority.audiences import may_read, may_see, may_write
-from crewlog.authority.permissions import Decision, check_tool
+from crewlog.authority.permissions import Decision, bounded, check_tool, quotas_of, ruling_of
+from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.conditions import Condition, holds
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
@@ -25,7 +26,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
-from crewlog.state.calls import View
+from crewlog.state.calls import CallQuota, View
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Interrupt, Item
@@ -184,15 +185,94 @@ class RunFacts:
     def tools_of(self, agent: AgentName, step: StepId | None = None) -> tuple[ToolName, ...]:
         """The tools that an agent may call now, in a step."""
         rules = self.rules_of(agent, step)
-        return tuple(tool for tool in rules.tools if self.check(agent, tool, step).allowed)
+        given = [
+            ToolName(tool)
+            for tool, row in self.state.rulings.items()
+            if tool not in rules.tools and row.get(agent) in ("allow", "ask")
+        ]
+        return tuple(
+            tool for tool in (*rules.tools, *given) if self.check(agent, tool, step).allowed
+        )
 
-    def check(self, agent: AgentName, tool: str, step: StepId | None = None) -> Decision:
-        """Whether an agent may call a tool now, in a step."""
+    def check(
+        self,
+        agent: AgentName,
+        tool: str,
+        step: StepId | None = None,
+        *,
+        counted: Collection[str] = (),
+    ) -> Decision:
+        """Whether an agent may call a tool now, in a step.
+
+        Args:
+            agent: The agent.
+            tool: The tool.
+            step: The step that calls it.
+            counted: The quotas that the call is counted in already.
+        """
+        rules = self.rules_of(agent, step)
+        decision = self._check(agent, tool, rules.tools, counted)
+        for parent in rules.within:
+            if not decision.allowed:
+                break
+            above = self.plan.agents.get(parent)
+            offered = above.tools if above is not None else ()
+            # What everybody may set is the agent's own business: its flags and its outputs.
+            if tool not in EVERY_CREW_HAS:
+                decision = bounded(decision, self._check(parent, tool, offered, counted))
+        return decision
+
+    def run_quotas(
+        self, agent: AgentName, tool: str, step: StepId | None = None
+    ) -> tuple[str, ...]:
+        """The quotas per run that a call is counted in now, by their keys."""
+        found = self._quotas(agent, tool, step)
+        return tuple(dict.fromkeys(r.key for r in found if r.quota.endswith(" run")))
+
+    def quotas(
+        self, agent: AgentName, tool: str, step: StepId | None = None
+    ) -> tuple[CallQuota, ...]:
+        """The quotas over runs in which a call is to be counted before it begins."""
+        found = {r.key: r for r in self._quotas(agent, tool, step) if not r.quota.endswith(" run")}
+        return tuple(
+            CallQuota(
+                key=key,
+                crew=self.plan.crew,
+                quota=rule.quota,
+                zone=self.plan.timezone,
+                rule=rule.told("is used up"),
+            )
+            for key, rule in sorted(found.items())
+        )
+
+    def ruled(self, agent: AgentName, tool: str, step: StepId | None = None) -> bool:
+        """Whether people ruled of an agent and a tool while the run lived."""
         offered = self.rules_of(agent, step).tools
+        found = ruling_of(agent, tool, offered=offered, rulings=self.state.rulings)
+        return found is not None
+
+    def _quotas(self, agent: AgentName, tool: str, step: StepId | None) -> list[CallRule]:
+        """The quotas of a call: an agent that works for another one uses up that one's, too."""
+        if not self.plan.checks or tool in EVERY_CREW_HAS:
+            return []
+        who = (agent, *self.rules_of(agent, step).within)
+        return [
+            rule for each in who for rule in quotas_of(each, tool, self.plan.checks, self.holds)
+        ]
+
+    def _check(
+        self, agent: AgentName, tool: str, offered: Sequence[ToolName], counted: Collection[str]
+    ) -> Decision:
         return check_tool(
             agent,
             tool,
             offered=offered,
             known={*self.plan.tools, *offered},
             permissions=self.state.tool_permissions,
+            approvals=self.plan.approvals,
+            rules=self.plan.checks,
+            rulings=self.state.rulings,
+            holds=self.holds,
+            used=self.state.quotas,
+            counted=counted,
         )

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
+from crewlog.authority.rules import rule_words
+from crewlog.authority.rules import rules_of as call_rules
 from crewlog.definition.audiences import Audiences
 from crewlog.definition.conditions import (
     AllOf,
@@ -23,6 +25,7 @@ from crewlog.definition.conditions import (
 from crewlog.definition.content import definition_hash
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
+from crewlog.definition.interrupting import approvals_of
 from crewlog.definition.model import (
     MEMORY_TOOLS,
     AgentPhase,
@@ -34,6 +37,7 @@ from crewlog.definition.model import (
     WaitPhase,
 )
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.rule_checks import ancestors
 from crewlog.definition.times import duration_words, time_words
 from crewlog.definition.validate import check
 from crewlog.errors import InternalError, InvalidDefinition
@@ -97,7 +101,9 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             **_memory_rules(definition),
         },
         permissions=_agents_by_tool(definition.permissions),
-        approvals=_agents_by_tool(definition.approvals),
+        approvals=_agents_by_tool(approvals_of(definition)),
+        checks=tuple(call_rules(definition)),
+        timezone=definition.timezone,
         merge=definition.merge,
         flags={FlagName(name): value for name, value in definition.flags.items()},
         rules=(
@@ -105,6 +111,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        interrupts=definition.interrupts,
         apart=any({*rules.reads, *rules.writes} != {PUBLIC} for rules in agents.values()),
         policy=definition.policy,
     )
@@ -185,7 +192,9 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         heartbeat=agent.heartbeat,
         retry=agent.retry,
         on_error=agent.on_error,
+        ask_below=agent.ask_below,
         enabled=agent.enabled,
+        within=tuple(AgentName(each) for each in ancestors(definition, name)),
     )
 
 
@@ -279,11 +288,16 @@ def _crew_rules(definition: CrewDefinition) -> Iterator[str]:
     for name, agent in definition.agents.items():
         if not agent.enabled:
             yield f"{name} is switched off: its phases are skipped"
-    for tool, named in definition.approvals.items():
+    for tool, named in approvals_of(definition).items():
         if named is None:
             yield f"every call of {tool} waits for a person's yes"
         elif named:
             yield f"calls of {tool} by {listed(named)} wait for a person's yes"
+    for rule in call_rules(definition):
+        yield rule_words(rule)
+    for name, agent in definition.agents.items():
+        if agent.parent is not None:
+            yield f"{name} works for {agent.parent}, and may call no more than that"
     for key, how in definition.merge.items():
         if how == "append":
             yield f"what steps set of {key} makes a list"

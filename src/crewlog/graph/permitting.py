@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from crewlog.authority.permissions import EVERYONE, Ruling
+from crewlog.authority.rules import EVERY_CREW_HAS
 from crewlog.definition.findings import did_you_mean, listed
 from crewlog.errors import CommandRejected
 from crewlog.graph.facts import RunFacts
@@ -35,21 +37,87 @@ def set_permission(
     Raises:
         CommandRejected: the crew has no such tool or agent.
     """
+    _check_tool(run, tool)
+    named = None if agents is None else tuple(dict.fromkeys(agents))
+    for agent in named or ():
+        _check_agent(run, agent)
+    run.record(j.PermissionSet, tool=tool, agents=named, by=by, reason=reason, command=command)
+    if named is None:
+        return f"every agent that has {tool} may call it"
+    return f"{listed(named) if named else 'nobody'} may call {tool}"
+
+
+def set_ruling(
+    run: RunFacts,
+    tool: str,
+    agent: str,
+    do: Ruling | None,
+    *,
+    by: str = "",
+    reason: str = "",
+    command: str | None = None,
+) -> str:
+    """Rules of an agent's calls of a tool from the next call on; what was ruled, for people.
+
+    Args:
+        run: The run.
+        tool: The tool.
+        agent: The agent; `*`: every one.
+        do: What is ruled; none: what the definition says holds again.
+        by: Who rules.
+        reason: Why, for the journal.
+        command: The command's id.
+
+    Raises:
+        CommandRejected: the crew has no such tool or agent, or nobody can be given the tool.
+    """
+    _check_tool(run, tool)
+    if agent != EVERYONE:
+        _check_agent(run, agent)
+        has = tool in run.plan.agents[AgentName(agent)].tools
+        if tool in EVERY_CREW_HAS and not has and do in ("allow", "ask"):
+            what = "writes_flags" if tool == "set_flag" else "outputs"
+            raise CommandRejected(
+                f"{agent!r} has nothing to set with {tool!r}",
+                remedy=f"Change the crew: give the agent {what}.",
+            )
+    run.record(j.RulingSet, tool=tool, agent=agent, do=do, by=by, reason=reason, command=command)
+    return ruling_words(tool, agent, do)
+
+
+def ruling_words(tool: str, agent: str, do: Ruling | None) -> str:
+    """`writer may call publish`, `people are asked before writer calls publish`."""
+    who = "every agent" if agent == EVERYONE else agent
+    match do:
+        case "allow" if agent == EVERYONE:
+            return f"every agent that has {tool} may call it"
+        case "allow":
+            return f"{who} may call {tool}"
+        case "ask":
+            return f"people are asked before {who} calls {tool}"
+        case "deny":
+            return f"{'nobody' if agent == EVERYONE else who} may {_not(agent)}call {tool}"
+        case None:
+            return f"what the definition says of {who} and {tool} holds again"
+
+
+def _not(agent: str) -> str:
+    return "" if agent == EVERYONE else "not "
+
+
+def _check_tool(run: RunFacts, tool: str) -> None:
     tools: list[str] = sorted(
         {*run.plan.tools, *(t for rules in run.plan.agents.values() for t in rules.tools)}
     )
     if tool not in tools:
         known = f"Tools: {', '.join(tools) or 'none'}."
         raise CommandRejected(f"there is no tool {tool!r}", remedy=did_you_mean(tool, tools, known))
-    named = None if agents is None else tuple(dict.fromkeys(agents))
-    for agent in named or ():
-        if agent not in run.plan.agents:
-            known = f"Agents: {', '.join(run.plan.agents)}."
-            raise CommandRejected(
-                f"there is no agent {agent!r}",
-                remedy=did_you_mean(agent, run.plan.agents, known),
-            )
-    run.record(j.PermissionSet, tool=tool, agents=named, by=by, reason=reason, command=command)
-    if named is None:
-        return f"every agent that has {tool} may call it"
-    return f"{listed(named) if named else 'nobody'} may call {tool}"
+
+
+def _check_agent(run: RunFacts, agent: str) -> None:
+    if agent not in run.plan.agents:
+        known = f"Agents: {', '.join(run.plan.agents)}."
+        raise CommandRejected(
+            f"there is no agent {agent!r}",
+            remedy=did_you_mean(agent, run.plan.agents, known),
+        )

@@ -11,8 +11,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from crewlog.authority.rules import CallRule
 from crewlog.definition.conditions import is_never
-from crewlog.definition.model import ConditionText, Limits, Retry
+from crewlog.definition.model import ConditionText, InterruptPolicy, Limits, Retry
 from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
@@ -140,8 +141,12 @@ class AgentRules(Model):
     """Seconds of silence after which its worker is taken for dead."""
     retry: Retry = Retry()
     on_error: Literal["ask", "fail", "continue"] = "ask"
+    ask_below: float | None = None
+    """People are asked before a turn is over whose `confidence` is lower."""
     enabled: bool = True
     """Whether its nodes run; else they are skipped."""
+    within: tuple[AgentName, ...] = ()
+    """The agents that it works for, the nearest first: it never may more than any of them."""
 
 
 class ToolRules(Model):
@@ -190,6 +195,10 @@ class GraphPlan(Model):
         default_factory=dict[ToolName, tuple[AgentName, ...] | None]
     )
     """Tools whose calls wait for a person's yes, with the agents it holds for; none: all."""
+    checks: tuple[CallRule, ...] = ()
+    """The crew's rules over tool calls."""
+    timezone: str = "UTC"
+    """Whose days the quotas count."""
     merge: dict[str, Literal["last", "append"]] = Field(
         default_factory=dict[str, Literal["last", "append"]]
     )
@@ -199,6 +208,8 @@ class GraphPlan(Model):
     rules: tuple[str, ...] = ()
     """The coordination rules as text, one per join, condition and decision."""
     limits: Limits = Limits()
+    interrupts: InterruptPolicy = InterruptPolicy()
+    """Who answers questions, and what happens to those that nobody answers."""
     apart: bool = False
     """Whether its agents do not all read and write `public`, and nothing else: then what does not
     say who may see it is for who reads that."""

@@ -396,6 +396,8 @@ def rule_notes(old: GraphPlan, new: GraphPlan) -> Iterator[str]:
     yield from _row_notes("needs a yes to call", old.approvals, new.approvals, "every agent")
     if old.limits != new.limits:
         yield "the limits change"
+    if old.interrupts != new.interrupts:
+        yield "when people are asked, and for how long, changes"
     if old.merge != new.merge:
         yield "how values are combined changes"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from crewlog.authority.permissions import check_write, needs_approval
+from crewlog.authority.permissions import Decision, check_write
 from crewlog.graph import approvals
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.turn_graph import TurnGraph
@@ -66,8 +66,11 @@ class Turns:
         if not calls:
             await self._ended(step, ())
         for call in calls:
-            if await self._is_allowed(step, agent, call):
-                self._ask_for_approval(step, agent, call, result)
+            decision = await self._is_allowed(step, agent, call)
+            if decision.allowed:
+                self._count(step, agent, call)
+            if decision.outcome == "ask":
+                await self._ask_for_approval(step, call, result, decision)
 
     async def tool_returned(self, step: StepId, number: int, result: ToolResult) -> None:
         """Applies a tool's result in call order: one that comes early is held."""
@@ -122,12 +125,12 @@ class Turns:
         )
         await self._tool_done(step, call.call, [fact])
 
-    async def _is_allowed(self, step: StepId, agent: AgentName, call: Call) -> bool:
+    async def _is_allowed(self, step: StepId, agent: AgentName, call: Call) -> Decision:
         """Whether an agent may make a call; where not, the call is answered with a refusal."""
         tool = call.tool or ""
-        decision = self._run.check(agent, tool, step)
+        decision = self._run.check(agent, tool, step, counted=call.counted)
         if decision.allowed:
-            return True
+            return decision
         self._run.record(
             j.PermissionDenied,
             step=step,
@@ -135,21 +138,38 @@ class Turns:
             agent=agent,
             tool=tool,
             reason=decision.reason,
+            rule=decision.rule,
         )
+        self.give_back(step, call)
         offered = ", ".join(self._run.tools_of(agent, step)) or "none"
         await self.answer_call(
             step, call, f"Refused: {decision.reason}. Tools you may call: {offered}.", ok=False
         )
-        return False
+        return decision
 
-    def _ask_for_approval(
-        self, step: StepId, agent: AgentName, call: Call, result: ModelResult
+    def _count(self, step: StepId, agent: AgentName, call: Call) -> None:
+        """Counts a call in the run's quotas, from when it is asked for."""
+        keys = self._run.run_quotas(agent, call.tool or "", step)
+        if keys:
+            self._run.record(j.QuotaTaken, step=step, call=call.call, quotas=keys)
+
+    def give_back(self, step: StepId, call: Call) -> None:
+        """Takes a call that is not made out of the run's quotas."""
+        if call.counted:
+            self._run.record(j.QuotaGiven, step=step, call=call.call, quotas=call.counted)
+
+    async def _ask_for_approval(
+        self, step: StepId, call: Call, result: ModelResult, decision: Decision
     ) -> None:
         """Asks people about a call whose tool needs that; from then on it is not to be made."""
         tool = call.tool or ""
         args = approvals.arguments(result, call.id)
-        if args is None or not needs_approval(agent, tool, self._run.plan.approvals):
-            return  # arguments that cannot be read are never run: the model is told
+        if args is None:  # arguments that cannot be read are never run: the model is told
+            if decision.rule != "approvals":
+                say = f"The arguments of {tool!r} are not valid JSON. Call it again."
+                self.give_back(step, call)
+                await self.answer_call(step, call, say, ok=False)
+            return
         shown, whole = approvals.shown(args)
         self._run.ask(
             "tool_approval",
@@ -169,7 +189,8 @@ class Turns:
         agent = self._run.plan.node_at(step).agent
         if agent is None or call.approved:
             return False
-        if not needs_approval(agent, call.tool or "", self._run.plan.approvals):
+        decision = self._run.check(agent, call.tool or "", step, counted=call.counted)
+        if decision.outcome != "ask":
             return False
         self._run.ask(
             "tool_approval",
@@ -185,17 +206,26 @@ class Turns:
         return True
 
     async def recheck(self, step: StepId, call: Call) -> None:
-        """Refuses a call that was allowed when it was asked for, and is not any more."""
+        """Looks at a call again that was allowed when it was asked for, and is not made yet.
+
+        Where it may not be made any more it is refused, and where people must be asked by now, and
+        were not, they are.
+        """
         agent = self._run.plan.node_at(step).agent
-        if agent is not None:
-            await self._is_allowed(step, agent, call)
+        if agent is None:
+            return
+        decision = await self._is_allowed(step, agent, call)
+        # What approvals say was asked when the model replied; a ruling may have come since.
+        if decision.outcome == "ask" and decision.rule != "approvals":
+            self.ask_for_approval_again(step, call)
 
     def _writes(
         self, step: StepId, number: int, agent: AgentName, tool: str, result: ToolResult
     ) -> Iterator[j.JournalEntry]:
         """What a tool set, as facts; what its agent may not set is denied."""
         rules = self._run.rules_of(agent, step)
-        denied: list[str] = [
+        denied: list[str] = [*([result.denied] if result.denied else [])]
+        denied += [
             f"there is no node {node!r} to go to"
             for node in result.goto
             if node not in self._run.plan.nodes

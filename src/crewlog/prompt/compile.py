@@ -21,6 +21,7 @@ from crewlog.definition.model import (
     ParallelPhase,
     WaitPhase,
 )
+from crewlog.definition.reaching import servers_of
 from crewlog.definition.validate import all_findings
 from crewlog.graph.lower import lower_checked, requirements, rules_of
 from crewlog.graph.plan import GraphPlan
@@ -401,11 +402,13 @@ class _Finish:
         limits = self.registry.limits.model_copy(
             update={what: most for what, (most, _) in crew.limits.items()}
         )
+        tools = {tool: offered[tool].definition() for tool in crew.authority.used(granted)}
         definition = CrewDefinition(
             crew=crew.crew,
             model=crew.model or self.registry.model,
             agents=agents,
-            tools={tool: offered[tool].definition() for tool in crew.authority.used(granted)},
+            tools=tools,
+            mcp=servers_of((tool.run for tool in tools.values()), self.registry.mcp),
             flow=tuple(items),
             permissions={
                 tool: tuple(name for name in named if name in gone)

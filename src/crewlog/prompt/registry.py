@@ -19,6 +19,7 @@ from crewlog.definition.model import (
     Name,
     ToolDefinition,
 )
+from crewlog.definition.reaching import McpServer
 from crewlog.definition.unused import callers
 from crewlog.model import Model
 
@@ -75,6 +76,8 @@ class Registry(Model):
     """Whether prompts may speak of agents that do not stand here."""
     tools: dict[Name, OfferedTool] = Field(default_factory=dict)
     """Tools by name."""
+    mcp: dict[Name, McpServer] = Field(default_factory=dict)
+    """Servers of tools by the Model Context Protocol; `run: mcp:SERVER/TOOL` names a tool."""
     builders: tuple[Name, ...] | None = None
     """Builders that prompts may use. Null: every registered one."""
     approvals: dict[Name, tuple[str, ...] | None] = Field(default_factory=dict)
@@ -119,6 +122,7 @@ def registry_of_crew(crew: CrewDefinition) -> Registry:
             "models": tuple(dict.fromkeys(a.model for a in crew.agents.values() if a.model)),
             "agents": agents,
             "tools": tools,
+            "mcp": crew.mcp,
             "approvals": crew.approvals,
             "limits": crew.limits,
             "approval": crew.approval,

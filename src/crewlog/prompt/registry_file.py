@@ -13,8 +13,9 @@ from pathlib import Path as FilePath
 from crewlog.definition.builders import find_builder
 from crewlog.definition.findings import Finding, Path, did_you_mean
 from crewlog.definition.load import read_data, read_text, text_of
+from crewlog.definition.reach_checks import tool_faults
 from crewlog.definition.shape import Form
-from crewlog.definition.validate import model_findings, part_findings
+from crewlog.definition.validate import model_findings, part_findings, secret_findings
 from crewlog.model import Json
 from crewlog.prompt.registry import OfferedAgent, OfferedTool, Registry
 
@@ -63,6 +64,8 @@ def registry_findings(registry: Registry) -> list[Finding]:
         *_grants(registry),
         *_approvals(registry),
         *_builders(registry),
+        *secret_findings(registry.to_json()),
+        *tool_faults(registry.tools, registry.mcp),
     ]
 
 

@@ -14,6 +14,7 @@ from crewlog.content import hash_json
 from crewlog.ids import (
     AgentName,
     ContentHash,
+    CrewName,
     LogName,
     NodeName,
     RunId,
@@ -217,6 +218,20 @@ class ModelResult(Answer):
         return {"tools": asked_tools(body), "model": model_of(body), "usage": used(body)}
 
 
+class CallQuota(Model):
+    """A quota over runs in which a call is to be counted before it begins."""
+
+    key: str
+    """Its name within the crew."""
+    crew: CrewName
+    quota: str
+    """`20 per hour`, `100 per day`."""
+    zone: str = "UTC"
+    """Whose hours and days."""
+    rule: str = ""
+    """The rule, for the reason of a refusal."""
+
+
 class CallTool(StepCall):
     """Execute one tool call of a reply; the view is for tools that ask for the state."""
 
@@ -229,6 +244,11 @@ class CallTool(StepCall):
     """Whether the workflow's check allowed it; the activity checks again."""
     approved: str = ""
     """The interrupt by which people approved the call, where its tool needs that."""
+    ruled: bool = False
+    """Whether people ruled of the agent and the tool while the run lived: that counts in the place
+    of the definition's approvals and rules."""
+    quotas: tuple[CallQuota, ...] = ()
+    """The quotas over runs in which the call is counted."""
 
 
 def claim_key(run: RunId, task: CallTool) -> str:
@@ -263,6 +283,10 @@ class ToolResult(Answer):
     """Outputs it set, by `set_output` or a `Command`; the workflow checks that the agent may."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that a `Command` goes to."""
+    denied: str = ""
+    """Why the activity refused the call, where a check did: the journal says it, too."""
+    rule: str = ""
+    """What decided so."""
 
     @classmethod
     @override

@@ -30,6 +30,8 @@ Section = Literal[
     "loops",
     "messages",
     "permissions",
+    "rulings",
+    "quotas",
     "interrupts",
     "breaks",
     "tags",
@@ -180,6 +182,10 @@ _PARTS: dict[Section, Callable[[CrewState], dict[str, Json]]] = {
         tool: None if agents is None else list(agents)
         for tool, agents in s.tool_permissions.items()
     },
+    "rulings": lambda s: {
+        f"{tool}.{agent}": do for tool, row in s.rulings.items() for agent, do in row.items()
+    },
+    "quotas": lambda s: dict(s.quotas),
     "interrupts": lambda s: {id_: asked.question for id_, asked in s.interrupts.items()},
     "breaks": lambda s: dict.fromkeys(map(str, s.break_before), True),
     "tags": lambda s: _named(s.tags),
@@ -199,6 +205,8 @@ _FIELDS: dict[Section, frozenset[str]] = {
     "loops": frozenset({"routing"}),
     "messages": frozenset({"messages"}),
     "permissions": frozenset({"tool_permissions"}),
+    "rulings": frozenset({"rulings"}),
+    "quotas": frozenset({"quotas"}),
     "interrupts": frozenset({"interrupts"}),
     "breaks": frozenset({"break_before"}),
     "tags": frozenset({"tags"}),

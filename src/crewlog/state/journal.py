@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, TypeAdapter
 from typing_extensions import override
 
+from crewlog.authority.permissions import Ruling
 from crewlog.ids import (
     AgentName,
     CommandId,
@@ -267,6 +268,8 @@ class ToolReturned(Fact):
     """The start of the result or the error, for people."""
     ms: int = 0
     """How long it took where it ran, in milliseconds."""
+    confidence: float | None = None
+    """How sure the agent said by it that it is, where that is asked for."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that it hands off to, instead of what depends on the step."""
     model_next: bool = False
@@ -297,6 +300,27 @@ class PermissionDenied(Fact):
     agent: AgentName
     tool: str
     reason: str
+    rule: str = ""
+    """What decided: `permissions`, `rules[1]`, `ruling`; empty: an older build's, or none does."""
+
+
+class QuotaTaken(Fact):
+    """A call was counted in quotas per run."""
+
+    kind: Literal["QuotaTaken"] = "QuotaTaken"
+    step: StepId
+    call: int
+    quotas: tuple[str, ...]
+    """By their keys."""
+
+
+class QuotaGiven(Fact):
+    """A call that was counted is not made: its quotas have it back."""
+
+    kind: Literal["QuotaGiven"] = "QuotaGiven"
+    step: StepId
+    call: int
+    quotas: tuple[str, ...]
 
 
 class FlagSet(Fact):
@@ -385,6 +409,27 @@ class InterruptAnswered(Fact):
     command: CommandId | None = None
     reason: str = ""
     """Why a call of a tool was refused: its model is told."""
+    arguments: ContentHash | None = None
+    """Of an edited call: the digest of the arguments that run instead of the message's."""
+    inline: Json = None
+    """These arguments."""
+    until: int = 0
+    """Of an approved call: until when that holds, in milliseconds since the epoch; 0: no limit."""
+    expired: bool = False
+    """Whether nobody answered in time, and the crew's policy did."""
+
+
+class InterruptDue(Fact):
+    """A question got another time to expire, or was handed to others."""
+
+    kind: Literal["InterruptDue"] = "InterruptDue"
+    interrupt: InterruptId
+    due: int = 0
+    """When it expires now, in milliseconds since the epoch; 0: never."""
+    to: tuple[str, ...] | None = None
+    """Who may answer from now on; null: as before."""
+    escalated: bool = False
+    """Whether it is because nobody answered in time."""
 
 
 class BreakRequested(Fact):
@@ -558,6 +603,20 @@ class PermissionSet(Fact):
     command: CommandId | None = None
 
 
+class RulingSet(Fact):
+    """People ruled of an agent's calls of a tool; it holds from the next call on."""
+
+    kind: Literal["RulingSet"] = "RulingSet"
+    tool: str
+    agent: str
+    """The agent; `*`: every one."""
+    do: Ruling | None
+    """Null: what the definition says holds again."""
+    by: str = ""
+    reason: str = ""
+    command: CommandId | None = None
+
+
 class Edit(Model):
     """A value that people put into the state."""
 
@@ -713,6 +772,8 @@ JournalEntry = Annotated[
     | ToolReturned
     | CallHeld
     | PermissionDenied
+    | QuotaTaken
+    | QuotaGiven
     | FlagSet
     | OutputSet
     | StepCompleted
@@ -720,6 +781,7 @@ JournalEntry = Annotated[
     | StepRetried
     | InterruptRaised
     | InterruptAnswered
+    | InterruptDue
     | BreakRequested
     | Paused
     | Resumed
@@ -732,6 +794,7 @@ JournalEntry = Annotated[
     | SwapFailed
     | RulesChanged
     | PermissionSet
+    | RulingSet
     | StateEdited
     | Redirected
     | TimerSet

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from crewlog.authority.permissions import Ruling
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -177,6 +178,18 @@ class Call(Model):
     """Which try: people may have asked for another."""
     approved: str = ""
     """The interrupt by which people approved it, where its tool needs that."""
+    counted: tuple[str, ...] = ()
+    """The quotas per run that it is counted in, by key."""
+    arguments: ContentHash | None = None
+    """The digest of the arguments that people are asked about, or have approved."""
+    edited: bool = False
+    """Whether these are others than the message's: people edited them, and the store has them."""
+    approver: str = ""
+    """Who approved it."""
+    until: int = 0
+    """Until when the approval holds, in milliseconds since the epoch; 0: no limit."""
+    seal: str = ""
+    """What the approval is bound to, see `crewlog.authority.bindings`."""
 
 
 class Turn(Model):
@@ -194,6 +207,8 @@ class Turn(Model):
     """Those of them that are applied."""
     goto: tuple[NodeName, ...] = ()
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
+    confidence: float | None = None
+    """How sure its agent said it is, in this turn, where that is asked for."""
 
 
 class FrontierEntry(Model):
@@ -282,6 +297,8 @@ class Interrupt(Model):
         "limit",
         "manual",
         "approval",
+        "low_confidence",
+        "budget",
     ]
     """Why it is asked."""
     question: str
@@ -308,11 +325,36 @@ class Interrupt(Model):
     """The arguments of that call, long texts in them shortened."""
     message: ContentHash | None = None
     """The AI message that asks for the call, with all of its arguments: what is approved."""
+    arguments: ContentHash | None = None
+    """The digest of all of these arguments."""
+    due: int = 0
+    """When it expires, in milliseconds since the epoch; 0: never."""
+    to: tuple[str, ...] = ()
+    """Who may answer; nobody named: whoever may answer at all."""
+    escalated: bool = False
+    """Whether nobody answered in time, and it was handed to `to`."""
+    budget: Literal["tokens", "cost", "wall", ""] = ""
+    """Which budget is used up, where people are asked for more."""
+    more: float = 0
+    """How much more `go on` allows: tokens, US dollars, or seconds."""
 
     @property
     def refusal(self) -> str:
         """What `reject` means: the last option, but for a call of a tool, where that is `stop`."""
         return "reject" if self.kind == "tool_approval" else self.options[-1]
+
+
+class Answered(Model):
+    """How a question was answered, in short; the journal has all of it."""
+
+    decision: str
+    """The option, or the start of the words."""
+    by: str = ""
+    """Who; empty: nobody named, or where nobody answered in time."""
+    expired: bool = False
+    """Whether nobody answered in time, and the crew's policy did."""
+    at: int = 0
+    """When, in milliseconds since the epoch."""
 
 
 class Routing(Model):
@@ -454,6 +496,11 @@ class CrewState(Model):
         default_factory=dict[str, tuple[AgentName, ...] | None]
     )
     """Who may call a tool: null inherits, an empty list means nobody."""
+    rulings: dict[str, dict[str, Ruling]] = Field(default_factory=dict[str, dict[str, Ruling]])
+    """What people ruled while the run lived, by tool and agent, `*` for every agent: it counts in
+    the place of what the definition says."""
+    quotas: dict[str, int] = Field(default_factory=dict[str, int])
+    """How many calls of quotas per run are used, by the quota's key."""
     coordination_rules: tuple[str, ...] = ()
     """The crew's rules as text: its joins, conditions and decisions."""
     shared_context: dict[str, Json] = Field(default_factory=dict[str, Json])
@@ -488,6 +535,12 @@ class CrewState(Model):
     """Steps started."""
     extensions: int = 0
     """How often people let the run go on past its limit of steps."""
+    allowed: dict[str, float] = Field(default_factory=dict[str, float])
+    """What people added to budgets: `tokens`, `cost`; and as `wall` until when the run may go on,
+    in milliseconds since the epoch."""
+    answered: dict[InterruptId, Answered] = Field(default_factory=dict[InterruptId, Answered])
+    """The last questions that were answered, oldest first: whoever comes too late is told who
+    was first."""
     error: str = ""
     """Why the run failed."""
     error_type: str = ""

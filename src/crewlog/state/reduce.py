@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
+from crewlog.authority.permissions import EVERYONE
+from crewlog.authority.rulings import after_permission, after_ruling
 from crewlog.ids import (
     RESERVED,
     AgentName,
@@ -24,6 +26,7 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
+from crewlog.state.answered import answered, approval, thinking_again
 from crewlog.state.brief import brief
 from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
@@ -401,6 +404,8 @@ def _tool_returned(state: CrewState, entry: j.ToolReturned, _position: int) -> C
         "returned": turn.returned + 1,
         "goto": turn.goto + entry.goto,
     }
+    if entry.confidence is not None:
+        after["confidence"] = entry.confidence
     if entry.model_next:
         after["calls"] = (*calls, Call(call=turn.next_call))
         after["next_call"] = turn.next_call + 1
@@ -532,7 +537,15 @@ def _interrupt_raised(state: CrewState, entry: j.InterruptRaised, position: int)
         changes["break_before"] = tuple(n for n in state.break_before if n not in gone)
     if question.step is None:
         return changes
-    turn = _call_changed(state, question.step, question.call, status="asking")
+    # A yes to the call that there was before is none any more.
+    unsealed = {"approved": "", "seal": "", "arguments": question.arguments, "edited": False}
+    turn = _call_changed(
+        state,
+        question.step,
+        question.call,
+        status="asking",
+        **(unsealed if question.kind == "tool_approval" else {}),
+    )
     entry_changes: Changes = {"turn": turn} if turn else {}
     # A turn whose other calls go on stays running; only the call asks.
     if question.call is None or question.kind == "step_failed":
@@ -544,15 +557,18 @@ def _interrupt_raised(state: CrewState, entry: j.InterruptRaised, position: int)
 def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: int) -> Changes:
     question = state.interrupts.get(entry.interrupt)
     changes: Changes = {"interrupts": _without(state.interrupts, entry.interrupt)}
-    if question and question.kind == "limit" and entry.decision == question.options[0]:
-        changes["extensions"] = state.extensions + 1
+    if question is not None:
+        changes |= answered(state, question, entry)
     found = state.frontier.get(question.step) if question and question.step else None
     if found is None or question is None:
         return changes
-    if question.kind == "tool_approval" and entry.decision == "approve":
-        turn = _call_changed(state, found.step, question.call, status="ready", approved=question.id)
+    if question.kind == "tool_approval" and entry.decision in ("approve", "edit"):
+        approved = approval(state, question, entry)
+        turn = _call_changed(state, found.step, question.call, status="ready", **approved)
         found = found.model_copy(update={"turn": turn})
         changes["frontier"] = _with(state.frontier, found.step, found)
+    if question.kind == "low_confidence" and entry.decision not in ("withdrawn", "go on", "stop"):
+        found = found.model_copy(update={"turn": thinking_again(_turn(state, found.step))})
     if found.status != "asking":
         return changes
     running = found.turn is not None or found.mapped is not None
@@ -561,6 +577,18 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
     status = "waiting" if found.requirement else "running" if running else "ready"
     moved = found.model_copy(update={"status": status, "since": position})
     return {**changes, "frontier": _with(state.frontier, found.step, moved)}
+
+
+@_on(j.InterruptDue)
+def _interrupt_due(state: CrewState, entry: j.InterruptDue, _position: int) -> Changes:
+    question = state.interrupts.get(entry.interrupt)
+    if question is None:
+        return {}
+    moved: Changes = {"due": entry.due, "escalated": question.escalated or entry.escalated}
+    if entry.to is not None:
+        moved["to"] = entry.to
+    changed = question.model_copy(update=moved)
+    return {"interrupts": _with(state.interrupts, question.id, changed)}
 
 
 @_on(j.BreakRequested)
@@ -723,7 +751,49 @@ def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> 
     )
     return {
         "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
+        "rulings": after_permission(state.rulings, entry.tool, entry.agents),
         "mutations": _mutated(state, what),
+    }
+
+
+@_on(j.RulingSet)
+def _ruling_set(state: CrewState, entry: j.RulingSet, position: int) -> Changes:
+    who = "every agent" if entry.agent == EVERYONE else entry.agent
+    what = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=f"ruling for {entry.tool} by {who}: {entry.do or 'as the definition says'}",
+        graph_version=state.graph_version,
+        definition=state.definition,
+    )
+    return {
+        "rulings": after_ruling(state.rulings, entry.tool, entry.agent, entry.do),
+        "mutations": _mutated(state, what),
+    }
+
+
+@_on(j.QuotaTaken)
+def _quota_taken(state: CrewState, entry: j.QuotaTaken, _position: int) -> Changes:
+    turn = _call_changed(state, entry.step, entry.call, counted=entry.quotas)
+    quotas = {**state.quotas}
+    for key in entry.quotas:
+        quotas[key] = quotas.get(key, 0) + 1
+    return {
+        "quotas": quotas,
+        **_entry(state, entry.step, **({} if turn is None else {"turn": turn})),
+    }
+
+
+@_on(j.QuotaGiven)
+def _quota_given(state: CrewState, entry: j.QuotaGiven, _position: int) -> Changes:
+    turn = _call_changed(state, entry.step, entry.call, counted=())
+    quotas = {**state.quotas}
+    for key in entry.quotas:
+        quotas[key] = max(0, quotas.get(key, 0) - 1)
+    return {
+        "quotas": quotas,
+        **_entry(state, entry.step, **({} if turn is None else {"turn": turn})),
     }
 
 

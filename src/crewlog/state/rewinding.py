@@ -43,6 +43,8 @@ NEVER_BACK = frozenset(
         "older_commands",
         "usage",
         "asked",
+        "answered",
+        "allowed",
         "mutations",
         "tags",
         "recipe",
@@ -52,6 +54,10 @@ NEVER_BACK = frozenset(
 )
 """Fields that a run has as they are now, wherever it goes back to. What was paid is paid, a command
 has its outcome, and the numbers of questions do not repeat."""
+
+OF_NOW = ("rulings", "quotas")
+"""Fields that a rollback leaves as they are, and that a fork takes over or begins anew: what people
+forbade does not come back because the run goes back, and calls that were made were made."""
 
 _ANSWERS = (
     ["InterruptAnswered"],
@@ -153,7 +159,7 @@ def rewound(now: CrewState, then: CrewState, *, other_graph: bool = False) -> Re
     names = _fresh_names([*there, *then.parked], visits)
     state = then.model_copy(
         update={
-            **{name: getattr(now, name) for name in NEVER_BACK},
+            **{name: getattr(now, name) for name in (*NEVER_BACK, *OF_NOW)},
             "graph_version": now.graph_version + other_graph,
             "status": "paused" if now.status == "paused" else "running",
             "resume_info": now.resume_info if now.status == "paused" else None,
@@ -258,9 +264,12 @@ def forked(then: CrewState, run: RunId) -> Rewound:
         "commands",
         "older_commands",
         "usage",
+        "answered",
+        "allowed",
         "mutations",
         "tags",
         "started",
+        "quotas",
     )
     state = then.model_copy(
         update={

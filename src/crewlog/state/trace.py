@@ -186,6 +186,7 @@ MARKS: tuple[type[j.Fact], ...] = (
     j.SwapFailed,
     j.RulesChanged,
     j.PermissionSet,
+    j.RulingSet,
     j.StateEdited,
     j.Redirected,
     j.CheckpointTagged,

@@ -27,6 +27,8 @@ from crewlog.store.deleting import (
     reached,
     refuse_started,
 )
+from crewlog.store.held_memories import InMemoryMemories
+from crewlog.store.memories import Memories
 from crewlog.store.missing import BODY, DEFINITION, RowsMissing
 from crewlog.store.projection import (
     CheckpointFacts,
@@ -137,6 +139,7 @@ class InMemoryStore:
         self._registered: dict[tuple[Kind, str], list[RegisteredRow]] = {}
         self._bodies: dict[ContentHash, str] = {}
         self._claims: dict[str, str] = {}
+        self.memories: Memories = InMemoryMemories(self._claims)
         self._links: dict[ContentHash, LinkFacts] = {}
         self._runs: dict[RunId, _Run] = {}
         self._orphans: set[ContentHash] = set()

@@ -26,9 +26,11 @@ from crewlog.store.deleting import (
     reached,
     refuse_started,
 )
+from crewlog.store.memories import Memories
 from crewlog.store.migrate import migrate
 from crewlog.store.missing import BODY, DEFINITION, RowsMissing
 from crewlog.store.pool import Connection, EntryRefusedError, Pool
+from crewlog.store.postgres_memories import PostgresMemories
 from crewlog.store.projection import (
     InterruptFacts,
     Rows,
@@ -68,6 +70,7 @@ class PostgresStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._sql = queries()
+        self.memories: Memories = PostgresMemories(pool, self._sql)
 
     @classmethod
     async def connect(cls, dsn: str, *, max_size: int = 10) -> Self:

@@ -282,6 +282,8 @@ def inline_bodies(entry: j.JournalEntry) -> dict[ContentHash, Json]:
     match entry:
         case j.OutputSet(body=str(body)) if entry.inline is not None:
             return {ContentHash(body): entry.inline}
+        case j.InterruptAnswered(arguments=str(arguments)) if entry.inline is not None:
+            return {ContentHash(arguments): entry.inline}
         case j.PromptReceived():
             return {entry.prompt: entry.inline}
         case j.StateEdited():

@@ -3,8 +3,8 @@
 What a store has of runs follows from their histories: definitions, message bodies and journal
 batches. The rest (runs, interrupts, checkpoints, log links) is projected from the batches as they
 are appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
-Five things do not: claims, notes of forks that begin, of which runs there were forks, which
-executions are shut, and what people registered.
+Six things do not: claims, notes of forks that begin, of which runs there were forks, which
+executions are shut, what people registered, and what crews remember.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
 Nothing is ever removed, but by `forget`, `prune` and `delete`.
@@ -28,6 +28,7 @@ from crewlog.model import Json, Model
 from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.journal import Batch
 from crewlog.state.model import RunStatus
+from crewlog.store.memories import Memories
 
 
 class LogLink(Model):
@@ -185,6 +186,8 @@ class Store(Protocol):
     """What a store can do. All methods raise `StoreUnavailable` when the store is away."""
 
     kind: Literal["postgres", "memory"]
+    memories: Memories
+    """What crews remember beyond one run."""
 
     async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
         """Stores a definition under its content hash (`hash_json`) and returns the hash."""

@@ -1,0 +1,236 @@
+"""A call's arguments, held against the tool's schema and the definition's checks before it runs.
+
+Nothing has begun where they do not hold: no start note, no quota. The message is for the model,
+which may call again; people who edit arguments get the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeGuard
+
+from jsonschema import Draft202012Validator, SchemaError
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from crewlog.activities.tools import Tool
+from crewlog.authority.reach import check_path, check_url
+from crewlog.definition.findings import did_you_mean
+from crewlog.definition.model import ToolDefinition
+from crewlog.definition.reaching import ArgumentCheck
+from crewlog.model import Json
+from crewlog.state.brief import brief
+
+LONGEST_MATCHED = 10_000
+"""Characters of a text that a pattern is tried on: a pattern may take its time."""
+MOST_BYTES = 1_000_000
+"""Arguments of one call, as JSON."""
+_MOST_FAULTS = 8
+
+
+def fault_in(tool: Tool, args: Mapping[str, Any]) -> str | None:
+    """What is wrong with the arguments of a call, as the model is told it; none where they hold.
+
+    Args:
+        tool: The tool, as the worker's registry has it.
+        args: What the model says, or a person.
+    """
+    faults = list(_size(args)) or list(_unknown(tool, args)) or list(_schema(tool, args))
+    faults = faults or list(_checks(tool.definition, args))
+    return refusal(tool.tool.name, faults) if faults else None
+
+
+def refusal(tool: str, faults: list[str]) -> str:
+    """The sentence of a call that is not made for its arguments."""
+    more = len(faults) - _MOST_FAULTS
+    told = "; ".join([*faults[:_MOST_FAULTS], *([f"and {more} more"] if more > 0 else [])])
+    return f"The arguments of {tool!r} are not valid: {told}. Call it again."
+
+
+def faults_of(errors: list[ErrorDetails]) -> list[str]:
+    """The faults that pydantic found, each with the place of the argument."""
+    return [f"{'.'.join(map(str, e['loc'])) or 'all'}: {e['msg']}" for e in errors]
+
+
+def guarded(tool: Tool, kind: str, args: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The arguments that are declared as paths or as URLs, with their names; texts alone."""
+    for name, check in tool.definition.checks.items():
+        if check.is_ == kind:
+            for value in _values(args, name):
+                if isinstance(value, str):
+                    yield name, value
+
+
+def arguments_of(tool: Tool) -> list[str]:
+    """The arguments that a tool's schema names."""
+    properties: Mapping[str, Json] = tool.parameters.get("properties") or {}
+    return list(properties)
+
+
+def unchecked(tool: Tool) -> str:
+    """A checked argument that the tool does not have: its check would hold nothing; else empty."""
+    if _takes_any(tool.tool, tool.parameters):
+        return ""
+    names = arguments_of(tool)
+    return next((n for n in tool.definition.checks if n.partition(".")[0] not in names), "")
+
+
+def _size(args: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        size = len(json.dumps(args))
+    except (TypeError, ValueError, RecursionError) as error:
+        yield f"all: they are not JSON ({error})"
+        return
+    if size > MOST_BYTES:
+        yield f"all: they are longer than {MOST_BYTES:,} characters"
+
+
+def _unknown(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
+    if _takes_any(tool.tool, tool.parameters):
+        return
+    names = arguments_of(tool)
+    for name in args:
+        if name not in names:
+            near = did_you_mean(name, names, f"There are: {', '.join(names) or 'none'}.")
+            yield f"{brief(name, 80)}: there is no such argument. {near}".rstrip(".")
+
+
+def _takes_any(tool: BaseTool, parameters: Mapping[str, Json]) -> bool:
+    """Whether a tool takes arguments that its schema does not name."""
+    schema = tool.args_schema
+    if isinstance(schema, dict):
+        more = schema.get("additionalProperties")
+        open_ended = not schema.get("properties") and more is not False
+        return open_ended or bool(more) or bool(schema.get("patternProperties"))
+    if parameters.get("additionalProperties"):
+        return True
+    function: Any = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    if function is None:
+        return False
+    kinds = {each.kind for each in inspect.signature(function).parameters.values()}
+    return inspect.Parameter.VAR_KEYWORD in kinds
+
+
+def _schema(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
+    schema = tool.tool.args_schema
+    if isinstance(schema, dict):
+        yield from _json_schema(schema, args)
+        return
+    model = _model(tool.tool)
+    if model is None:
+        return  # a kind that only `ToolNode` knows: it validates it itself
+    try:
+        model.model_validate(dict(args))
+    except ValidationError as error:
+        yield from faults_of(error.errors(include_url=False))
+    except Exception:  # noqa: BLE001 - a validator is the tool's own code: it fails as the tool
+        return
+
+
+def _model(tool: BaseTool) -> type[BaseModel] | None:
+    """The model that arguments must fit: the tool's own, or what of it a model may say."""
+    said: Any = tool.tool_call_schema
+    whole: Any = tool.args_schema
+    if not _is_model(said) or not _is_model(whole):
+        return None
+    return whole if set(whole.model_fields) == set(said.model_fields) else said
+
+
+def _is_model(value: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(value, type) and issubclass(value, BaseModel)
+
+
+def _json_schema(schema: dict[str, Json], args: Mapping[str, Any]) -> Iterator[str]:
+    # Without a registry of ours, the library fetches what a schema refers to from anywhere.
+    validator = Draft202012Validator(schema, registry=Registry())
+    try:
+        errors = sorted(validator.iter_errors(dict(args)), key=lambda e: list(map(str, e.path)))
+    except (SchemaError, Unresolvable, RecursionError, re.error) as error:
+        yield f"all: the tool's schema cannot be used ({type(error).__name__})"
+        return
+    for found in errors:
+        where = ".".join(map(str, found.absolute_path)) or "all"
+        yield f"{where}: {brief(found.message, 200)}"
+
+
+# -- what the definition says ----------------------------------------------------------------------
+
+
+def _checks(definition: ToolDefinition, args: Mapping[str, Any]) -> Iterator[str]:
+    for name, check in definition.checks.items():
+        for value in _values(args, name):
+            fault = _fault(definition, check, value)
+            if fault:
+                yield f"{name}: {fault}"
+
+
+def _values(args: Mapping[str, Any], name: str) -> Iterator[Any]:
+    """The values of an argument, which may be inside another; of a list each."""
+    found: list[Any] = [args]
+    for part in name.split("."):
+        found = [value[part] for value in found if _is_mapping(value) and part in value]
+        found = [inner for value in found for inner in _each(value)]
+    yield from found
+
+
+def _each(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        parts: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return [inner for part in parts for inner in _each(part)]
+    return [value]
+
+
+def _fault(definition: ToolDefinition, check: ArgumentCheck, value: Any) -> str:
+    if value is None:
+        return ""  # left out, where the schema lets it be
+    if check.enum is not None and not any(_same(value, each) for each in check.enum):
+        return f"it must be one of {brief(json.dumps(check.enum), 200)}"
+    return _number_fault(check, value) or _text_fault(definition, check, value)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are one; to Python, 1 and true are equal."""
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _number_fault(check: ArgumentCheck, value: Any) -> str:
+    if check.minimum is None and check.maximum is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "it must be a number"
+    if not (check.minimum is None or value >= check.minimum):
+        return f"it must be at least {check.minimum:g}"
+    if not (check.maximum is None or value <= check.maximum):
+        return f"it must be at most {check.maximum:g}"
+    return ""
+
+
+def _text_fault(definition: ToolDefinition, check: ArgumentCheck, value: Any) -> str:
+    if check.is_ is None and check.pattern is None and check.longest is None:
+        return ""
+    if not isinstance(value, str):
+        return "it must be a text"
+    if check.longest is not None and len(value) > check.longest:
+        return f"it must have at most {check.longest:,} characters"
+    if check.pattern is not None:
+        if len(value) > LONGEST_MATCHED:
+            return f"it must have at most {LONGEST_MATCHED:,} characters"
+        if not re.fullmatch(check.pattern, value):
+            return f"it must match {check.pattern}"
+    if check.is_ == "path":
+        found = check_path(value, definition.paths)
+        return "" if found.allowed else found.reason
+    if check.is_ == "url":
+        found = check_url(value, definition.hosts)
+        return "" if found.allowed else found.reason
+    return ""
+
+
+def _is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)

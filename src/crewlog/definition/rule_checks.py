@@ -1,0 +1,170 @@
+"""What rules over tool calls say, checked: names that exist, and no contradictions."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Iterator, Sequence
+
+from crewlog.definition.findings import Finding, Path, did_you_mean, listed
+from crewlog.definition.model import EVERY_TOOL, GROUP, CrewDefinition, Rule
+
+
+def members(definition: CrewDefinition, named: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The agents that some names stand for, groups put in their places; null: every agent."""
+    if named is None:
+        return None
+    found: list[str] = []
+    for name in named:
+        group = (
+            definition.groups.get(name.removeprefix(GROUP), ()) if name.startswith(GROUP) else None
+        )
+        found += [name] if group is None else group
+    return tuple(dict.fromkeys(found))
+
+
+def refusing(definition: CrewDefinition, agent: str, tool: str) -> int | None:
+    """The rule by which an agent never calls a tool, whatever holds, by its place from 0."""
+    for i, rule in enumerate(definition.rules):
+        if rule.do == "never" and rule.if_ is None and _names(rule, tool):
+            named = members(definition, rule.agents)
+            if named is None or agent in named:
+                return i
+    return None
+
+
+def rule_findings(definition: CrewDefinition) -> Iterator[Finding]:
+    """What is wrong with the rules, the time zone, and who works for whom."""
+    for i, rule in enumerate(definition.rules):
+        yield from _tools(definition, rule, ("rules", i, "tool"))
+        for n, name in enumerate(rule.agents or ()):
+            yield from _agent(definition, name, ("rules", i, "agents", n), f"rule {i + 1}")
+        if rule.agents == ():
+            say = f"rule {i + 1} holds for no agent"
+            remedy = "Name agents, or leave 'agents' out: it then holds for all."
+            yield Finding(("rules", i, "agents"), say, remedy)
+        if rule.quota is not None and rule.do == "never":
+            say = f"rule {i + 1} counts calls that it says are never made"
+            yield Finding(("rules", i, "quota"), say, "Leave out 'quota', or 'do: never'.")
+    yield from _contradictions(definition)
+    yield from _parents(definition)
+    yield from _zone(definition.timezone)
+
+
+def _tools(definition: CrewDefinition, rule: Rule, path: Path) -> Iterator[Finding]:
+    alone = isinstance(rule.tool, str)
+    if not rule.tools:
+        yield Finding(path, "a rule names no tool", 'Name tools, or "*" for all of them.')
+    for i, tool in enumerate(rule.tools):
+        if tool in definition.callable_tools or (alone and tool == EVERY_TOOL):
+            continue
+        here = path if alone else (*path, i)
+        if tool == EVERY_TOOL:
+            yield Finding(here, '"*" stands alone: it is every tool', 'Write tool: "*".')
+            continue
+        say = f"a rule names the tool {tool!r}, which is not defined."
+        where = "Tools are defined under 'tools:'."
+        yield Finding(here, say, f"{did_you_mean(tool, definition.tools)} {where}".strip())
+
+
+def _agent(definition: CrewDefinition, name: str, path: Path, of: str) -> Iterator[Finding]:
+    if name.startswith(GROUP):
+        group = name.removeprefix(GROUP)
+        if group not in definition.groups:
+            say = f"{of} names the group {group!r}, which is not defined."
+            remedy = did_you_mean(group, definition.groups, "Groups are under 'groups:'.")
+            yield Finding(path, say, remedy)
+    elif name not in definition.agents:
+        say = f"{of} names the agent {name!r}, which is not defined."
+        remedy = did_you_mean(name, definition.agents, "Agents are under 'agents:'.")
+        if name in definition.groups:
+            remedy = f"Did you mean {GROUP + name!r}?"
+        yield Finding(path, say, remedy)
+
+
+def _contradictions(definition: CrewDefinition) -> Iterator[Finding]:
+    """Calls that one line makes always, and another one never, or only with a yes: both lines."""
+    plain = [(i, r) for i, r in enumerate(definition.rules) if r.if_ is None and not r.limits]
+    for i, always in plain:
+        if always.do != "always":
+            continue
+        for n, other in plain:
+            cells = _both(definition, always, other) if other.do != "always" else ""
+            if cells:
+                say = f"rule {i + 1} says always and rule {n + 1} says {other.do}: {cells}"
+                remedy = "Take one back, or say by 'if' or 'agents' when each of them holds."
+                yield Finding(("rules", i), say, remedy)
+                yield Finding(("rules", n), say, remedy)
+        for tool, named in definition.approvals.items():
+            asks = Rule(tool=tool, agents=named, do="ask")
+            cells = _both(definition, always, asks) if named != () else ""
+            if cells:
+                say = f"rule {i + 1} says always, and approvals say that people are asked: {cells}"
+                remedy = "Take one of the two back."
+                yield Finding(("rules", i), say, remedy)
+                yield Finding(("approvals", tool), say, remedy, at="key")
+        yield from _not_permitted(definition, i, always)
+
+
+def _both(definition: CrewDefinition, one: Rule, other: Rule) -> str:
+    """The calls that two rules are about, in a few words; empty where there are none."""
+    tools = [t for t in definition.callable_tools if _names(one, t) and _names(other, t)]
+    mine, theirs = members(definition, one.agents), members(definition, other.agents)
+    agents = [
+        a
+        for a in definition.agents
+        if (mine is None or a in mine) and (theirs is None or a in theirs)
+    ]
+    if not tools or not agents:
+        return ""
+    every = mine is None and theirs is None
+    return f"{listed(tools)} by {'every agent' if every else listed(agents)}"
+
+
+def _names(rule: Rule, tool: str) -> bool:
+    return rule.tool == EVERY_TOOL or tool in rule.tools
+
+
+def _not_permitted(definition: CrewDefinition, i: int, always: Rule) -> Iterator[Finding]:
+    """Agents whose calls a rule makes always, by name, and whom permissions do not name."""
+    named = members(definition, always.agents)
+    for tool, allowed in definition.permissions.items():
+        if named is None or allowed is None or not _names(always, tool):
+            continue
+        out = [agent for agent in named if agent in definition.agents and agent not in allowed]
+        if out:
+            say = f"rule {i + 1} says always, and permissions do not let {listed(out)} call {tool}"
+            yield Finding(("rules", i), say, "Take one of the two back.")
+            yield Finding(("permissions", tool), say, "Take one of the two back.", at="key")
+
+
+def _parents(definition: CrewDefinition) -> Iterator[Finding]:
+    for name, agent in definition.agents.items():
+        if agent.parent is None:
+            continue
+        path: Path = ("agents", name, "parent")
+        if agent.parent not in definition.agents:
+            say = f"agent {name!r} works for {agent.parent!r}, which is not defined."
+            remedy = did_you_mean(agent.parent, definition.agents, "Agents are under 'agents:'.")
+            yield Finding(path, say, remedy)
+        elif name in ancestors(definition, name):
+            say = f"agent {name!r} works for itself, in the end"
+            yield Finding(path, say, "Leave out 'parent' of one of them.")
+
+
+def ancestors(definition: CrewDefinition, name: str) -> tuple[str, ...]:
+    """The agents that one works for, the nearest first; each once, and itself in a ring."""
+    found: list[str] = []
+    at = definition.agents[name].parent
+    while at is not None and at in definition.agents and at not in found:
+        found.append(at)
+        at = definition.agents[at].parent
+    return tuple(found)
+
+
+def _zone(name: str) -> Iterator[Finding]:
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        known = sorted(zoneinfo.available_timezones())
+        remedy = did_you_mean(name, known, "It is a name like UTC or Europe/Berlin.")
+        yield Finding(("timezone",), f"there is no time zone {name!r}", remedy)

@@ -1,0 +1,208 @@
+"""The payload codec: AES-256-GCM over whole payloads, bound to the run that they belong to.
+
+An encrypted payload says which key it has, and which namespace and workflow it is for. All of it is
+authenticated, and compared with where the payload stands: one that was moved to another run is
+refused like one that was changed.
+
+What cannot be read is told where it is read, and not where it is decoded: a decoder that fails
+would keep a run from its next task for good, whoever sent it the signal. So a payload that is
+refused becomes one that says why. Whoever reads a command finds that it is unreadable, and records
+it as refused; whoever reads anything else fails, see `crewlog.payloads`. Only a key that is missing
+fails at once: the value may be good, and a run that took it for bad would go another way than its
+next replay.
+
+Whether what is not encrypted counts must follow from the run's history alone, since a replay may
+have other settings: see `CrewRun`. So where it is accepted, it is marked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    ActivitySerializationContext,
+    PayloadCodec,
+    SerializationContext,
+    WithSerializationContext,
+    WorkflowSerializationContext,
+)
+from typing_extensions import override
+
+from crewlog.encryption.keys import Keyring, bound_to
+from crewlog.errors import SealBroken
+
+ENCRYPTED = b"binary/encrypted"
+"""The encoding of an encrypted payload, as Temporal's own examples call it."""
+REFUSED = b"crewlog/refused"
+"""The encoding of what stands for a payload that is refused; never in a history."""
+PLAIN_MARK = "crewlog-plain"
+"""Metadata of a payload that came without encryption, and was accepted; never in a history."""
+KEY, NAMESPACE, WORKFLOW = "crewlog-key", "crewlog-namespace", "crewlog-workflow"
+"""Metadata of an encrypted payload."""
+NOT_ENCRYPTED = "it came without encryption, which is on here"
+"""Why a plain payload is refused. Commands that are refused for it are journaled in these words."""
+_SCHEDULED = re.compile(r"-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+"""What the server adds to the id of a schedule's workflow."""
+
+
+class EncryptionCodec(PayloadCodec, WithSerializationContext):
+    """Encrypts payloads with the current key, and decrypts those of all keys.
+
+    Args:
+        keys: The keys.
+        namespace: The namespace that payloads belong to; empty where that is not known.
+        workflow: The workflow that payloads belong to; empty where that is not known.
+    """
+
+    def __init__(self, keys: Keyring, namespace: str = "", workflow: str = "") -> None:
+        self.keys = keys
+        self._namespace = namespace
+        self._workflow = workflow
+        self._bound = bound_to("payload", namespace, workflow)
+        self._metadata = {"encoding": ENCRYPTED}
+        if namespace or workflow:
+            self._metadata[NAMESPACE] = _bytes(namespace)
+            self._metadata[WORKFLOW] = _bytes(workflow)
+
+    @override
+    def with_context(self, context: SerializationContext) -> EncryptionCodec:
+        """The codec for the payloads of one workflow and its activities."""
+        if isinstance(context, WorkflowSerializationContext | ActivitySerializationContext):
+            return _codec(self.keys, context.namespace, context.workflow_id or "")
+        return self
+
+    @override
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Encrypts each payload, with its metadata."""
+        return [self._sealed(payload) for payload in payloads]
+
+    @override
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Decrypts each payload; one that is refused becomes one that says why.
+
+        Raises:
+            KeyMissing: a payload is encrypted with a key that this process does not have.
+        """
+        return [self._opened(payload) for payload in payloads]
+
+    def _sealed(self, payload: Payload) -> Payload:
+        key, data = self.keys.seal(payload.SerializeToString(), self._bound)
+        return Payload(metadata={**self._metadata, KEY: key.encode()}, data=data)
+
+    def _opened(self, payload: Payload) -> Payload:
+        if payload.metadata.get("encoding") != ENCRYPTED or KEY not in payload.metadata:
+            return self._plain(payload)
+        try:
+            return open_payload(self.keys, payload, self._belongs)
+        except SealBroken as error:
+            return refused(error.message)
+
+    def _plain(self, payload: Payload) -> Payload:
+        if not self.keys.accept_plain:
+            return refused(NOT_ENCRYPTED, plain=True)
+        marked = Payload()
+        marked.CopyFrom(payload)
+        marked.metadata[PLAIN_MARK] = b"1"
+        return marked
+
+    def _belongs(self, namespace: str, workflow: str) -> bool:
+        """Whether a payload for a workflow is one for ours; all are where ours is not known."""
+        if not self._namespace:
+            return True
+        if namespace != self._namespace:
+            return False
+        if workflow == self._workflow:
+            return True
+        # A schedule has one payload for all of its runs, whose ids begin with the schedule's.
+        ours = self._workflow
+        return ours.startswith(workflow) and bool(_SCHEDULED.fullmatch(ours[len(workflow) :]))
+
+
+Belongs = Callable[[str, str], bool]
+"""Tells by namespace and workflow whether a payload belongs where it stands."""
+
+
+def open_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = None) -> Payload:
+    """The payload within an encrypted one.
+
+    Args:
+        keys: The keys.
+        payload: The encrypted payload.
+        belongs: By default it belongs everywhere: for tools that show what there is.
+
+    Raises:
+        KeyMissing: the process does not have its key.
+        SealBroken: it was changed, or belongs to another workflow.
+    """
+    try:
+        key = payload.metadata[KEY].decode()
+        namespace = _text(payload.metadata.get(NAMESPACE, b""))
+        workflow = _text(payload.metadata.get(WORKFLOW, b""))
+    except UnicodeDecodeError:
+        raise SealBroken("it was changed since it was encrypted") from None
+    if len(key) > _LONGEST_KEY or not key.isprintable():
+        raise SealBroken("it was changed since it was encrypted")
+    if belongs is not None and not belongs(namespace, workflow):
+        raise SealBroken(
+            f"it is encrypted for the workflow {workflow[:200]!r} in the namespace "
+            f"{namespace[:200]!r}, and stands elsewhere"
+        )
+    data = keys.open(key, payload.data, bound_to("payload", namespace, workflow))
+    return Payload.FromString(data)
+
+
+_LONGEST_KEY = 100
+
+
+def refused(reason: str, *, plain: bool = False) -> Payload:
+    """What stands for a payload that is refused."""
+    told = json.dumps({"reason": reason, "plain": plain}).encode()
+    return Payload(metadata={"encoding": REFUSED}, data=told)
+
+
+def is_plain(payload: Payload) -> bool:
+    """Whether a decoded payload came without encryption, while that is on."""
+    if PLAIN_MARK in payload.metadata:
+        return True
+    return is_refused(payload) and bool(_told(payload).get("plain"))
+
+
+def is_refused(payload: Payload) -> bool:
+    """Whether a decoded payload stands for one that is refused."""
+    return payload.metadata.get("encoding") == REFUSED
+
+
+def why_refused(payload: Payload) -> tuple[str, bool]:
+    """Why a payload is refused, and whether it is because it is plain."""
+    told = _told(payload)
+    return str(told.get("reason", "it is not readable")), bool(told.get("plain"))
+
+
+def _told(payload: Payload) -> dict[str, object]:
+    try:
+        found = json.loads(payload.data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@lru_cache(maxsize=4096)
+def _codec(keys: Keyring, namespace: str, workflow: str) -> EncryptionCodec:
+    return EncryptionCodec(keys, namespace, workflow)
+
+
+def keys_in(payloads: Iterable[Payload]) -> set[str]:
+    """The ids of the keys that payloads are encrypted with; an empty one for those that are not."""
+    return {payload.metadata.get(KEY, b"").decode("utf-8", "replace") for payload in payloads}
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")

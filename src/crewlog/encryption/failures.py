@@ -1,0 +1,44 @@
+"""Failures as they leave a process: without secrets, and encrypted where encryption is on."""
+
+from __future__ import annotations
+
+from temporalio.api.failure.v1 import Failure
+from temporalio.converter import DefaultFailureConverter, PayloadConverter
+from temporalio.exceptions import ApplicationError
+from typing_extensions import override
+
+from crewlog.redaction import redacted
+
+TOLD = frozenset({"Starting", "BadPage"})
+"""Types of errors whose messages are ours, say nothing of a run, and are read by clients past all
+converters: of a query that failed they are told the bare message."""
+
+
+class RedactedFailures(DefaultFailureConverter):
+    """Takes the values of secrets out of messages and traces, of causes too."""
+
+    @override
+    def to_failure(
+        self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure
+    ) -> None:
+        """Converts as the SDK does, which comes here once more for each cause."""
+        super().to_failure(exception, payload_converter, failure)
+        failure.message = redacted(failure.message)
+        failure.stack_trace = redacted(failure.stack_trace)
+
+
+class EncryptedFailures(RedactedFailures):
+    """Puts message and trace where the codec reaches them, for failures that tell of a run."""
+
+    @override
+    def to_failure(
+        self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure
+    ) -> None:
+        """Converts as the SDK does, but for our own words to clients."""
+        super().to_failure(exception, payload_converter, failure)
+        if isinstance(exception, ApplicationError) and exception.type in TOLD:
+            return
+        told = {"message": failure.message, "stack_trace": failure.stack_trace}
+        failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([told])[0])
+        failure.message = "Encoded failure"
+        failure.stack_trace = ""

@@ -1,0 +1,341 @@
+"""What crews remember beyond one run: the seam, and what both stores have in common.
+
+A memory is a text in a scope of a crew (`agent:A`, `group:G`, `public`), under a key of its own.
+Who may see it is not decided here: whoever asks names the scopes, and gets nothing of any other.
+
+Words are cut here, and not by the database, so that both stores find the same: a memory is the
+better the more of the words that are looked for it has, then the newer it is.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pydantic import Field
+
+from crewlog.content import check_depth, hash_bytes, scrubbed, scrubbed_text
+from crewlog.definition.model import Language, MemoryPolicy, Wait
+from crewlog.errors import UsageError
+from crewlog.ids import AgentName, CrewName, RunId, StepId
+from crewlog.model import Json, Model
+from crewlog.state.hashing import canonical
+
+MOST_AT_ONCE = 20
+"""Memories that one call writes."""
+MOST_FOUND = 50
+"""Memories that one search gives."""
+LONGEST_KEY = 200
+LONGEST_QUERY = 2_000
+LONGEST_METADATA = 4_096
+"""Bytes of a memory's metadata, as JSON."""
+LONGEST_WORD = 64
+"""Characters of a word that count."""
+MOST_WORDS = 32
+"""Different words that a search looks for."""
+
+_SINGLE = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
+"""Characters that are words by themselves: Chinese and Japanese put no spaces."""
+
+
+class Artifact(Model):
+    """Something that is to be remembered."""
+
+    text: str = Field(min_length=1)
+    """What."""
+    key: str = Field(default="", max_length=LONGEST_KEY)
+    """Its name in the scope: a later artifact of that key takes its place. By default its own."""
+    metadata: dict[str, Json] = Field(default_factory=dict)
+    """Data about it."""
+    keep: Wait | None = None
+    """How long it is kept, e.g. `7d`; never longer than the crew's retention."""
+
+
+class Author(Model):
+    """Who remembers something."""
+
+    agent: AgentName = AgentName("")
+    """The agent; empty where a person does."""
+    run: RunId = RunId("")
+    step: StepId = StepId("")
+    by: str = ""
+    """The person; empty where an agent does."""
+
+    @property
+    def name(self) -> str:
+        """The agent or the person."""
+        return self.agent or self.by or "somebody"
+
+
+class Memory(Model):
+    """Something that is remembered."""
+
+    crew: CrewName
+    scope: str
+    """`agent:A`, `group:G` or `public`."""
+    key: str
+    text: str
+    metadata: dict[str, Json] = Field(default_factory=dict[str, Json])
+    author: Author = Author()
+    at: int = 0
+    """When it was written, in milliseconds since the epoch."""
+    expires: int | None = None
+    """When it is gone, in milliseconds since the epoch; none where nothing was said."""
+
+
+class ScopeCount(Model):
+    """A scope of a crew that has memories."""
+
+    crew: CrewName
+    scope: str
+    count: int
+    """How many."""
+    newest: int
+    """When the last one was written, in milliseconds since the epoch."""
+
+
+class FoundMemories(Model):
+    """What a search gave."""
+
+    memories: tuple[Memory, ...] = ()
+    """The best first."""
+    by: Literal["time", "words", "meaning"] = "time"
+    """How they were found: the newest ones, by the words, or by an embedding."""
+    note: str = ""
+    """Why not by an embedding, where one is set."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Vectors of some texts, and which model made them."""
+
+    model: str
+    vectors: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is looked for; neither words nor a vector: the newest memories."""
+
+    words: tuple[str, ...] = ()
+    language: Language = "simple"
+    embedded: Embedded | None = None
+    """The query's vector."""
+    limit: int = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """On what terms something is written."""
+
+    now: int
+    """Milliseconds since the epoch: when all of it is written."""
+    since: int = 0
+    """What was written at this time or before is over, by the crew's retention."""
+    most: int = 1_000
+    """Memories of the scope; beyond, the oldest go."""
+    language: Language = "simple"
+    call: str = ""
+    """The key of the call that writes: a second time it writes nothing. Empty: it always does."""
+    embedded: Embedded | None = None
+    """The vectors of the memories, in their order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forgotten:
+    """Which memories are to be removed: those that all of this holds for."""
+
+    crew: CrewName | None = None
+    scope: str | None = None
+    key: str | None = None
+    run: RunId | None = None
+    step: StepId | None = None
+    before: int | None = None
+    """Written before this time."""
+    expired: int | None = None
+    """Expired at this time."""
+
+
+class Memories(Protocol):
+    """The memories of a store. All methods raise `StoreUnavailable` when it is away."""
+
+    async def write(self, memories: Sequence[Memory], terms: Terms) -> bool:
+        """Writes memories of one scope, all or none; those of the same keys are replaced.
+
+        What is over in the scope is removed, and then the oldest beyond `terms.most`.
+
+        Returns:
+            Whether they were written now; false where the call has written before.
+        """
+        ...
+
+    async def search(
+        self, crew: CrewName, scopes: Sequence[str], wanted: Wanted, *, now: int, since: int = 0
+    ) -> FoundMemories:
+        """The best memories of some scopes, and of no other, that are not over.
+
+        Args:
+            crew: The crew.
+            scopes: The scopes.
+            wanted: What is looked for.
+            now: Milliseconds since the epoch.
+            since: What was written at this time or before is over.
+        """
+        ...
+
+    async def newest(
+        self, crew: CrewName, scope: str | None = None, *, now: int, limit: int = 100
+    ) -> list[Memory]:
+        """The newest memories of a crew, or of a scope, that have not expired."""
+        ...
+
+    async def scopes(self, crew: CrewName | None = None) -> list[ScopeCount]:
+        """The scopes that have memories, of a crew or of all, by name."""
+        ...
+
+    async def forget(self, which: Forgotten) -> int:
+        """Removes memories; how many there were."""
+        ...
+
+
+def words_of(text: str) -> list[str]:
+    """The different words of a text, in their order, as both stores compare them."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    plain = _SINGLE.sub(r" \1 ", plain)
+    cut = "".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in plain)
+    return list(dict.fromkeys(word[:LONGEST_WORD] for word in cut.split(" ") if word))
+
+
+def query_of(text: str) -> str:
+    """What is looked for, as it can be.
+
+    Raises:
+        UsageError: it is too long.
+    """
+    if len(text) > LONGEST_QUERY:
+        raise UsageError(
+            f"what is looked for has {len(text):,} characters, and may have {LONGEST_QUERY:,}",
+            remedy="Look for some words of it.",
+        )
+    return scrubbed_text(text)
+
+
+def since_of(policy: MemoryPolicy, now: int) -> int:
+    """The time at which, or before which, something was written that is over by now."""
+    return 0 if policy.retention is None else max(0, now - int(policy.retention * 1000))
+
+
+def terms_of(
+    policy: MemoryPolicy, now: int, *, call: str = "", embedded: Embedded | None = None
+) -> Terms:
+    """On what terms a crew's memory is written."""
+    return Terms(
+        now=now,
+        since=since_of(policy, now),
+        most=policy.max,
+        language=policy.language,
+        call=call,
+        embedded=embedded,
+    )
+
+
+def memories_of(
+    crew: CrewName,
+    scope: str,
+    artifacts: Sequence[Artifact],
+    author: Author,
+    policy: MemoryPolicy,
+    *,
+    now: int,
+    name: str,
+) -> list[Memory]:
+    """Artifacts as memories of a scope.
+
+    Args:
+        crew: The crew.
+        scope: The scope.
+        artifacts: What is to be remembered.
+        author: Who says so.
+        policy: The crew's.
+        now: Milliseconds since the epoch.
+        name: What the keys of those are made of that have none, e.g. the call's key.
+
+    Raises:
+        UsageError: there are none or too many, one is too long, or two have one key.
+    """
+    if not 0 < len(artifacts) <= min(MOST_AT_ONCE, policy.max):
+        raise UsageError(
+            f"{len(artifacts)} memories cannot be written at once",
+            remedy=f"Write 1 to {min(MOST_AT_ONCE, policy.max)} of them.",
+        )
+    found: dict[str, Memory] = {}
+    for number, artifact in enumerate(artifacts, 1):
+        key = scrubbed_text(artifact.key).strip()
+        key = key or hash_bytes(name.encode(), str(number).encode())[:12]
+        if key in found:
+            raise UsageError(f"two memories have the key {key!r}", remedy="Give each its own.")
+        _check_size(artifact, number, policy)
+        ends = [s for s in (artifact.keep, policy.retention) if s is not None]
+        found[key] = Memory(
+            crew=crew,
+            scope=scope,
+            key=key,
+            text=scrubbed_text(artifact.text),
+            metadata=scrubbed(artifact.metadata),
+            author=author,
+            at=now,
+            expires=now + int(min(ends) * 1000) if ends else None,
+        )
+    return list(found.values())
+
+
+def _check_size(artifact: Artifact, number: int, policy: MemoryPolicy) -> None:
+    if len(artifact.text) > policy.longest:
+        raise UsageError(
+            f"memory {number} has {len(artifact.text):,} characters, and one may have "
+            f"{policy.longest:,}",
+            remedy="Shorten it, or write several.",
+        )
+    try:
+        check_depth(artifact.metadata)
+        size = len(canonical(artifact.metadata))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"the metadata of memory {number} cannot be kept: {error}",
+            remedy="Give it text, numbers, lists or dicts.",
+        ) from error
+    if size > LONGEST_METADATA:
+        raise UsageError(
+            f"the metadata of memory {number} has {size:,} bytes, and may have "
+            f"{LONGEST_METADATA:,}",
+            remedy="Put what is long into the text.",
+        )
+
+
+def searched(memory: Memory) -> str:
+    """The text whose words a memory is found by."""
+    return f"{memory.key} {memory.text}"
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """How alike two vectors are, from -1 to 1; 0 where one of them is nothing."""
+    dot = sum(a * b for a, b in zip(one, other, strict=True))
+    size = (sum(a * a for a in one) * sum(b * b for b in other)) ** 0.5
+    return dot / size if size else 0.0
+
+
+def where(which: Forgotten) -> Mapping[str, str | int]:
+    """What is said of the memories that are to be removed, by name.
+
+    Raises:
+        UsageError: nothing is; or a part of what is kept per crew, and not the crew.
+    """
+    said = {name: value for name, value in vars(which).items() if value is not None}
+    if not said or ("crew" not in said and "run" not in said):
+        raise UsageError("say of which crew or run memories are to be removed")
+    if "key" in said and "scope" not in said:
+        raise UsageError("a key is one within a scope", remedy="Name the scope, too.")
+    return said

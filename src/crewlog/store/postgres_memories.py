@@ -1,0 +1,190 @@
+"""`PostgresMemories`: what crews remember, in Postgres.
+
+By meaning it searches with pgvector, where the database has it, or may have it: the first search
+that needs it creates the extension. A scope is bounded, so every comparison is made and none is
+left to an index that only finds most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import asyncpg
+
+from crewlog.errors import InternalError, StoreUnavailable
+from crewlog.ids import AgentName, CrewName, RunId, StepId
+from crewlog.store.codec import dump_json, load_json, pack, pack_optional, unpack
+from crewlog.store.memories import (
+    MOST_FOUND,
+    MOST_WORDS,
+    Author,
+    Embedded,
+    Forgotten,
+    FoundMemories,
+    Memory,
+    ScopeCount,
+    Terms,
+    Wanted,
+    searched,
+    where,
+    words_of,
+)
+from crewlog.store.pool import Pool
+
+NO_PGVECTOR = "this database has no pgvector, so they are found by their words"
+
+
+class PostgresMemories:
+    """See `Memories`."""
+
+    def __init__(self, pool: Pool, sql: Mapping[str, str]) -> None:
+        self._pool = pool
+        self._sql = sql
+        self._schema: str | None = None
+        """Where pgvector is; empty where there is none, None where nobody has looked."""
+
+    async def _fetch(self, name: str, *args: object) -> list[asyncpg.Record]:
+        return await self._pool.fetch(self._sql[name], *args)
+
+    async def write(self, memories: Sequence[Memory], terms: Terms) -> bool:
+        """See `Memories`."""
+        first, author = memories[0], memories[0].author
+        place = pack(first.crew), pack(first.scope)
+        args = [
+            *place,
+            pack(terms.call),
+            [pack(each.key) for each in memories],
+            [pack(each.text) for each in memories],
+            [dump_json(each.metadata) for each in memories],
+            [each.expires for each in memories],
+            [" ".join(words_of(searched(each))) for each in memories],
+            _vectors(terms.embedded, len(memories)),
+            pack(author.agent),
+            pack(author.run),
+            pack(author.step),
+            pack(author.by),
+            terms.now,
+            terms.since,
+            terms.most,
+            _dictionary(terms.language),
+            terms.embedded.model if terms.embedded else None,
+        ]
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(self._sql["lock_memories"], *place)
+            return bool(await connection.fetch(self._sql["write_memories"], *args))
+
+    async def search(
+        self, crew: CrewName, scopes: Sequence[str], wanted: Wanted, *, now: int, since: int = 0
+    ) -> FoundMemories:
+        """See `Memories`."""
+        limit = min(wanted.limit, MOST_FOUND)
+        place = pack(crew), [pack(scope) for scope in scopes], now, since
+        alike: list[Memory] = []
+        note = ""
+        if wanted.embedded is not None:
+            schema = await self._pgvector()
+            if not schema:
+                note = NO_PGVECTOR
+            else:
+                sql = self._sql["compare_memories"].replace("@schema", schema)
+                rows = await self._pool.fetch(
+                    sql, *place, wanted.embedded.model, list(wanted.embedded.vectors[0]), limit
+                )
+                alike = list(map(_memory, rows))
+        words = list(wanted.words[:MOST_WORDS])
+        if len(alike) == limit or (alike and not words):
+            return FoundMemories(memories=tuple(alike), by="meaning")
+        rows = await self._fetch(
+            "find_memories", *place, words, _dictionary(wanted.language), limit
+        )
+        return merged(alike, list(map(_memory, rows)), limit, words=bool(words), note=note)
+
+    async def newest(
+        self, crew: CrewName, scope: str | None = None, *, now: int, limit: int = 100
+    ) -> list[Memory]:
+        """See `Memories`."""
+        rows = await self._fetch("list_memories", pack(crew), pack_optional(scope), now, limit)
+        return list(map(_memory, rows))
+
+    async def scopes(self, crew: CrewName | None = None) -> list[ScopeCount]:
+        """See `Memories`."""
+        return [
+            ScopeCount(
+                crew=CrewName(unpack(row["crew"])),
+                scope=unpack(row["scope"]),
+                count=row["count"],
+                newest=row["newest"],
+            )
+            for row in await self._fetch("list_memory_scopes", pack_optional(crew))
+        ]
+
+    async def forget(self, which: Forgotten) -> int:
+        """See `Memories`."""
+        where(which)
+        texts = which.crew, which.scope, which.key, which.run, which.step
+        rows = await self._fetch(
+            "forget_memories", *map(pack_optional, texts), which.before, which.expired
+        )
+        return len(rows)
+
+    async def _pgvector(self) -> str:
+        """The schema that pgvector is in; empty where the database cannot have it."""
+        if self._schema is None:
+            row = (await self._fetch("find_pgvector"))[0]
+            if row["schema"] is None and row["available"]:
+                # No right to, or another worker has just made it: the next look tells.
+                with suppress(InternalError, StoreUnavailable):
+                    await self._fetch("create_pgvector")
+                row = (await self._fetch("find_pgvector"))[0]
+            self._schema = str(row["schema"] or "")
+        return self._schema
+
+
+def merged(
+    alike: Sequence[Memory], worded: Sequence[Memory], limit: int, *, words: bool, note: str = ""
+) -> FoundMemories:
+    """What is alike, filled up with what has the words: a memory may have no vector of the model.
+
+    Args:
+        alike: What an embedding found.
+        worded: What the words found, or the newest ones where there are none.
+        limit: How many there may be.
+        words: Whether there were words.
+        note: Why nothing was found by an embedding.
+    """
+    both = list(dict.fromkeys((each.scope, each.key) for each in (*alike, *worded)))
+    by_place = {(each.scope, each.key): each for each in (*alike, *worded)}
+    return FoundMemories(
+        memories=tuple(by_place[place] for place in both[:limit]),
+        by="meaning" if alike else "words" if words else "time",
+        note=note,
+    )
+
+
+def _dictionary(language: str) -> str:
+    return "pg_catalog.simple" if language == "simple" else f"pg_catalog.{language}_stem"
+
+
+def _vectors(embedded: Embedded | None, count: int) -> list[str | None]:
+    if embedded is None:
+        return [None] * count
+    return ["{" + ",".join(map(repr, vector)) + "}" for vector in embedded.vectors]
+
+
+def _memory(row: asyncpg.Record) -> Memory:
+    return Memory(
+        crew=CrewName(unpack(row["crew"])),
+        scope=unpack(row["scope"]),
+        key=unpack(row["key"]),
+        text=unpack(row["text"]),
+        metadata=load_json(row["metadata"]),
+        author=Author(
+            agent=AgentName(unpack(row["agent"])),
+            run=RunId(unpack(row["run"])),
+            step=StepId(unpack(row["step"])),
+            by=unpack(row["said_by"]),
+        ),
+        at=row["at"],
+        expires=row["expires"],
+    )

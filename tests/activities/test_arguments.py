@@ -1,0 +1,157 @@
+"""Arguments are held against schema and checks before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.tools import StructuredTool
+from langgraph.prebuilt import InjectedState
+from pydantic import Field
+
+from crewlog.activities.arguments import MOST_BYTES, fault_in, guarded, unchecked
+from crewlog.activities.tools import Tool, make_tool
+from crewlog.definition.model import ToolDefinition
+
+
+def take(
+    n: Annotated[int, Field(ge=0)],
+    path: str = "notes/a",
+    url: str = "",
+    tags: list[str] | None = None,
+    options: dict[str, Any] | None = None,
+    mode: str | bool | int = "",
+) -> str:
+    """Takes things."""
+    return f"{n} {path} {url} {tags} {options} {mode}"
+
+
+def made(function: Any = take, **definition: Any) -> Tool:
+    tool = StructuredTool.from_function(func=function, name="take")
+    return make_tool(tool, ToolDefinition.model_validate({"run": "m:take", **definition}))
+
+
+CHECKS: dict[str, Any] = {
+    "n": {"maximum": 9, "minimum": 1},
+    "path": "path",
+    "url": "url",
+    "tags": {"pattern": "[a-z]+", "longest": 4},
+    "options.deep.to": "path",
+    "mode": {"enum": ["a", 1, False]},
+}
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ({"n": 1}, None),
+        ({"n": 1, "tags": None}, None),
+        ({"n": 1, "path": "notes/x", "tags": ["abc", "d"], "url": "https://x.org/"}, None),
+        ({"n": 1, "options": {"deep": {"to": "notes/b"}, "more": 1}}, None),
+        ({"n": 1, "mode": "a"}, None),
+        ({"n": 1, "mode": False}, None),
+        ({}, "n: Field required"),
+        ({"n": "x"}, "n: Input should be a valid integer"),
+        ({"n": -1}, "n: Input should be greater than or equal to 0"),
+        ({"n": 1, "pth": "x"}, "pth: there is no such argument. Did you mean 'path'?"),
+        ({"n": 1, "run": "x"}, "run: there is no such argument"),
+        ({"n": 0}, "n: it must be at least 1"),
+        ({"n": 10}, "n: it must be at most 9"),
+        ({"n": "10"}, "n: it must be a number"),  # pydantic would take it for 10
+        ({"n": True}, "n: it must be a number"),
+        ({"n": 1, "path": "/etc/passwd"}, "path: the path '/etc/passwd' is absolute"),
+        ({"n": 1, "path": "other/x"}, "path: 'other/x' is not in notes/"),
+        ({"n": 1, "url": "http://169.254.169.254/"}, "url: 169.254.169.254 is an address of a"),
+        ({"n": 1, "tags": ["abc", "A1"]}, "tags: it must match [a-z]+"),
+        ({"n": 1, "tags": ["abc\n"]}, "tags: it must match"),
+        ({"n": 1, "tags": ["abcde"]}, "tags: it must have at most 4 characters"),
+        ({"n": 1, "options": {"deep": {"to": "../x"}}}, "options.deep.to: the path '../x' leads"),
+        ({"n": 1, "options": {"deep": [{"to": "notes/a"}, {"to": "~"}]}}, "begins with '~'"),
+        ({"n": 1, "options": {"deep": {"to": ["notes/a", ["/x"]]}}}, "is absolute"),
+        ({"n": 1, "options": {"deep": {"to": 5}}}, "options.deep.to: it must be a text"),
+        ({"n": 1, "mode": "b"}, 'mode: it must be one of ["a", 1, false]'),
+        ({"n": 1, "mode": True}, "mode: it must be one of"),
+        ({"n": 1, "mode": 0}, "mode: it must be one of"),
+        ({"n": 1, "path": "a" * MOST_BYTES}, "all: they are longer than"),
+        ({"n": {1}}, "all: they are not JSON"),
+    ],
+)
+def test_what_holds(args: dict[str, Any], told: str | None) -> None:
+    fault = fault_in(made(checks=CHECKS, paths=("notes/",), hosts=("x.org",)), args)
+    assert fault is None if told is None else fault is not None and told in fault, fault
+    if fault is not None:
+        assert fault.startswith("The arguments of 'take' are not valid: ")
+        assert fault.endswith(" Call it again.")
+
+
+def test_the_state_is_not_the_models_to_give() -> None:
+    def look(n: int, state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Looks."""
+        return f"{n} {state}"
+
+    tool = made(look)
+    assert fault_in(tool, {"n": 1}) is None
+    assert "state: there is no such argument" in (fault_in(tool, {"n": 1, "state": {}}) or "")
+
+
+def test_a_tool_that_takes_anything() -> None:
+    def anything(**more: Any) -> str:
+        """Takes anything."""
+        return str(more)
+
+    assert fault_in(made(anything), {"x": 1}) is None
+    assert unchecked(made(anything, checks={"x": {"longest": 1}})) == ""
+
+
+def schema_tool(schema: dict[str, Any], **definition: Any) -> Tool:
+    tool = StructuredTool(name="take", description="Takes.", args_schema=schema, func=take)
+    return make_tool(tool, ToolDefinition.model_validate({"run": "m:take", **definition}))
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "q": {"type": "string", "maxLength": 3},
+        "by": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    },
+    "required": ["q"],
+}
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ({"q": "abc"}, None),
+        ({"q": "abc", "by": None}, None),
+        ({}, "all: 'q' is a required property"),
+        ({"q": "abcd"}, "q: 'abcd' is too long"),
+        ({"q": 1}, "q: 1 is not of type 'string'"),
+        ({"q": "a", "by": "x"}, "by: 'x' is not"),
+        ({"q": "a", "more": 1}, "more: there is no such argument"),
+    ],
+)
+def test_a_json_schema(args: dict[str, Any], told: str | None) -> None:
+    fault = fault_in(schema_tool(SCHEMA), args)
+    assert fault is None if told is None else fault is not None and told in fault, fault
+
+
+def test_a_schema_fetches_nothing() -> None:
+    schema = {"type": "object", "properties": {"q": {"$ref": "http://127.0.0.1:9/schema.json"}}}
+    tool = schema_tool(SCHEMA)
+    other = replace(tool, tool=tool.tool.model_copy(update={"args_schema": schema}))
+    assert "cannot be used" in (fault_in(other, {"q": 1}) or "")
+
+
+def test_a_check_of_what_a_tool_does_not_have() -> None:
+    assert unchecked(made(checks={"pth": "path"})) == "pth"
+    assert unchecked(made(checks={"path": "path", "options.x": {"longest": 1}})) == ""
+
+
+def test_what_is_followed_before_the_call() -> None:
+    tool = made(checks=CHECKS, hosts=("x.org",))
+    args = {"n": 1, "path": "a", "url": "https://x.org/", "options": {"deep": {"to": ["b", "c"]}}}
+    assert list(guarded(tool, "path", args)) == [
+        ("path", "a"), ("options.deep.to", "b"), ("options.deep.to", "c")
+    ]  # fmt: skip
+    assert list(guarded(tool, "url", args)) == [("url", "https://x.org/")]

@@ -1,0 +1,177 @@
+# ruff: noqa: E501  (tables of cases: a case is a line)
+"""Rules over tool calls in a definition: what is wrong with them, with lines, and what they become."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from crewlog.definition.diff import diff
+from crewlog.definition.load import load_definition
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.operations import (
+    EditCrew,
+    RemoveAgent,
+    RemoveTool,
+    apply_operations,
+)
+from crewlog.definition.quotas import parse_quota, window_ends, window_of
+from crewlog.definition.write import to_yaml
+from crewlog.errors import InvalidDefinition
+
+CREW = """\
+crew: t
+model: openai:x
+agents:
+  a: {prompt: p, tools: [act, read], writes_flags: [ok]}
+  b: {prompt: p, tools: [act], parent: a}
+tools:
+  act: {run: "m:f"}
+  read: {run: "m:f"}
+groups:
+  g: [a, b]
+"""
+LINES = CREW.count("\n")
+
+
+def faults(text: str) -> list[str]:
+    try:
+        load_definition(CREW + text)
+    except InvalidDefinition as error:
+        return [f"{d.line - LINES}: {d.message}" for d in error.diagnostics if d.line is not None]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("rules", "found"),
+    [
+        (
+            "rules:\n- {tool: akt, do: never}",
+            ["2: a rule names the tool 'akt', which is not defined."],
+        ),
+        (
+            "rules:\n- {tool: [read, akt]}",
+            ["2: a rule names the tool 'akt', which is not defined."],
+        ),
+        (
+            "rules:\n- {tool: act, agents: [c]}",
+            ["2: rule 1 names the agent 'c', which is not defined."],
+        ),
+        (
+            "rules:\n- {tool: act, agents: ['group:h']}",
+            ["2: rule 1 names the group 'h', which is not defined."],
+        ),
+        ("rules:\n- {tool: act, agents: []}", ["2: rule 1 holds for no agent"]),
+        (
+            "rules:\n- {tool: act, do: never, quota: 5 per run}",
+            ["2: rule 1 counts calls that it says are never made"],
+        ),
+        ("rules:\n- {tool: act, if: not good, do: ask}", ["2: nobody writes the flag 'good'"]),
+        ("timezone: Europe/Berln", ["1: there is no time zone 'Europe/Berln'"]),
+        ("timezone: ../../etc/passwd", ["1: there is no time zone '../../etc/passwd'"]),
+        (
+            "rules:\n- {tool: act}\n- {tool: '*', agents: [b], do: never}",
+            [f"{n}: rule 1 says always and rule 2 says never: act by b" for n in (2, 3)],
+        ),
+        (
+            "rules:\n- {tool: act, agents: ['group:g']}\n- {tool: act, do: ask}",
+            [f"{n}: rule 1 says always and rule 2 says ask: act by a and b" for n in (2, 3)],
+        ),
+        (
+            "approvals: {act: [a]}\nrules:\n- {tool: act, agents: [a]}",
+            [
+                f"{n}: rule 1 says always, and approvals say that people are asked: act by a"
+                for n in (1, 3)
+            ],
+        ),
+        (
+            "permissions: {act: [b]}\nrules:\n- {tool: act, agents: [a]}",
+            [f"{n}: rule 1 says always, and permissions do not let a call act" for n in (1, 3)],
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(rules: str, found: list[str]) -> None:
+    assert sorted(faults(rules)) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "rules:\n- {tool: act, do: ask}\n- {tool: act, do: never, agents: [b]}",
+        "rules:\n- {tool: act, if: ok}\n- {tool: act, do: never}",
+        "approvals: {act: }\nrules:\n- {tool: act, quota: 5 per run}",
+        "rules:\n- {tool: '*', quota: 100 per day, agents: ['group:g'], reason: why}\ntimezone: Europe/Berlin",
+    ],
+)
+def test_what_does_not_contradict_itself_is_fine(rules: str) -> None:
+    assert faults(rules) == []
+
+
+def test_an_agent_does_not_work_for_itself() -> None:
+    text = CREW.replace("p, tools: [act, read]", "p, parent: b, tools: [act, read]")
+    with pytest.raises(InvalidDefinition, match="works for itself"):
+        load_definition(text)
+    with pytest.raises(InvalidDefinition, match="works for 'z', which is not defined"):
+        load_definition(CREW.replace("parent: a", "parent: z"))
+
+
+@pytest.mark.parametrize(
+    "text", ["5", "0 per run", "-1 per day", "5 per week", "five per run", 5, None, "5 per runs"]
+)
+def test_a_quota_is_a_number_and_a_window(text: Any) -> None:
+    with pytest.raises(ValueError, match="quota"):
+        parse_quota(text)
+
+
+def test_a_quota_has_one_spelling() -> None:
+    assert {parse_quota(t) for t in ("5 per run", " 05  a run", "5 each run")} == {"5 per run"}
+
+
+def test_rules_are_written_as_they_are_read_and_told_where_they_differ() -> None:
+    text = (
+        CREW
+        + "rules:\n- {tool: act, do: ask, if: not ok, reason: why}\n- {tool: read, quota: 3 per hour}\n"
+    )
+    crew = load_definition(text)
+    assert load_definition(to_yaml(crew)) == crew
+    assert CrewDefinition.from_json(crew.to_json()) == crew
+    other = crew.model_copy(update={"rules": crew.rules[:1], "timezone": "Europe/Berlin"})
+    assert [c.path for c in diff(crew, other).changes] == [("rules",), ("timezone",)]
+
+
+def test_rules_change_with_the_crew_and_never_widen() -> None:
+    text = (
+        CREW
+        + "rules:\n- {tool: [act, read], do: never, agents: [b]}\n- {tool: act, do: ask, agents: [a, 'group:g']}\n"
+    )
+    crew = load_definition(text)
+    left = apply_operations(crew, [RemoveAgent(name="b")])
+    # A rule for b alone must not become one for everybody.
+    assert [(r.tools, r.agents) for r in left.rules] == [(("act",), ("a", "group:g"))]
+    assert left.groups == {"g": ("a",)}
+    assert [r.tools for r in apply_operations(crew, [RemoveTool(name="act")]).rules] == [("read",)]
+    with pytest.raises(InvalidDefinition, match="'b' works for 'a'"):
+        apply_operations(crew, [RemoveAgent(name="a")])
+    more = apply_operations(
+        crew, [EditCrew(set={"rules": [{"tool": "read", "quota": "2 per day"}]})]
+    )
+    assert [r.quota for r in more.rules] == ["2 per day"]
+
+
+def ms(*parts: int) -> int:
+    return int(datetime(*parts, tzinfo=UTC).timestamp() * 1000)  # type: ignore[arg-type,misc]
+
+
+def test_a_day_is_the_crews_and_may_have_23_or_25_hours() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    assert window_of("day", ms(2026, 3, 28, 23, 0), berlin) == "2026-03-29"
+    assert window_of("day", ms(2026, 3, 29, 21, 59), berlin) == "2026-03-29"
+    assert window_of("day", ms(2026, 3, 29, 22, 0), berlin) == "2026-03-30"
+    # The hour that comes twice is two hours.
+    twice = [window_of("hour", ms(2026, 10, 25, hour, 30), berlin) for hour in (0, 1, 2)]
+    assert twice == ["2026-10-25T02+02:00", "2026-10-25T02+01:00", "2026-10-25T03+01:00"]
+    assert window_ends("day", ms(2026, 3, 29, 12), berlin) == "2026-03-30 00:00 +02:00"
+    assert window_ends("hour", ms(2026, 3, 29, 0, 30), berlin) == "2026-03-29 03:00 +02:00"

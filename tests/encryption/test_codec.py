@@ -1,0 +1,238 @@
+"""The payload codec: what opens, and all that must not."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    ActivitySerializationContext,
+    DataConverter,
+    WorkflowSerializationContext,
+)
+from temporalio.exceptions import ApplicationError
+
+from crewlog.encryption.codec import KEY, NAMESPACE, PLAIN_MARK, WORKFLOW, is_plain
+from crewlog.encryption.keys import KeyFile, Keyring, new_key, read_keys, write_keys
+from crewlog.errors import KeyMissing, SealBroken, UsageError
+from crewlog.payloads import data_converter
+
+SECRET = "the canary sings at dawn"
+
+
+def converter(
+    tmp_path: Path, keys: Keyring | None, workflow: str = "run-1", namespace: str = "default"
+) -> DataConverter:
+    whole = data_converter(tmp_path / "payloads", keys=keys)
+    return whole.with_context(WorkflowSerializationContext(namespace, workflow))
+
+
+async def test_what_is_encrypted_opens_and_shows_nothing(tmp_path: Path, keys: Keyring) -> None:
+    ours = converter(tmp_path, keys)
+    [payload] = await ours.encode([{"text": SECRET}])
+    assert SECRET.encode() not in payload.SerializeToString()
+    assert b"json" not in payload.SerializeToString()
+    assert await ours.decode([payload]) == [{"text": SECRET}]
+    [again] = await ours.encode([{"text": SECRET}])
+    assert again.data != payload.data
+
+
+async def test_an_activity_reads_what_its_run_wrote(tmp_path: Path, keys: Keyring) -> None:
+    [payload] = await converter(tmp_path, keys).encode(["x"])
+    activity = ActivitySerializationContext("default", "1", "call", "q", "run-1", "CrewRun", False)
+    there = data_converter(tmp_path / "payloads", keys=keys).with_context(activity)
+    assert await there.decode([payload]) == ["x"]
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+async def test_no_flipped_bit_goes_unseen(tmp_path: Path, keys: Keyring) -> None:
+    """Every byte of the content, and of every piece of metadata."""
+    ours = converter(tmp_path, keys)
+    [payload] = await ours.encode([{"text": SECRET}])
+    seen = 0
+    for at in range(len(payload.data)):
+        bad = Payload(metadata=payload.metadata, data=flipped(payload.data, at))
+        with pytest.raises(ApplicationError, match="changed since it was encrypted"):
+            await ours.decode([bad])
+        seen += 1
+    for name, value in payload.metadata.items():
+        for at in range(len(value)):
+            metadata = {**payload.metadata, name: flipped(value, at)}
+            bad = Payload(metadata=metadata, data=payload.data)
+            with pytest.raises((ApplicationError, SealBroken, KeyMissing)):
+                await ours.decode([bad])
+            seen += 1
+    for cut in (0, 1, 11, 12, len(payload.data) - 1):
+        bad = Payload(metadata=payload.metadata, data=payload.data[:cut])
+        with pytest.raises(ApplicationError, match="changed since it was encrypted"):
+            await ours.decode([bad])
+    assert seen > 100
+
+
+@pytest.mark.parametrize(
+    ("workflow", "namespace"), [("run-2", "default"), ("run-1", "other"), ("", "default")]
+)
+async def test_a_payload_of_another_run_is_refused(
+    tmp_path: Path, keys: Keyring, workflow: str, namespace: str
+) -> None:
+    [payload] = await converter(tmp_path, keys).encode(["x"])
+    there = converter(tmp_path, keys, workflow, namespace)
+    with pytest.raises(ApplicationError, match="stands elsewhere") as refused:
+        await there.decode([payload])
+    assert refused.value.type == "SealBroken"
+    assert refused.value.non_retryable
+    # Nor does it help to say that it is for the other run.
+    payload.metadata[WORKFLOW] = workflow.encode()
+    payload.metadata[NAMESPACE] = namespace.encode()
+    with pytest.raises(ApplicationError, match="changed since it was encrypted"):
+        await there.decode([payload])
+
+
+async def test_a_payload_bound_to_nothing_is_no_run_s(tmp_path: Path, keys: Keyring) -> None:
+    free = data_converter(tmp_path / "payloads", keys=keys)
+    [payload] = await free.encode(["x"])
+    assert await free.decode([payload]) == ["x"]
+    with pytest.raises(ApplicationError, match="stands elsewhere"):
+        await converter(tmp_path, keys).decode([payload])
+
+
+async def test_a_schedule_s_payload_is_that_of_its_runs_and_of_no_others(
+    tmp_path: Path, keys: Keyring
+) -> None:
+    [payload] = await converter(tmp_path, keys, "nightly").encode(["x"])
+    due = converter(tmp_path, keys, "nightly-2026-12-01T02:00:00Z")
+    assert await due.decode([payload]) == ["x"]
+    for other in ("nightly-2", "nightly-2026-12-01", "night", "my-nightly-2026-12-01T02:00:00Z"):
+        with pytest.raises(ApplicationError, match="stands elsewhere"):
+            await converter(tmp_path, keys, other).decode([payload])
+
+
+async def test_a_wrong_key_is_a_missing_one(
+    tmp_path: Path, keys: Keyring, other_keys: Keyring
+) -> None:
+    [payload] = await converter(tmp_path, keys).encode(["x"])
+    with pytest.raises(KeyMissing, match=payload.metadata[KEY].decode()):
+        await converter(tmp_path, other_keys).decode([payload])
+    with pytest.raises(KeyMissing, match="has no keys"):
+        await converter(tmp_path, None).decode([payload])
+
+
+async def test_what_is_plain_is_refused_unless_it_is_accepted(
+    tmp_path: Path, keys: Keyring, key_path: Path
+) -> None:
+    [plain] = await converter(tmp_path, None).encode(["x"])
+    with pytest.raises(SealBroken, match="came without encryption"):
+        await converter(tmp_path, keys).decode([plain])
+    codec = converter(tmp_path, keys).payload_codec
+    assert codec is not None
+    assert is_plain((await codec.decode([plain]))[0])
+
+    lenient = converter(tmp_path, Keyring(key_path, accept_plain=True))
+    assert await lenient.decode([plain]) == ["x"]
+    assert lenient.payload_codec is not None
+    [marked] = await lenient.payload_codec.decode([plain])
+    assert is_plain(marked)
+    assert PLAIN_MARK not in plain.metadata
+    [sealed] = await lenient.encode(["x"])
+    [opened] = await lenient.payload_codec.decode([sealed])
+    assert not is_plain(opened)
+
+
+async def test_keys_are_rotated_while_a_process_goes_on(
+    tmp_path: Path, keys: Keyring, key_path: Path, rotated: Callable[[], str]
+) -> None:
+    slow = converter(tmp_path, keys)
+    [before] = await slow.encode(["old"])
+    new = rotated()
+    [after] = await converter(tmp_path, Keyring(key_path)).encode(["new"])
+    assert after.metadata[KEY].decode() == new
+    assert await slow.decode([before, after]) == ["old", "new"]
+    [own] = await slow.encode(["own"])
+    assert own.metadata[KEY].decode() == new
+
+
+async def test_values_of_a_retired_key_are_refused_for_good(
+    tmp_path: Path, keys: Keyring, key_path: Path, other_keys: Keyring
+) -> None:
+    [forged] = await converter(tmp_path, other_keys).encode(["x"])
+    with pytest.raises(KeyMissing, match="--unknown"):
+        await converter(tmp_path, keys).decode([forged])
+    file = read_keys(key_path)
+    write_keys(key_path, file.model_copy(update={"retired": (other_keys.current,)}))
+    with pytest.raises(ApplicationError, match="retired key"):
+        await converter(tmp_path, keys).decode([forged])
+
+
+async def test_large_payloads_lie_encrypted_beside_the_history(
+    tmp_path: Path, keys: Keyring
+) -> None:
+    small = data_converter(tmp_path / "payloads", 1000, keys=keys)
+    ours = small.with_context(WorkflowSerializationContext("default", "run-1"))
+    [claim] = await ours.encode([SECRET * 100])
+    files = [each for each in (tmp_path / "payloads").rglob("*") if each.is_file()]
+    assert len(files) == 1
+    assert SECRET.encode() not in files[0].read_bytes()
+    assert await ours.decode([claim]) == [SECRET * 100]
+    there = small.with_context(WorkflowSerializationContext("default", "run-2"))
+    with pytest.raises(ApplicationError, match="stands elsewhere"):
+        await there.decode([claim])
+
+
+async def test_failures_tell_nothing(tmp_path: Path, keys: Keyring) -> None:
+    from temporalio.api.failure.v1 import Failure
+
+    ours, failure = converter(tmp_path, keys), Failure()
+    try:
+        try:
+            raise ValueError(SECRET)
+        except ValueError as cause:
+            raise ApplicationError(SECRET, SECRET, type="ToolFailed") from cause
+    except ApplicationError as error:
+        await ours.encode_failure(error, failure)
+    assert SECRET.encode() not in failure.SerializeToString()
+    assert b"ValueError(" not in failure.SerializeToString()
+    told: Any = await ours.decode_failure(failure)
+    assert (told.message, told.details, told.type) == (SECRET, (SECRET,), "ToolFailed")
+    assert str(told.cause.message) == SECRET
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
+def test_a_key_file_that_others_can_read_is_refused(key_path: Path, mode: int) -> None:
+    key_path.chmod(mode)
+    with pytest.raises(UsageError, match="can be read by others"):
+        Keyring(key_path)
+
+
+def test_a_bad_key_file_says_what_is_wrong_and_never_what_is_there(tmp_path: Path) -> None:
+    path, key, other = tmp_path / "keys", new_key(1), new_key(2)
+    cases = {
+        "": "no key file",
+        "{}": "no key file",
+        '{"keys": 3, "current": "CANARY"}': "no key file",
+        KeyFile(keys=(key,), current="CANARY").model_dump_json(): "current key",
+        KeyFile(
+            keys=(key.model_copy(update={"key": other.key}),), current=key.id
+        ).model_dump_json(): "is damaged",
+    }
+    for text, message in cases.items():
+        path.write_text(text)
+        path.chmod(0o600)
+        with pytest.raises(UsageError, match=message) as error:
+            Keyring(path)
+        assert other.key not in str(error.value)
+        assert error.value.__cause__ is None
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        Keyring(tmp_path / "nothing")
+
+
+def test_a_file_that_is_gone_for_a_moment_changes_nothing(keys: Keyring, key_path: Path) -> None:
+    key, sealed = keys.seal(b"x", b"y")
+    key_path.unlink()
+    keys._looked = 0
+    assert keys.open(key, sealed, b"y") == b"x"
+    with pytest.raises(KeyMissing):
+        keys.open("another", sealed, b"y")

@@ -1,0 +1,388 @@
+"""What crews remember: the same of both stores, and of both at random, side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+import secrets
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crewlog.definition.model import MemoryPolicy
+from crewlog.errors import UsageError
+from crewlog.ids import AgentName, CrewName, RunId, StepId
+from crewlog.store import InMemoryStore, PostgresStore, Store
+from crewlog.store.memories import (
+    LONGEST_METADATA,
+    Artifact,
+    Author,
+    Embedded,
+    Forgotten,
+    Memory,
+    Terms,
+    Wanted,
+    memories_of,
+    query_of,
+    since_of,
+    terms_of,
+    words_of,
+)
+
+HOSTILE = "NUL \x00, lone \ud83d, 😀 é, '; DROP TABLE x;-- \\0000 \\ %s $1 ~ {a,b} \u2028 | & ! :*"
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture
+def crew() -> CrewName:
+    """A crew of the test's own: a module shares its database."""
+    return CrewName(f"crew-{next(NUMBERS)}")
+
+
+def note(crew: CrewName, key: str, text: str = "x", scope: str = "public", **more: Any) -> Memory:
+    author = Author(agent=AgentName("a"), run=RunId("r"), step=StepId("a#1"))
+    return Memory(crew=crew, scope=scope, key=key, text=text, **{"author": author, "at": 10} | more)
+
+
+async def put(store: Store, *memories: Memory, **terms: Any) -> bool:
+    return await store.memories.write(memories, Terms(**{"now": memories[0].at} | terms))
+
+
+async def keys(
+    store: Store, crew: CrewName, text: str = "", *scopes: str, **more: Any
+) -> list[str]:
+    wanted = Wanted(words=tuple(words_of(text)), limit=more.pop("limit", 50))
+    found = await store.memories.search(crew, scopes or ("public",), wanted, **{"now": 100, **more})
+    return [each.key for each in found.memories]
+
+
+async def test_a_memory_comes_back_exactly(store: Store, crew: CrewName) -> None:
+    memory = note(crew, HOSTILE, HOSTILE, metadata={HOSTILE: [HOSTILE, 1.0, None]}, expires=10**15)
+    assert await put(store, memory)
+    assert await store.memories.newest(crew, now=100) == [memory]
+    found = await store.memories.search(crew, ["public"], Wanted(words=("drop",)), now=100)
+    assert found.memories == (memory,)
+    assert found.by == "words"
+
+
+async def test_the_more_words_the_better_and_then_the_newer(store: Store, crew: CrewName) -> None:
+    await put(store, note(crew, "one", "green tea"))
+    await put(store, note(crew, "two", "Green TEA, of Assam!", at=11))
+    await put(store, note(crew, "three", "black tea", at=12))
+    await put(store, note(crew, "four", "coffee", at=13))
+    assert await keys(store, crew, "green tea assam") == ["two", "one", "three"]
+    assert await keys(store, crew, "tea") == ["three", "two", "one"]
+    assert await keys(store, crew, "tea", limit=1) == ["three"]
+    assert await keys(store, crew, "FOUR") == ["four"], "the key is one of its words"
+    assert await keys(store, crew, "milk") == []
+    assert await keys(store, crew, "te") == [], "a part of a word is another word"
+    assert await keys(store, crew) == ["four", "three", "two", "one"], "without words: the newest"
+
+
+async def test_nothing_of_another_scope_or_crew_is_found(store: Store, crew: CrewName) -> None:
+    await put(store, note(crew, "k", "secret", "agent:a"))
+    await put(store, note(crew, "k", "secret", "group:g"))
+    other = CrewName(f"{crew}-other")
+    await put(store, note(other, "k", "secret"))
+    assert await keys(store, crew, "secret") == []
+    assert await keys(store, crew, "secret", "agent:b", "agent:", "agent:a ", "%", "*") == []
+    assert await keys(store, crew, "secret", "agent:a", "group:g") == ["k", "k"]
+    assert [each.scope for each in await store.memories.newest(crew, now=100)] == [
+        "agent:a",
+        "group:g",
+    ]
+    assert [(c.scope, c.count) for c in await store.memories.scopes(crew)] == [
+        ("agent:a", 1),
+        ("group:g", 1),
+    ]
+
+
+async def test_what_is_over_is_not_found_and_goes_with_the_next(
+    store: Store, crew: CrewName
+) -> None:
+    await put(store, note(crew, "short", expires=50))
+    await put(store, note(crew, "long", expires=500))
+    await put(store, note(crew, "old", at=5))
+    assert await keys(store, crew, now=49, since=4) == ["long", "short", "old"]
+    assert await keys(store, crew, now=50, since=5) == ["long"]
+    assert await keys(store, crew, "x", now=50, since=5) == ["long"]
+    listed = await store.memories.newest(crew, now=50)
+    assert [each.key for each in listed] == ["long", "old"]
+    await put(store, note(crew, "new", at=60), since=5)
+    assert (await store.memories.scopes(crew))[0].count == 2
+
+
+async def test_a_scope_has_no_more_than_it_may(store: Store, crew: CrewName) -> None:
+    for at in range(10, 20):
+        await put(store, note(crew, f"k{at}", at=at), most=3)
+    assert await keys(store, crew) == ["k19", "k18", "k17"]
+    await put(store, note(crew, "k17", at=20), most=3)
+    assert await keys(store, crew) == ["k17", "k19", "k18"], "one that is replaced makes no room"
+    await put(store, note(crew, "a", at=21), note(crew, "b", at=21), most=2)
+    assert await keys(store, crew) == ["a", "b"]
+    await put(store, note(crew, "z", scope="group:g"), most=1)
+    assert await keys(store, crew) == ["a", "b"], "another scope has room of its own"
+
+
+async def test_many_writers_at_once_keep_to_it(store: Store, crew: CrewName) -> None:
+    await asyncio.gather(*(put(store, note(crew, f"k{n}"), most=5) for n in range(20)))
+    assert (await store.memories.scopes(crew))[0].count == 5
+
+
+async def test_a_call_writes_once(store: Store, crew: CrewName) -> None:
+    call = f"{crew}/a#1/1/0"
+    first = [put(store, note(crew, "k", "first"), call=call) for _ in range(5)]
+    assert sorted(await asyncio.gather(*first)) == [False] * 4 + [True]
+    await put(store, note(crew, "k", "second", at=11), call=f"{crew}/a#1/2/0")
+    assert not await put(store, note(crew, "k", "first"), call=call)
+    assert [each.text for each in await store.memories.newest(crew, now=100)] == ["second"]
+
+
+async def test_what_is_forgotten_is_what_was_said(store: Store, crew: CrewName) -> None:
+    async def fill() -> None:
+        await store.memories.forget(Forgotten(crew=crew))
+        other = Author(agent=AgentName("b"), run=RunId("q"), step=StepId("b#1"))
+        await put(store, note(crew, "k1"), note(crew, "k2"))
+        await put(store, note(crew, "k1", scope="group:g", author=other, expires=30))
+        await put(store, note(crew, "k3", at=20, author=other))
+        await put(store, note(CrewName(f"{crew}x"), "k1", author=other))
+
+    async def left(**which: Any) -> int:
+        await fill()
+        before = sum(each.count for each in await store.memories.scopes(crew))
+        gone = await store.memories.forget(Forgotten(crew=crew, **which))
+        after = sum(each.count for each in await store.memories.scopes(crew))
+        assert before - after == gone
+        return after
+
+    assert await left() == 0
+    assert await left(scope="group:g") == 3
+    assert await left(scope="public", key="k1") == 3
+    assert await left(scope="public", key="k9") == 4
+    assert await left(run=RunId("q")) == 2
+    assert await left(run=RunId("q"), step=StepId("a#1")) == 4
+    assert await left(before=20) == 1
+    assert await left(expired=30) == 3
+    assert await left(expired=29) == 4
+    assert (await store.memories.scopes(CrewName(f"{crew}x")))[0].count == 1
+    with pytest.raises(UsageError, match="of which crew or run"):
+        await store.memories.forget(Forgotten())
+    with pytest.raises(UsageError, match="of which crew or run"):
+        await store.memories.forget(Forgotten(before=10**15))
+    with pytest.raises(UsageError, match="within a scope"):
+        await store.memories.forget(Forgotten(crew=crew, key="k1"))
+
+
+async def test_a_deleted_run_leaves_its_memories_and_not_its_claims(
+    store: Store, crew: CrewName
+) -> None:
+    run = RunId(f"run-of-{crew}")
+    author = Author(agent=AgentName("a"), run=run, step=StepId("a#1"))
+    call = f"{run}/a#1/1/0"
+    await put(store, note(crew, "k", author=author), call=call)
+    await store.delete([run], 100)
+    assert await keys(store, crew) == ["k"]
+    assert await put(store, note(crew, "k2", author=author), call=call)
+
+
+async def test_words_by_their_stems(postgres: PostgresStore, crew: CrewName) -> None:
+    await put(postgres, note(crew, "k", "The runners were running"), language="english")
+
+    async def found(word: str, language: Any) -> bool:
+        wanted = Wanted(words=(word,), language=language)
+        return bool((await postgres.memories.search(crew, ["public"], wanted, now=100)).memories)
+
+    assert await found("runs", "english")
+    assert await found("runner", "english")
+    assert not await found("runs", "simple")
+    assert await found("running", "simple")
+    assert await found("running", "german"), "as it is, whatever the language was"
+
+
+def embedded(*vectors: tuple[float, ...], model: str = "m") -> Embedded:
+    return Embedded(model=model, vectors=vectors)
+
+
+async def by_meaning(
+    store: Store, crew: CrewName, vector: tuple[float, ...], *words: str, **more: Any
+) -> tuple[str, list[str]]:
+    wanted = Wanted(words=words, embedded=embedded(vector, **more), limit=2)
+    found = await store.memories.search(crew, ["public"], wanted, now=100)
+    assert not found.note, "the embedded PostgreSQL has pgvector"
+    return found.by, [each.key for each in found.memories]
+
+
+async def test_by_meaning(store: Store, crew: CrewName) -> None:
+    x, y, d = (note(crew, key, key) for key in ("x", "y", "d"))
+    await put(store, x, y, d, embedded=embedded((1.0, 0.0), (0.0, 1.0), (0.9, 0.4)))
+    await put(store, note(crew, "z", "y", "group:g"), embedded=embedded((1.0, 0.0)))
+    assert await by_meaning(store, crew, (1.0, 0.01)) == ("meaning", ["x", "d"])
+    assert await by_meaning(store, crew, (0.0, 2.0), "x") == ("meaning", ["y", "d"])
+    await put(store, note(crew, "plain", "old words", at=11))
+    assert await by_meaning(store, crew, (1.0, 0.0), "old", model="n") == ("words", ["plain"])
+    assert await by_meaning(store, crew, (1.0, 0.0, 0.0), "old") == ("words", ["plain"])
+    assert (await by_meaning(store, crew, (1.0, 0.0, 0.0)))[0] == "time"
+
+
+async def test_what_has_no_vector_fills_up_what_has(store: Store, crew: CrewName) -> None:
+    await put(store, note(crew, "near", "tea"), embedded=embedded((1.0, 0.0)))
+    await put(store, note(crew, "plain", "tea", at=11))
+    assert await by_meaning(store, crew, (1.0, 0.0), "tea") == ("meaning", ["near", "plain"])
+
+
+async def test_a_database_without_pgvector_finds_by_words_and_says_so(
+    postgres: PostgresStore, crew: CrewName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres.memories, "_schema", "")
+    await put(postgres, note(crew, "k", "tea"), embedded=embedded((1.0, 0.0)))
+    wanted = Wanted(words=("tea",), embedded=embedded((1.0, 0.0)))
+    found = await postgres.memories.search(crew, ["public"], wanted, now=100)
+    assert found.by == "words"
+    assert "no pgvector" in found.note
+    assert [each.key for each in found.memories] == ["k"]
+
+
+# -- both, side by side -----------------------------------------------------------------------
+
+WORDS = st.sampled_from(["tea", "TEA", "milk", "Straße", "STRASSE", "a_b", "1.5", "茶が", "é", "x"])
+TEXTS = st.lists(WORDS, min_size=1, max_size=4).map(" ".join)
+SCOPES = st.sampled_from(["public", "group:g", "agent:a"])
+WRITES = st.tuples(
+    st.just("write"),
+    SCOPES,
+    st.lists(
+        st.tuples(st.sampled_from("abcd"), TEXTS), min_size=1, max_size=3, unique_by=lambda x: x[0]
+    ),
+    st.integers(1, 5),
+    st.one_of(st.none(), st.integers(1, 30)),
+    st.sampled_from(["", "c1", "c2"]),
+)
+SEARCHES = st.tuples(
+    st.just("search"), st.sets(SCOPES), st.one_of(st.just(""), TEXTS), st.integers(0, 9)
+)
+FORGETS = st.tuples(st.just("forget"), SCOPES, st.sampled_from("abcd"))
+
+
+@settings(max_examples=int(os.environ.get("CREWLOG_MEMORY_EXAMPLES", "15")), deadline=None)
+@given(steps=st.lists(st.one_of(WRITES, SEARCHES, FORGETS), min_size=5, max_size=25))
+async def test_both_stores_find_the_same(postgres: PostgresStore, steps: list[Any]) -> None:
+    crew = CrewName(secrets.token_hex(8))
+    pair = (InMemoryStore().memories, postgres.memories)
+    for now, step in enumerate(steps, 1):
+        outcomes: list[Any] = []
+        for memories in pair:
+            if step[0] == "write":
+                _, scope, given, most, keep, call = step
+                expires = None if keep is None else now + keep
+                rows = [
+                    note(crew, key, text, scope, at=now, expires=expires) for key, text in given
+                ]
+                key = f"{crew}/a#1/{call[1:]}/0" if call else ""
+                terms = Terms(now=now, most=max(most, len(rows)), call=key)
+                outcomes.append(await memories.write(rows, terms))
+            elif step[0] == "search":
+                _, scopes, text, since = step
+                wanted = Wanted(words=tuple(words_of(text)), limit=4)
+                outcomes.append(
+                    await memories.search(crew, sorted(scopes), wanted, now=now, since=since)
+                )
+            else:
+                outcomes.append(
+                    await memories.forget(Forgotten(crew=crew, scope=step[1], key=step[2]))
+                )
+            outcomes[-1] = (outcomes[-1], await memories.newest(crew, now=now))
+        assert outcomes[0] == outcomes[1]
+
+
+async def test_both_stores_order_vectors_alike(postgres: PostgresStore, crew: CrewName) -> None:
+    rng = random.Random(5)  # noqa: S311
+    pair = (InMemoryStore(), postgres)
+    rows = [note(crew, f"k{n}", "x") for n in range(20)]
+    vectors = [tuple(rng.uniform(-1, 1) for _ in range(8)) for _ in rows]
+    for store in pair:
+        await put(store, *rows, embedded=embedded(*vectors))
+    for _ in range(20):
+        vector = tuple(rng.uniform(-1, 1) for _ in range(8))
+        wanted = Wanted(embedded=embedded(vector), limit=10)
+        one, other = [await s.memories.search(crew, ["public"], wanted, now=99) for s in pair]
+        assert one == other
+
+
+# -- what is checked before anything is stored ------------------------------------------------
+
+
+def made(*artifacts: Artifact, **policy: Any) -> list[Memory]:
+    return memories_of(
+        CrewName("c"),
+        "public",
+        artifacts,
+        Author(),
+        MemoryPolicy(**policy),
+        now=1_000,
+        name="call",
+    )
+
+
+def test_bounds_are_kept() -> None:
+    text = Artifact(text="four")
+    assert made(text, longest=4)
+    cases: list[tuple[str, Any]] = [
+        ("4 characters, and one may have 3", lambda: made(text, longest=3)),
+        ("0 memories cannot be written", lambda: made()),
+        ("21 memories cannot be written", lambda: made(*[text] * 21)),
+        ("2 memories cannot be written", lambda: made(text, text, max=1)),
+        (
+            "two memories have the key 'k'",
+            lambda: made(Artifact(text="a", key="k"), Artifact(text="b", key=" k")),
+        ),
+        (
+            "bytes, and may have 4,096",
+            lambda: made(Artifact(text="a", metadata={"x": "y" * LONGEST_METADATA})),
+        ),
+        ("cannot be kept", lambda: made(Artifact(text="a", metadata={"x": float("nan")}))),
+        ("nested deeper", lambda: made(Artifact(text="a", metadata={"x": nested(200)}))),
+        ("may have 2,000", lambda: query_of("x" * 2_001)),
+    ]
+    for message, case in cases:
+        with pytest.raises(UsageError, match=message):
+            case()
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_it_is_kept_as_long_as_the_shorter_of_both_says() -> None:
+    def expires(keep: float | None, retention: float | None) -> int | None:
+        (memory,) = made(Artifact(text="a", keep=keep), retention=retention)
+        return memory.expires
+
+    assert expires(None, None) is None
+    assert expires(5, None) == 6_000
+    assert expires(5, 2) == 3_000
+    assert expires(1, 2) == 2_000
+    assert since_of(MemoryPolicy(retention=2), 1_000) == 0
+    assert since_of(MemoryPolicy(retention=2), 5_000) == 3_000
+    assert terms_of(MemoryPolicy(max=3, retention=2), 5_000).most == 3
+
+
+def test_keys_are_made_of_the_call_and_differ() -> None:
+    one, two = made(Artifact(text="a"), Artifact(text="a"))
+    assert one.key != two.key
+    assert made(Artifact(text="b"))[0].key == one.key, "a retry means the same ones"
+
+
+def test_words() -> None:
+    assert words_of("Die STRASSE, die Straße!") == ["die", "strasse"]
+    assert words_of("a_b-c.d '\"|&!:*<->\\\x00\ud83d") == ["a", "b", "c", "d"]
+    assert words_of("茶が好き") == ["茶", "が", "好", "き"]
+    assert words_of("हिन्दी") == ["हिन्दी"]
+    assert words_of("x" * 100) == ["x" * 64]
+    assert words_of("") == []
