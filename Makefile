@@ -43,13 +43,13 @@ mypy: setup
 pyright: setup
 	$(RUN)pyright
 
-# Tests of the pure core, which start nothing: they run side by side, the others one by one.
-PURE := tests/prompt tests/definition tests/graph tests/state tests/authority
+# Tests that need the machine for themselves; the others run two side by side, each with servers.
+ALONE := tests/size tests/faults
 
 test: check  ## Everything: the static checks, then every test
 	@$(RUN)python -m crewlog.dev
-	$(RUN)python -m pytest --numprocesses 2 --dist loadfile $(PURE)
-	$(RUN)python -m pytest $(PURE:%=--ignore=%)
+	$(RUN)python -m pytest --numprocesses 2 --dist loadfile $(ALONE:%=--ignore=%)
+	$(RUN)python -m pytest $(ALONE)
 
 chaos: setup  ## The long set of faults, an hour: SEED=1 CHAOS="--scenario workers --report chaos.json"
 	@$(RUN)python -m crewlog.dev

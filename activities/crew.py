@@ -36,6 +36,7 @@ from crewlog.model import Json
 from crewlog.state.calls import (
     CALL_MODEL,
     CALL_TOOL,
+    CHECK_ARGUMENTS,
     CLOSE_RUN,
     COMPILE_PROMPT,
     FIND_COMMAND,
@@ -46,6 +47,8 @@ from crewlog.state.calls import (
     PREPARE_CHANGE,
     CallModel,
     CallTool,
+    CheckArguments,
+    CheckedArguments,
     CloseRun,
     CloseRunResult,
     CompilePrompt,
@@ -120,6 +123,7 @@ class CrewActivities:
             self.prepare_change,
             self.call_model,
             self.call_tool,
+            self.check_arguments,
             self.flush,
             self.close_run,
         ]
@@ -150,6 +154,13 @@ class CrewActivities:
         """Looks in the stored journal for the outcome of a command."""
         with as_failures(final=False):
             return FoundCommand(outcome=await find_command(self._store, task.run, task.command))
+
+    @activity.defn(name=CHECK_ARGUMENTS)
+    async def check_arguments(self, task: CheckArguments) -> CheckedArguments:
+        """Checks arguments that people put in the place of a call's."""
+        with as_failures():
+            async with heartbeats():
+                return CheckedArguments(fault=await self._tools.check_arguments(task))
 
     @activity.defn(name=FORGET_RUN)
     async def forget_run(self, task: ForgetRun) -> None:

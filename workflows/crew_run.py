@@ -39,11 +39,12 @@ with workflow.unsafe.imports_passed_through():
         AskRun,
         Change,
         Page,
+        PermissionsQuery,
         Rollback,
         StartRun,
     )
 
-from crewlog.workflows import changes, rewinding, views
+from crewlog.workflows import answering, changes, rewinding, views
 from crewlog.workflows.activity_options import CHECKING
 from crewlog.workflows.beginning import made
 from crewlog.workflows.execution import CANCEL, Ended, Execution
@@ -391,7 +392,10 @@ class CrewRun:
 
         Whoever else answers meanwhile is first; then this answer is refused, checked or not.
         """
-        engine = self._execution.engine if self._execution is not None else None
+        execution = self._execution
+        engine = execution.engine if execution is not None else None
+        if execution is not None and isinstance(engine, Engine):
+            await answering.check_edit(engine, incoming, execution.queue)
         if not isinstance(engine, Drafting):
             return
         definition = edited_definition(engine, incoming.data)
@@ -454,6 +458,12 @@ class CrewRun:
         """A `Page` of the checkpoints: a `CheckpointPage`."""
         return views.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
+    @workflow.query(name="permissions")
+    def permissions(self, raw: RawValue = WHOLE) -> dict[str, Any]:
+        """Who may call which tool now: a `PermissionsPage` for a `PermissionsQuery`."""
+        page = views.permissions_page(self._ready().engine, _permissions_query(raw))
+        return page.model_dump(mode="json")
+
     @workflow.query(name=READS)
     def reads(self, raw: RawValue = WHOLE) -> str:
         """The hash of the argument: whoever gets it knows that a worker could read that."""
@@ -502,6 +512,18 @@ def _page(raw: RawValue) -> Page:
     except ValidationError as error:
         raise ApplicationError(
             'a page is {"after": position, "limit": 1 to 1000}', type="BadPage"
+        ) from error
+
+
+def _permissions_query(raw: RawValue) -> PermissionsQuery:
+    if raw is WHOLE:
+        return PermissionsQuery()
+    try:
+        return PermissionsQuery.model_validate(read_args([raw]))
+    except ValidationError as error:
+        raise ApplicationError(
+            f"permissions: {faults_of(error, 'its content')}; docs/wire.md has the fields",
+            type="UsageError",
         ) from error
 
 

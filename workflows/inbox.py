@@ -25,7 +25,10 @@ with workflow.unsafe.imports_passed_through():
         CommandConflict,
         CommandRejected,
         CrewlogError,
+        InterruptNotOpen,
+        InvalidArguments,
         KeyMissing,
+        NotPermitted,
         SealBroken,
         UsageError,
     )
@@ -35,6 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
     from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
+    from crewlog.graph.expiring import check_answerable
     from crewlog.graph.permitting import set_permission, set_ruling
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.redirecting import redirect
@@ -83,7 +87,7 @@ COMMAND_MODELS: dict[str, type[Command]] = {
 }
 
 
-_CONFLICTS = (ChangeConflict, CommandConflict)
+_CONFLICTS = (ChangeConflict, CommandConflict, InterruptNotOpen, InvalidArguments, NotPermitted)
 """Refusals that are of a kind of their own."""
 
 
@@ -101,6 +105,10 @@ class Incoming:
     error: CrewlogError | None = None
     edited: OpenRunResult | CommandRejected | None = None
     """Of an answer that edits a definition: the definition, checked, or what is wrong with it."""
+    fault: CrewlogError | None = None
+    """Of an answer that edits a call's arguments: why they are not accepted, once checked."""
+    checked: bool = False
+    """Whether these arguments have been checked."""
     prepared: PreparedChange | LoadedState | None = None
     """What its handler had made by an activity, for the loop to apply."""
     refusal: CrewlogError | None = None
@@ -322,7 +330,7 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
         case "respond", Respond():
             if isinstance(engine, Drafting):
                 return _respond_to_draft(engine, command, incoming.edited)
-            return await _respond(engine, command)
+            return await _respond(engine, command, incoming)
         case _:
             return await _by_hand(engine, incoming.name, command, who)
     return ""
@@ -339,6 +347,12 @@ async def _by_hand(
             return edit_state(_crew(engine), command.set, command.delete, **who)
         case Redirect():
             return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
+        case SetPermission() if command.graph_version not in (None, engine.state.graph_version):
+            raise ChangeConflict(
+                f"it was decided for graph v{command.graph_version}, and the run has "
+                f"v{engine.state.graph_version}",
+                remedy=f"Look at what holds now: `crewlog permissions {engine.state.run}`.",
+            )
         case SetPermission() if command.do is not None:
             do = None if command.do == "inherit" else command.do
             return set_ruling(_crew(engine), command.tool, command.agent, do, **who)
@@ -409,24 +423,48 @@ def _check_log(engine: Engine | Drafting, log: str) -> None:
         )
 
 
-async def _respond(engine: Engine, command: Respond) -> str:
+async def _respond(engine: Engine, command: Respond, incoming: Incoming) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
     check_hash(interrupt, command.hash)
+    check_answerable(engine, interrupt, command.by)
+    who: dict[str, Any] = {"by": command.by, "command": command.id}
     if given.type == "edit":
-        raise no_edit(interrupt)
+        args = _edited(interrupt, given, incoming)
+        await answer(engine, interrupt, "edit", args=args, reason=command.reason, **who)
+        return "edit"
     reason = ""
     if interrupt.kind == "tool_approval":
         decision, reason = decided(interrupt, given.type, given.message, command.reason)
     else:
         decision = _decision(interrupt, given)
     check_option(interrupt, decision)
-    who: dict[str, Any] = {"by": command.by, "command": command.id}
     try:
         await answer(engine, interrupt, decision, reason=reason, **who)
     except StopAsked:
         engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
     return decision
+
+
+def _edited(interrupt: Interrupt, given: Decision, incoming: Incoming) -> dict[str, Any]:
+    """The arguments that an answer puts in the place of a call's.
+
+    Raises:
+        CommandRejected: the question takes no edit, they are another tool's, or do not fit.
+    """
+    action = given.edited_action
+    if action is None or interrupt.kind != "tool_approval":
+        raise no_edit(interrupt)
+    if action.name != interrupt.tool:
+        raise CommandRejected(
+            f"{interrupt.id!r} asks about {interrupt.tool!r}, and the edit is of {action.name!r}",
+            remedy=f"Edit the arguments of {interrupt.tool!r}, or reject the call.",
+        )
+    if incoming.fault is not None:
+        raise incoming.fault
+    if not incoming.checked:
+        raise no_edit(interrupt)
+    return action.args
 
 
 def _decision(interrupt: Interrupt, given: Decision) -> str:

@@ -11,6 +11,7 @@
     │       ├── ApprovalMismatch   it was asked about another definition
     │       ├── CommandConflict    the command's id was used for another command
     │       ├── ChangeConflict     the run has another graph than the change was made against
+    │       ├── InvalidArguments   edited arguments do not fit the tool
     │       └── NotPermitted       the crew's policy does not let this principal do it
     ├── ServiceError               the surroundings: they may come back
     │   ├── TemporalUnavailable
@@ -26,7 +27,9 @@
     │   ├── SecretMissing          this worker does not have what a secret's reference names
     │   └── ToolError
     │       ├── ToolMissing        no such module, function or tool on this worker
+    │       │   └── ToolChanged    what it says of itself is not what was approved
     │       ├── ToolFailed         raised; the model may see it and repair
+    │       │   └── OutOfReach     a path, a URL or an address that it may not touch
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
     ├── SealBroken                 what was encrypted was changed, moved, or never encrypted
     ├── NotInTime                  it was waited for in vain
@@ -190,6 +193,10 @@ class ChangeConflict(CommandRejected):
     """A change was made against another graph than the run has now: look again, and decide anew."""
 
 
+class InvalidArguments(CommandRejected):
+    """The arguments that people put in the place of a call's do not fit the tool; it waits on."""
+
+
 class NotPermitted(CommandRejected):
     """The crew's policy does not take the command from who sent it; nothing was done.
 
@@ -280,8 +287,19 @@ class ToolMissing(ToolError):
     again = True
 
 
+class ToolChanged(ToolMissing):
+    """A server's tool says of itself what nobody has approved: it is blocked until somebody does.
+
+    Nothing has begun. The run makes the call again, for as long as it takes.
+    """
+
+
 class ToolFailed(ToolError):
     """The tool raised. The model sees the message and may repair the call."""
+
+
+class OutOfReach(ToolFailed):
+    """A path, a URL or an address that a tool may not touch."""
 
 
 class OutcomeUnknown(ToolError):

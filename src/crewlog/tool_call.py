@@ -16,16 +16,20 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from crewlog.errors import ToolFailed, UsageError
+from crewlog.guarded.files import open_within, resolve_within
 from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
 from crewlog.secrets import resolve
 from crewlog.state.hashing import hash_bytes
+
+if TYPE_CHECKING:
+    import httpx
 
 
 def _no_heartbeat(*_details: Any) -> None:
@@ -56,6 +60,8 @@ class ToolCall:
     """The run's folder. It exists."""
     paths: tuple[str, ...] = ()
     """Folders of the workspace that the tool keeps to; empty means all of it."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that the tool may reach; empty means none."""
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     """The references of the tool's secrets, by the names that it knows them by."""
     beat: Callable[..., None] = field(default=_no_heartbeat, repr=False, compare=False)
@@ -92,35 +98,48 @@ class ToolCall:
     def resolve(self, relative: str | Path) -> Path:
         """The absolute path of a file in the workspace, whether it exists or not.
 
+        It is looked at now: where nothing may be swapped until it is used, `open` the file.
+
         Raises:
-            ToolFailed: for a path that is absolute, that has `..`, that leaves the workspace by a
+            OutOfReach: for a path that is absolute, that has `..`, that leaves the workspace by a
                 symbolic link, or that is outside of the tool's `paths`.
         """
-        path = Path(relative)
-        if path.is_absolute() or path.drive or ".." in path.parts or "\0" in str(relative):
-            raise ToolFailed(
-                f"the path {str(relative)!r} is not inside the workspace",
-                remedy="Give a path relative to the workspace, without '..'.",
-            )
-        root = self.workspace.resolve()
-        try:
-            full = (root / path).resolve()
-        except (OSError, RuntimeError) as exc:  # a loop of links, a name that is too long
-            raise ToolFailed(
-                f"the path {str(relative)!r} cannot be followed: {exc}",
-                remedy="Choose another path.",
-            ) from exc
-        if not full.is_relative_to(root):
-            raise ToolFailed(
-                f"the path {str(relative)!r} leaves the workspace by a symbolic link",
-                remedy="Choose a path that stays inside the workspace.",
-            )
-        if self.paths and not any(full.is_relative_to(root / allowed) for allowed in self.paths):
-            raise ToolFailed(
-                f"the tool {self.tool!r} may not use {str(relative)!r}",
-                remedy=f"It may use: {', '.join(self.paths)}.",
-            )
-        return full
+        who = f"the tool {self.tool!r}"
+        return resolve_within(self.workspace, _text(relative), self.paths, who)
+
+    def open(self, path: str | Path, mode: str = "r", **options: Any) -> IO[Any]:
+        """Opens a plain file in the workspace, in UTF-8, without following any link.
+
+        Args:
+            path: Relative to the workspace, and in the tool's `paths`.
+            mode: As for Python's `open`. For writing, missing folders are made.
+            options: What else that takes: `encoding`, `newline`, …
+
+        Raises:
+            OutOfReach: where it may not be opened, or goes by a link, or is a device or a pipe.
+            OSError: as Python's `open` does.
+        """
+        return open_within(self.workspace, _text(path), mode, self.paths, **options)
+
+    def http(self, **options: Any) -> AbstractContextManager[httpx.Client]:
+        """An httpx client, for a `with` block, that reaches the tool's `hosts` and no others.
+
+        Args:
+            options: What `httpx.Client` takes, but for what would go around the check.
+        """
+        from crewlog.guarded.http import client  # noqa: PLC0415 - httpx takes its time
+
+        return client(self.hosts, **options)
+
+    def async_http(self, **options: Any) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+        """The same for coroutines, for an `async with` block."""
+        from crewlog.guarded.http import async_client  # noqa: PLC0415
+
+        return async_client(self.hosts, **options)
+
+
+def _text(path: str | Path) -> str:
+    return (path.as_posix() if isinstance(path, Path) else path) or "."
 
 
 def workspace_of(root: Path, run: RunId) -> Path:

