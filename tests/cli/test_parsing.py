@@ -38,7 +38,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
     assert run_cli(["--help"]) == 0
     out = capsys.readouterr().out
     commands = re.findall(r"^  ([a-z][a-z-]*)  ", out, re.MULTILINE)
-    assert commands[:3] == ["init", "run", "demo"]
+    assert commands[:3] == ["init", "mcp", "run", "demo"]
     assert set(commands) == {
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
         *("compile", "explain", "crews"),
