@@ -11,6 +11,7 @@
     │       ├── ApprovalMismatch   it was asked about another definition
     │       ├── CommandConflict    the command's id was used for another command
     │       ├── ChangeConflict     the run has another graph than the change was made against
+    │       ├── InvalidArguments   edited arguments do not fit the tool
     │       └── NotPermitted       the crew's policy does not let this principal do it
     ├── ServiceError               the surroundings: they may come back
     │   ├── TemporalUnavailable
@@ -189,6 +190,10 @@ class CommandConflict(CommandRejected):
 
 class ChangeConflict(CommandRejected):
     """A change was made against another graph than the run has now: look again, and decide anew."""
+
+
+class InvalidArguments(CommandRejected):
+    """The arguments that people put in the place of a call's do not fit the tool; it waits on."""
 
 
 class NotPermitted(CommandRejected):

@@ -395,7 +395,9 @@ async def make_site(root: Path, *, own_services: bool = False) -> AsyncGenerator
             namespace=places.endpoints.namespace,
             data_converter=data_converter(root / "payloads"),
         )
-        store = await open_store(places.endpoints.database_url)
+        store = await open_store(
+            places.endpoints.database_url, namespace=places.endpoints.namespace
+        )
         assert isinstance(store, PostgresStore)
         site = Site(places, root, temporal, store)
         try:

@@ -38,15 +38,17 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
     assert run_cli(["--help"]) == 0
     out = capsys.readouterr().out
     commands = re.findall(r"^  ([a-z][a-z-]*)  ", out, re.MULTILINE)
-    assert commands[:3] == ["init", "mcp", "run", "demo"]
+    assert commands[:3] == ["init", "run", "demo"]
     assert set(commands) == {
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
-        *("compile", "explain", "crews"),
+        *("compile", "explain", "crews", "mcp"),
         *("ps", "show", "watch", "log"),
         *("answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
-        *("diff", "trace", "checkpoints", "tag", "delete", "audit"),
-        *("dev", "worker", "doctor", "rebuild"),
+        *("diff", "trace", "checkpoints", "tag", "delete"),
+        *("audit", "permissions", "why", "allow", "deny", "inherit"),
+        *("disable-tool", "enable-tool"),
+        *("dev", "worker", "doctor", "rebuild", "encryption"),
     }
     for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Authority:", "Surroundings:"):
         assert section in out

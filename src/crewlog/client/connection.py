@@ -133,7 +133,7 @@ async def connect(
     temporal = await _dial(endpoints.address, config)
 
     async def opener() -> Store:
-        return await _open(database_url, endpoints.address, services, told)
+        return await _open(database_url, endpoints, services, told)
 
     return Client(temporal, endpoints, LazyStore(store, opener), task_queue)
 
@@ -219,17 +219,18 @@ def _ui_of(address: str) -> str | None:
     return None
 
 
-async def _open(url: str | None, address: str, start: bool, progress: Progress) -> Store:
+async def _open(url: str | None, ends: Endpoints, start: bool, progress: Progress) -> Store:
     chosen = url or os.environ.get("DATABASE_URL")
     if chosen:
-        return await open_store(chosen)
+        return await open_store(chosen, namespace=ends.namespace)
     if start:
         # The Temporal server is there: with its address given, only Postgres is looked after.
-        services = Services(environ={**os.environ, "TEMPORAL_ADDRESS": address})
-        return await open_store((await services.ensure(progress)).database_url)
+        services = Services(environ={**os.environ, "TEMPORAL_ADDRESS": ends.address})
+        found = await services.ensure(progress)
+        return await open_store(found.database_url, namespace=ends.namespace)
     for record in Services().records():
         if record.name == "postgres" and record.process.alive:
-            return await open_store(record.address)
+            return await open_store(record.address, namespace=ends.namespace)
     raise StoreUnavailable(
         "no database is configured, and the local one does not run",
         remedy="Start it with `crewlog dev`, or set DATABASE_URL.",

@@ -55,6 +55,8 @@ class KeyFile(Model):
     """Oldest first."""
     current: str
     """The id of the key that new values are encrypted with."""
+    prepared: str = ""
+    """The id of a key that is there for all machines to have, before any writes with it."""
     retired: tuple[str, ...] = ()
     """Ids whose values are refused for good: nothing that counts is encrypted with them."""
 
@@ -157,6 +159,7 @@ class Keyring:
         self.path = path
         self.accept_plain = accept_plain
         self._ciphers: dict[str, AESGCM] = {}
+        self._index: dict[str, bytes] = {}
         self._retired: frozenset[str] = frozenset()
         self._current = ""
         self._seen: tuple[int, int, int] | None = None
@@ -209,6 +212,17 @@ class Keyring:
         except (InvalidTag, ValueError):
             raise SealBroken("it was changed since it was encrypted") from None
 
+    def index_keys(self) -> list[bytes]:
+        """Keys for codes of words, one of each key; the current key's comes first."""
+        self._look()
+        rest = [secret for key, secret in self._index.items() if key != self._current]
+        return [self._index[self._current], *rest]
+
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the keys, oldest first."""
+        self._look()
+        return tuple(self._ciphers)
+
     def _look(self, *, now: bool = False) -> None:
         """Reads the file again where it has changed; what was read stays where it cannot be."""
         at = time.monotonic()
@@ -232,6 +246,10 @@ class Keyring:
         known = self._ciphers
         self._ciphers = {
             each.id: known.get(each.id) or AESGCM(base64.b64decode(each.key)) for each in file.keys
+        }
+        self._index = {
+            each.id: hashlib.sha256(b"crewlog words\0" + base64.b64decode(each.key)).digest()
+            for each in file.keys
         }
         self._retired = frozenset(file.retired)
         self._current = file.current

@@ -12,6 +12,8 @@ postgres.PostgresStore the store in Postgres
 
 from __future__ import annotations
 
+from crewlog.encryption.keys import from_environment
+from crewlog.encryption.rows import RowSeal
 from crewlog.errors import UsageError
 from crewlog.store.memory import InMemoryStore
 from crewlog.store.postgres import PostgresStore
@@ -20,22 +22,24 @@ from crewlog.store.protocol import Store
 __all__ = ["InMemoryStore", "PostgresStore", "Store", "open_store"]
 
 
-async def open_store(url: str, *, max_size: int = 10) -> Store:
+async def open_store(url: str, *, max_size: int = 10, namespace: str = "default") -> Store:
     """Opens the store of a URL.
 
     Args:
         url: `memory:` for a new store in memory, or a `postgresql://` URL.
         max_size: How many connections to Postgres to hold at most.
+        namespace: The namespace whose runs it has; where encryption is on, rows are bound to it.
 
     Raises:
-        UsageError: where the URL is neither.
+        UsageError: where the URL is neither, or the key file of the environment cannot be used.
         StoreUnavailable: where Postgres does not answer or refuses.
     """
     scheme = url.partition(":")[0]
     if scheme == "memory":
         return InMemoryStore()
     if scheme in {"postgres", "postgresql"}:
-        return await PostgresStore.connect(url, max_size=max_size)
+        seal = RowSeal(from_environment(), namespace)
+        return await PostgresStore.connect(url, max_size=max_size, seal=seal)
     raise UsageError(
         f"a store cannot be opened by a URL that starts with {scheme[:20]!r}",
         remedy="Use postgresql://user:password@host/database, or memory: for a store in memory.",

@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 import asyncpg
 
+from crewlog.encryption.rows import RowSeal
 from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
@@ -67,18 +68,21 @@ class PostgresStore:
 
     kind: Literal["postgres", "memory"] = "postgres"
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, seal: RowSeal | None = None) -> None:
+        self.seal = seal or RowSeal(None, "")
+        """What encrypts the texts of rows."""
         self._pool = pool
         self._sql = queries()
-        self.memories: Memories = PostgresMemories(pool, self._sql)
+        self.memories: Memories = PostgresMemories(pool, self._sql, self.seal)
 
     @classmethod
-    async def connect(cls, dsn: str, *, max_size: int = 10) -> Self:
+    async def connect(cls, dsn: str, *, max_size: int = 10, seal: RowSeal | None = None) -> Self:
         """Connects, and brings the database to the schema of this version.
 
         Args:
             dsn: A `postgresql://` URL.
             max_size: How many connections to hold at most.
+            seal: What encrypts the texts of rows; by default they are not encrypted.
 
         Raises:
             StoreUnavailable: where the server does not answer or refuses, or a newer Crewlog has
@@ -91,15 +95,25 @@ class PostgresStore:
         except BaseException:
             await pool.close()
             raise
-        return cls(pool)
+        return cls(pool, seal)
 
     async def _fetch(self, name: str, *args: object) -> list[asyncpg.Record]:
         return await self._pool.fetch(self._sql[name], *args)
 
+    async def scan(self, sql: str, *args: object) -> list[asyncpg.Record]:
+        """What a statement of `resealing` finds; it may read whole tables."""
+        async with self._pool.acquire() as connection:
+            return await connection.fetch(sql, *args, timeout=_SCAN_TIMEOUT)
+
+    async def change(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """Has a statement of `resealing` applied to each row, all or none."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.executemany(sql, rows)
+
     async def put_definition(self, definition: Mapping[str, Json]) -> ContentHash:
         """See `Store`."""
         hash_ = hash_json(dict(definition))
-        await self._fetch("put_definitions", [hash_], [dump_json(dict(definition))])
+        await self._fetch("put_definitions", [hash_], [self._definition(hash_, definition)])
         return hash_
 
     async def get_definition(self, hash_: ContentHash) -> dict[str, Json]:
@@ -107,8 +121,25 @@ class PostgresStore:
         rows = await self._fetch("get_definition", hash_)
         if not rows:
             raise RowsMissing(DEFINITION, [hash_], self._pool.place)
-        definition: dict[str, Json] = load_json(rows[0]["definition"])
+        text = self.seal.open(rows[0]["definition"], "definition", hash_)
+        definition: dict[str, Json] = load_json(text)
         return definition
+
+    def _definition(self, hash_: ContentHash, definition: Mapping[str, Json]) -> str:
+        return self.seal.seal(dump_json(dict(definition)), "definition", hash_)
+
+    def _bodies(self, bodies: Mapping[ContentHash, Json]) -> list[str]:
+        return [self.seal.seal(dump_json(body), "body", hash_) for hash_, body in bodies.items()]
+
+    def _journal_row(self, run: str, row: asyncpg.Record) -> JournalRow:
+        """An entry; `run` is as the table has it."""
+        return JournalRow(
+            position=row["position"], digest=row["digest"], entry=load_json(self._entry(run, row))
+        )
+
+    def _entry(self, run: str, row: asyncpg.Record) -> str:
+        place = (run, str(row["position"]), row["digest"])
+        return self.seal.open(row["entry"], "entry", *place)
 
     async def register_crew(
         self, name: CrewName, definition: Mapping[str, Json], at: int
@@ -139,7 +170,9 @@ class PostgresStore:
         """See `Store`."""
         data = [dict(content) for content in contents.values()]
         hashes = [hash_json(content) for content in data]
-        texts = dict(zip(hashes, map(dump_json, data), strict=True))
+        texts = {
+            hash_: self._definition(hash_, each) for hash_, each in zip(hashes, data, strict=True)
+        }
         kinds = [kind for kind, _ in contents]
         names = [pack(name) for _, name in contents]
         async with self._pool.acquire() as connection, connection.transaction():
@@ -167,7 +200,7 @@ class PostgresStore:
     async def put_bodies(self, bodies: Mapping[ContentHash, Json]) -> None:
         """See `Store`."""
         if bodies:
-            await self._fetch("put_bodies", list(bodies), [dump_json(b) for b in bodies.values()])
+            await self._fetch("put_bodies", list(bodies), self._bodies(bodies))
 
     async def get_bodies(self, hashes: Collection[ContentHash]) -> dict[ContentHash, Json]:
         """See `Store`."""
@@ -175,7 +208,8 @@ class PostgresStore:
         if not wanted:
             return {}
         rows = await self._fetch("get_bodies", list(wanted))
-        found = {row["hash"]: load_json(row["body"]) for row in rows}
+        opened = ((row["hash"], self.seal.open(row["body"], "body", row["hash"])) for row in rows)
+        found = {hash_: load_json(text) for hash_, text in opened}
         if lacking := wanted - found.keys():
             raise RowsMissing(BODY, lacking, self._pool.place)
         return {hash_: found[hash_] for hash_ in hashes}
@@ -208,7 +242,7 @@ class PostgresStore:
         if not batch.entries:
             return await self.put_bodies(all_bodies)
         try:
-            await self._fetch("append", *_append_args(rows, all_bodies, execution))
+            await self._fetch("append", *self._append_args(rows, all_bodies, execution))
         except EntryRefusedError as refused:
             raise HistoryConflict(run, refused.position) from None
 
@@ -239,19 +273,22 @@ class PostgresStore:
     async def read_journal(self, run: RunId, after: int = 0, limit: int = 1000) -> list[JournalRow]:
         """See `Store`."""
         rows = await self._fetch("read_journal", pack(run), after, limit)
-        entries = [_journal_row(row) for row in rows]
+        entries = [self._journal_row(pack(run), row) for row in rows]
         return without_holes(entries, after)
 
     async def find_command(self, run: RunId, command: str) -> JournalRow | None:
         """See `Store`."""
         found = await self._fetch("find_command", pack(run), *spellings("command", command))
-        rows = map(_journal_row, found)
+        if self.seal.on:
+            found = [*found, *await self._fetch("sealed_of_run", pack(run))]
+            found.sort(key=lambda row: -row["position"])
+        rows = (self._journal_row(pack(run), row) for row in found)
         return next((row for row in rows if row.entry.get("command") == command), None)
 
     async def get_run(self, run: RunId) -> RunRow | None:
         """See `Store`."""
         rows = await self._fetch("get_run", pack(run))
-        return _run(rows[0]) if rows else None
+        return self._run(rows[0]) if rows else None
 
     async def list_runs(
         self, *, statuses: Sequence[RunStatus] = (), limit: int = 100
@@ -259,14 +296,14 @@ class PostgresStore:
         """See `Store`."""
         stored = {"running" if status == "waiting" else status for status in statuses}
         rows = await self._fetch("list_runs", list(statuses), list(stored), limit)
-        return [_run(row) for row in rows]
+        return [self._run(row) for row in rows]
 
     async def list_interrupts(
         self, run: RunId | None = None, *, open_only: bool = True
     ) -> list[InterruptRow]:
         """See `Store`."""
         name = "list_open_interrupts" if open_only else "list_interrupts"
-        return [_interrupt(row) for row in await self._fetch(name, pack_optional(run))]
+        return [self._interrupt(row) for row in await self._fetch(name, pack_optional(run))]
 
     async def list_checkpoints(
         self, run: RunId, after: int = 0, limit: int = 1000, *, pruned: bool = False
@@ -300,7 +337,9 @@ class PostgresStore:
         self, run: RunId, snapshot: Snapshot, digest: ContentHash | None = None
     ) -> None:
         """See `Store`."""
-        values = [pack(run), snapshot.position, dump_json(snapshot.state)]
+        place = pack(run), str(snapshot.position)
+        state = self.seal.seal(dump_json(snapshot.state), "snapshot", *place)
+        values = [pack(run), snapshot.position, state]
         if digest is None:
             await self._fetch("put_snapshot", *values)
         else:
@@ -315,7 +354,9 @@ class PostgresStore:
         rows = await self._fetch("get_snapshot", pack(run), position)
         if not rows:
             return None
-        return Snapshot(position=rows[0]["position"], state=load_json(rows[0]["state"]))
+        place = pack(run), str(rows[0]["position"])
+        state = self.seal.open(rows[0]["state"], "snapshot", *place)
+        return Snapshot(position=rows[0]["position"], state=load_json(state))
 
     async def forget(self, run: RunId, after: int = 0) -> None:
         """See `Store`."""
@@ -323,9 +364,11 @@ class PostgresStore:
             kept = await connection.fetch(self._sql["forget"], pack(run), after)
             await connection.execute(self._sql["forget_snapshots"], pack(run), after)
             if kept:
-                entries = ((row["position"], load_json(row["entry"])) for row in kept)
+                entries = (
+                    (row["position"], load_json(self._entry(pack(run), row))) for row in kept
+                )
                 rows = project_again(run, entries)
-                await connection.fetch(self._sql["append"], *_append_args(rows, {}))
+                await connection.fetch(self._sql["append"], *self._append_args(rows, {}))
 
     async def expect_fork(self, source: RunId, fork: RunId, at: int) -> bool:
         """See `Store`."""
@@ -369,8 +412,9 @@ class PostgresStore:
         journals: dict[RunId, list[JournalRow]] = {}
         named: set[ContentHash] = set()
         for record in records:
-            journals.setdefault(RunId(unpack(record["run"])), []).append(_journal_row(record))
-            named |= named_in(record["entry"])
+            row = self._journal_row(record["run"], record)
+            journals.setdefault(RunId(unpack(record["run"])), []).append(row)
+            named |= named_in(self._entry(record["run"], record))
         links: dict[ContentHash, LogLink] = {}
         kept: set[ContentHash] = set()
         for run, rows in journals.items():
@@ -404,13 +448,46 @@ class PostgresStore:
         # It reads journals whole, whatever the connection is set to: see `pool._prepare`.
         await connection.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
         origins = await connection.fetch(self._sql["list_origins"], kin, timeout=_SCAN_TIMEOUT)
-        held = reached(links, heads_from(load_json(row["entry"]) for row in origins))
+        entries = [load_json(row["entry"]) for row in origins]
+        if self.seal.on:
+            sealed = await connection.fetch(self._sql["sealed_of_runs"], kin, timeout=_SCAN_TIMEOUT)
+            entries += [load_json(self._entry(row["run"], row)) for row in sealed]
+        held = reached(links, heads_from(entries))
         places = [link.position for link in links.values()], [link.body for link in links.values()]
         alike = await connection.fetch(self._sql["list_alike"], kin, *places, timeout=_SCAN_TIMEOUT)
-        for record in alike:
-            rows = await connection.fetch(self._sql["read_journal"], record["run"], 0, None)
-            held |= held_by(RunId(unpack(record["run"])), list(map(_journal_row, rows)), links)
+        runs = {record["run"] for record in alike}
+        if self.seal.on:
+            runs |= await self._sealed_alike(connection, kin, links)
+        for run in runs:
+            rows = await connection.fetch(self._sql["read_journal"], run, 0, None)
+            journal = [self._journal_row(run, row) for row in rows]
+            held |= held_by(RunId(unpack(run)), journal, links)
         return held
+
+    async def _sealed_alike(
+        self, connection: Connection, kin: Sequence[str], links: Mapping[ContentHash, LogLink]
+    ) -> set[str]:
+        """What `list_alike` cannot see."""
+        bodies: dict[int, list[str]] = {}
+        for link in links.values():
+            bodies.setdefault(link.position, []).append(f'"{link.body}"')
+        rows = await connection.fetch(
+            self._sql["sealed_at"], kin, list(bodies), timeout=_SCAN_TIMEOUT
+        )
+        return {
+            row["run"]
+            for row in rows
+            if any(body in self._entry(row["run"], row) for body in bodies[row["position"]])
+        }
+
+    async def _sealed_uses(self, connection: Connection, wanted: set[str]) -> set[str]:
+        """What `list_used` cannot see."""
+        used: set[str] = set()
+        if not (self.seal.on and wanted):
+            return used
+        async for row in connection.cursor(self._sql["all_sealed"], timeout=_SCAN_TIMEOUT):
+            used |= wanted & named_in(self._entry(row["run"], row))
+        return used
 
     async def _sweep(self, connection: Connection, before: int, entries: int) -> Deleted:
         # It reads tables whole, whatever the connection is set to: see `pool._prepare`.
@@ -418,12 +495,125 @@ class PostgresStore:
         doomed = {row["hash"] for row in await connection.fetch(self._sql["list_doomed"], before)}
         rows = await connection.fetch(self._sql["list_used"], list(doomed), timeout=_SCAN_TIMEOUT)
         used = {row["hash"] for row in rows}
+        used |= await self._sealed_uses(connection, doomed)
         await connection.execute(self._sql["spare"], list(used))
         gone = list(doomed - used)
         bodies = await connection.fetch(self._sql["remove_bodies"], gone)
         definitions = await connection.fetch(self._sql["remove_definitions"], gone)
         left = await connection.fetchval(self._sql["count_doomed"])
         return Deleted(entries=entries, bodies=len(bodies), definitions=len(definitions), left=left)
+
+    def _append_args(
+        self, rows: Rows, bodies: Mapping[ContentHash, Json], execution: str = ""
+    ) -> list[object]:
+        """The parameters of `queries/append.sql`, in its order."""
+        links = [facts.link for facts in rows.links]
+        asked = rows.interrupts
+        state = rows.state
+        run, seal = pack(rows.run), self.seal
+        return [
+            run,
+            [row.position for row in rows.journal],
+            [row.digest for row in rows.journal],
+            [
+                seal.seal(dump_json(row.entry), "entry", run, str(row.position), row.digest)
+                for row in rows.journal
+            ],
+            [link.head for link in links],
+            [link.previous for link in links],
+            [link.position for link in links],
+            [link.body for link in links],
+            [facts.first for facts in rows.links],
+            list(bodies),
+            self._bodies(bodies),
+            [pack(step) for step, _ in rows.agents],
+            [pack(agent) for _, agent in rows.agents],
+            [row.position for row in rows.checkpoints],
+            [pack(row.step) for row in rows.checkpoints],
+            [pack(row.node) for row in rows.checkpoints],
+            [row.at for row in rows.checkpoints],
+            [None if row.kind == "step" else row.kind for row in rows.checkpoints],
+            [pack(facts.tag) for facts in rows.tags],
+            [facts.checkpoint for facts in rows.tags],
+            [facts.position for facts in rows.tags],
+            [facts.at for facts in rows.tags],
+            [pack(facts.id) for facts in asked],
+            [facts.position for facts in asked],
+            [facts.at for facts in asked],
+            [
+                None
+                if facts.interrupt is None
+                else seal.seal(dump_json(facts.interrupt), "interrupt", run, pack(facts.id))
+                for facts in asked
+            ],
+            [facts.asked for facts in asked],
+            [
+                seal.seal_optional(pack_optional(facts.decision), "decision", run, pack(facts.id))
+                for facts in asked
+            ],
+            [
+                seal.seal_optional(pack_optional(facts.by), "answered_by", run, pack(facts.id))
+                for facts in asked
+            ],
+            [facts.answered for facts in asked],
+            *self._run_args(run, state),
+            execution,
+        ]
+
+    def _run_args(self, run: str, state: RunFacts | None) -> list[object]:
+        if state is None:
+            return [None] * 14
+        return [
+            pack_optional(state.crew),
+            state.definition,
+            state.ruled,
+            state.recipe,
+            state.started,
+            self.seal.seal_optional(pack_optional(state.by), "started_by", run),
+            state.base,
+            pack_optional(state.source),
+            state.reset,
+            state.status,
+            state.since,
+            state.ended,
+            self.seal.seal(pack(state.error), "error", run) if state.error else "",
+            state.position,
+        ]
+
+    def _run(self, row: asyncpg.Record) -> RunRow:
+        by = self.seal.open_optional(row["started_by"], "started_by", row["run"])
+        facts = RunFacts(
+            crew=None if row["crew"] is None else CrewName(unpack(row["crew"])),
+            definition=row["definition"],
+            recipe=row["recipe"],
+            started=row["started"],
+            by=None if row["started_by"] is None else unpack(by or ""),
+            base=row["base"],
+            source=None if row["source"] is None else RunId(unpack(row["source"])),
+            reset=row["reset"],
+            status=row["status"],
+            since=row["since"],
+            ended=row["ended"],
+            error=unpack(self.seal.open(row["error"], "error", row["run"])) if row["error"] else "",
+            position=row["position"],
+        )
+        return run_row(RunId(unpack(row["run"])), facts, asking=row["asking"])
+
+    def _interrupt(self, row: asyncpg.Record) -> InterruptRow:
+        place = row["run"], row["id"]
+        decision = self.seal.open_optional(row["decision"], "decision", *place)
+        by = self.seal.open_optional(row["answered_by"], "answered_by", *place)
+        facts = InterruptFacts(
+            id=InterruptId(unpack(row["id"])),
+            position=row["position"],
+            at=row["at"],
+            interrupt=load_json(self.seal.open(row["interrupt"], "interrupt", *place)),
+            asked=row["asked"],
+            decision=None if decision is None else unpack(decision),
+            by=None if by is None else unpack(by),
+            answered=row["answered"],
+        )
+        return interrupt_row(RunId(unpack(row["run"])), facts)
 
     async def close(self) -> None:
         """See `Store`."""
@@ -434,74 +624,6 @@ def _starting_fork(row: asyncpg.Record) -> StartingFork:
     return StartingFork(
         source=RunId(unpack(row["source"])), fork=RunId(unpack(row["fork"])), at=row["at"]
     )
-
-
-def _journal_row(row: asyncpg.Record) -> JournalRow:
-    return JournalRow(position=row["position"], digest=row["digest"], entry=load_json(row["entry"]))
-
-
-def _append_args(
-    rows: Rows, bodies: Mapping[ContentHash, Json], execution: str = ""
-) -> list[object]:
-    """The parameters of `queries/append.sql`, in its order."""
-    links = [facts.link for facts in rows.links]
-    asked = rows.interrupts
-    state = rows.state
-    return [
-        pack(rows.run),
-        [row.position for row in rows.journal],
-        [row.digest for row in rows.journal],
-        [dump_json(row.entry) for row in rows.journal],
-        [link.head for link in links],
-        [link.previous for link in links],
-        [link.position for link in links],
-        [link.body for link in links],
-        [facts.first for facts in rows.links],
-        list(bodies),
-        [dump_json(body) for body in bodies.values()],
-        [pack(step) for step, _ in rows.agents],
-        [pack(agent) for _, agent in rows.agents],
-        [row.position for row in rows.checkpoints],
-        [pack(row.step) for row in rows.checkpoints],
-        [pack(row.node) for row in rows.checkpoints],
-        [row.at for row in rows.checkpoints],
-        [None if row.kind == "step" else row.kind for row in rows.checkpoints],
-        [pack(facts.tag) for facts in rows.tags],
-        [facts.checkpoint for facts in rows.tags],
-        [facts.position for facts in rows.tags],
-        [facts.at for facts in rows.tags],
-        [pack(facts.id) for facts in asked],
-        [facts.position for facts in asked],
-        [facts.at for facts in asked],
-        [None if facts.interrupt is None else dump_json(facts.interrupt) for facts in asked],
-        [facts.asked for facts in asked],
-        [pack_optional(facts.decision) for facts in asked],
-        [pack_optional(facts.by) for facts in asked],
-        [facts.answered for facts in asked],
-        *_run_args(state),
-        execution,
-    ]
-
-
-def _run_args(state: RunFacts | None) -> list[object]:
-    if state is None:
-        return [None] * 14
-    return [
-        pack_optional(state.crew),
-        state.definition,
-        state.ruled,
-        state.recipe,
-        state.started,
-        pack_optional(state.by),
-        state.base,
-        pack_optional(state.source),
-        state.reset,
-        state.status,
-        state.since,
-        state.ended,
-        pack(state.error),
-        state.position,
-    ]
 
 
 def _crew(row: asyncpg.Record) -> CrewRow:
@@ -521,36 +643,3 @@ def _registered(row: asyncpg.Record) -> RegisteredRow:
         content=ContentHash(row["content"]),
         at=row["at"],
     )
-
-
-def _run(row: asyncpg.Record) -> RunRow:
-    facts = RunFacts(
-        crew=None if row["crew"] is None else CrewName(unpack(row["crew"])),
-        definition=row["definition"],
-        recipe=row["recipe"],
-        started=row["started"],
-        by=None if row["started_by"] is None else unpack(row["started_by"]),
-        base=row["base"],
-        source=None if row["source"] is None else RunId(unpack(row["source"])),
-        reset=row["reset"],
-        status=row["status"],
-        since=row["since"],
-        ended=row["ended"],
-        error=unpack(row["error"]),
-        position=row["position"],
-    )
-    return run_row(RunId(unpack(row["run"])), facts, asking=row["asking"])
-
-
-def _interrupt(row: asyncpg.Record) -> InterruptRow:
-    facts = InterruptFacts(
-        id=InterruptId(unpack(row["id"])),
-        position=row["position"],
-        at=row["at"],
-        interrupt=load_json(row["interrupt"]),
-        asked=row["asked"],
-        decision=None if row["decision"] is None else unpack(row["decision"]),
-        by=None if row["answered_by"] is None else unpack(row["answered_by"]),
-        answered=row["answered"],
-    )
-    return interrupt_row(RunId(unpack(row["run"])), facts)

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import asyncpg
 
+from crewlog.encryption.rows import RowSeal
 from crewlog.errors import InternalError, StoreUnavailable
 from crewlog.ids import AgentName, CrewName, RunId, StepId
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, unpack
@@ -38,8 +39,9 @@ NO_PGVECTOR = "this database has no pgvector, so they are found by their words"
 class PostgresMemories:
     """See `Memories`."""
 
-    def __init__(self, pool: Pool, sql: Mapping[str, str]) -> None:
+    def __init__(self, pool: Pool, sql: Mapping[str, str], seal: RowSeal) -> None:
         self._pool = pool
+        self._seal = seal
         self._sql = sql
         self._schema: str | None = None
         """Where pgvector is; empty where there is none, None where nobody has looked."""
@@ -55,10 +57,13 @@ class PostgresMemories:
             *place,
             pack(terms.call),
             [pack(each.key) for each in memories],
-            [pack(each.text) for each in memories],
-            [dump_json(each.metadata) for each in memories],
+            [self._seal.seal(pack(each.text), "memory", *_place(each)) for each in memories],
+            [
+                self._seal.seal(dump_json(each.metadata), "memory_metadata", *_place(each))
+                for each in memories
+            ],
             [each.expires for each in memories],
-            [" ".join(words_of(searched(each))) for each in memories],
+            [" ".join(self._seal.words(words_of(searched(each)))) for each in memories],
             _vectors(terms.embedded, len(memories)),
             pack(author.agent),
             pack(author.run),
@@ -67,7 +72,7 @@ class PostgresMemories:
             terms.now,
             terms.since,
             terms.most,
-            _dictionary(terms.language),
+            self._dictionary(terms.language),
             terms.embedded.model if terms.embedded else None,
         ]
         async with self._pool.acquire() as connection, connection.transaction():
@@ -91,21 +96,21 @@ class PostgresMemories:
                 rows = await self._pool.fetch(
                     sql, *place, wanted.embedded.model, list(wanted.embedded.vectors[0]), limit
                 )
-                alike = list(map(_memory, rows))
-        words = list(wanted.words[:MOST_WORDS])
+                alike = list(map(self._memory, rows))
+        words = self._seal.all_words(wanted.words[:MOST_WORDS])
         if len(alike) == limit or (alike and not words):
             return FoundMemories(memories=tuple(alike), by="meaning")
         rows = await self._fetch(
-            "find_memories", *place, words, _dictionary(wanted.language), limit
+            "find_memories", *place, words, self._dictionary(wanted.language), limit
         )
-        return merged(alike, list(map(_memory, rows)), limit, words=bool(words), note=note)
+        return merged(alike, list(map(self._memory, rows)), limit, words=bool(words), note=note)
 
     async def newest(
         self, crew: CrewName, scope: str | None = None, *, now: int, limit: int = 100
     ) -> list[Memory]:
         """See `Memories`."""
         rows = await self._fetch("list_memories", pack(crew), pack_optional(scope), now, limit)
-        return list(map(_memory, rows))
+        return list(map(self._memory, rows))
 
     async def scopes(self, crew: CrewName | None = None) -> list[ScopeCount]:
         """See `Memories`."""
@@ -127,6 +132,30 @@ class PostgresMemories:
             "forget_memories", *map(pack_optional, texts), which.before, which.expired
         )
         return len(rows)
+
+    def _memory(self, row: asyncpg.Record) -> Memory:
+        place = row["crew"], row["scope"], row["key"]
+        return Memory(
+            crew=CrewName(unpack(row["crew"])),
+            scope=unpack(row["scope"]),
+            key=unpack(row["key"]),
+            text=unpack(self._seal.open(row["text"], "memory", *place)),
+            metadata=load_json(self._seal.open(row["metadata"], "memory_metadata", *place)),
+            author=Author(
+                agent=AgentName(unpack(row["agent"])),
+                run=RunId(unpack(row["run"])),
+                step=StepId(unpack(row["step"])),
+                by=unpack(row["said_by"]),
+            ),
+            at=row["at"],
+            expires=row["expires"],
+        )
+
+    def _dictionary(self, language: str) -> str:
+        """What finds the stems of words; codes of words have none."""
+        if language == "simple" or self._seal.on:
+            return "pg_catalog.simple"
+        return f"pg_catalog.{language}_stem"
 
     async def _pgvector(self) -> str:
         """The schema that pgvector is in; empty where the database cannot have it."""
@@ -162,29 +191,12 @@ def merged(
     )
 
 
-def _dictionary(language: str) -> str:
-    return "pg_catalog.simple" if language == "simple" else f"pg_catalog.{language}_stem"
-
-
 def _vectors(embedded: Embedded | None, count: int) -> list[str | None]:
     if embedded is None:
         return [None] * count
     return ["{" + ",".join(map(repr, vector)) + "}" for vector in embedded.vectors]
 
 
-def _memory(row: asyncpg.Record) -> Memory:
-    return Memory(
-        crew=CrewName(unpack(row["crew"])),
-        scope=unpack(row["scope"]),
-        key=unpack(row["key"]),
-        text=unpack(row["text"]),
-        metadata=load_json(row["metadata"]),
-        author=Author(
-            agent=AgentName(unpack(row["agent"])),
-            run=RunId(unpack(row["run"])),
-            step=StepId(unpack(row["step"])),
-            by=unpack(row["said_by"]),
-        ),
-        at=row["at"],
-        expires=row["expires"],
-    )
+def _place(memory: Memory) -> tuple[str, str, str]:
+    """Where a memory stands, as the table has it."""
+    return pack(memory.crew), pack(memory.scope), pack(memory.key)

@@ -15,7 +15,8 @@ checkpoint_rows AS (DELETE FROM crewlog.checkpoints WHERE run = $1 AND position 
 interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = $1),
 tag_rows AS (DELETE FROM crewlog.tags WHERE run = $1),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = $1)
-SELECT position, entry FROM crewlog.journal WHERE run = $1 AND position <= $2 ORDER BY position
+SELECT position, digest, entry FROM crewlog.journal
+WHERE run = $1 AND position <= $2 ORDER BY position
 
 -- name: forget_snapshots
 -- A statement of its own, after that: see `put_folded_snapshot`.

@@ -1,0 +1,348 @@
+"""`encryption`: keys, what they encrypt, and a codec server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crewlog.cli import exits
+from crewlog.cli.app import Grouped, app, go
+from crewlog.cli.options import AsJson, Debug
+from crewlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from crewlog.client import Client
+    from crewlog.encryption.keys import KeyFile
+
+encryption = typer.Typer(
+    name="encryption",
+    cls=Grouped,
+    help="Keys that histories and rows are encrypted with: make, rotate, retire and look at them.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(encryption, rich_help_panel="Authority")
+
+KeyFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--keys",
+        metavar="FILE",
+        help="The key file. Default: CREWLOG_ENCRYPTION_KEYS.",
+        show_default=False,
+    ),
+]
+
+
+@encryption.command()
+def init(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The key file to be made.")],
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Make a key file with one key, which only its owner can read. It replaces none."""
+    del debug
+    from crewlog.cli.screen import Screen, short_path  # noqa: PLC0415
+    from crewlog.encryption.keys import KEYS, KeyFile, new_key, write_keys  # noqa: PLC0415
+
+    if path.exists():
+        raise UsageError(
+            f"there is a file {str(path)!r} already",
+            remedy="`crewlog encryption rotate` gives a key file a new key.",
+        )
+    key = new_key(_now())
+    try:
+        write_keys(path, KeyFile(keys=(key,), current=key.id))
+    except OSError as error:
+        raise UsageError(
+            f"the key file cannot be written: {error.strerror}", place=str(path)
+        ) from None
+    screen = Screen(as_json=as_json)
+    if as_json:
+        screen.document({"path": str(path), "key": key.id})
+        return exits.OK
+    screen.line(("✓ ", "green"), f"{short_path(path)} has one key, {key.id}")
+    screen.note("  Turn encryption on for workers, clients and commands alike:")
+    screen.note(f"  export {KEYS}={path.absolute()}")
+    screen.note("  Keep a copy elsewhere: without the key, nothing can be read again.")
+    return exits.OK
+
+
+@encryption.command()
+def status(keys: KeyFileOption = None, as_json: AsJson = False, debug: Debug = False) -> int:
+    """Say which keys there are, and how many open runs and rows need each."""
+    return go(_status(keys, as_json=as_json), debug=debug)
+
+
+async def _status(path: Path | None, *, as_json: bool) -> int:
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.encryption.keys import read_keys  # noqa: PLC0415
+
+    screen, where = Screen(as_json=as_json), _path(path)
+    file = read_keys(where)
+    async with connected(screen, both=True) as client:
+        runs, rows = await _uses(client)
+    ids = list(dict.fromkeys([*(key.id for key in file.keys), *file.retired, *runs, *rows]))
+    found = [
+        {
+            "key": each,
+            "state": _state(file, each),
+            "runs": len(runs.get(each, ())),
+            "rows": rows.get(each, 0),
+        }
+        for each in ids
+    ]
+    if as_json:
+        screen.document({"path": str(where), "keys": found})
+        return exits.OK
+    screen.rows(
+        ("key", "", "open runs", "texts in the store"),
+        [
+            (str(each["key"]) or "none", str(each["state"]), str(each["runs"]), f"{each['rows']:,}")
+            for each in found
+        ],
+    )
+    return exits.OK
+
+
+def _state(file: KeyFile, key: str) -> str:
+    if key == file.current:
+        return "current"
+    if key in file.retired:
+        return "retired"
+    if not key:
+        return "not encrypted"
+    return "reads" if any(each.id == key for each in file.keys) else "not in the file"
+
+
+@encryption.command()
+def rotate(
+    prepare: Annotated[
+        bool,
+        typer.Option(
+            "--prepare",
+            help="Only add the key, for machines with copies of the file: every one must have it "
+            "before the first writes with it.",
+        ),
+    ] = False,
+    keys: KeyFileOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Write with a new key from now on; old ones go on reading. Nothing is started anew."""
+    del debug
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.encryption.keys import new_key, read_keys, write_keys  # noqa: PLC0415
+
+    where = _path(keys)
+    file = read_keys(where)
+    newest = file.keys[-1]
+    waiting = newest.id != file.current and file.prepared == newest.id
+    if prepare and waiting:
+        raise UsageError(
+            f"the key {newest.id!r} is prepared already",
+            remedy="Once every machine has the file: `crewlog encryption rotate`.",
+        )
+    key = newest if waiting else new_key(_now())
+    changed = file.model_copy(
+        update={
+            "keys": file.keys if waiting else (*file.keys, key),
+            "current": file.current if prepare else key.id,
+            "prepared": key.id if prepare else "",
+        }
+    )
+    write_keys(where, changed)
+    screen = Screen(as_json=as_json)
+    if as_json:
+        screen.document({"path": str(where), "key": key.id, "current": changed.current})
+        return exits.OK
+    what = "can be read with" if prepare else "is written with"
+    screen.line(("✓ ", "green"), f"what is encrypted from now on {what} the key {key.id}")
+    if prepare:
+        screen.note("  Copy the file to every machine, then: `crewlog encryption rotate`.")
+    return exits.OK
+
+
+@encryption.command()
+def retire(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key's id.", show_default=False)],
+    unknown: Annotated[
+        bool,
+        typer.Option(
+            "--unknown",
+            help="A key that the file does not have: whatever names it is refused from now on.",
+        ),
+    ] = False,
+    keys: KeyFileOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Take a key away for good. Refused while open runs, schedules or rows need it."""
+    return go(_retire(key, _path(keys), unknown=unknown, as_json=as_json), debug=debug)
+
+
+async def _retire(key: str, where: Path, *, unknown: bool, as_json: bool) -> int:
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.encryption.keys import read_keys, write_keys  # noqa: PLC0415
+
+    screen, file = Screen(as_json=as_json), read_keys(where)
+    known = [each.id for each in file.keys]
+    if unknown == (key in known):
+        raise UsageError(
+            f"the key {key!r} is {'' if unknown else 'not '}in the key file",
+            remedy=f"Its keys: {', '.join(known)}.",
+            place=str(where),
+        )
+    if key == file.current:
+        raise UsageError(
+            f"the key {key!r} is the current one",
+            remedy="First `crewlog encryption rotate`, then `crewlog encryption reseal`.",
+        )
+    if not unknown:
+        async with connected(screen, both=True) as client:
+            runs, rows = await _uses(client)
+        _check_unused(key, runs.get(key, []), rows.get(key, 0))
+    write_keys(
+        where,
+        file.model_copy(
+            update={
+                "keys": tuple(each for each in file.keys if each.id != key),
+                "retired": tuple(dict.fromkeys([*file.retired, key])),
+                "prepared": "" if file.prepared == key else file.prepared,
+            }
+        ),
+    )
+    if as_json:
+        screen.document({"path": str(where), "retired": key})
+        return exits.OK
+    screen.line(("✓ ", "green"), f"the key {key} is retired: what it encrypts is refused")
+    screen.note("  Histories of runs that have ended with it can be read no more.")
+    return exits.OK
+
+
+def _check_unused(key: str, runs: list[str], rows: int) -> None:
+    if runs:
+        rest = f" and {len(runs) - 3} more" if len(runs) > 3 else ""
+        raise UsageError(
+            f"the key {key!r} is needed by open runs: {', '.join(runs[:3])}{rest}",
+            remedy="Wait until they have ended, or continued as new; a schedule is made anew.",
+        )
+    if rows:
+        raise UsageError(
+            f"the key {key!r} is needed by {rows:,} texts in the store",
+            remedy="`crewlog encryption reseal` encrypts them with the current key.",
+        )
+
+
+@encryption.command()
+def reseal(as_json: AsJson = False, debug: Debug = False) -> int:
+    """Encrypt the store's rows with the current key: those of older keys, and plain ones.
+
+    Plain rows need CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true. Runs go on meanwhile.
+    """
+    return go(_reseal(as_json=as_json), debug=debug)
+
+
+async def _reseal(*, as_json: bool) -> int:
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.store.resealing import reseal as encrypt  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    async with connected(screen, both=True) as client:
+        count = await encrypt(await client.store(), lambda text: screen.note(f"  {text}"))
+    if as_json:
+        screen.document({"texts": count})
+    else:
+        screen.line(("✓ ", "green"), f"{count:,} texts are encrypted with the current key")
+    return exits.OK
+
+
+@encryption.command()
+def serve(
+    port: Annotated[int, typer.Option("--port", help="Where it listens, on this machine.")] = 8235,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--origin",
+            metavar="URL",
+            help="The web UI's origin. Default: that of the server in use.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Decrypt what Temporal's web UI shows, until Ctrl-C.
+
+    Its token is in CREWLOG_CODEC_TOKEN, else made anew.
+    """
+    return go(_serve(port, origin, as_json=as_json), debug=debug)
+
+
+async def _serve(port: int, origin: str | None, *, as_json: bool) -> int:
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.encryption.keys import Keyring  # noqa: PLC0415
+    from crewlog.encryption.server import CodecServer  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    async with connected(screen) as client:
+        page, namespace = origin or client.endpoints.ui_url, client.endpoints.namespace
+    if page is None:
+        raise UsageError(
+            "the address of the web UI is not known",
+            remedy="Say it: --origin http://localhost:8233",
+        )
+    token = os.environ.get("CREWLOG_CODEC_TOKEN") or secrets.token_urlsafe(24)
+    server = CodecServer(Keyring(_path(None)), page, token, namespace)
+    try:
+        listening = await server.start(port)
+    except OSError as error:
+        raise UsageError(
+            f"the port {port} cannot be had: {error.strerror}", remedy="Choose another: --port"
+        ) from None
+    at = listening.sockets[0].getsockname()[1]
+    if as_json:
+        screen.record({"endpoint": f"http://localhost:{at}", "origin": page, "token": token})
+    else:
+        screen.line(("▸ ", "green"), f"decrypts at http://localhost:{at} for {page}")
+        screen.line(f"  token   {token}")
+    async with listening:
+        await asyncio.Event().wait()
+    return exits.OK
+
+
+def _path(given: Path | None) -> Path:
+    from crewlog.encryption.keys import KEYS  # noqa: PLC0415
+
+    named = given or os.environ.get(KEYS)
+    if not named:
+        raise UsageError(
+            "there is no key file: encryption is off",
+            remedy=f"`crewlog encryption init FILE` makes one; {KEYS}=FILE turns encryption on.",
+        )
+    return Path(named).expanduser()
+
+
+async def _uses(client: Client) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """What needs each key: open runs, and how many texts in the store."""
+    from crewlog.client.connection import PayloadSettings  # noqa: PLC0415
+    from crewlog.client.key_uses import open_runs  # noqa: PLC0415
+    from crewlog.store.resealing import key_uses  # noqa: PLC0415
+
+    folder = PayloadSettings().payloads.expanduser()
+    return await open_runs(client.temporal, folder), await key_uses(await client.store())
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

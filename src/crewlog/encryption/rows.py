@@ -1,0 +1,120 @@
+"""Texts in the store's tables: encrypted one by one, each bound to the place that it stands in.
+
+An encrypted text says so, with the id of its key: `sealed:1:KEY:…`. It is bound to the namespace,
+the kind of text, and the key of its row. Bodies and definitions are known by the hash of their
+content, and so are shared by forks; journal entries are bound to their run and position, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from collections.abc import Iterable
+
+from crewlog.encryption.keys import Keyring, bound_to
+from crewlog.errors import KeyMissing, SealBroken
+
+PREFIX = "sealed:1:"
+"""How an encrypted text begins; no JSON text does."""
+
+
+class RowSeal:
+    """Encrypts texts of rows; without keys it leaves them as they are.
+
+    Args:
+        keys: The keys; none: encryption is off.
+        namespace: The namespace that the rows belong to.
+    """
+
+    def __init__(self, keys: Keyring | None, namespace: str) -> None:
+        self.keys = keys
+        self._namespace = namespace
+
+    @property
+    def on(self) -> bool:
+        """Whether texts are encrypted."""
+        return self.keys is not None
+
+    def seal(self, text: str, kind: str, *place: str) -> str:
+        """A text as it is kept.
+
+        Args:
+            text: The text.
+            kind: What it is: `body`, `entry`.
+            place: The key of its row.
+        """
+        if self.keys is None:
+            return text
+        bound = bound_to("row", self._namespace, kind, *place)
+        key, data = self.keys.seal(text.encode("utf-8", "surrogatepass"), bound)
+        return f"{PREFIX}{key}:{base64.b64encode(data).decode()}"
+
+    def open(self, text: str, kind: str, *place: str) -> str:
+        """The text that `seal` made another one from.
+
+        Raises:
+            KeyMissing: the process does not have its key.
+            SealBroken: it was changed, stands elsewhere, or is not encrypted.
+        """
+        if not text.startswith(PREFIX):
+            return self._plain(text, kind, place)
+        key, _, rest = text[len(PREFIX) :].partition(":")
+        if self.keys is None:
+            raise KeyMissing(
+                f"rows of the store are encrypted, and this process has no keys ({kind})",
+                remedy="Set CREWLOG_ENCRYPTION_KEYS to the key file of those who wrote them.",
+            )
+        bound = bound_to("row", self._namespace, kind, *place)
+        try:
+            data = self.keys.open(key, base64.b64decode(rest, validate=True), bound)
+        except binascii.Error:
+            raise self._broken("it was changed since it was encrypted", kind, place) from None
+        except SealBroken as error:
+            why = error.message.replace("changed", "changed or moved")
+            raise self._broken(why, kind, place) from None
+        return data.decode("utf-8", "surrogatepass")
+
+    def seal_optional(self, text: str | None, kind: str, *place: str) -> str | None:
+        """`seal`, where there may be nothing."""
+        return None if text is None else self.seal(text, kind, *place)
+
+    def open_optional(self, text: str | None, kind: str, *place: str) -> str | None:
+        """`open`, where there may be nothing."""
+        return None if text is None else self.open(text, kind, *place)
+
+    def words(self, words: Iterable[str]) -> list[str]:
+        """Words as they are kept to be found: of each a code that only the current key makes."""
+        if self.keys is None:
+            return list(words)
+        secret = self.keys.index_keys()[0]
+        return [_code(secret, word) for word in words]
+
+    def all_words(self, words: Iterable[str]) -> list[str]:
+        """Words as they are looked for: a row may have the codes of any key."""
+        if self.keys is None:
+            return list(words)
+        given = list(words)
+        return [_code(secret, word) for secret in self.keys.index_keys() for word in given]
+
+    def _plain(self, text: str, kind: str, place: tuple[str, ...]) -> str:
+        if self.keys is None or self.keys.accept_plain:
+            return text
+        raise SealBroken(
+            f"a row of the store is refused: it is not encrypted, which is on here ({kind} "
+            f"{'/'.join(place)[:120]!r})",
+            remedy="Set CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true while encryption is being turned on; "
+            "`crewlog encryption reseal` encrypts what is there.",
+        )
+
+    def _broken(self, why: str, kind: str, place: tuple[str, ...]) -> SealBroken:
+        return SealBroken(
+            f"a row of the store is refused: {why} ({kind} {'/'.join(place)[:120]!r})",
+            remedy="Somebody has written to the database past Crewlog. `crewlog rebuild RUN` makes "
+            "the rows of a run again from its history.",
+        )
+
+
+def _code(secret: bytes, word: str) -> str:
+    digest = hmac.digest(secret, word.encode("utf-8", "surrogatepass"), "sha256")
+    return "x" + digest[:10].hex()
