@@ -13,7 +13,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from temporalio import activity
 
+from crewlog.activities.approved import NotApproved, approved_arguments, fault_in_edit, with_edit
 from crewlog.activities.arguments import arguments_of, fault_in, faults_of, refusal, unchecked
 from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
@@ -28,6 +29,7 @@ from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.keep import keep
 from crewlog.activities.reaching import reach_fault
+from crewlog.activities.sight import Sight
 from crewlog.activities.start_notes import begin_once
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
@@ -44,7 +46,7 @@ from crewlog.model import Json
 from crewlog.redaction import redacted, redacted_json
 from crewlog.secrets import resolve
 from crewlog.state.brief import brief
-from crewlog.state.calls import CallTool, OutputValue, ToolResult, owner_of
+from crewlog.state.calls import CallTool, CheckArguments, OutputValue, ToolResult, owner_of
 from crewlog.state.hashing import canonical, hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
@@ -109,6 +111,7 @@ class ToolCalls:
         self._built_in = built_in
         self._workspace = workspace
         self._runner = ToolRunner()
+        self._sight = Sight(store, definitions, hydrator)
 
     async def run(self, task: CallTool, pulse: Pulse, effect: Effect) -> ToolResult:
         """Makes the call and stores its answer."""
@@ -128,6 +131,9 @@ class ToolCalls:
             outcome = _refused(task, str(fault))
         else:
             outcome = await self._execute(context, pulse, effect)
+            if task.approval is not None and task.approval.edited:
+                told = with_edit(outcome.message, context.args)
+                outcome = replace(outcome, message=cast("ToolMessage", told))
         ms = int((time.monotonic() - begun) * 1000)
         result = await self._result(task, outcome, ms)
         return result.model_copy(update={"journaled": False}) if local else result
@@ -159,11 +165,23 @@ class ToolCalls:
             raise _ModelMistakeError(f"Nobody has approved this call of {call['name']!r}.")
         definition = crew.tools.get(task.tool, BUILT_IN)
         tool = await self._tool(task, crew, definition)
-        if fault := fault_in(tool, call["args"]):
+        try:
+            args = await approved_arguments(self._store, task, call["args"])
+        except NotApproved as why:
+            raise _ModelMistakeError(str(why)) from why
+        if fault := fault_in(tool, args):
             raise _ModelMistakeError(fault)
-        if fault := await reach_fault(tool, call["args"], workspace_of(self._workspace, task.run)):
+        if fault := await reach_fault(tool, args, workspace_of(self._workspace, task.run)):
             raise _ModelMistakeError(fault)
-        return _Context(task, definition, tool, call["args"])
+        return _Context(task, definition, tool, args)
+
+    async def check_arguments(self, task: CheckArguments) -> str:
+        """What is wrong with arguments that people put in the place of a call's; empty: nothing."""
+        crew = await self._definitions.get(task.definition)
+        definition = crew.tools.get(task.tool)
+        if definition is None:
+            return f"the crew has no tool {task.tool!r} any more"
+        return fault_in_edit(await self._registry.ready(task.tool, definition), task.args)
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:
@@ -177,9 +195,7 @@ class ToolCalls:
         task = context.task
         state: ToolState = {"run": task.run, "step": task.step, "agent": task.agent}
         if context.tool.reads_state:
-            state["messages"] = await self._hydrator.hydrate(
-                task.run, task.agent, task.view, task.batch, step=task.step, complete=False
-            )
+            state["messages"] = await self._sight.transcript(task, complete=False)
         call = self._call(context, pulse)
         for reference in context.definition.secrets.values():
             resolve(reference)  # what is missing is found before the call begins

@@ -43,6 +43,16 @@ signal came) it may record other facts at the same positions than those that wer
 CHECKING: dict[str, Any] = {**STORING, "summary": "checks the crew"}
 """Options of the activity that checks, lowers and stores what a prompt makes, or people changed."""
 
+EDITING: dict[str, Any] = {
+    "start_to_close_timeout": timedelta(seconds=10),
+    # Whoever answers waits for it: where no worker has the tool, that is said soon.
+    "schedule_to_close_timeout": timedelta(seconds=20),
+    "heartbeat_timeout": timedelta(seconds=3),
+    "retry_policy": RetryPolicy(initial_interval=timedelta(milliseconds=200)),
+    "summary": "checks the edited arguments",
+}
+"""Options of the activity that checks the arguments that people put in the place of a call's."""
+
 LOADING: dict[str, Any] = {**STORING, "summary": "loads the checkpoint"}
 """Options of the activity that loads the state that a run goes back to."""
 

@@ -42,8 +42,10 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
+    from crewlog.graph.expiring import expire
     from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
+    from crewlog.state.answered import binding_of
     from crewlog.state.brief import brief
     from crewlog.state.calls import (
         CALL_MODEL,
@@ -72,7 +74,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.packing import pack_view
     from crewlog.wire import RunResult
 
-from crewlog.workflows import rewinding, views
+from crewlog.workflows import gate, rewinding, views
 from crewlog.workflows.activity_options import (
     CHECKING,
     COMPILING,
@@ -294,6 +296,8 @@ class Execution:
             self.closing = True
             return
         await self._begin_crew()
+        if isinstance(self.engine, Engine):
+            await expire(self.engine)
         await self.engine.settle(self._flights)
         if self._stage in ("calm", "due"):
             await self._launch()
@@ -339,8 +343,10 @@ class Execution:
             if drafting and incoming.name in FOR_CREWS:
                 self._kept.append(incoming)
                 continue
-            await self._look_back(incoming)
-            await rewinding.check_tag(self.engine, incoming)
+            await gate.tell_time(self.engine, incoming)
+            if gate.lets_in(self.engine, incoming):
+                await self._look_back(incoming)
+                await rewinding.check_tag(self.engine, incoming)
             await take(self.engine, incoming)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))
@@ -530,7 +536,7 @@ class Execution:
             tool=ToolName(call.tool),
             id=call.id,
             message=call.message,
-            approved=call.approved,
+            **self._approval(order),
             ruled=self.engine.ruled(order.agent, call.tool, order.step),
             quotas=self.engine.quotas(order.agent, call.tool, order.step),
             **self._step_call(order),
@@ -543,6 +549,14 @@ class Execution:
             )
         options = tool_options(plan, order, self.queue or None)
         return workflow.execute_activity(CALL_TOOL, task, result_type=ToolResult, **options)
+
+    def _approval(self, order: Order) -> dict[str, Any]:
+        """The yes that a call is made by, where there is one that holds for it."""
+        step, call, engine = order.step, order.call, self.engine
+        if not call.approved or not engine.approved(step, call).allowed:
+            return {}
+        binding = binding_of(engine.state.run, step, call)
+        return {"approved": call.approved, "approval": binding.told(call.seal)}
 
     def _is_local(self, order: Order) -> bool:
         tool = order.call.tool

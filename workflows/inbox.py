@@ -18,6 +18,8 @@ from temporalio.common import RawValue
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
+    from crewlog.authority.principals import Standing
+    from crewlog.authority.widening import regained
     from crewlog.content import check_depth
     from crewlog.encryption.codec import is_plain, is_refused, why_refused
     from crewlog.errors import (
@@ -25,7 +27,10 @@ with workflow.unsafe.imports_passed_through():
         CommandConflict,
         CommandRejected,
         CrewlogError,
+        InterruptNotOpen,
+        InvalidArguments,
         KeyMissing,
+        NotPermitted,
         UsageError,
     )
     from crewlog.faults import faults_of
@@ -34,12 +39,13 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.drafting import Drafting, check_hash, no_edit
     from crewlog.graph.editing import edit_state
     from crewlog.graph.engine import Engine
+    from crewlog.graph.expiring import check_answerable
     from crewlog.graph.permitting import set_permission, set_ruling
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
     from crewlog.graph.tagging import tag
-    from crewlog.ids import RESERVED, item_log, item_of
+    from crewlog.ids import RESERVED, CommandId, item_log, item_of, named_readers
     from crewlog.state import journal as j
     from crewlog.state.brief import brief
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
@@ -63,7 +69,7 @@ with workflow.unsafe.imports_passed_through():
         spoken,
     )
 
-from crewlog.workflows import changes
+from crewlog.workflows import changes, gate
 
 COMMAND_MODELS: dict[str, type[Command]] = {
     "pause": Command,
@@ -82,7 +88,7 @@ COMMAND_MODELS: dict[str, type[Command]] = {
 }
 
 
-_CONFLICTS = (ChangeConflict, CommandConflict)
+_CONFLICTS = (ChangeConflict, CommandConflict, InterruptNotOpen, InvalidArguments, NotPermitted)
 """Refusals that are of a kind of their own."""
 
 
@@ -95,11 +101,21 @@ class Incoming:
     """The content as JSON, or an `Unreadable`."""
     at: int = 0
     """When it came, by `now`."""
+    arrived: int | None = None
+    """When it came, for its proof; none of a signal, until that is asked: see `gate`."""
+    sent: str = ""
+    """The name under which it was sent and signed, where that is another one."""
+    standing: Standing | None = None
+    """Whose command it is, where the policy asks for that."""
     done: bool = False
     result: Accepted | None = None
     error: CrewlogError | None = None
     edited: OpenRunResult | CommandRejected | None = None
     """Of an answer that edits a definition: the definition, checked, or what is wrong with it."""
+    fault: CrewlogError | None = None
+    """Of an answer that edits a call's arguments: why they are not accepted, once checked."""
+    checked: bool = False
+    """Whether these arguments have been checked."""
     prepared: PreparedChange | LoadedState | None = None
     """What its handler had made by an activity, for the loop to apply."""
     refusal: CrewlogError | None = None
@@ -234,29 +250,51 @@ async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
         incoming.result = await _apply(engine, incoming)
     except CrewlogError as error:
         incoming.error = error
-        if incoming.dry:
+        refused = isinstance(error, NotPermitted)
+        if incoming.dry and not refused:
             return
-        # An unreadable id, or one that an applied command has, gets no outcome of its own.
-        command = id_of(incoming)
-        usable = command and command not in engine.state.commands and incoming.known is None
+        who = {"by": incoming.standing.principal} if incoming.standing is not None else {}
         engine.record(
             j.CommandRejected,
-            name=incoming.name[:200],
+            name=(incoming.sent or incoming.name)[:200],
             reason=str(error)[:2000],
-            command=command if usable else None,
+            command=id_of(incoming) if _is_free(engine, incoming, refused=refused) else None,
             error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
+            **who,
         )
     finally:
         incoming.done = True
         engine.digest = ""
 
 
+def _is_free(engine: Engine | Drafting, incoming: Incoming, *, refused: bool) -> bool:
+    """Whether a command that is rejected gets an outcome: by an id that can be used, and is not.
+
+    Who is not permitted uses up no id: the outcome of one that had none is only lent.
+    """
+    command, state = id_of(incoming), engine.state
+    if not command or incoming.known is not None or (refused and _is_dry(incoming.data)):
+        return False
+    if refused and seems_older(state.older_commands, command):
+        return False
+    known = state.commands.get(CommandId(command))
+    return known is None or (_is_lent(known) and not refused)
+
+
+def _is_lent(known: CommandOutcome) -> bool:
+    """Whether an outcome only says that somebody was not permitted: the id is still free."""
+    return known.error_type == NotPermitted.__name__
+
+
 async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | None:
+    gate.check(engine, incoming)
     command = parse(incoming.name, incoming.data)
     incoming.dry = isinstance(command, Change) and command.dry_run
+    if incoming.standing is not None:
+        command = command.model_copy(update={"by": incoming.standing.principal})
     incoming.digest = engine.digest = command.digest(incoming.name)
     known = engine.state.commands.get(command.id) or incoming.known
-    if known is not None:
+    if known is not None and not _is_lent(known):
         if not known.repeats(incoming.digest):
             raise CommandConflict(
                 f"the id {command.id!r} was used for another command",
@@ -283,6 +321,10 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | No
     detail = await _effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
     return Accepted(id=command.id, position=outcome.position, detail=detail, digest=outcome.digest)
+
+
+def _is_dry(data: Any) -> bool:
+    return isinstance(data, dict) and data.get("dry_run") is True  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
 async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Command) -> str:
@@ -321,7 +363,7 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
         case "respond", Respond():
             if isinstance(engine, Drafting):
                 return _respond_to_draft(engine, command, incoming.edited)
-            return await _respond(engine, command)
+            return await _respond(engine, command, incoming)
         case _:
             return await _by_hand(engine, incoming.name, command, who)
     return ""
@@ -338,6 +380,12 @@ async def _by_hand(
             return edit_state(_crew(engine), command.set, command.delete, **who)
         case Redirect():
             return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
+        case SetPermission() if command.graph_version not in (None, engine.state.graph_version):
+            raise ChangeConflict(
+                f"it was decided for graph v{command.graph_version}, and the run has "
+                f"v{engine.state.graph_version}",
+                remedy=f"Look at what holds now: `crewlog permissions {engine.state.run}`.",
+            )
         case SetPermission() if command.do is not None:
             do = None if command.do == "inherit" else command.do
             return set_ruling(_crew(engine), command.tool, command.agent, do, **who)
@@ -384,11 +432,16 @@ def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback)
     loaded = incoming.prepared
     if not isinstance(loaded, LoadedState):
         raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
+    then, plan = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
+    ways = loaded.widens
+    if ways is not None:
+        ways += tuple(regained(engine.state.tool_permissions, then.tool_permissions, plan.agents))
+    gate.check_widening(incoming.standing, ways, "the rollback")
     roll_back(
         engine,
         command.position,
-        CrewState.from_json(loaded.state),
-        GraphPlan.from_json(loaded.plan),
+        then,
+        plan,
         by=command.by,
         reason=command.reason,
         command=command.id,
@@ -400,30 +453,56 @@ def _check_log(engine: Engine | Drafting, log: str) -> None:
     for agent, rules in engine.plan.agents.items():
         readable |= {*rules.reads, f"private:{agent}"}
     readable |= {item_log(step) for step in engine.state.frontier if item_of(step)}
-    if log not in readable:
+    named = named_readers(log)
+    reading = {agent for agent, rules in engine.plan.agents.items() if rules.reads}
+    if log not in readable and not (named and reading.issuperset(named)):
         raise CommandRejected(
             f"nobody reads {log!r}", remedy=f"Logs: {', '.join(sorted(readable))}."
         )
 
 
-async def _respond(engine: Engine, command: Respond) -> str:
+async def _respond(engine: Engine, command: Respond, incoming: Incoming) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
     check_hash(interrupt, command.hash)
+    check_answerable(engine, interrupt, command.by)
+    who: dict[str, Any] = {"by": command.by, "command": command.id}
     if given.type == "edit":
-        raise no_edit(interrupt)
+        args = _edited(interrupt, given, incoming)
+        await answer(engine, interrupt, "edit", args=args, reason=command.reason, **who)
+        return "edit"
     reason = ""
     if interrupt.kind == "tool_approval":
         decision, reason = decided(interrupt, given.type, given.message, command.reason)
     else:
         decision = _decision(interrupt, given)
     check_option(interrupt, decision)
-    who: dict[str, Any] = {"by": command.by, "command": command.id}
     try:
         await answer(engine, interrupt, decision, reason=reason, **who)
     except StopAsked:
         engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
     return decision
+
+
+def _edited(interrupt: Interrupt, given: Decision, incoming: Incoming) -> dict[str, Any]:
+    """The arguments that an answer puts in the place of a call's.
+
+    Raises:
+        CommandRejected: the question takes no edit, they are another tool's, or do not fit.
+    """
+    action = given.edited_action
+    if action is None or interrupt.kind != "tool_approval":
+        raise no_edit(interrupt)
+    if action.name != interrupt.tool:
+        raise CommandRejected(
+            f"{interrupt.id!r} asks about {interrupt.tool!r}, and the edit is of {action.name!r}",
+            remedy=f"Edit the arguments of {interrupt.tool!r}, or reject the call.",
+        )
+    if incoming.fault is not None:
+        raise incoming.fault
+    if not incoming.checked:
+        raise no_edit(interrupt)
+    return action.args
 
 
 def _decision(interrupt: Interrupt, given: Decision) -> str:

@@ -11,6 +11,7 @@
     │       ├── ApprovalMismatch   it was asked about another definition
     │       ├── CommandConflict    the command's id was used for another command
     │       ├── ChangeConflict     the run has another graph than the change was made against
+    │       ├── InvalidArguments   edited arguments do not fit the tool
     │       └── NotPermitted       the crew's policy does not let this principal do it
     ├── ServiceError               the surroundings: they may come back
     │   ├── TemporalUnavailable
@@ -22,6 +23,7 @@
     │   ├── ModelError
     │   │   ├── ModelRefused       key, quota, content policy: a retry does not help
     │   │   └── ModelUnavailable   timeout, rate limit, 5xx: a retry may help
+    │   ├── LogRefused             an agent may not see what its call would show it
     │   ├── SecretMissing          this worker does not have what a secret's reference names
     │   └── ToolError
     │       ├── ToolMissing        no such module, function or tool on this worker
@@ -191,6 +193,10 @@ class ChangeConflict(CommandRejected):
     """A change was made against another graph than the run has now: look again, and decide anew."""
 
 
+class InvalidArguments(CommandRejected):
+    """The arguments that people put in the place of a call's do not fit the tool; it waits on."""
+
+
 class NotPermitted(CommandRejected):
     """The crew's policy does not take the command from who sent it; nothing was done.
 
@@ -232,6 +238,10 @@ class RunBusy(ServiceError):
 
 class StepError(CrewlogError):
     """A step cannot go on; the run decides by the agent's `on_error`."""
+
+
+class LogRefused(StepError):
+    """A call would show its agent a log, or an item, that it may not see. A retry does not help."""
 
 
 class ModelError(StepError):

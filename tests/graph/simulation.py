@@ -19,6 +19,7 @@ from typing_extensions import override
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.changing import accept, consider, swap
 from crewlog.graph.engine import Engine, Order
+from crewlog.graph.expiring import expire
 from crewlog.graph.plan import GraphPlan
 from crewlog.graph.swap import SwapReport
 from crewlog.ids import CommandId, RunId, visit_of
@@ -367,6 +368,7 @@ class Simulation:
     async def settle(self) -> None:
         """Moves what needs no call, or ends a run that is to stop."""
         self.engine.at += 1
+        await expire(self.engine)
         if self.state.status in ("stopping", "failed"):
             self.flights.clear()
         if self.state.status == "stopping":

@@ -224,7 +224,7 @@ async def test_people_are_shown_the_call_with_its_arguments_and_its_message() ->
         {"name": "act", "args": args, "description": question.question},
     )
     assert view.review_configs == (
-        {"action_name": "act", "allowed_decisions": ["approve", "reject", "respond"]},
+        {"action_name": "act", "allowed_decisions": ["approve", "edit", "reject", "respond"]},
     )
 
 

@@ -179,6 +179,7 @@ async def test_a_closed_question_says_which_are_open() -> None:
     await sim.respond("continue")
     taken = await sim.respond("continue", "i1")
     assert isinstance(taken.error, InterruptNotOpen)
+    assert "eve answered 'continue'" in str(taken.error)
     assert "Open now: none." in str(taken.error)
     assert len(sim.facts("InterruptAnswered")) == 1
 

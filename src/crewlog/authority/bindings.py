@@ -22,6 +22,21 @@ from crewlog.ids import ContentHash, InterruptId, RunId, StepId
 from crewlog.model import Json, Model
 
 
+class Approval(Model):
+    """What a call says of the yes that it is made by; its other parts are the call's own."""
+
+    seal: str
+    """What was sealed when somebody said yes."""
+    arguments: ContentHash | None = None
+    """The digest of the arguments that are to run; see `Binding`."""
+    edited: bool = False
+    """Whether people put these in the place of the message's: the store has them."""
+    by: str = ""
+    """Who said yes."""
+    until: int = 0
+    """Until when it holds, in milliseconds since the epoch; 0: no limit."""
+
+
 class Binding(Model):
     """Everything that a yes to a call of a tool holds for."""
 
@@ -51,6 +66,18 @@ class Binding(Model):
         """The digest of all of it."""
         # Every field, defaults too: what a later build adds must not make two bindings one.
         return hash_json(["approval", self.model_dump(mode="json")])
+
+    def told(self, seal: str) -> Approval | None:
+        """What a call that is to be made says of its approval; none where nobody was asked."""
+        if not self.interrupt:
+            return None
+        return Approval(
+            seal=seal,
+            arguments=self.arguments,
+            edited=self.edited,
+            by=self.by,
+            until=self.until,
+        )
 
 
 def arguments_digest(args: Json) -> ContentHash:

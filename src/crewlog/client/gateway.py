@@ -44,6 +44,8 @@ from crewlog.errors import (
     CommandRejected,
     CrewlogError,
     InterruptNotOpen,
+    InvalidArguments,
+    NotPermitted,
     RunBusy,
     RunFailed,
     RunNotFound,
@@ -82,7 +84,14 @@ PASSING = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
 """What the server says where it may be otherwise in a moment."""
 _REFUSALS: dict[str, type[CrewlogError]] = {
     each.__name__: each
-    for each in (InterruptNotOpen, ApprovalMismatch, ChangeConflict, CommandConflict)
+    for each in (
+        InterruptNotOpen,
+        InvalidArguments,
+        NotPermitted,
+        ApprovalMismatch,
+        ChangeConflict,
+        CommandConflict,
+    )
 }
 """The kinds of refusal that clients tell apart."""
 _NO_ENTRY = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)

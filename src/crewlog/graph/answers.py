@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable
 
+from crewlog.authority.bindings import arguments_digest
 from crewlog.definition.conditions import Fact, parse_condition
+from crewlog.definition.times import moment_words
 from crewlog.errors import CommandRejected, InterruptNotOpen
 from crewlog.graph import approvals
 from crewlog.graph.engine import Engine
@@ -17,7 +19,9 @@ from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import NEXT
 from crewlog.graph.turns import calls_of
 from crewlog.ids import CommandId, InterruptId, NodeName
+from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.answered import granted
 from crewlog.state.model import Interrupt
 
 
@@ -34,6 +38,13 @@ def find_interrupt(engine: RunFacts, interrupt: str) -> Interrupt:
     found = engine.state.interrupts.get(InterruptId(interrupt))
     if found is None:
         is_open = ", ".join(engine.state.interrupts) or "none"
+        if known := engine.state.answered.get(InterruptId(interrupt)):
+            who = "the crew's policy" if known.expired else known.by
+            raise InterruptNotOpen(
+                f"the interrupt {interrupt!r} is not open: {who} answered {known.decision!r} "
+                f"{moment_words(known.at)}",
+                remedy=f"Open now: {is_open}.",
+            )
         raise InterruptNotOpen(
             f"the interrupt {interrupt!r} is not open",
             remedy=f"Open now: {is_open}. Somebody may have answered it already.",
@@ -47,7 +58,12 @@ def check_option(interrupt: Interrupt, decision: str) -> None:
     Raises:
         CommandRejected: where it is not; the message lists the options.
     """
-    if decision in interrupt.options or (interrupt.words and decision.strip()):
+    if decision in interrupt.options:
+        return
+    if interrupt.kind == "budget":
+        if granted(interrupt, decision):
+            return
+    elif interrupt.words and decision.strip():
         return
     close = difflib.get_close_matches(decision, interrupt.options, 1)
     hint = f"Did you mean {close[0]!r}? " if close else ""
@@ -65,8 +81,21 @@ async def answer(
     by: str,
     command: CommandId | None,
     reason: str = "",
+    args: dict[str, Json] | None = None,
+    expired: bool = False,
 ) -> None:
-    """Records an answer and does what it says; the reason is that of a refused call.
+    """Records an answer and does what it says.
+
+    Args:
+        engine: The run.
+        interrupt: The question.
+        decision: An option or words; `edit` with `args`.
+        by: Who answers.
+        command: The command that does it.
+        reason: Why a call is refused.
+        args: The arguments that a call is approved with instead of its message's; they are known
+            to fit the tool.
+        expired: Whether nobody answered in time, and the crew's policy does.
 
     Raises:
         StopAsked: where the answer ends the run.
@@ -78,6 +107,10 @@ async def answer(
         by=by,
         command=command,
         reason=reason,
+        arguments=None if args is None else arguments_digest(args),
+        inline=args,
+        until=_holds_until(engine, interrupt, decision),
+        expired=expired,
     )
     if decision == "stop":
         raise StopAsked
@@ -86,6 +119,24 @@ async def answer(
     handler = _HANDLERS.get(interrupt.kind)
     if handler is not None:
         await handler(engine, interrupt, decision, by)
+
+
+def _holds_until(engine: Engine, interrupt: Interrupt, decision: str) -> int:
+    """Until when a call must have begun that people approve now; 0: no limit."""
+    valid = engine.plan.interrupts.valid
+    if valid is None or interrupt.kind != "tool_approval" or decision not in ("approve", "edit"):
+        return 0
+    return engine.at + max(1, round(valid * 1000))
+
+
+async def _unsure(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
+    entry = engine.state.frontier.get(asked.step) if asked.step else None
+    if entry is None or entry.turn is None:
+        return
+    if decision == "go on":
+        await engine.turns.confirmed(entry.step, entry.turn.goto)
+    elif decision != "again":
+        engine.turns.told(entry.step, decision, by)
 
 
 async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
@@ -168,4 +219,5 @@ _HANDLERS: dict[str, Handler] = {
     "requirement": _requirement,
     "step_failed": _failed,
     "outcome_unknown": _outcome,
+    "low_confidence": _unsure,
 }

@@ -127,7 +127,7 @@ def shape(
         definition: And what it makes.
     """
     if asked.tool:
-        return request(asked), _review(asked.tool, "approve", "reject", "respond")
+        return request(asked), _review(asked.tool, "approve", "edit", "reject", "respond")
     if asked.kind == "approval" and prompt is not None:
         args: dict[str, Any] = {
             "hash": asked.hash,

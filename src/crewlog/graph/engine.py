@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.times import duration_words
+from crewlog.graph.budgets import Budgets, uses
 from crewlog.graph.compile import compile_plan
 from crewlog.graph.driver import Target
 from crewlog.graph.facts import RunFacts
@@ -64,6 +65,7 @@ class Engine(RunFacts):
         self.turns = Turns(self, self._turn_ended, self.fail_step)
         self.maps = Maps(self, self._complete, self._may_start)
         self.waits = Waits(self, self._complete, self._unmet)
+        self.budgets = Budgets(self, self.waits)
         self.pending: GraphPlan | None = None
         """The plan that the run drains for, where a change of the graph was accepted."""
         self.use(plan)
@@ -131,7 +133,10 @@ class Engine(RunFacts):
                     await self._move(entry)
                     await self._check_calls(step, in_flight)
             if self.state.position == before:
-                if in_flight or any(True for _ in self.orders(in_flight)):
+                wanted = [order.call for order in self._wanted(in_flight)]
+                if self.budgets.ask(wanted):
+                    continue
+                if in_flight or wanted:
                     return
                 await self._idle()
                 if self.state.position == before:
@@ -139,6 +144,11 @@ class Engine(RunFacts):
 
     def orders(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
         """The calls to make now, in the order of the frontier."""
+        held = self.budgets.held()
+        yield from (each for each in self._wanted(in_flight) if not uses(each.call, held))
+
+    def _wanted(self, in_flight: Collection[tuple[StepId, int]]) -> Iterator[Order]:
+        """The calls to make now, also those that a budget keeps back."""
         if self.state.status != "running" or self.state.changing is not None:
             return
         for step, entry in self.state.frontier.items():
@@ -238,7 +248,7 @@ class Engine(RunFacts):
                 self.withdraw(entry.step, "requirement")
         elif entry.status == "ready":
             await self._start(entry, node)
-        elif entry.status == "running" and entry.turn is None and entry.mapped is None:
+        elif entry.status == "running" and entry.mapped is None:
             await self._ask_again(entry, node)
         elif entry.mapped is not None and entry.status == "running":
             self.maps.start_items(entry, node)
@@ -280,7 +290,10 @@ class Engine(RunFacts):
 
     async def _ask_again(self, entry: FrontierEntry, node: PlanNode) -> None:
         """Asks what was asked before a change took the question back."""
-        if node.ask is not None:
+        if entry.turn is not None:
+            if not entry.turn.calls:
+                await self.turns.end(entry.step, entry.turn.goto)
+        elif node.ask is not None:
             self._ask_people(entry.step, node.ask)
         elif node.decide is not None:
             await self._decide(entry.step, entry.node)

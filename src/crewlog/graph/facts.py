@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from crewlog.authority.audiences import may_read, may_see, may_write
+from crewlog.authority.bindings import check_binding
 from crewlog.authority.permissions import Decision, bounded, check_tool, quotas_of, ruling_of
 from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.conditions import Condition, holds
@@ -26,10 +27,11 @@ from crewlog.ids import (
 )
 from crewlog.model import Json
 from crewlog.state import journal as j
+from crewlog.state.answered import binding_of
 from crewlog.state.calls import CallQuota, View
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
-from crewlog.state.model import CrewState, Interrupt, Item
+from crewlog.state.model import Call, CrewState, Interrupt, Item
 
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
@@ -90,6 +92,7 @@ class RunFacts:
         **more: Any,
     ) -> None:
         """Raises an interrupt; `more` are further fields of it."""
+        more = {**self.asked_of(kind), **more}
         self.record(
             j.InterruptRaised,
             interrupt=Interrupt.model_validate(
@@ -107,6 +110,19 @@ class RunFacts:
                 }
             ),
         )
+
+    def asked_of(self, kind: str) -> dict[str, Any]:
+        """Until when a question of a kind that is asked now is open, and who may answer it."""
+        policy = self.plan.interrupts
+        expires = policy.expiry(kind).expires
+        if kind == "approval" or (expires is None and not policy.people):
+            return {}
+        due = 0 if expires is None else self.at + max(1, round(expires * 1000))
+        return {"due": due, "to": policy.people}
+
+    def approved(self, step: StepId, call: Call) -> Decision:
+        """Whether people have approved a call as it is to be made now."""
+        return check_binding(call.seal, binding_of(self.state.run, step, call), at=self.at)
 
     def appends(self, key: str) -> bool:
         """Whether what steps set of a flag, or of `agent.output`, makes a list."""

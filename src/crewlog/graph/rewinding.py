@@ -122,6 +122,10 @@ def reopen(
     engine.record(j.Reopened, to=found.position, state=_to_keep(reopened(then)), by=by)
     for step, call in list(forsaken(engine.state)):
         engine.record(j.StepRetried, step=step, call=call, by=by)
+    for asked in list(engine.state.interrupts.values()):
+        if asked.due:  # it may be over since the run ended; people get their time anew
+            due = engine.asked_of(asked.kind).get("due", 0)
+            engine.record(j.InterruptDue, interrupt=asked.id, due=due)
     if found.decision is not None and found.decision in engine.state.frontier:
         _ask_about(engine, found.decision)
     return engine
@@ -149,7 +153,8 @@ def _ask_about(engine: Engine, step: StepId) -> None:
 def _ask_anew(engine: Engine, questions: tuple[Interrupt, ...]) -> None:
     for asked in questions:
         number = InterruptId(f"i{engine.state.asked + 1}")
-        again = asked.model_copy(update={"id": number, "position": 0})
+        anew = {"due": 0, "to": (), "escalated": False, **engine.asked_of(asked.kind)}
+        again = asked.model_copy(update={"id": number, "position": 0, **anew})
         engine.record(j.InterruptRaised, interrupt=again)
 
 

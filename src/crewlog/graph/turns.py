@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from crewlog.authority.bindings import arguments_digest
 from crewlog.authority.permissions import Decision, check_write
+from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import approvals
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.turn_graph import TurnGraph
@@ -64,7 +66,7 @@ class Turns:
             append=not calls and self._run.appends(f"{agent}.text"),
         )
         if not calls:
-            await self._ended(step, ())
+            await self.end(step, ())
         for call in calls:
             decision = await self._is_allowed(step, agent, call)
             if decision.allowed:
@@ -92,6 +94,7 @@ class Turns:
                 ok=result.ok,
                 brief=brief_of(result.body),
                 ms=result.ms,
+                confidence=self._confidence(step, agent, result),
                 goto=goto,
             )
         ]
@@ -182,12 +185,13 @@ class Turns:
             tool=tool,
             args=shown,
             message=result.hash,
+            arguments=arguments_digest(args),
         )
 
     def ask_for_approval_again(self, step: StepId, call: Call) -> bool:
         """Asks about a call whose question was taken back; false where it needs nobody's yes."""
         agent = self._run.plan.node_at(step).agent
-        if agent is None or call.approved:
+        if agent is None or (call.approved and self._run.approved(step, call).allowed):
             return False
         decision = self._run.check(agent, call.tool or "", step, counted=call.counted)
         if decision.outcome != "ask":
@@ -202,6 +206,7 @@ class Turns:
             words=True,
             tool=call.tool,
             message=call.message,
+            arguments=None if call.edited else call.arguments,
         )
         return True
 
@@ -215,9 +220,54 @@ class Turns:
         if agent is None:
             return
         decision = await self._is_allowed(step, agent, call)
-        # What approvals say was asked when the model replied; a ruling may have come since.
-        if decision.outcome == "ask" and decision.rule != "approvals":
+        # What approvals say was asked when the model replied. A ruling may have come since; and a
+        # yes may be of a step that was taken back, of another run, or have expired.
+        if decision.outcome == "ask" and (call.approved or decision.rule != "approvals"):
             self.ask_for_approval_again(step, call)
+
+    async def end(self, step: StepId, goto: Sequence[NodeName]) -> None:
+        """Ends a turn that is done; people are asked first where its agent is not sure enough."""
+        entry = self._run.state.frontier[step]
+        agent = self._run.plan.node_at(step).agent
+        least = self._run.rules_of(agent, step).ask_below if agent else None
+        sure = entry.turn.confidence if entry.turn is not None else None
+        if least is None or (sure is not None and sure >= least):
+            await self.confirmed(step, goto)
+            return
+        said = "does not say how sure it is" if sure is None else f"is sure by {sure:g}"
+        self._run.ask(
+            "low_confidence",
+            f"{agent} {said} of what it made in {step}; it is to be {least:g}. Go on?",
+            step=step,
+            options=("go on", "again", "stop"),
+            words=True,
+        )
+
+    async def confirmed(self, step: StepId, goto: Sequence[NodeName]) -> None:
+        """Ends a turn that is done, however sure its agent is."""
+        await self._ended(step, goto)
+
+    def told(self, step: StepId, text: str, by: str) -> None:
+        """Says something to the agent of a step, and to nobody else."""
+        agent = self._run.plan.node_at(step).agent
+        if agent is not None:
+            log = working_log(step, agent)
+            message = f"{step}/{self._run.state.position + 1}"
+            self._run.say(text, by=by, to=log, message_id=message)
+
+    def _confidence(self, step: StepId, agent: AgentName, result: ToolResult) -> float | None:
+        """How sure an agent says by a call that it is, where that is asked for."""
+        rules = self._run.rules_of(agent, step)
+        if rules.ask_below is None:
+            return None
+        outputs = {o.key: o.value for o in result.outputs if o.key in rules.outputs}
+        flags = {flag: v for flag, v in result.flags.items() if flag in rules.flags}
+        for said in (flags, outputs):
+            if CONFIDENCE in said:
+                value = said[CONFIDENCE]
+                number = isinstance(value, int | float) and not isinstance(value, bool)
+                return float(value) if number and 0 <= value <= 1 else 0.0
+        return None
 
     def _writes(
         self, step: StepId, number: int, agent: AgentName, tool: str, result: ToolResult
@@ -298,7 +348,7 @@ class Turns:
         if model_next:
             await self._check_turn_length(step)
         elif turn.returned == turn.expected:
-            await self._ended(step, goto)
+            await self.end(step, goto)
 
     async def _check_turn_length(self, step: StepId) -> None:
         entry = self._run.state.frontier[step]

@@ -4,7 +4,8 @@
     waits for `when` ──► its timer set ──(due)──► fired ──► `else`
 
 A timer is data: the time when it is due stands in the frontier, so it is carried, swapped and
-rolled back with it. Whoever runs the engine lets real time pass until `earliest`, and says so by
+rolled back with it; so are the times when questions expire, and when the run has taken what it may.
+Whoever runs the engine lets real time pass until `earliest`, and says so by
 `rung`. The engine never compares its own clock with a time that is due: that clock tells when
 something came in, and a replay may read another one.
 """
@@ -16,9 +17,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from crewlog.definition.times import milliseconds, moment_words
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import PlanNode
-from crewlog.ids import StepId
 from crewlog.state import journal as j
-from crewlog.state.model import CrewState, FrontierEntry
+from crewlog.state.model import CrewState, FrontierEntry, Interrupt
+
+WALL = "wall"
+"""The timer for the time that the whole run may take."""
 
 Completed = Callable[..., Awaitable[None]]
 """Completes a step as `Engine` does."""
@@ -39,18 +42,45 @@ class Waits:
         self._run = run
         self._complete = complete
         self._unmet = unmet
-        self._over: set[tuple[StepId, int]] = set()
+        self._over: set[tuple[str, int]] = set()
 
     def rung(self, due: int) -> None:
         """Says that the timers are over which are set and due by then."""
-        self._over |= {(e.step, e.due) for e in self._waiting() if e.due <= due}
+        self._over |= {timer for timer in self._timers() if timer[1] <= due}
 
     def earliest(self) -> int | None:
         """When the next timer is over, in milliseconds since the epoch; none where there is none.
 
         A time that is over is told, too, until it is `rung`.
         """
-        return min((e.due for e in self._waiting() if not self._is_over(e)), default=None)
+        return min(
+            (due for key, due in self._timers() if (key, due) not in self._over), default=None
+        )
+
+    def has_expired(self, asked: Interrupt) -> bool:
+        """Whether the time of a question is over."""
+        return (asked.id, asked.due) in self._over
+
+    def wall_is_over(self) -> bool:
+        """Whether the run has taken the time that it may."""
+        return (WALL, self._wall()) in self._over
+
+    def _timers(self) -> Iterator[tuple[str, int]]:
+        """All timers that are set: what each is for, and when it is due."""
+        yield from ((e.step, e.due) for e in self._waiting())
+        interrupts = self._run.state.interrupts.values()
+        yield from ((asked.id, asked.due) for asked in interrupts if asked.due)
+        if (due := self._wall()) and not any(asked.budget == WALL for asked in interrupts):
+            yield WALL, due
+
+    def _wall(self) -> int:
+        """When the time is over that the run may take; 0: never."""
+        wall = self._run.plan.limits.wall
+        if wall is None:
+            return 0
+        return int(self._run.state.allowed.get(WALL, 0)) or self._run.state.started + _milliseconds(
+            wall
+        )
 
     def _waiting(self) -> Iterator[FrontierEntry]:
         return (e for e in self._run.state.frontier.values() if e.status == "waiting" and e.due)

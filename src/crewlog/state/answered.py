@@ -95,5 +95,6 @@ def thinking_again(turn: Turn) -> Turn:
         "next_call": turn.next_call + 1,
         "model_calls": turn.model_calls + 1,
         "confidence": None,
+        "goto": (),
     }
     return turn.model_copy(update=following)

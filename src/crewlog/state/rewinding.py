@@ -90,7 +90,7 @@ def settled(entries: Sequence[j.JournalEntry]) -> int | None:
     if isinstance(first, j.Forked | j.RolledBack):
         return 1 + _count(entries[1:], j.InterruptRaised)
     if isinstance(first, j.Reopened):
-        return 1 + _count(entries[1:], j.StepRetried, j.InterruptRaised)
+        return 1 + _count(entries[1:], j.StepRetried, j.InterruptDue, j.InterruptRaised)
     if not isinstance(first, j.StepCompleted):
         return None
     if item_of(first.step):

@@ -1,0 +1,96 @@
+"""What people approved, held against the call that is about to be made; and edited arguments."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from langchain_core.messages import BaseMessage
+
+from crewlog.activities.arguments import fault_in
+from crewlog.activities.tools import Tool
+from crewlog.authority.bindings import Binding, arguments_digest, check_binding
+from crewlog.ids import ContentHash, InterruptId
+from crewlog.model import Json
+from crewlog.state.brief import brief
+from crewlog.state.calls import CallTool
+from crewlog.store.protocol import Store
+
+EDITED = "A person changed the arguments of this call to {args}. What it answered:\n"
+"""What the model is told before the result of a call that people edited."""
+_LONGEST = 2_000
+
+
+class NotApproved(Exception):
+    """The yes that a call was scheduled with does not hold for it."""
+
+
+async def approved_arguments(
+    store: Store, task: CallTool, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments that a call runs with: its message's, or those that people put there.
+
+    Args:
+        store: Where edited arguments are.
+        task: The call, with the yes that it was scheduled with.
+        asked: The arguments of its message.
+
+    Raises:
+        NotApproved: the yes is of another call, of other arguments, or has expired.
+    """
+    if not task.approved:
+        return dict(asked)
+    said = task.approval
+    if said is None:
+        raise NotApproved(_refusal(task, "it does not say what was approved"))
+    binding = Binding(
+        run=task.run,
+        interrupt=InterruptId(task.approved),
+        step=task.step,
+        call=task.call,
+        tool=task.tool,
+        id=task.id,
+        message=task.message,
+        arguments=said.arguments,
+        edited=said.edited,
+        by=said.by,
+        until=said.until,
+    )
+    decision = check_binding(said.seal, binding, at=int(time.time() * 1000))
+    if not decision.allowed:
+        raise NotApproved(_refusal(task, decision.reason))
+    args = dict(asked)
+    if said.edited and said.arguments is not None:
+        args = await _edited(store, task, said.arguments)
+    if said.arguments is not None and arguments_digest(args) != said.arguments:
+        raise NotApproved(_refusal(task, "its arguments are not those that were approved"))
+    return args
+
+
+async def _edited(store: Store, task: CallTool, digest: ContentHash) -> dict[str, Any]:
+    for entry in task.batch.entries:  # where the store was away, or nothing stores it before
+        if entry.get("arguments") == digest and "inline" in entry:
+            return cast("dict[str, Any]", entry["inline"])
+    found: dict[str, Any] = (await store.get_bodies([digest]))[digest]
+    return found
+
+
+def _refusal(task: CallTool, reason: str) -> str:
+    return f"Refused: {reason}. People may be asked about {task.tool!r} once more: call it again."
+
+
+def fault_in_edit(tool: Tool, args: Mapping[str, Any]) -> str:
+    """What is wrong with the arguments that people put in the place of a call's; empty: nothing."""
+    return (fault_in(tool, args) or "").removesuffix(" Call it again.")
+
+
+def with_edit(message: BaseMessage, args: Mapping[str, Json]) -> BaseMessage:
+    """A call's answer that says with which arguments it was made."""
+    told = EDITED.format(args=brief(json.dumps(args, ensure_ascii=False), _LONGEST))
+    content: Any = message.content
+    if isinstance(content, str):
+        return message.model_copy(update={"content": told + content})
+    parts: Iterable[Any] = content
+    return message.model_copy(update={"content": [{"type": "text", "text": told}, *parts]})

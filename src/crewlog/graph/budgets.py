@@ -1,0 +1,92 @@
+"""Budgets: tokens, cost and time that a run may use before people let it go on.
+
+Where one is used up, the run asks once, and nothing starts that would use more of it: no model call
+for tokens and cost, nothing at all for time. What is under way ends and is applied. A run that has
+nothing left to start ends without asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Literal, NamedTuple
+
+from crewlog.definition.times import duration_words
+from crewlog.graph.facts import RunFacts
+from crewlog.graph.waits import Waits
+from crewlog.state.model import Call
+
+OPTIONS = ("go on", "stop")
+
+
+class Spent(NamedTuple):
+    """A budget that is used up."""
+
+    budget: Literal["tokens", "cost", "wall"]
+    told: str
+    """What was used, for people."""
+    more: float
+    """How much more is allowed where people let the run go on."""
+    told_more: str
+
+
+class Budgets:
+    """The budgets of a run.
+
+    Args:
+        run: The run.
+        waits: Its timers, one of which is for the time that it may take.
+    """
+
+    def __init__(self, run: RunFacts, waits: Waits) -> None:
+        self._run = run
+        self._waits = waits
+
+    def held(self) -> set[str]:
+        """The budgets of which nothing may be used before people let the run go on."""
+        asked = {q.budget for q in self._run.state.interrupts.values() if q.kind == "budget"}
+        return {*asked, *(spent.budget for spent in self._spent())}
+
+    def ask(self, calls: Iterable[Call]) -> bool:
+        """Asks people where a budget is used up that one of these calls needs; true where it did.
+
+        At most one question is open for each budget.
+        """
+        wanted = list(calls)
+        for spent in self._spent():
+            known = self._run.state.interrupts.values()
+            if any(q.kind == "budget" and q.budget == spent.budget for q in known):
+                continue
+            if any(uses(call, {spent.budget}) for call in wanted):
+                self._run.ask(
+                    "budget",
+                    f"The run has {spent.told}, its limit. Go on with {spent.told_more} more?",
+                    options=OPTIONS,
+                    words=True,
+                    budget=spent.budget,
+                    more=spent.more,
+                )
+                return True
+        return False
+
+    def _spent(self) -> list[Spent]:
+        limits, allowed = self._run.plan.limits, self._run.state.allowed
+        found: list[Spent] = []
+        if limits.tokens is not None or limits.cost is not None:
+            usage = self._run.state.total_usage
+            tokens = usage.input_tokens + usage.output_tokens
+            if limits.tokens is not None and tokens >= limits.tokens + allowed.get("tokens", 0):
+                told = f"used {tokens:,} tokens"
+                found.append(Spent("tokens", told, limits.tokens, f"{limits.tokens:,}"))
+            if limits.cost is not None and usage.cost >= limits.cost + allowed.get("cost", 0):
+                found.append(
+                    Spent("cost", f"cost ${usage.cost:g}", limits.cost, f"${limits.cost:g}")
+                )
+        if limits.wall is not None and self._waits.wall_is_over():
+            lasts = duration_words(limits.wall)
+            found.append(Spent("wall", f"taken {lasts}", limits.wall, lasts))
+        return found
+
+
+def uses(call: Call, budgets: Collection[str]) -> bool:
+    """Whether a call uses any of some budgets: time is used by all, the others by models."""
+    return bool(budgets) and ("wall" in budgets or call.tool is None)

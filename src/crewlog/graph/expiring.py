@@ -1,0 +1,66 @@
+"""Questions that nobody answered in time: what the crew's policy says happens then.
+
+When one expires stands in the question, as an absolute time, so it is carried and taken back with
+it; the run's timer tells when that has come, see `crewlog.graph.waits`. What happens is journaled
+as the policy's answer and not as a person's.
+"""
+
+from __future__ import annotations
+
+from crewlog.definition.times import moment_words
+from crewlog.errors import InterruptNotOpen, NotPermitted
+from crewlog.graph.answers import StopAsked, answer
+from crewlog.graph.engine import Engine
+from crewlog.graph.facts import RunFacts
+from crewlog.state import journal as j
+from crewlog.state.model import Interrupt
+
+POLICY = "policy"
+"""Who answers where nobody did."""
+UNANSWERED = "nobody answered in time"
+
+
+async def expire(engine: Engine) -> None:
+    """Answers the questions whose time is over, as the crew's policy says."""
+    for asked in list(engine.state.interrupts.values()):
+        state = engine.state
+        if state.status != "running" or state.changing is not None:
+            return
+        if asked.id in state.interrupts and engine.waits.has_expired(asked):
+            await _expire(engine, asked)
+
+
+async def _expire(engine: Engine, asked: Interrupt) -> None:
+    policy = engine.plan.interrupts.expiry(asked.kind)
+    if policy.default == "escalate" and policy.escalate_to and not asked.escalated:
+        to = (policy.escalate_to,)
+        engine.record(j.InterruptDue, interrupt=asked.id, to=to, escalated=True)
+        return
+    decision = "stop" if policy.default == "stop" else asked.refusal
+    try:
+        await answer(
+            engine, asked, decision, by=POLICY, command=None, reason=UNANSWERED, expired=True
+        )
+    except StopAsked:
+        reason = f"{asked.id} was not answered in time"
+        engine.record(j.StopRequested, by=POLICY, reason=reason)
+
+
+def check_answerable(run: RunFacts, asked: Interrupt, by: str) -> None:
+    """Checks that somebody may answer a question now.
+
+    Raises:
+        InterruptNotOpen: its time is over, and the crew's policy answers it.
+        NotPermitted: others are asked.
+    """
+    if asked.due and run.at >= asked.due:
+        raise InterruptNotOpen(
+            f"the interrupt {asked.id!r} expired {moment_words(asked.due)}",
+            remedy="The crew's policy answers it as soon as the run goes on.",
+        )
+    if asked.to and by not in asked.to:
+        why = "it was escalated to" if asked.escalated else "it is asked of"
+        raise NotPermitted(
+            f"{by or 'nobody named'!r} may not answer {asked.id!r}: {why} {', '.join(asked.to)}",
+            remedy="Let one of them answer.",
+        )

@@ -1,0 +1,77 @@
+"""Answers that put other arguments in the place of a call's: checked before they are accepted.
+
+The tool is on a worker, so an activity checks them, in the update's handler: the loop waits for
+nobody. Whoever else answers meanwhile is first; then this answer is refused, checked or not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from crewlog.errors import CommandRejected, InvalidArguments
+    from crewlog.graph.engine import Engine
+    from crewlog.graph.turns import calls_of
+    from crewlog.ids import ToolName
+    from crewlog.state.calls import CHECK_ARGUMENTS, CheckArguments, CheckedArguments
+    from crewlog.state.model import Interrupt
+    from crewlog.wire import Respond
+
+from crewlog.workflows.activity_options import EDITING
+from crewlog.workflows.inbox import parse
+
+if TYPE_CHECKING:
+    from crewlog.workflows.inbox import Incoming
+
+EDITS_ARGUMENTS = "edits-arguments"
+"""The patch of executions that check edited arguments; older ones refuse all edits of calls."""
+
+
+async def check_edit(engine: Engine, incoming: Incoming, queue: str) -> None:
+    """Has the arguments checked of an answer that edits a call, where it is one."""
+    command = parse("respond", incoming.data)
+    if not isinstance(command, Respond) or command.id in engine.state.commands:
+        return
+    asked = engine.state.interrupts.get(command.interrupt)
+    edited = command.decisions[0].edited_action
+    if asked is None or asked.kind != "tool_approval" or asked.step is None or edited is None:
+        return
+    if edited.name != asked.tool or not workflow.patched(EDITS_ARGUMENTS):
+        return
+    incoming.checked = True
+    if not _is_open(engine, asked):
+        return
+    rules = engine.plan.tool_at(asked.step, asked.tool)
+    try:
+        found: CheckedArguments = await workflow.execute_activity(
+            CHECK_ARGUMENTS,
+            CheckArguments(
+                definition=engine.plan.definition_at(asked.step),
+                tool=ToolName(asked.tool),
+                args=edited.args,
+            ),
+            result_type=CheckedArguments,
+            task_queue=(rules.queue if rules is not None else None) or queue or None,
+            **EDITING,
+        )
+    except ActivityError as error:
+        cause = error.cause
+        why = cause.message if isinstance(cause, ApplicationError) else str(cause or error)
+        incoming.fault = CommandRejected(
+            f"the edited arguments of {asked.tool!r} could not be checked: {why}",
+            remedy="The question stays open: send it again, with a new id.",
+        )
+        return
+    if found.fault:
+        incoming.fault = InvalidArguments(
+            found.fault, remedy="The question stays open: correct them, and use a new id."
+        )
+
+
+def _is_open(engine: Engine, asked: Interrupt) -> bool:
+    """Whether the call is still there that people are asked about."""
+    entry = engine.state.frontier.get(asked.step) if asked.step else None
+    return any(call.call == asked.call for call in calls_of(entry))
