@@ -54,6 +54,14 @@ SELECT quota FROM used_up ORDER BY quota LIMIT 1
 
 -- name: release
 DELETE FROM crewlog.reservations WHERE call = $1::text AND quota = ANY($2::text[])
+-- name: approve_tool
+INSERT INTO crewlog.tool_approvals (source, tool, digest, approver, at)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (source, tool) DO UPDATE
+SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at
+
+-- name: tool_approvals
+SELECT tool, digest FROM crewlog.tool_approvals WHERE source = $1
 
 -- name: put_definitions
 INSERT INTO crewlog.definitions (hash, definition)
