@@ -18,6 +18,7 @@ from crewlog.definition.shape import Form
 from crewlog.definition.times import duration_words
 from crewlog.definition.unused import callers
 from crewlog.prompt.registry import LONGEST_WAIT, WAIT_REMEDY, OfferedTool, Registry
+from crewlog.prompt.standing import not_standing
 
 _OWN = {"prompt", "words", "description"}
 """What an edit may change of the registry's agents."""
@@ -39,6 +40,7 @@ def not_offered(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
     yield from _models(crew, registry)
     yield from _builders(crew, registry)
     yield from _approvals(crew, registry)
+    yield from not_standing(crew, registry.groups, registry.rules)
     yield from _bounds(crew, registry)
     yield from _waits(crew)
 
@@ -141,8 +143,8 @@ def _approvals(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
 
 def _bounds(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
     for key in Limits.model_fields:
-        most = getattr(registry.limits, key)
-        if getattr(crew.limits, key) > most:
+        most, given = getattr(registry.limits, key), getattr(crew.limits, key)
+        if most is not None and (given is None or given > most):
             say = f"the registry's limit of {key!r} is {most}"
             yield Finding(("limits", key), say, "A crew can only lower it.")
 
