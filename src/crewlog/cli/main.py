@@ -34,6 +34,7 @@ COMMANDS = (
     "checkpoints",
     "scheduling",
     "deleting",
+    "signing",
     "encrypting",
     "surroundings",
 )

@@ -640,7 +640,10 @@ class Run(ByHand, Authority):
     @override
     async def _update(self, name: str, command: Command) -> Accepted:
         outcome = await self._gateway.update(
-            self.id, name, _json(command), digest=command.digest(name)
+            self.id,
+            name,
+            self._client.signed(self.id, name, _json(command)),
+            digest=command.digest(name),
         )
         return Accepted.model_validate(outcome, extra="ignore")
 
@@ -738,7 +741,7 @@ class Run(ByHand, Authority):
         outcome = await self._gateway.update(
             self.id,
             "change",
-            _change_json(command),
+            self._client.signed(self.id, "change", _change_json(command)),
             limit=math.inf,
             digest=command.digest("change"),
         )
@@ -806,7 +809,9 @@ class Run(ByHand, Authority):
 
     async def _signal(self, name: str, command: Command) -> CommandId:
         self._signalled[command.id] = command.digest(name)
-        await self._gateway.signal(self.id, name, _json(command))
+        await self._gateway.signal(
+            self.id, name, self._client.signed(self.id, name, _json(command))
+        )
         return command.id
 
     @override
