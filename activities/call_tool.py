@@ -29,6 +29,7 @@ from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.keep import keep
 from crewlog.activities.reaching import reach_fault
+from crewlog.activities.sight import Sight
 from crewlog.activities.start_notes import begin_once
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
@@ -110,6 +111,7 @@ class ToolCalls:
         self._built_in = built_in
         self._workspace = workspace
         self._runner = ToolRunner()
+        self._sight = Sight(store, definitions, hydrator)
 
     async def run(self, task: CallTool, pulse: Pulse, effect: Effect) -> ToolResult:
         """Makes the call and stores its answer."""
@@ -183,7 +185,8 @@ class ToolCalls:
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:
-            return _whole(await self._registry.ready(task.tool, definition))
+            ready = self._registry.ready(task.tool, definition, crew.mcp, for_call=True)
+            return _whole(await ready)
         found = self._built_in.tool(task.tool, crew, task.agent)
         if found is None:
             raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")
@@ -193,9 +196,7 @@ class ToolCalls:
         task = context.task
         state: ToolState = {"run": task.run, "step": task.step, "agent": task.agent}
         if context.tool.reads_state:
-            state["messages"] = await self._hydrator.hydrate(
-                task.run, task.agent, task.view, task.batch, step=task.step, complete=False
-            )
+            state["messages"] = await self._sight.transcript(task, complete=False)
         call = self._call(context, pulse)
         for reference in context.definition.secrets.values():
             resolve(reference)  # what is missing is found before the call begins

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio import activity
 
@@ -27,6 +27,7 @@ from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
+from crewlog.activities.replacing import check_replacing
 from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
@@ -45,6 +46,7 @@ from crewlog.state.calls import (
     LOAD_STATE,
     OPEN_RUN,
     PREPARE_CHANGE,
+    TELL_TIME,
     CallModel,
     CallTool,
     CheckArguments,
@@ -69,6 +71,15 @@ from crewlog.state.calls import (
 from crewlog.store.commands import find_command
 from crewlog.store.protocol import Snapshot, Store
 from crewlog.store.pruning import prune
+
+if TYPE_CHECKING:
+    from crewlog.activities.mcp_tools import McpTools
+
+
+def _mcp_tools(store: Store) -> McpTools:
+    from crewlog.activities.mcp_tools import McpTools  # noqa: PLC0415 - half a second of a start
+
+    return McpTools(store)
 
 
 async def _no_search_attributes() -> bool:
@@ -102,7 +113,7 @@ class CrewActivities:
         self._definitions = Definitions(store)
         self._batches = Batches(store)
         self._snapshots = Snapshots(store)
-        registry = tools or ToolRegistry()
+        registry = self._registry = tools or ToolRegistry(mcp=lambda: _mcp_tools(store))
         self._memory = MemoryTools(store)
         built_in = BuiltIn(self._memory)
         hydrator = Hydrator(store, max_entries)
@@ -112,6 +123,10 @@ class CrewActivities:
         self._models = ModelCalls(store, self._definitions, hydrator, models, registry, built_in)
         self._tools = ToolCalls(store, self._definitions, hydrator, registry, built_in, workspace)
 
+    async def close(self) -> None:
+        """Ends what the activities keep open: the sessions with servers of tools."""
+        await self._registry.close()
+
     def all(self) -> Sequence[Callable[..., Any]]:
         """The activities, for a worker."""
         return [
@@ -119,6 +134,7 @@ class CrewActivities:
             self.load_state,
             self.find_command,
             self.forget_run,
+            self.tell_time,
             self.compile_prompt,
             self.prepare_change,
             self.call_model,
@@ -166,9 +182,15 @@ class CrewActivities:
     async def forget_run(self, task: ForgetRun) -> None:
         """Removes the rows and the claims of an ended run whose id another one has now."""
         with as_failures():
+            await check_replacing(task, self._store)
             await self._store.shut(task.run, task.executions)
             # Whoever replaces a run has waited for the forks of it that were starting.
             await self._store.delete([task.run], Clock().now(), forked=True)
+
+    @activity.defn(name=TELL_TIME)
+    async def tell_time(self) -> int:
+        """Tells the time, in milliseconds since 1970, for what must be the same in a replay."""
+        return Clock().now()
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:

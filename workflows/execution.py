@@ -74,7 +74,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.packing import pack_view
     from crewlog.wire import RunResult
 
-from crewlog.workflows import rewinding, views
+from crewlog.workflows import gate, rewinding, views
 from crewlog.workflows.activity_options import (
     CHECKING,
     COMPILING,
@@ -202,6 +202,8 @@ class Execution:
         self.closing = False
         self.encrypted = False
         """Whether what comes without encryption is refused, where that is on."""
+        self.quiet = False
+        """Whether it was started with what is encrypted: then nothing shows what it is about."""
         self._stage: Stage = "calm"
         self._inbox = inbox
         self._kept: list[Incoming] = []
@@ -341,8 +343,10 @@ class Execution:
             if drafting and incoming.name in FOR_CREWS:
                 self._kept.append(incoming)
                 continue
-            await self._look_back(incoming)
-            await rewinding.check_tag(self.engine, incoming)
+            await gate.tell_time(self.engine, incoming)
+            if gate.lets_in(self.engine, incoming):
+                await self._look_back(incoming)
+                await rewinding.check_tag(self.engine, incoming)
             await take(self.engine, incoming)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))
@@ -806,7 +810,11 @@ class Execution:
         if not self._search_attributes:
             return
         new = views.attributes(
-            self.engine.plan, self.engine.state, self.flights, drains_for=self.drains_for
+            self.engine.plan,
+            self.engine.state,
+            self.flights,
+            drains_for=self.drains_for,
+            quiet=self.quiet,
         )
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
         recent = self.engine.at - self._shown_at < PHASE_INTERVAL_MS

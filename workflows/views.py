@@ -12,6 +12,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
+    from crewlog.graph.facts import RunFacts
+    from crewlog.graph.matrix import cells, tools_in
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import NodeName, StepId, node_of
     from crewlog.state.checkpoints import checkpoint_kind
@@ -24,6 +26,8 @@ with workflow.unsafe.imports_passed_through():
         JournalItem,
         JournalPage,
         Page,
+        PermissionsPage,
+        PermissionsQuery,
         RunView,
         StepView,
     )
@@ -192,6 +196,29 @@ def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
     )
 
 
+def permissions_page(engine: Engine | Drafting, asked: PermissionsQuery) -> PermissionsPage:
+    """A part of the matrix of agents and tools; a run that has no crew yet has none."""
+    plan, state = engine.plan, engine.state
+    found, total = cells(
+        RunFacts(plan, engine.ledger),
+        asked.agents,
+        asked.tools,
+        after=asked.after,
+        limit=asked.limit,
+        looks=asked.looks,
+    )
+    return PermissionsPage(
+        run=state.run,
+        crew=state.crew or plan.crew,
+        graph_version=state.graph_version,
+        position=state.position,
+        agents=tuple(plan.agents),
+        tools=tools_in(plan),
+        cells=found,
+        total=total,
+    )
+
+
 def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[StepId] = ()) -> str:
     """The run in Markdown, for the web UI."""
     state = engine.state
@@ -262,13 +289,27 @@ def phase(state: CrewState) -> str:
 
 
 def attributes(
-    plan: GraphPlan, state: CrewState, flights: Flights, *, drains_for: Sequence[StepId] = ()
+    plan: GraphPlan,
+    state: CrewState,
+    flights: Flights,
+    *,
+    drains_for: Sequence[StepId] = (),
+    quiet: bool = False,
 ) -> dict[str, Any]:
-    """The search attributes' values."""
+    """The search attributes' values.
+
+    Args:
+        plan: The plan.
+        state: The state.
+        flights: The calls under way.
+        drains_for: What ends before the run continues as new.
+        quiet: Whether they say nothing of what the run is about: nobody encrypts them.
+    """
     waiting = waiting_for(state, flights, drains_for)
+    shown = ", ".join(state.interrupts) or "work" if quiet and waiting else waiting
     return {
         "CrewlogCrew": plan.crew,
         "CrewlogPhase": phase(state),
         "CrewlogStatus": _status(state, waiting),
-        "CrewlogWaiting": waiting[:200],
+        "CrewlogWaiting": shown[:200],
     }

@@ -41,11 +41,13 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
     assert commands[:3] == ["init", "run", "demo"]
     assert set(commands) == {
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
-        *("compile", "explain", "crews"),
+        *("compile", "explain", "crews", "mcp", "memory", "keys"),
         *("ps", "show", "watch", "log"),
         *("answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
-        *("diff", "trace", "checkpoints", "tag", "delete", "audit"),
+        *("diff", "trace", "checkpoints", "tag", "delete"),
+        *("audit", "permissions", "why", "allow", "deny", "inherit"),
+        *("disable-tool", "enable-tool"),
         *("dev", "worker", "doctor", "rebuild", "encryption"),
     }
     for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Authority:", "Surroundings:"):
