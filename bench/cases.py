@@ -19,6 +19,7 @@ CASES: dict[str, str] = {
     "compile": "bench.compiling",
     "memory": "bench.memory",
     "tools": "bench.tools",
+    "authority": "bench.authority",
     "swap": "bench.swapping",
     "fork": "bench.forking",
     "pickup": "bench.pickup",

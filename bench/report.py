@@ -121,6 +121,12 @@ SPECS: tuple[Spec, ...] = (
     Spec("bare_rss_per_run_kb", "a bare workflow's"),
     Spec("tool_ms", "a short tool call, an activity, ms"),
     Spec("local_tool_ms", "the same tool placed local, ms"),
+    Spec("authority_on_ms", "a short tool call under rules, quotas and audiences, ms"),
+    Spec(
+        "authority_on_vs_off",
+        "by the same call of a crew without any",
+        at_most("authority_on_vs_off", 1.05),
+    ),
     Spec("swap_ms", "a swap, from the accepted change to the new execution's first task, ms"),
     Spec("can_ms", "a bare workflow's continue-as-new, ms"),
     Spec("swap_vs_can", "the one by the other", at_most("swap_vs_can", 1.5)),

@@ -432,3 +432,19 @@ async def asked(site: Site) -> Run:
     site.runs.append(run)
     await site.client().ask(crew, "Well?", id=run.id, by="test", timeout=LIMIT)
     return run
+
+
+@behaviour
+async def ruled(site: Site) -> Run:
+    """People rule while a call is under way: it is in the store before they are answered."""
+    crew = site.crew(
+        {"a": [calls(("gate", {"name": "g"})), calls(("echo", {"text": "x"})), {"text": "A"}]},
+        tools={"gate": tool("gate"), "echo": tool("echo")},
+    )
+    crew["rules"] = [{"tool": "*", "quota": "5 per run"}, {"tool": "echo", "quota": "9 per day"}]
+    run = await _start(site, "ruled", crew)
+    await until(lambda: site.ledger(run, "start"), "the gate")
+    await run.rule("a", "echo", "deny", by="ana", id="r1")
+    site.open_gate(run, "g")
+    await run.result(LIMIT)
+    return run

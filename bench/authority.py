@@ -1,0 +1,59 @@
+"""A call of a tool with everything on that authority knows, by one of a crew that says nothing.
+
+One agent calls a short tool twenty times. The one crew has groups, rules with conditions, quotas, a
+table of permissions and a log of its own for its group. What is
+compared is what a call costs the turn, and what the whole run takes, in the same round.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any
+
+from bench.cases import Bench
+from bench.crews import lookups
+from bench.history import IS_STEP, events_of, gaps_ms
+from bench.pairs import Figure, figure, ratio, rounds
+
+CALLS = 20
+
+
+def guarded(count: int) -> dict[str, Any]:
+    """The crew of `lookups` with rules, quotas and audiences."""
+    crew = lookups(count, local=False)
+    crew["crew"] = "lookups-guarded"
+    crew["flags"] = {"closed": False}
+    crew["groups"] = {"desk": ["agent0"]}
+    crew["agents"]["agent0"] |= {
+        "reads": ["public", "group:desk"],
+        "writes": ["public", "group:desk"],
+    }
+    crew["permissions"] = {"lookup": ["agent0"]}
+    crew["rules"] = [
+        {"tool": "*", "do": "never", "if": "closed", "reason": "the desk is closed"},
+        {"tool": "lookup", "agents": ["group:desk"], "do": "ask", "if": "closed"},
+        {"tool": "lookup", "quota": "100000 per run"},
+    ]
+    return crew
+
+
+async def run(bench: Bench) -> list[Figure]:
+    """Both crews in each round."""
+    site = bench.site
+
+    async def measured(crew: dict[str, Any]) -> float:
+        handle = await site.start_crew(await site.register(crew))
+        await handle.result()
+        gaps = gaps_ms(await events_of(site, handle), IS_STEP["engine"])
+        assert len(gaps) == CALLS, f"{len(gaps)} calls"
+        return fmean(gaps)
+
+    systems = {
+        "off": lambda: measured(lookups(CALLS, local=False)),
+        "on": lambda: measured(guarded(CALLS)),
+    }
+    found = await rounds(systems, bench.pairs, told=bench.told("authority"))
+    return [
+        figure("authority_on_ms", found["on"]),
+        ratio("authority_on_vs_off", found["on"], found["off"]),
+    ]

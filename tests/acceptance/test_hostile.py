@@ -1,0 +1,92 @@
+"""A hostile model on the real path: five hundred calls, and people who rule meanwhile.
+
+The tools write what they really did, outside of the system. Nothing forbidden is among it, and the
+journal tells of every call that was asked for what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Any
+
+from crewlog.state import journal as j
+
+from .harness import LIMIT, Site, calls, tool
+
+AGENTS = ("a", "b", "c")
+OFFERED = ("own", "never", "few", "open")
+SPELLINGS = ("opne", "OPEN", "set_output", "__import__")
+REPLIES, EACH, FEW = 3, 56, 30
+SLACK = 0.5
+"""Seconds that a call may be under way between the last look at the rulings and its first line."""
+
+
+def hostile(rng: random.Random) -> list[dict[str, Any]]:
+    """An agent's replies: all that it can think of, again and again."""
+    names = [*OFFERED * 4, *SPELLINGS]
+    replies = [
+        calls(*[(rng.choice(names), {"text": "x"}) for _ in range(EACH)]) for _ in range(REPLIES)
+    ]
+    return [*replies, {"text": "done"}]
+
+
+async def test_nothing_forbidden_is_done_and_every_call_is_accounted_for(crews: Site) -> None:
+    rng = random.Random(7)  # noqa: S311
+    crew = crews.crew(
+        {name: hostile(rng) for name in AGENTS},
+        rules={name: {"tools": list(OFFERED)} for name in AGENTS},
+        tools={name: tool("echo") for name in OFFERED},
+        flow=[list(AGENTS)],
+        permissions={"own": ["a"]},
+    )
+    crew["rules"] = [
+        {"tool": "never", "do": "never", "reason": "it is never done"},
+        {"tool": "few", "quota": f"{FEW} per run"},
+    ]
+    run = await crews.start(crew)
+    forbidden: dict[str, list[list[float]]] = {name: [] for name in AGENTS}
+    over = asyncio.create_task(run.result(LIMIT))
+    while not over.done():
+        name = rng.choice(AGENTS)
+        spans = forbidden[name]
+        if not spans or len(spans[-1]) == 2:
+            await run.rule(name, "open", "deny")
+            spans.append([time.time()])
+        else:
+            spans[-1].append(time.time())
+            await run.rule(name, "open", "allow")
+        await asyncio.wait({over}, timeout=0.05)
+    assert (await over).status == "completed"
+
+    entries = [entry for _, entry in await crews.journal(run)]
+    asked = {
+        (e.step, c.call): (e.agent, c.tool)
+        for e in entries
+        if isinstance(e, j.ModelReplied)
+        for c in e.calls
+    }
+    assert len(asked) == len(AGENTS) * REPLIES * EACH
+    done = crews.ledger(run, "start")
+    for line in done:
+        agent, called = asked[line["step"], line["call"]]
+        assert called == line["tool"]
+        assert called in OFFERED
+        assert called != "never"
+        assert called != "own" or agent == "a"
+        if called == "open":
+            for since, *until in forbidden[agent]:
+                assert not since + SLACK < line["at"] < (until or [float("inf")])[0], (agent, line)
+    assert sum(line["tool"] == "few" for line in done) == FEW
+
+    made = {(line["step"], line["call"]) for line in done}
+    denied = {(e.step, e.call): e for e in entries if isinstance(e, j.PermissionDenied)}
+    answered = [(e.step, e.call) for e in entries if isinstance(e, j.ToolReturned)]
+    assert len(done) == len(made), "nothing was done twice"
+    assert sorted(answered) == sorted(asked)
+    assert made | denied.keys() == asked.keys()
+    assert not made & denied.keys()
+    assert all(e.reason for e in denied.values())
+    ruled = [key for key, e in denied.items() if e.rule == "ruling"]
+    assert ruled, "nobody met a ruling: the test shows nothing"
