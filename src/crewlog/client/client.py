@@ -30,7 +30,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
-from crewlog.authority.proof import START
+from crewlog.authority.proof import SCHEDULE, START
 from crewlog.client import asking, beginnings
 from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
@@ -449,7 +449,8 @@ class Client:
         crew_name, content = await self._resolve(crew)
         start = StartRun(crew=content, input=input, by=self.user if by is None else by)
         options = self._options(id, crew_name, start, None)
-        return crew_name, start, scheduled_start(options, start)
+        content = self.signed(id, SCHEDULE, _start_json(start))
+        return crew_name, start, scheduled_start(options, content)
 
     async def _ask(
         self,
