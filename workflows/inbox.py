@@ -46,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
     from crewlog.graph.tagging import tag
-    from crewlog.ids import RESERVED, CommandId, item_log, item_of
+    from crewlog.ids import RESERVED, CommandId, item_log, item_of, named_readers
     from crewlog.state import journal as j
     from crewlog.state.brief import brief
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
@@ -454,7 +454,9 @@ def _check_log(engine: Engine | Drafting, log: str) -> None:
     for agent, rules in engine.plan.agents.items():
         readable |= {*rules.reads, f"private:{agent}"}
     readable |= {item_log(step) for step in engine.state.frontier if item_of(step)}
-    if log not in readable:
+    named = named_readers(log)
+    reading = {agent for agent, rules in engine.plan.agents.items() if rules.reads}
+    if log not in readable and not (named and reading.issuperset(named)):
         raise CommandRejected(
             f"nobody reads {log!r}", remedy=f"Logs: {', '.join(sorted(readable))}."
         )
