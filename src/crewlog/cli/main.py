@@ -23,6 +23,7 @@ COMMANDS = (
     "asking",
     "look",
     "talk",
+    "inboxing",
     "changing",
     "editing",
     "rewinding",
