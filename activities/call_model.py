@@ -13,7 +13,6 @@ from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
-from crewlog.activities.items import Items
 from crewlog.activities.keep import keep, keep_all
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
@@ -21,6 +20,7 @@ from crewlog.activities.prices import usage_of
 from crewlog.activities.recent import Recent
 from crewlog.activities.render import prompt, with_item
 from crewlog.activities.replies import kept
+from crewlog.activities.sight import Sight
 from crewlog.activities.streaming import CannotStream, Writing, streamed
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
@@ -66,7 +66,7 @@ class ModelCalls:
         self._models = models
         self._registry = registry
         self._built_in = built_in
-        self._items = Items(store)
+        self._sight = Sight(store, definitions, hydrator)
         self._silent: Recent[str, bool] = Recent(256)
         """Models that gave no reply in pieces."""
 
@@ -109,9 +109,7 @@ class ModelCalls:
         """The model's name and its reply."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
-        transcript = await self._hydrator.hydrate(
-            task.run, task.agent, task.view, task.batch, step=task.step
-        )
+        transcript = await self._sight.transcript(task)
         name = _model_name(crew, agent, task)
         model: Any = await self._models.ready(
             name, agent.model_settings, _request_timeout(agent.timeout)
@@ -120,7 +118,7 @@ class ModelCalls:
         if schemas:
             model = model.bind_tools(schemas)
         what = await self._definitions.task(task.definition, task.step)
-        if (item := await self._items.shown(task)) is not None:
+        if (item := await self._sight.item(task)) is not None:
             transcript = with_item(transcript, item, task.step, task.view.was)
         effect.started = True
         said = prompt(task.agent, agent, task.tools, transcript, what)

@@ -29,6 +29,7 @@ from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.keep import keep
 from crewlog.activities.reaching import reach_fault
+from crewlog.activities.sight import Sight
 from crewlog.activities.start_notes import begin_once
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
@@ -110,6 +111,7 @@ class ToolCalls:
         self._built_in = built_in
         self._workspace = workspace
         self._runner = ToolRunner()
+        self._sight = Sight(store, definitions, hydrator)
 
     async def run(self, task: CallTool, pulse: Pulse, effect: Effect) -> ToolResult:
         """Makes the call and stores its answer."""
@@ -193,9 +195,7 @@ class ToolCalls:
         task = context.task
         state: ToolState = {"run": task.run, "step": task.step, "agent": task.agent}
         if context.tool.reads_state:
-            state["messages"] = await self._hydrator.hydrate(
-                task.run, task.agent, task.view, task.batch, step=task.step, complete=False
-            )
+            state["messages"] = await self._sight.transcript(task, complete=False)
         call = self._call(context, pulse)
         for reference in context.definition.secrets.values():
             resolve(reference)  # what is missing is found before the call begins

@@ -27,6 +27,7 @@ from crewlog.activities.memory_tools import MemoryTools
 from crewlog.activities.models import ModelFactory
 from crewlog.activities.open_run import Probe, open_run
 from crewlog.activities.prepare_change import ChangePreparer
+from crewlog.activities.replacing import check_replacing
 from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
@@ -45,6 +46,7 @@ from crewlog.state.calls import (
     LOAD_STATE,
     OPEN_RUN,
     PREPARE_CHANGE,
+    TELL_TIME,
     CallModel,
     CallTool,
     CheckArguments,
@@ -119,6 +121,7 @@ class CrewActivities:
             self.load_state,
             self.find_command,
             self.forget_run,
+            self.tell_time,
             self.compile_prompt,
             self.prepare_change,
             self.call_model,
@@ -166,9 +169,15 @@ class CrewActivities:
     async def forget_run(self, task: ForgetRun) -> None:
         """Removes the rows and the claims of an ended run whose id another one has now."""
         with as_failures():
+            await check_replacing(task, self._store)
             await self._store.shut(task.run, task.executions)
             # Whoever replaces a run has waited for the forks of it that were starting.
             await self._store.delete([task.run], Clock().now(), forked=True)
+
+    @activity.defn(name=TELL_TIME)
+    async def tell_time(self) -> int:
+        """Tells the time, in milliseconds since 1970, for what must be the same in a replay."""
+        return Clock().now()
 
     @activity.defn(name=COMPILE_PROMPT)
     async def compile_prompt(self, task: CompilePrompt) -> CompilePromptResult:

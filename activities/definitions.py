@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from crewlog.activities.recent import Recent
+from crewlog.definition.audiences import PRIVATE, Audiences
 from crewlog.definition.expand import expand
 from crewlog.definition.model import AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.errors import InternalError, InvalidDefinition
-from crewlog.ids import AgentName, ContentHash, StepId, node_of
+from crewlog.ids import AgentName, ContentHash, LogName, StepId, node_of
 from crewlog.model import Json
 from crewlog.store.protocol import Store
+
+
+class Sees(NamedTuple):
+    """What an agent may read of a run, and what not."""
+
+    reads: tuple[LogName, ...]
+    """The logs that it reads besides its own."""
+    barred: tuple[LogName, ...]
+    """The crew's other logs."""
 
 
 class Definitions:
@@ -21,6 +32,7 @@ class Definitions:
         self._store = store
         self._written_out: Recent[ContentHash, CrewDefinition] = Recent(most)
         self._tasks: Recent[ContentHash, Mapping[str, str]] = Recent(most)
+        self._sees: Recent[tuple[ContentHash, AgentName], Sees] = Recent(most)
         self.checked: Recent[ContentHash, tuple[CrewDefinition, dict[str, Json]]] = Recent(most)
         """Definitions that runs were started with, as they came, checked and lowered."""
 
@@ -46,6 +58,13 @@ class Definitions:
             raise InvalidDefinition([fault.diagnostic() for fault in expanded.faults])
         return self._written_out.put(hash_, expanded.definition)
 
+    async def sees(self, hash_: ContentHash, agent: AgentName) -> Sees:
+        """What an agent may read, by the definition of that hash."""
+        found = self._sees.get((hash_, agent))
+        if found is None:
+            found = self._sees.put((hash_, agent), _sees(await self.get(hash_), agent))
+        return found
+
     async def task(self, hash_: ContentHash, step: StepId) -> str | None:
         """What the agent is to do in a step, by its phase in the definition of that hash."""
         found = self._tasks.get(hash_)
@@ -60,6 +79,16 @@ def _tasks(definition: CrewDefinition) -> Mapping[str, str]:
         for phase in phases(definition)
         if isinstance(phase.item, AgentPhase) and phase.item.task
     }
+
+
+def _sees(definition: CrewDefinition, agent: AgentName) -> Sees:
+    agent_of(definition, agent)
+    audiences = Audiences(definition)
+    every = [*audiences.logs(), *(f"{PRIVATE}{name}" for name in definition.agents)]
+    return Sees(
+        tuple(LogName(log) for log in audiences.reads(agent)),
+        tuple(LogName(log) for log in every if audiences.no_reader(agent, log)),
+    )
 
 
 def agent_of(definition: CrewDefinition, agent: AgentName) -> AgentDefinition:

@@ -9,6 +9,8 @@ from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import Probe, lowered
 from crewlog.activities.writing import append
+from crewlog.authority.widening import regained, widening
+from crewlog.definition.model import CrewDefinition
 from crewlog.errors import UsageError
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
@@ -57,6 +59,7 @@ async def load_state(
     given = await store.get_definition(then.definition)
     definition, plan = await lowered(given, store, definitions)
     left, older = await _left(then, store, definitions)
+    force = await _in_force(task, store)
     if left:
         plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
     return LoadedState(
@@ -67,8 +70,35 @@ async def load_state(
         search_attributes=await search_attributes(),
         last=last,
         decision=decision,
+        widens=await _widens(task, store, force, CrewDefinition.from_json(definition), then),
+        policy=force.policy if force is not None else None,
         older=older,
     )
+
+
+async def _in_force(task: LoadState, store: Store) -> CrewDefinition | None:
+    """The definition whose policy and authority hold for what is loaded: the run's last one."""
+    now = task.against
+    if not now and (row := await store.get_run(task.run)) is not None:
+        now = row.definition
+    return CrewDefinition.from_json(await store.get_definition(now)) if now else None
+
+
+async def _widens(
+    task: LoadState,
+    store: Store,
+    force: CrewDefinition | None,
+    definition: CrewDefinition,
+    then: CrewState,
+) -> tuple[str, ...] | None:
+    """By what the loaded run may do more than what it comes of; none where nobody asks for that."""
+    if force is None or force.policy is None or not force.policy.signed:
+        return None
+    ways = widening(force, definition)
+    if task.against:  # whoever goes back knows itself what people said while it lived
+        return ways
+    now = (await last_state(store, task.run)).tool_permissions
+    return (*ways, *regained(now, then.tool_permissions, definition.agents))
 
 
 async def _left(

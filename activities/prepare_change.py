@@ -23,6 +23,7 @@ from crewlog.activities.open_run import crew_data, lowered
 from crewlog.activities.prices import usage_of
 from crewlog.activities.reading import ask, read_without
 from crewlog.activities.registries import registry_of
+from crewlog.authority.widening import widening
 from crewlog.definition.difference import summary
 from crewlog.definition.load import read_data
 from crewlog.definition.model import CrewDefinition
@@ -78,11 +79,14 @@ class ChangePreparer:
         self, data: dict[str, Json], base: CrewDefinition, of: str = "", **more: Any
     ) -> PreparedChange:
         definition, plan = await lowered(data, self.store, self.definitions)
+        after = CrewDefinition.from_json(definition)
+        signed = base.policy is not None and base.policy.signed
         return PreparedChange(
             definition=definition,
             plan=plan,
             base=ContentHash(of),
-            what=summary(base, CrewDefinition.from_json(definition)),
+            what=summary(base, after),
+            widens=widening(base, after) if signed else None,
             **more,
         )
 
@@ -135,7 +139,8 @@ class ChangePreparer:
             raise InvalidDefinition([each.diagnostic for each in found.remarks if each.error])
         named = await asyncio.to_thread(keep_names, base, found.definition)
         # Its name is the crew's: a prompt that says another one is of the same run all the same.
-        named = named.model_copy(update={"crew": base.crew})
+        # So is who may command it: no prompt can say that.
+        named = named.model_copy(update={"crew": base.crew, "policy": base.policy})
         # A registry says itself who may have a tool; what people said since holds all the same.
         might = [*(() if task.registry else base.permissions.items()), *task.permissions.items()]
         named = named.model_copy(update={"permissions": _narrowed(named, might)})

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
 from crewlog.activities.recent import Recent
 from crewlog.activities.render import Quotes, Transcript, shortened
+from crewlog.errors import LogRefused
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, item_of
 from crewlog.model import Json
 from crewlog.state.calls import View
@@ -47,6 +48,8 @@ class _At(NamedTuple):
 
     chain: Chain
     length: int
+    root: ContentHash
+    """Where the log begins: no other log begins there."""
 
 
 class _Merged(Transcript):
@@ -80,6 +83,7 @@ class _Run:
     def __init__(self, run: RunId) -> None:
         self.run = run
         self.heads: dict[ContentHash, _At] = {}
+        self._roots: dict[LogName, ContentHash] = {}
         self.tips: dict[LogName, ContentHash] = {}
         """The head that was wanted last, by log."""
         self.messages: dict[ContentHash, BaseMessage] = {}
@@ -97,13 +101,20 @@ class _Run:
         return len(self.heads) + len(self.messages) + len(self.quotes) + self.text
 
     def root(self, log: LogName) -> ContentHash:
-        root = log_root(self.run, log)
-        self.heads.setdefault(root, _At([], 0))
+        root = self.root_of(log)
+        self.begins(root)
+        return root
+
+    def root_of(self, log: LogName) -> ContentHash:
+        """The root of one of this run's logs."""
+        root = self._roots.get(log)
+        if root is None:
+            root = self._roots[log] = log_root(self.run, log)
         return root
 
     def begins(self, root: ContentHash) -> None:
         """Remembers where a log begins that is not this run's own, or had another name."""
-        self.heads.setdefault(root, _At([], 0))
+        self.heads.setdefault(root, _At([], 0, root))
 
     def learn(
         self, head: ContentHash, previous: ContentHash, position: int, body: ContentHash
@@ -112,11 +123,11 @@ class _Run:
         before = self.heads.get(previous)
         if before is None or head in self.heads:
             return
-        chain, length = before
+        chain, length, root = before
         if length < len(chain):  # the log was forked, by a rollback
             chain = chain[:length]
         chain.append((position, body))
-        self.heads[head] = _At(chain, length + 1)
+        self.heads[head] = _At(chain, length + 1, root)
 
     def parse(self, bodies: Mapping[ContentHash, Json]) -> None:
         for hash_, body in bodies.items():
@@ -180,6 +191,7 @@ class Hydrator:
         *,
         step: StepId | None = None,
         complete: bool = True,
+        barred: Collection[LogName] = (),
     ) -> list[BaseMessage]:
         """The messages of a view in order, as the agent sees them, and nothing besides.
 
@@ -191,8 +203,10 @@ class Hydrator:
             bodies: Message bodies at hand.
             step: The step that the view is for.
             complete: Whether calls without a result are given one.
+            barred: Logs that the agent may not read: no head may be one of theirs.
 
         Raises:
+            LogRefused: a head is that of another log than the view says.
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
@@ -201,6 +215,7 @@ class Hydrator:
         self._learn(known, batch)
         known.parse(bodies or {})
         logs = await self._logs(known, view, batch)
+        _check_roots(known, logs, barred)
         _, fresh = known.transcript(agent, logs, step, view.was)
         await self._read_bodies(known, (body for _, body in fresh))
         merged, fresh = known.transcript(agent, logs, step, view.was)
@@ -293,6 +308,13 @@ class Hydrator:
         while len(self._runs) > 1 and self._size > self._max_entries:
             _, oldest = self._runs.popitem(last=False)
             self._size -= oldest.counted
+
+
+def _check_roots(known: _Run, logs: Mapping[LogName, _At], barred: Collection[LogName]) -> None:
+    roots = {at.root: log for log, at in logs.items()}
+    for log in barred:
+        if (root := known.root_of(log)) in roots:
+            raise LogRefused(f"the head of {roots[root]!r} in the view is one of {log!r}")
 
 
 def _characters(message: BaseMessage) -> int:

@@ -36,6 +36,8 @@ PASSED_THROUGH: dict[str, str] = {
     "requests": "langsmith imports it lazily; it is never called",
     "urllib3": "imported by requests",
     "httpx": "imported by langsmith and langgraph_sdk; it is never called",
+    "cryptography": "verifies signatures; compiled, and a function of its arguments as used here",
+    "rfc8785": "spells JSON; pure functions",
     "xxhash": "langgraph's task ids; compiled",
     "ormsgpack": "langgraph's serializer; compiled, never called",
     "_pytest": "rewrites the modules of its plugins, us too; else imported for every execution",
@@ -54,6 +56,7 @@ PASSED_THROUGH: dict[str, str] = {
     "crewlog.workflows.crew_run": "classes without module state; imported anew it costs 2 ms",
     "crewlog.workflows.details": "classes without module state; loaded by the worker",
     "crewlog.workflows.execution": "classes without module state; imported anew they cost 5 ms",
+    "crewlog.workflows.gate": "pure functions, and one that waits; no module state",
     "crewlog.workflows.inbox": "classes without module state",
     "crewlog.workflows.views": "pure functions",
 }

@@ -31,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.model import CommandOutcome
     from crewlog.wire import Change, Changed, Rollback
 
+from crewlog.workflows import gate
 from crewlog.workflows.activity_options import PREPARING, READING
 
 if TYPE_CHECKING:
@@ -213,6 +214,11 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
         expect=command.expect,
         abandon=abandon,
     )
+    if prepared.widens is not None and incoming.standing is not None:
+        ways = (*prepared.widens, *changing.wider(checked, plan, report))
+        gate.check_widening(incoming.standing, ways, "the change")
+    else:
+        gate.check_widening(incoming.standing, prepared.widens, "the change")
     told: dict[str, Any] = {
         "id": command.id,
         "detail": prepared.what,

@@ -39,11 +39,12 @@ with workflow.unsafe.imports_passed_through():
         AskRun,
         Change,
         Page,
+        PermissionsQuery,
         Rollback,
         StartRun,
     )
 
-from crewlog.workflows import answering, changes, rewinding, views
+from crewlog.workflows import answering, changes, gate, rewinding, views
 from crewlog.workflows.activity_options import CHECKING
 from crewlog.workflows.beginning import made
 from crewlog.workflows.execution import CANCEL, Ended, Execution
@@ -133,9 +134,10 @@ class CrewRun:
     async def _begin(self, data: Any) -> Execution:
         start = _parse_start(data)
         if start.replace:
-            await rewinding.forget(RunId(workflow.info().workflow_id), start.replaced)
+            run = RunId(workflow.info().workflow_id)
+            await rewinding.forget(run, start.replaced, data, _started())
         if start.fork is not None or start.reopen is not None:
-            engine, loaded = await rewinding.begin(start, _started())
+            engine, loaded = await rewinding.begin(start, data, _started())
             return Execution(
                 engine,
                 self._inbox,
@@ -145,9 +147,11 @@ class CrewRun:
         if start.prompt is not None:
             return self._draft(start, start.prompt)
         opened = await _open(start)
+        plan, run = GraphPlan.from_json(opened.plan), RunId(workflow.info().workflow_id)
+        start = gate.starter(start, data, plan.policy, run, _started())
         engine = await Engine.begin(
-            GraphPlan.from_json(opened.plan),
-            RunId(workflow.info().workflow_id),
+            plan,
+            run,
             input_text=_as_text(start.input),
             by=start.by,
             at=_started(),
@@ -299,8 +303,10 @@ class CrewRun:
 
     async def _update(self, name: str, raw: RawValue) -> dict[str, Any]:
         """Has the command's activities made, hands it to the loop, and waits for its outcome."""
+        arrived = now()
         while True:
             incoming = incoming_of(name, [raw])
+            incoming.arrived = arrived
             await self._prepare(incoming)
             if self._closing():
                 raise closing()  # what was prepared may not fit any more; it is sent again
@@ -317,11 +323,13 @@ class CrewRun:
         data = from_outside([raw])
         command = parse("ask", data)
         if isinstance(command, AskRun) and command.text:
-            said = Incoming("message", data, now(), plain=is_plain(raw.payload))
+            said = Incoming("message", data, now(), now(), "ask", plain=is_plain(raw.payload))
             self._inbox.append(said)
             await workflow.wait_condition(lambda: said.done or self._over())
             if said.error is not None:
                 raise failure(said.error)
+        else:
+            await self._check_view(Incoming("ask", data, now(), now()))
         await workflow.wait_condition(self._over)
         ended = self._execution.ended if self._execution is not None else None
         if ended is None:
@@ -329,6 +337,21 @@ class CrewRun:
         if ended.result is None:
             raise ApplicationError(ended.error, type=ended.error_type or FAILED, non_retryable=True)
         return ended.result.model_dump(mode="json")
+
+    async def _check_view(self, asked: Incoming) -> None:
+        """Refuses who may not wait for the result; the loop records that."""
+        if self._execution is None:
+            await workflow.wait_condition(lambda: self._execution is not None)
+        if self._lets_in(asked):
+            return
+        self._inbox.append(asked)
+        await workflow.wait_condition(lambda: asked.done or self._over())
+        if asked.error is not None:
+            raise failure(asked.error)
+
+    def _lets_in(self, incoming: Incoming) -> bool:
+        """Whether anything may be made for a command; not known while the run begins."""
+        return self._execution is None or gate.lets_in(self._execution.engine, incoming)
 
     def _over(self) -> bool:
         """Whether nobody can wait for the run's end here any more: it has come, or comes later."""
@@ -344,6 +367,8 @@ class CrewRun:
 
     async def _prepare(self, incoming: Incoming) -> None:
         """What a command needs of activities: made here, so that the loop need not wait."""
+        if not self._lets_in(incoming):
+            return  # the loop says so
         if incoming.name == "respond":
             await self._check_edit(incoming)
         elif incoming.name == "change":
@@ -356,13 +381,15 @@ class CrewRun:
         command = parse("rollback", incoming.data)
         if not isinstance(command, Rollback) or await self._must_yield(incoming, command):
             return
+        if not self._lets_in(incoming):
+            return
         await rewinding.prepare(self._ready().engine, incoming, command)
 
     async def _prepare_change(self, incoming: Incoming) -> None:
         command = parse("change", incoming.data)
         if not isinstance(command, Change):
             return
-        if await self._must_yield(incoming, command):
+        if await self._must_yield(incoming, command) or not self._lets_in(incoming):
             return
         execution = self._ready()
         await changes.prepare(incoming, command, execution.engine, execution.queue, self._closing)
@@ -457,6 +484,12 @@ class CrewRun:
         """A `Page` of the checkpoints: a `CheckpointPage`."""
         return views.checkpoint_page(self._ready().engine, _page(raw)).model_dump(mode="json")
 
+    @workflow.query(name="permissions")
+    def permissions(self, raw: RawValue = WHOLE) -> dict[str, Any]:
+        """Who may call which tool now: a `PermissionsPage` for a `PermissionsQuery`."""
+        page = views.permissions_page(self._ready().engine, _permissions_query(raw))
+        return page.model_dump(mode="json")
+
     @workflow.query(name=READS)
     def reads(self, raw: RawValue = WHOLE) -> str:
         """The hash of the argument: whoever gets it knows that a worker could read that."""
@@ -505,6 +538,18 @@ def _page(raw: RawValue) -> Page:
     except ValidationError as error:
         raise ApplicationError(
             'a page is {"after": position, "limit": 1 to 1000}', type="BadPage"
+        ) from error
+
+
+def _permissions_query(raw: RawValue) -> PermissionsQuery:
+    if raw is WHOLE:
+        return PermissionsQuery()
+    try:
+        return PermissionsQuery.model_validate(read_args([raw]))
+    except ValidationError as error:
+        raise ApplicationError(
+            f"permissions: {faults_of(error, 'its content')}; docs/wire.md has the fields",
+            type="UsageError",
         ) from error
 
 

@@ -74,7 +74,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.packing import pack_view
     from crewlog.wire import RunResult
 
-from crewlog.workflows import rewinding, views
+from crewlog.workflows import gate, rewinding, views
 from crewlog.workflows.activity_options import (
     CHECKING,
     COMPILING,
@@ -341,8 +341,10 @@ class Execution:
             if drafting and incoming.name in FOR_CREWS:
                 self._kept.append(incoming)
                 continue
-            await self._look_back(incoming)
-            await rewinding.check_tag(self.engine, incoming)
+            await gate.tell_time(self.engine, incoming)
+            if gate.lets_in(self.engine, incoming):
+                await self._look_back(incoming)
+                await rewinding.check_tag(self.engine, incoming)
             await take(self.engine, incoming)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))

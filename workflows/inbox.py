@@ -18,6 +18,8 @@ from temporalio.common import RawValue
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
+    from crewlog.authority.principals import Standing
+    from crewlog.authority.widening import regained
     from crewlog.content import check_depth
     from crewlog.encryption.codec import NOT_ENCRYPTED, is_plain
     from crewlog.errors import (
@@ -44,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.redirecting import redirect
     from crewlog.graph.rewinding import roll_back
     from crewlog.graph.tagging import tag
-    from crewlog.ids import RESERVED, item_log, item_of
+    from crewlog.ids import RESERVED, CommandId, item_log, item_of, named_readers
     from crewlog.state import journal as j
     from crewlog.state.brief import brief
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
@@ -68,7 +70,7 @@ with workflow.unsafe.imports_passed_through():
         spoken,
     )
 
-from crewlog.workflows import changes
+from crewlog.workflows import changes, gate
 
 COMMAND_MODELS: dict[str, type[Command]] = {
     "pause": Command,
@@ -100,6 +102,12 @@ class Incoming:
     """The content as JSON, or an `Unreadable`."""
     at: int = 0
     """When it came, by `now`."""
+    arrived: int | None = None
+    """When it came, for its proof; none of a signal, until that is asked: see `gate`."""
+    sent: str = ""
+    """The name under which it was sent and signed, where that is another one."""
+    standing: Standing | None = None
+    """Whose command it is, where the policy asks for that."""
     done: bool = False
     result: Accepted | None = None
     error: CrewlogError | None = None
@@ -243,29 +251,51 @@ async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
         incoming.result = await _apply(engine, incoming)
     except CrewlogError as error:
         incoming.error = error
-        if incoming.dry:
+        refused = isinstance(error, NotPermitted)
+        if incoming.dry and not refused:
             return
-        # An unreadable id, or one that an applied command has, gets no outcome of its own.
-        command = id_of(incoming)
-        usable = command and command not in engine.state.commands and incoming.known is None
+        who = {"by": incoming.standing.principal} if incoming.standing is not None else {}
         engine.record(
             j.CommandRejected,
-            name=incoming.name[:200],
+            name=(incoming.sent or incoming.name)[:200],
             reason=str(error)[:2000],
-            command=command if usable else None,
+            command=id_of(incoming) if _is_free(engine, incoming, refused=refused) else None,
             error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
+            **who,
         )
     finally:
         incoming.done = True
         engine.digest = ""
 
 
+def _is_free(engine: Engine | Drafting, incoming: Incoming, *, refused: bool) -> bool:
+    """Whether a command that is rejected gets an outcome: by an id that can be used, and is not.
+
+    Who is not permitted uses up no id: the outcome of one that had none is only lent.
+    """
+    command, state = id_of(incoming), engine.state
+    if not command or incoming.known is not None or (refused and _is_dry(incoming.data)):
+        return False
+    if refused and seems_older(state.older_commands, command):
+        return False
+    known = state.commands.get(CommandId(command))
+    return known is None or (_is_lent(known) and not refused)
+
+
+def _is_lent(known: CommandOutcome) -> bool:
+    """Whether an outcome only says that somebody was not permitted: the id is still free."""
+    return known.error_type == NotPermitted.__name__
+
+
 async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | None:
+    gate.check(engine, incoming)
     command = parse(incoming.name, incoming.data)
     incoming.dry = isinstance(command, Change) and command.dry_run
+    if incoming.standing is not None:
+        command = command.model_copy(update={"by": incoming.standing.principal})
     incoming.digest = engine.digest = command.digest(incoming.name)
     known = engine.state.commands.get(command.id) or incoming.known
-    if known is not None:
+    if known is not None and not _is_lent(known):
         if not known.repeats(incoming.digest):
             raise CommandConflict(
                 f"the id {command.id!r} was used for another command",
@@ -292,6 +322,10 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | No
     detail = await _effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
     return Accepted(id=command.id, position=outcome.position, detail=detail, digest=outcome.digest)
+
+
+def _is_dry(data: Any) -> bool:
+    return isinstance(data, dict) and data.get("dry_run") is True  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
 async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Command) -> str:
@@ -347,6 +381,12 @@ async def _by_hand(
             return edit_state(_crew(engine), command.set, command.delete, **who)
         case Redirect():
             return await redirect(_crew(engine), command.node, command.step, cut=command.cut, **who)
+        case SetPermission() if command.graph_version not in (None, engine.state.graph_version):
+            raise ChangeConflict(
+                f"it was decided for graph v{command.graph_version}, and the run has "
+                f"v{engine.state.graph_version}",
+                remedy=f"Look at what holds now: `crewlog permissions {engine.state.run}`.",
+            )
         case SetPermission() if command.do is not None:
             do = None if command.do == "inherit" else command.do
             return set_ruling(_crew(engine), command.tool, command.agent, do, **who)
@@ -393,11 +433,16 @@ def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback)
     loaded = incoming.prepared
     if not isinstance(loaded, LoadedState):
         raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
+    then, plan = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
+    ways = loaded.widens
+    if ways is not None:
+        ways += tuple(regained(engine.state.tool_permissions, then.tool_permissions, plan.agents))
+    gate.check_widening(incoming.standing, ways, "the rollback")
     roll_back(
         engine,
         command.position,
-        CrewState.from_json(loaded.state),
-        GraphPlan.from_json(loaded.plan),
+        then,
+        plan,
         by=command.by,
         reason=command.reason,
         command=command.id,
@@ -409,7 +454,9 @@ def _check_log(engine: Engine | Drafting, log: str) -> None:
     for agent, rules in engine.plan.agents.items():
         readable |= {*rules.reads, f"private:{agent}"}
     readable |= {item_log(step) for step in engine.state.frontier if item_of(step)}
-    if log not in readable:
+    named = named_readers(log)
+    reading = {agent for agent, rules in engine.plan.agents.items() if rules.reads}
+    if log not in readable and not (named and reading.issuperset(named)):
         raise CommandRejected(
             f"nobody reads {log!r}", remedy=f"Logs: {', '.join(sorted(readable))}."
         )

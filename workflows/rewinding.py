@@ -10,13 +10,15 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import CommandRejected, CrewlogError
+    from crewlog.authority.principals import Standing, holds
+    from crewlog.errors import CommandRejected, CrewlogError, NotPermitted
     from crewlog.graph import changing, rewinding
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.swap import plan_swap
     from crewlog.ids import RunId, StepId
+    from crewlog.model import Json
     from crewlog.state.calls import (
         FORGET_RUN,
         LOAD_STATE,
@@ -32,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.rewinding import Resumption
     from crewlog.wire import Command, ForkFrom, Rollback, StartRun, TagCommand
 
+from crewlog.workflows import gate
 from crewlog.workflows.activity_options import LOADING, LOCAL
 from crewlog.workflows.beginning import made
 from crewlog.workflows.inbox import Incoming, parse
@@ -63,7 +66,12 @@ async def _load(
 ) -> None:
     if command.id in engine.state.commands or engine.state.closed:
         return
-    task = LoadState(run=engine.state.run, position=position, batch=engine.ledger.batch())
+    task = LoadState(
+        run=engine.state.run,
+        position=position,
+        batch=engine.ledger.batch(),
+        against=engine.plan.definition,
+    )
     try:
         incoming.prepared = await workflow.execute_activity(
             LOAD_STATE, task, result_type=LoadedState, **LOADING
@@ -82,27 +90,47 @@ def _refusal(error: ActivityError) -> CrewlogError:
     return CommandRejected(cause.message, remedy="".join(remedies))
 
 
-async def forget(run: RunId, executions: tuple[str, ...]) -> None:
-    """Has the rows removed of the run that had this one's id, before anything is recorded."""
-    task = ForgetRun(run=run, executions=executions)
-    await workflow.execute_local_activity(FORGET_RUN, task, **LOCAL)
+async def forget(run: RunId, executions: tuple[str, ...], start: dict[str, Json], at: int) -> None:
+    """Has the rows removed of the run that had this one's id, before anything is recorded.
+
+    Raises:
+        ApplicationError: that run's policy does not let who starts this one do it.
+    """
+    task = ForgetRun(run=run, executions=executions, start=start, at=at)
+    try:
+        await workflow.execute_local_activity(FORGET_RUN, task, **LOCAL)
+    except ActivityError as error:
+        cause = error.cause
+        if not isinstance(cause, ApplicationError) or cause.type != NotPermitted.__name__:
+            raise
+        raise ApplicationError(
+            cause.message, *cause.details, type=cause.type, non_retryable=True
+        ) from error
 
 
-async def begin(start: StartRun, at: int) -> tuple[Engine, LoadedState]:
+async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine, LoadedState]:
     """The engine of a run that begins as a fork, or goes on after its end.
 
     Where it is to go on with another definition, that is a change like any other: the loop swaps
     the graph before anything starts.
 
+    Args:
+        start: What it is started with.
+        data: The same, as it was sent.
+        at: When.
+
     Raises:
-        ApplicationError: there is no such checkpoint, nothing to go on with, or no such crew.
+        ApplicationError: there is no such checkpoint, nothing to go on with, or no such crew; or
+            the policy of the run that it comes of does not let it in.
     """
     run = RunId(workflow.info().workflow_id)
     loaded = await made(LOAD_STATE, _task(start, run), LoadedState)
+    start = gate.starter(start, data, loaded.policy, run, at)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
     change = _change(start, run, then)
     # Before anything is recorded: what is wrong with it must not leave a run behind.
     prepared = await made(PREPARE_CHANGE, change, PreparedChange) if change else None
+    _check_wider(start, loaded, prepared)
     if start.fork is not None:
         place = start.fork.position
         engine = rewinding.fork(plan, then, run, by=start.by, at=at, checkpoint=place)
@@ -115,6 +143,29 @@ async def begin(start: StartRun, at: int) -> tuple[Engine, LoadedState]:
         report = plan_swap(engine.plan, wanted, engine.state)
         changing.accept(engine, wanted, report, what=prepared.what, by=start.by)
     return engine, loaded
+
+
+def _check_wider(start: StartRun, loaded: LoadedState, prepared: PreparedChange | None) -> None:
+    """Checks that nobody sheds a policy, or gains by going back, who may not grant.
+
+    Raises:
+        ApplicationError: the run would begin with more authority than it had come to.
+    """
+    policy = loaded.policy
+    if policy is None or not policy.signed:
+        return
+    rights = policy.principals[start.by].rights
+    found = Standing(allowed=True, reason="", principal=start.by, proven=True, rights=rights)
+    try:
+        if start.fork is not None and prepared is not None:
+            asked = holds(start.by, rights, "change", "a fork with changes")
+            if not asked.allowed:
+                raise gate.refusal(asked)
+        gate.check_widening(found, loaded.widens, "going on from there")
+        if prepared is not None:
+            gate.check_widening(found, prepared.widens, "what it goes on with")
+    except NotPermitted as error:
+        raise gate.start_refused(error) from error
 
 
 def _task(start: StartRun, run: RunId) -> LoadState:

@@ -12,6 +12,8 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.draw import Flowchart, mermaid
     from crewlog.graph.engine import Engine
+    from crewlog.graph.facts import RunFacts
+    from crewlog.graph.matrix import cells, tools_in
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import NodeName, StepId, node_of
     from crewlog.state.checkpoints import checkpoint_kind
@@ -24,6 +26,8 @@ with workflow.unsafe.imports_passed_through():
         JournalItem,
         JournalPage,
         Page,
+        PermissionsPage,
+        PermissionsQuery,
         RunView,
         StepView,
     )
@@ -193,6 +197,29 @@ def checkpoint_page(engine: Engine | Drafting, page: Page) -> CheckpointPage:
             )
     return CheckpointPage(
         checkpoints=tuple(found), first=ledger.first, position=engine.state.position
+    )
+
+
+def permissions_page(engine: Engine | Drafting, asked: PermissionsQuery) -> PermissionsPage:
+    """A part of the matrix of agents and tools; a run that has no crew yet has none."""
+    plan, state = engine.plan, engine.state
+    found, total = cells(
+        RunFacts(plan, engine.ledger),
+        asked.agents,
+        asked.tools,
+        after=asked.after,
+        limit=asked.limit,
+        looks=asked.looks,
+    )
+    return PermissionsPage(
+        run=state.run,
+        crew=state.crew or plan.crew,
+        graph_version=state.graph_version,
+        position=state.position,
+        agents=tuple(plan.agents),
+        tools=tools_in(plan),
+        cells=found,
+        total=total,
     )
 
 

@@ -23,6 +23,7 @@
     │   ├── ModelError
     │   │   ├── ModelRefused       key, quota, content policy: a retry does not help
     │   │   └── ModelUnavailable   timeout, rate limit, 5xx: a retry may help
+    │   ├── LogRefused             an agent may not see what its call would show it
     │   ├── SecretMissing          this worker does not have what a secret's reference names
     │   └── ToolError
     │       ├── ToolMissing        no such module, function or tool on this worker
@@ -237,6 +238,10 @@ class RunBusy(ServiceError):
 
 class StepError(CrewlogError):
     """A step cannot go on; the run decides by the agent's `on_error`."""
+
+
+class LogRefused(StepError):
+    """A call would show its agent a log, or an item, that it may not see. A retry does not help."""
 
 
 class ModelError(StepError):

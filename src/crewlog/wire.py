@@ -22,6 +22,7 @@ are durable data: a field may be added with a default, never renamed or removed.
 | query | `interrupts` | | list of `InterruptView` |
 | query | `journal` | `Page` | `JournalPage` |
 | query | `checkpoints` | `Page` | `CheckpointPage` |
+| query | `permissions` | `PermissionsQuery` | `PermissionsPage` |
 """
 
 from __future__ import annotations
@@ -35,8 +36,18 @@ from typing_extensions import override
 from crewlog.authority.proof import Proof
 from crewlog.content import hash_json
 from crewlog.definition.operations import Operation
+from crewlog.graph.matrix import Cell
 from crewlog.graph.swap import SwapReport
-from crewlog.ids import AgentName, CommandId, InterruptId, LogName, NodeName, RunId, StepId
+from crewlog.ids import (
+    AgentName,
+    CommandId,
+    InterruptId,
+    LogName,
+    NodeName,
+    RunId,
+    StepId,
+    ToolName,
+)
 from crewlog.model import Json, Model
 from crewlog.state.checkpoints import CheckpointKind
 from crewlog.state.model import RunStatus, Usage
@@ -50,7 +61,7 @@ UPDATES = ("ask", "respond", "change", "edit_state", "redirect", "rollback", "se
 READS = "reads"
 """The query that proves that the workers can read what a client has put outside of a history: it
 answers the hash of its argument, whatever that is."""
-QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints")
+QUERIES = ("status", "state", "graph", "interrupts", "journal", "checkpoints", "permissions")
 
 _SPOKEN = {"respond": "answer", "edit_state": "edit", "message": "inject"}
 
@@ -376,6 +387,8 @@ class SetPermission(Command):
     do: Literal["allow", "deny", "ask", "inherit"] | None = None
     """`ask`: each call waits for a person's yes; `inherit`: what the definition says holds
     again."""
+    graph_version: int | None = None
+    """The version that it was decided for: another one is a `ChangeConflict`. None: any."""
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -553,6 +566,41 @@ class CheckpointPage(Model):
     first: int = 1
     """The first position that this execution has: earlier ones are in the store."""
     position: int = 0
+
+
+class PermissionsQuery(Inlet):
+    """Which part of the matrix of agents and tools."""
+
+    agents: tuple[str, ...] = Field(default=(), max_length=1000)
+    """The agents; none: all of them."""
+    tools: tuple[str, ...] = Field(default=(), max_length=1000)
+    """The tools; none: all of them."""
+    looks: bool = False
+    """Whether each cell has every rule that was looked at."""
+    after: int = Field(default=0, ge=0)
+    """Cells to pass over, row by row."""
+    limit: int = Field(default=200, ge=1, le=1000)
+    """At most so many cells."""
+
+
+class PermissionsPage(Model):
+    """Who may call which tool now: cells of the matrix, row by row."""
+
+    run: RunId
+    crew: str = ""
+    graph_version: int = 1
+    position: int = 0
+    """The journal position."""
+    agents: tuple[AgentName, ...] = ()
+    """All agents of the crew."""
+    tools: tuple[ToolName, ...] = ()
+    """All tools that agents of the crew may have."""
+    cells: tuple[Cell, ...] = ()
+    """The cells that were asked for."""
+    total: int = 0
+    """How many these are on all pages."""
+    live: bool = True
+    """Whether the run itself answered; a client sets it to false where the store did."""
 
 
 class GraphView(Model):

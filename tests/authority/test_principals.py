@@ -19,13 +19,12 @@ from pydantic import ValidationError
 
 from crewlog.authority.principals import (
     RIGHT_OF,
-    START,
     Standing,
     content_digest,
     signed_text,
     standing,
 )
-from crewlog.authority.proof import Proof
+from crewlog.authority.proof import START, Proof
 from crewlog.definition.policy import RIGHTS, Policy
 from crewlog.wire import SIGNALS, UPDATES
 

@@ -45,7 +45,9 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("ps", "show", "watch", "log"),
         *("answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
-        *("diff", "trace", "checkpoints", "tag", "delete", "audit"),
+        *("diff", "trace", "checkpoints", "tag", "delete"),
+        *("audit", "permissions", "why", "allow", "deny", "inherit"),
+        *("disable-tool", "enable-tool"),
         *("dev", "worker", "doctor", "rebuild", "encryption"),
     }
     for section in ("Crews:", "Look:", "Talk:", "Rewind:", "Authority:", "Surroundings:"):

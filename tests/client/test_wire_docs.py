@@ -96,6 +96,7 @@ def test_all_fields_that_can_be_sent_are_in_the_page() -> None:
         wire.SetPermission,
         wire.TagCommand,
         wire.Page,
+        wire.PermissionsQuery,
     ):
         for field in model.model_fields:
             assert f"`{field}`" in TEXT

@@ -115,6 +115,53 @@ async def test_what_was_set_at_run_time_is_the_reason() -> None:
     assert second.reason.startswith("permissions let 'a' call 'read': set at run time")
 
 
+async def test_a_ruling_and_its_outcome() -> None:
+    plan = plan_of(["a", "b"], {"a": {"tools": ["read"]}, "b": {"tools": []}}, tools=TOOLS)
+    script = Replies({"b#1": [says("", "act")]})
+    sim = await Simulation.begin(plan, script)
+    await sim.command("set_permission", tool="act", agent="b", do="allow", by="ana")
+    await sim.run()
+    (check,) = audit_of(sim, kinds=("check",))
+    assert (check.outcome, check.who) == ("allowed", "b")
+    assert check.reason.startswith("people allowed 'b' to call 'act': set at run time by ana")
+    (ruling,) = audit_of(sim, tool="act", kinds=("command",))
+    assert (ruling.what, ruling.who, ruling.detail) == ("set_permission", "ana", "b may call act")
+
+
+async def test_a_call_that_a_worker_refuses_is_no_call() -> None:
+    """The workflow allowed it; when it was to be made, it was not allowed any more."""
+    plan = plan_of(["a"], {"a": {"tools": ["read", "act"]}}, tools=TOOLS)
+    script = Replies(
+        {"a#1": [says("", "read", "act")]},
+        {"read": returns("no", ok=False, denied="used up"), "act": returns("oops", ok=False)},
+    )
+    sim = await (await Simulation.begin(plan, script)).run()
+    checks = audit_of(sim, kinds=("check",))
+    assert [(r.tool, r.outcome) for r in checks] == [
+        ("read", "allowed"),
+        ("act", "allowed"),
+        ("read", "denied"),
+    ]
+    assert checks[2].reason == "used up"
+    assert [(r.tool, r.outcome) for r in audit_of(sim, kinds=("call",))] == [("act", "failed")]
+
+
+async def test_a_quota_that_is_used_up() -> None:
+    rules = [{"tool": "*", "quota": "2 per run", "reason": "be brief"}]
+    plan = plan_of(
+        ["a"], {"a": {"tools": ["read", "act"]}}, tools=TOOLS, rules=rules, approvals={"act": None}
+    )
+    script = Replies({"a#1": [says("", "read", "act", "read")]})
+    sim = await (await Simulation.begin(plan, script)).run()
+    checks = audit_of(sim, kinds=("check",))
+    assert [(r.tool, r.outcome, r.rule) for r in checks] == [
+        ("read", "allowed", ""),
+        ("act", "asked", ""),
+        ("read", "denied", "rules[0]"),
+    ]
+    assert "be brief" in checks[2].reason
+
+
 @pytest.mark.parametrize("seed", range(60))
 async def test_no_check_is_missing_or_told_twice(seed: int) -> None:
     """Over runs at random, with people, drains and rollbacks; the journal read entry by entry."""

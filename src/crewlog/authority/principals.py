@@ -25,14 +25,12 @@ import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from crewlog.authority.proof import Proof
+from crewlog.authority.proof import START, Proof
 from crewlog.definition.policy import Policy, Principal, Right, public_key_bytes
 from crewlog.model import Json, Model
 
 VERSION = "crewlog-command-v1"
 """The first line of what is signed."""
-START = "start"
-"""The name under which the start of a run is signed."""
 UNVERIFIED = "unverified"
 """What stands before the name that an unproven command gives itself; no principal's name has a
 space in it."""
@@ -54,6 +52,18 @@ RIGHT_OF: Mapping[str, Right] = {
     "set_permission": "grant",
 }
 """The right that each command needs; any other name needs `grant`."""
+
+
+def right_of(name: str, content: Mapping[str, Json]) -> Right:
+    """The right that a command needs.
+
+    Args:
+        name: Its name as it was sent, or `START`.
+        content: Its content: an `ask` that says nothing only waits for the result.
+    """
+    if name == "ask" and not content.get("text"):
+        return "view"
+    return RIGHT_OF.get(name, "grant")
 
 
 class Standing(Model):
@@ -113,7 +123,6 @@ def standing(
     *,
     run: str,
     at: int,
-    right: Right | None = None,
 ) -> Standing:
     """Who a command is of, and whether that principal may give it.
 
@@ -124,7 +133,6 @@ def standing(
         proof: Its proof.
         run: The run that it came to.
         at: When it came, in milliseconds since 1970.
-        right: The right that it needs; by default that of its name.
     """
     claimed = content.get("by")
     said = claimed if isinstance(claimed, str) else ""
@@ -140,8 +148,7 @@ def standing(
             principal=f"{UNVERIFIED} {said}".rstrip(),
         )
     who, principal = proven
-    needed = right or RIGHT_OF.get(name, "grant")
-    return holds(who, principal.rights, needed, name)
+    return holds(who, principal.rights, right_of(name, content), name)
 
 
 _HOW = (

@@ -9,6 +9,9 @@ from pydantic import Field
 
 from crewlog.model import Model
 
+START = "start"
+"""The name under which the start of a run is signed."""
+
 
 class Proof(Model):
     """A command's signature."""

@@ -1,4 +1,4 @@
-"""`ask`: a question to a crew, and its answer."""
+"""`ask`: a question to a crew, and its answer; or people are asked before an agent's calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, Debug, Queue
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, Queue
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,15 +29,27 @@ def ask(
     crew: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|CREW", help="A crew's file, or a registered crew.", show_default=False
+            metavar="FILE|CREW",
+            help="A crew's file, or a registered crew. With AGENT and TOOL: a run.",
+            show_default=False,
         ),
     ],
     input: Annotated[
         str,
         typer.Argument(
-            metavar="TEXT", help="What is asked; - reads standard input.", show_default=False
+            metavar="TEXT|AGENT",
+            help="What is asked; - reads standard input. With TOOL: an agent of the run.",
+            show_default=False,
         ),
     ],
+    tool: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TOOL]",
+            help="People are asked before each call that the agent makes of it.",
+            show_default=False,
+        ),
+    ] = None,
     id: Annotated[
         str | None,
         typer.Option(
@@ -58,11 +70,20 @@ def ask(
         ),
     ] = None,
     task_queue: Queue = None,
+    reason: Annotated[
+        str,
+        typer.Option(
+            "--reason", "-r", metavar="TEXT", help="With TOOL: why; it is kept in the journal."
+        ),
+    ] = "",
     by: By = None,
+    command_id: CommandIdOption = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> int:
-    """Ask a crew, and print its answer: what the last of its agents said.
+    """Ask a crew, and print its answer; or, with RUN AGENT TOOL, be asked before each such call.
+
+    The answer is what the last of the crew's agents said.
 
     The run is started if it is not there, and answers in the same round trip. Standard output has
     the answer alone. Nobody is asked here: a run that asks people waits for `crewlog answer`, and
@@ -73,6 +94,11 @@ def ask(
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.wire import is_prompt  # noqa: PLC0415
 
+    if tool is not None:
+        from crewlog.cli.permitting import Command, ruled  # noqa: PLC0415
+
+        who = Command(reason, by, None, command_id)
+        return go(ruled(crew, input, tool, "ask", who, as_json=as_json), debug=debug)
     found: CrewDefinition | str = crew
     if is_file(crew):
         found = load_crew(crew)

@@ -27,6 +27,23 @@ _STYLES = {
     "reject": "red",
     "approve": "green",
 }
+_VERBS = {
+    "start": "started it",
+    "message": "said something",
+    "interrupt": "wants to be asked",
+    "pause": "paused it",
+    "resume": "let it go on",
+    "stop": "stopped it",
+    "change": "changed it",
+    "set_permission": "ruled",
+    "edit_state": "edited its state",
+    "redirect": "redirected it",
+    "tag": "named a checkpoint",
+    "rollback": "took it back",
+    "fork": "forked it",
+    "reopen": "took it up again",
+}
+"""Commands, as what was done."""
 _GLYPHS = {
     ("check", "allowed"): ("✓", "green"),
     ("check", "denied"): ("✗", "red"),
@@ -195,23 +212,24 @@ def said(record: AuditRecord) -> str:
     who = plain(record.who)
     detail, reason = plain(record.detail), plain(record.reason)
     at = f" in {record.step}" if record.step else ""
-    why = f": {reason}" if reason else ""
+    why = f" ({reason})" if reason else ""
+    because = f": {reason}" if reason else ""
     about = f" {detail}" if detail else ""
     what = plain(record.what)
     match record.kind:
         case "check":
             verb = {"allowed": "may call", "asked": "must wait with", "denied": "may not call"}
-            return f"{who}{at} {verb.get(record.outcome, record.outcome)} {what}{about}{why}"
+            return f"{who}{at} {verb.get(record.outcome, record.outcome)} {what}{about}{because}"
         case "call":
             return f"{who}{at} called {what}: {record.outcome}{why}"
         case "question":
-            return f"{record.interrupt} asks{at}{why}"
+            return f"{record.interrupt} asks{at}{because}"
         case "decision":
             about = f" ({plain(record.tool)}{at})" if record.tool else ""
             asked = f" to {record.interrupt}" if record.interrupt else ""
             return f"{who or 'nobody'} said {plain(record.outcome)}{asked}{about}{why}"
         case "refusal":
-            return f"{who or 'somebody'} may not {spoken(what)}{why}"
+            return f"{who or 'somebody'} was refused {spoken(what)}{because}"
         case _:
             ended = "" if record.outcome == "applied" else f" {record.outcome}"
             return (

@@ -25,6 +25,10 @@ def delete(
     force: Annotated[
         bool, typer.Option("--force", help="End the run at once where it is under way.")
     ] = False,
+    memories: Annotated[
+        bool,
+        typer.Option("--memories", help="Also what it wrote into its crew's memory."),
+    ] = False,
     older_than: Annotated[
         str | None,
         typer.Option(
@@ -53,7 +57,8 @@ def delete(
     """Delete a run: its history from Temporal, its rows from the store. It cannot be undone.
 
     What other runs, forks, registered crews and registries use stays. A run that is under way is
-    refused without --force. Files that its tools wrote stay.
+    refused without --force. Files that its tools wrote stay, and what it wrote into its crew's
+    memory, but for --memories.
     """
     from crewlog.errors import UsageError  # noqa: PLC0415
 
@@ -62,20 +67,22 @@ def delete(
     if older_than is None:
         if status or dry_run:
             raise UsageError("--status and --dry-run go with --older-than")
-        return go(_one(run or "", force=force, as_json=as_json), debug=debug)
+        return go(_one(run or "", force=force, memories=memories, as_json=as_json), debug=debug)
+    if memories:
+        raise UsageError("--memories goes with a run")
     if force:
         raise UsageError("--force goes with a run: --older-than takes none that is under way")
     return go(_older(older_than, status or [], dry_run=dry_run, as_json=as_json), debug=debug)
 
 
-async def _one(run: str, *, force: bool, as_json: bool) -> int:
+async def _one(run: str, *, force: bool, memories: bool, as_json: bool) -> int:
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         with _progress(screen) as tell:
-            done = await client.delete(run, force=force, tell=tell)
+            done = await client.delete(run, force=force, memories=memories, tell=tell)
     if as_json:
         screen.document(done.model_dump(mode="json"))
     else:
@@ -134,6 +141,9 @@ def _tell(screen: Screen, what: str, done: Deletion) -> None:
         f" {what}: {counted(rows.entries, 'journal position')}, "
         f"{counted(rows.bodies, 'message')} and {counted(rows.definitions, 'definition')}",
     )
+    if done.memories:
+        what = "memory" if done.memories == 1 else "memories"
+        screen.line(f"  and {done.memories:,} {what} of its crew")
     if rows.left:
         screen.wrapped(
             ["  "],

@@ -15,6 +15,7 @@ from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from crewlog.cli.screen import Screen
     from crewlog.client import Run
     from crewlog.wire import Accepted
 
@@ -163,8 +164,18 @@ async def sent(
     *,
     command_id: str | None,
     as_json: bool,
+    then: Callable[[Screen, Run], Awaitable[None]] | None = None,
 ) -> int:
-    """Sends an update and tells its outcome; brings a worker where nobody works on the run."""
+    """Sends an update and tells its outcome; brings a worker where nobody works on the run.
+
+    Args:
+        run_id: The run.
+        name: The update's name.
+        send: Sends it, with the command's id.
+        command_id: The command's id; by default one of its own.
+        as_json: Whether a program reads.
+        then: Tells people more, once it is applied.
+    """
     from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
@@ -191,6 +202,8 @@ async def sent(
             plain(accepted.detail),
             (f" (position {accepted.position})", "dim"),
         )
+        if then is not None:
+            await then(screen, run)
         if brought:
             screen.line(("  Return   ", "dim"), f"crewlog watch {run_id}")
     return exits.OK

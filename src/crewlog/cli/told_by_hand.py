@@ -6,9 +6,9 @@ import json
 
 from crewlog.cli.screen import plain
 from crewlog.definition.findings import listed
-from crewlog.graph.permitting import ruling_words
 from crewlog.state import journal as j
 from crewlog.state.edited import FLAGS, split_path
+from crewlog.state.rulings import ruling_words
 
 
 def edits_in_words(entry: j.StateEdited) -> str:

@@ -27,6 +27,7 @@ from crewlog import wire
 from crewlog.client.gateway import PASSING, SEAM, Gateway, pauses, refusal
 from crewlog.errors import AnswerNeeded, CrewlogError, NotInTime
 from crewlog.ids import InterruptId, RunId
+from crewlog.model import Json
 from crewlog.state.brief import brief
 from crewlog.wire import AskRun, InterruptView, RunResult
 
@@ -37,11 +38,14 @@ POLL = timedelta(seconds=60)
 """For how long one call waits; the server itself answers after twenty seconds at most."""
 LOOK = 1.0
 """Seconds between two looks at what a run asks people."""
-_OF_THE_RUN = ("CommandRejected", "UsageError", "InvalidCommand")
+_OF_THE_RUN = ("CommandRejected", "NotPermitted", "UsageError", "InvalidCommand")
 """Errors of what was said; every other one is how the run ended."""
 
 Tell = Callable[[RunId, Sequence[InterruptView]], None]
 """Told which run asks people what."""
+
+Signed = Callable[[str, str, dict[str, Json]], dict[str, Json]]
+"""Signs a command for a run under a name, where there is a key."""
 
 Start = WithStartWorkflowOperation[Any, Any]
 
@@ -61,7 +65,12 @@ def _kind(error: WorkflowUpdateFailedError) -> str:
 
 
 async def ask(
-    temporal: Client, gateway: Gateway, run: RunId, command: AskRun, start: Callable[[], Start]
+    temporal: Client,
+    gateway: Gateway,
+    run: RunId,
+    command: AskRun,
+    start: Callable[[], Start],
+    signed: Signed,
 ) -> RunResult:
     """Starts a run or joins it, and waits for its result.
 
@@ -71,6 +80,7 @@ async def ask(
         run: The run's id.
         command: What is asked.
         start: Makes the start; each try needs its own.
+        signed: Signs a command, by its run and name.
 
     Raises:
         WorkflowAlreadyStartedError: a run of this id had ended before it was asked.
@@ -81,7 +91,9 @@ async def ask(
     asked = False
     for pause in pauses(0.005, 0.25):
         try:
-            answer = await _once(temporal, command, start())
+            answer = await _once(
+                temporal, command.id, signed(run, "ask", command.to_json()), start()
+            )
         except WorkflowAlreadyStartedError:
             if asked:
                 raise Ended from None
@@ -105,14 +117,14 @@ async def ask(
     raise AssertionError
 
 
-async def _once(temporal: Client, command: AskRun, start: Start) -> Any:
+async def _once(temporal: Client, id: str, command: dict[str, Json], start: Start) -> Any:
     """One round trip: the answer, or none where it did not come in time."""
     try:
         return await temporal.execute_update_with_start_workflow(
             "ask",
-            command.to_json(),
+            command,
             start_workflow_operation=start,
-            id=command.id,
+            id=id,
             rpc_timeout=POLL,
         )
     except WorkflowUpdateRPCTimeoutOrCancelledError:

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
+from typing import Literal, TypeVar
 
 from crewlog.client.events import event_of
+from crewlog.definition.findings import did_you_mean
+from crewlog.errors import UsageError
+from crewlog.graph.matrix import Cell
 from crewlog.ids import RunId
+from crewlog.model import Json
 from crewlog.state.audit import Audit
 from crewlog.state.audit_records import AuditFilter, AuditKind, AuditRecord
-from crewlog.wire import JournalPage
+from crewlog.wire import (
+    Accepted,
+    Command,
+    JournalPage,
+    PermissionsPage,
+    PermissionsQuery,
+    SetPermission,
+)
 
+C = TypeVar("C", bound=Command)
 PAGE = 1000
 """Journal entries that are read at a time."""
 
@@ -24,6 +37,142 @@ class Authority(ABC):
     @abstractmethod
     async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:
         """A part of the journal."""
+
+    @abstractmethod
+    def _made(self, kind: type[C], by: str | None, id: str | None, /, **fields: Json) -> C: ...
+
+    @abstractmethod
+    async def _update(self, name: str, command: Command) -> Accepted: ...
+
+    @abstractmethod
+    async def _matrix(self, asked: PermissionsQuery) -> PermissionsPage: ...
+
+    async def permissions(
+        self, agents: Sequence[str] = (), tools: Sequence[str] = (), *, looks: bool = False
+    ) -> PermissionsPage:
+        """Who may call which tool now, and why: all cells of the matrix that are asked for.
+
+        A run that has ended, or that no worker answers for, is read from the store.
+
+        Args:
+            agents: The agents; none: all of them.
+            tools: The tools; none: all of them.
+            looks: Whether each cell has every rule that was looked at.
+
+        Raises:
+            UsageError: the run has no such agent or tool.
+            RunNotFound: there is no such run.
+            StoreUnavailable: only the store could tell, and it is away.
+        """
+        cells: list[Cell] = []
+        while True:
+            page = await self._matrix(
+                PermissionsQuery(
+                    agents=tuple(agents),
+                    tools=tuple(tools),
+                    looks=looks,
+                    after=len(cells),
+                    limit=PAGE,
+                )
+            )
+            self._check_names(page, agents, tools)
+            cells += page.cells
+            if not page.cells or len(cells) >= page.total:
+                return page.model_copy(update={"cells": tuple(cells)})
+
+    def _check_names(
+        self, page: PermissionsPage, agents: Sequence[str], tools: Sequence[str]
+    ) -> None:
+        for kind, named, known in (("agent", agents, page.agents), ("tool", tools, page.tools)):
+            for name in named:
+                if name not in known:
+                    say = f"{kind.capitalize()}s: {', '.join(known) or 'none'}."
+                    raise UsageError(
+                        f"there is no {kind} {name!r} in the run {self.id!r}",
+                        remedy=did_you_mean(name, known, say),
+                        place=f"run {self.id!r}",
+                    )
+
+    async def why(self, agent: str, tool: str) -> Cell:
+        """Why an agent may call a tool, or may not: with every rule that was looked at.
+
+        Raises:
+            UsageError: the run has no such agent or tool.
+        """
+        return (await self.permissions([agent], [tool], looks=True)).cells[0]
+
+    async def rule(
+        self,
+        agent: str,
+        tool: str,
+        do: Literal["allow", "ask", "deny", "inherit"],
+        *,
+        reason: str = "",
+        by: str | None = None,
+        graph_version: int | None = None,
+        id: str | None = None,
+    ) -> Accepted:
+        """Rules of an agent's calls of a tool, from the next call on: in the definition's place.
+
+        `allow`, `ask_first`, `deny` and `inherit` are short for it.
+
+        Args:
+            agent: The agent; `*`: every one that has the tool.
+            tool: The tool.
+            do: `inherit` takes back what was ruled.
+            reason: Why, for the journal.
+            by: Who rules; by default the system's user.
+            graph_version: The version that it was decided for: where the run has another one, it
+                refuses. None: any.
+            id: The command's id, to repeat a command whose outcome is not known.
+
+        Raises:
+            CommandRejected: the crew has no such tool or agent, or the run has ended.
+            ChangeConflict: the run has another graph.
+        """
+        command = self._made(
+            SetPermission,
+            by,
+            id,
+            reason=reason,
+            tool=tool,
+            agent=agent,
+            do=do,
+            graph_version=graph_version,
+        )
+        return await self._update("set_permission", command)
+
+    async def allow(
+        self, agent: str, tool: str, *, reason: str = "", by: str | None = None
+    ) -> Accepted:
+        """Lets an agent call a tool of the crew; see `rule`."""
+        return await self.rule(agent, tool, "allow", reason=reason, by=by)
+
+    async def ask_first(
+        self, agent: str, tool: str, *, reason: str = "", by: str | None = None
+    ) -> Accepted:
+        """Makes each call wait for a person's yes; see `rule`."""
+        return await self.rule(agent, tool, "ask", reason=reason, by=by)
+
+    async def deny(
+        self, agent: str, tool: str, *, reason: str = "", by: str | None = None
+    ) -> Accepted:
+        """Lets an agent not call a tool; see `rule`."""
+        return await self.rule(agent, tool, "deny", reason=reason, by=by)
+
+    async def inherit(
+        self, agent: str, tool: str, *, reason: str = "", by: str | None = None
+    ) -> Accepted:
+        """Takes back what was ruled: what the definition says holds again; see `rule`."""
+        return await self.rule(agent, tool, "inherit", reason=reason, by=by)
+
+    async def disable_tool(self, tool: str, *, reason: str = "", by: str | None = None) -> Accepted:
+        """Switches a tool off for every agent; see `rule`."""
+        return await self.rule("*", tool, "deny", reason=reason, by=by)
+
+    async def enable_tool(self, tool: str, *, reason: str = "", by: str | None = None) -> Accepted:
+        """Switches a tool on again: what the definition says holds; see `rule`."""
+        return await self.rule("*", tool, "inherit", reason=reason, by=by)
 
     async def audit(
         self,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import quote
 
 from temporalio.client import Client as TemporalClient
@@ -30,12 +30,15 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
+from crewlog.authority.proof import START
 from crewlog.client import asking, beginnings
 from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.deletion import Deleting, Deletion, check_ended
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
 from crewlog.client.inbox import OpenQuestion, open_question
+from crewlog.client.key_folder import may_sign
+from crewlog.client.memories import CrewMemory
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
 from crewlog.definition.model import CrewDefinition
@@ -48,6 +51,9 @@ from crewlog.state.brief import brief
 from crewlog.state.model import CLOSED
 from crewlog.store.protocol import CrewRow, RegisteredRow, RunRow, Store
 from crewlog.wire import AskRun, RunResult, StartRun
+
+if TYPE_CHECKING:
+    from crewlog.client.keys import Key
 
 Crew = str | Path | Mapping[str, Json] | CrewDefinition
 """A registered name, a file, a definition as data, or a definition."""
@@ -107,10 +113,14 @@ class Client:
         self._store = store
         self.catalog = Catalog(store.get)
         """What is registered: crews, registries and their parts."""
+        self.memory = CrewMemory(store.get, self.catalog, lambda: self.user)
+        """What crews remember beyond one run."""
         self.schedules = Schedules(self)
         """Runs that the server starts by itself."""
         self.mentions = True
         """Whether a missing worker is logged, once; the command line tells it itself."""
+        self._key: Key | None = None
+        self._key_chosen = False
         self._look_again: dict[str, float] = {}
         """When to look again whether somebody polls a queue."""
 
@@ -132,10 +142,39 @@ class Client:
     @property
     def user(self) -> str:
         """Who commands, where nobody says: the system's user."""
-        try:
-            return getpass.getuser()
-        except (OSError, KeyError):  # a container without a passwd entry
-            return ""
+        return system_user()
+
+    def use_key(self, key: str | None) -> None:
+        """Chooses the key that signs commands, in the place of `CREWLOG_KEY`.
+
+        Args:
+            key: A name of `crewlog keys list`, or a file; none: nothing is signed.
+
+        Raises:
+            UsageError: there is no such key.
+        """
+        from crewlog.client import keys  # noqa: PLC0415 - slow, and few have keys
+
+        self._key, self._key_chosen = keys.load(key) if key is not None else None, True
+
+    def signed(self, run: str, name: str, content: dict[str, Json]) -> dict[str, Json]:
+        """A command, or a start, as it is sent: signed where there is a key.
+
+        Args:
+            run: The run's id.
+            name: The command's name, or `start`.
+            content: The command as JSON.
+
+        Raises:
+            UsageError: the key that is chosen cannot be used, or the content not be signed.
+        """
+        if not self._key_chosen:
+            if may_sign():
+                from crewlog.client import keys  # noqa: PLC0415 - slow, and few have keys
+
+                self._key = keys.chosen(self.user)
+            self._key_chosen = True
+        return self._key.signed(run, name, content) if self._key is not None else content
 
     async def store(self) -> Store:
         """The store, opened at the first call.
@@ -302,7 +341,7 @@ class Client:
         try:
             await self.temporal.start_workflow(
                 wire.WORKFLOW_TYPE,
-                payload.to_json() | ({"crew": payload.crew} if payload.crew else {}),
+                self.signed(run, START, _start_json(payload)),
                 id_conflict_policy=replaced if payload.replace else WorkflowIDConflictPolicy.FAIL,
                 rpc_timeout=timedelta(seconds=CALL_LIMIT),
                 **options,
@@ -389,7 +428,7 @@ class Client:
         def operation() -> WithStartWorkflowOperation[Any, Any]:
             return WithStartWorkflowOperation(
                 wire.WORKFLOW_TYPE,
-                start.to_json() | {"crew": start.crew},
+                self.signed(run, START, _start_json(start)),
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 **self._options(run, name, start, execution_timeout),
             )
@@ -421,12 +460,13 @@ class Client:
     ) -> RunResult:
         mention = asyncio.create_task(self._mention_later(self.task_queue))
         try:
-            return await asking.ask(self.temporal, self.gateway, run, command, start)
+            return await asking.ask(self.temporal, self.gateway, run, command, start, self.signed)
         except WorkflowAlreadyStartedError as error:
             raise self._taken(run) from error
         except asking.Ended as ended:
             if asking.busy(ended) and command.text:
-                await self.gateway.signal(run, "message", asking.said_by_signal(command))
+                said = self.signed(run, "message", asking.said_by_signal(command))
+                await self.gateway.signal(run, "message", said)
             return await self.run(run).result()
         finally:
             mention.cancel()
@@ -490,10 +530,16 @@ class Client:
     # -- deleting ----------------------------------------------------------------------------
 
     async def delete(
-        self, run: str, *, force: bool = False, tell: Callable[[str], None] | None = None
+        self,
+        run: str,
+        *,
+        force: bool = False,
+        memories: bool = False,
+        tell: Callable[[str], None] | None = None,
     ) -> Deletion:
         """Deletes a run: its executions from the server, its rows from the store.
 
+        What it wrote into its crew's memory is the crew's, and stays unless `memories` says else.
         What other runs, forks, registered crews and registries use stays. What a run that is under
         way may be about to use stays for an hour; the next deletion takes it.
 
@@ -502,6 +548,7 @@ class Client:
             force: Whether a run that is under way is ended at once; else it is refused. An
                 activity of it that is at work may store once more what it began with: deleted
                 again, that goes as well.
+            memories: Whether what it wrote into its crew's memory goes, too.
             tell: Told what is waited for, in words.
 
         Raises:
@@ -510,7 +557,8 @@ class Client:
             TemporalUnavailable: the server is away.
             StoreUnavailable: the store is away. Deleted again, the rest goes.
         """
-        return await Deleting(self, tell).one(RunId(run), _now_ms(), force=force)
+        deleting = Deleting(self, tell)
+        return await deleting.one(RunId(run), _now_ms(), force=force, memories=memories)
 
     async def delete_ended(
         self,
@@ -637,6 +685,18 @@ class Client:
             url=seen.url,
             task_queue=seen.task_queue,
         )
+
+
+def system_user() -> str:
+    """The system's user; empty where there is none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without a passwd entry
+        return ""
+
+
+def _start_json(start: StartRun) -> dict[str, Json]:
+    return start.to_json() | ({"crew": start.crew} if start.crew else {})
 
 
 def _named_by(prompt: str) -> str:

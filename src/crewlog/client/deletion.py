@@ -27,6 +27,7 @@ from crewlog.errors import RunNotFound, TemporalUnavailable, UsageError
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Model
 from crewlog.state.model import CLOSED
+from crewlog.store.memories import Forgotten
 from crewlog.store.protocol import GRACE, Deleted
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Deletion(Model):
     runs: tuple[DeletedRun, ...] = ()
     rows: Deleted = Deleted()
     """What went from the store."""
+    memories: int = 0
+    """What the run had written into its crew's memory, where that went, too."""
 
 
 def check_ended(statuses: Collection[str]) -> None:
@@ -99,7 +102,7 @@ class Deleting:
         self._gateway = client.gateway
         self._tell = tell or _silent
 
-    async def one(self, run: RunId, at: int, *, force: bool) -> Deletion:
+    async def one(self, run: RunId, at: int, *, force: bool, memories: bool = False) -> Deletion:
         """See `Client.delete`."""
         row = await (await self._client.store()).get_run(run)
         status = ""
@@ -124,9 +127,10 @@ class Deleting:
         status = status or (row.status if row else "")
         await beginnings.await_forks(self._client, [run])
         rows = await self._delete([run], at)
-        return Deletion(
-            runs=(DeletedRun(run=run, crew=crew, status=status, ended=ended),), rows=rows
-        )
+        store = await self._client.store()
+        gone = await store.memories.forget(Forgotten(run=run)) if memories else 0
+        deleted = DeletedRun(run=run, crew=crew, status=status, ended=ended)
+        return Deletion(runs=(deleted,), rows=rows, memories=gone)
 
     async def ended_before(
         self, before: int, at: int, *, statuses: Collection[str], dry_run: bool

@@ -25,6 +25,7 @@ from crewlog.client.by_hand import ByHand
 from crewlog.client.events import FORGOTTEN, PATIENCE, Event, follow, outside
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, check_own, pauses
 from crewlog.client.journal import JournalReader
+from crewlog.client.matrix import matrix_of
 from crewlog.client.past import state_at
 from crewlog.client.rebuild import Rebuild, RebuildReport
 from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
@@ -64,6 +65,8 @@ from crewlog.wire import (
     InterruptView,
     JournalPage,
     MessageCommand,
+    PermissionsPage,
+    PermissionsQuery,
     Respond,
     Rollback,
     RunResult,
@@ -194,6 +197,10 @@ class Run(ByHand, Authority):
             StoreIncomplete: older entries are needed, and the store lacks them.
         """
         return (await self._reader.read(after, _limit(limit))).page
+
+    @override
+    async def _matrix(self, asked: PermissionsQuery) -> PermissionsPage:
+        return await matrix_of(self._gateway, self._client.store, self.id, asked)
 
     async def checkpoints(self, after: int = 0, limit: int = 200) -> CheckpointPage:
         """Places to look at: one after each step."""
@@ -665,7 +672,10 @@ class Run(ByHand, Authority):
     @override
     async def _update(self, name: str, command: Command) -> Accepted:
         outcome = await self._gateway.update(
-            self.id, name, _json(command), digest=command.digest(name)
+            self.id,
+            name,
+            self._client.signed(self.id, name, _json(command)),
+            digest=command.digest(name),
         )
         return Accepted.model_validate(outcome, extra="ignore")
 
@@ -763,7 +773,7 @@ class Run(ByHand, Authority):
         outcome = await self._gateway.update(
             self.id,
             "change",
-            _change_json(command),
+            self._client.signed(self.id, "change", _change_json(command)),
             limit=math.inf,
             digest=command.digest("change"),
         )
@@ -831,7 +841,9 @@ class Run(ByHand, Authority):
 
     async def _signal(self, name: str, command: Command) -> CommandId:
         self._signalled[command.id] = command.digest(name)
-        await self._gateway.signal(self.id, name, _json(command))
+        await self._gateway.signal(
+            self.id, name, self._client.signed(self.id, name, _json(command))
+        )
         return command.id
 
     @override

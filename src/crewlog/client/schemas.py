@@ -34,6 +34,7 @@ TAKES: dict[str, type[Model]] = {
     "Redirect": wire.Redirect,
     "Rollback": wire.Rollback,
     "SetPermission": wire.SetPermission,
+    "PermissionsQuery": wire.PermissionsQuery,
 }
 GIVES: dict[str, type[Model]] = {
     "RunResult": wire.RunResult,
@@ -45,6 +46,7 @@ GIVES: dict[str, type[Model]] = {
     "InterruptView": wire.InterruptView,
     "JournalPage": wire.JournalPage,
     "CheckpointPage": wire.CheckpointPage,
+    "PermissionsPage": wire.PermissionsPage,
 }
 INDEX: dict[str, dict[str, dict[str, Json]]] = {
     "start": {wire.WORKFLOW_TYPE: {"takes": "StartRun", "gives": "RunResult"}},
@@ -72,6 +74,7 @@ INDEX: dict[str, dict[str, dict[str, Json]]] = {
         "interrupts": {"gives": "InterruptView", "many": True},
         "journal": {"takes": "Page", "gives": "JournalPage"},
         "checkpoints": {"takes": "Page", "gives": "CheckpointPage"},
+        "permissions": {"takes": "PermissionsQuery", "gives": "PermissionsPage"},
     },
 }
 

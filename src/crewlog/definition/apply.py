@@ -47,6 +47,10 @@ _PLAIN = frozenset({"prompt", "task", "description", "model", "timeout", "enable
 """Keys whose values mean nothing that could be wrong beyond their shape."""
 
 
+_PARTS = ("agent", "phase", "tool", "rule", "set")
+"""Where operations have data as a definition has it."""
+
+
 class _Refused(Exception):
     """An operation is not applied: what is wrong with it, by paths within it."""
 
@@ -87,11 +91,11 @@ def _unchecked(operation: o.Operation, found: Iterable[Finding]) -> bool:
     not there, its data was not looked at.
     """
     said: dict[str, dict[str, Json]] = {
-        part: getattr(operation, part, None) or {} for part in ("agent", "phase", "tool", "set")
+        part: getattr(operation, part, None) or {} for part in _PARTS
     }
     data = [(part, key) for part, values in said.items() for key in values]
     paths = [each.path for each in found]
-    if all(path[:1] and path[0] in ("agent", "phase", "tool", "set") for path in paths):
+    if all(path[:1] and path[0] in _PARTS for path in paths):
         return any(place not in {p[:2] for p in paths} and place[1] not in _PLAIN for place in data)
     return bool(data)
 
@@ -134,6 +138,10 @@ def _said(found: Finding, crew: CrewDefinition, operation: o.Operation) -> Path:
             return ("phase", *path[2:])
         case o.EditPhase() if (own := _path_of(operation.name, crew)) and path[: len(own)] == own:
             return ("set", *path[len(own) :])
+        case o.AddRule() if path[:2] == ("rules", len(crew.rules) - 1):
+            return ("rule", *path[2:])
+        case o.EditRule() if path[:2] == ("rules", operation.place):
+            return ("set", *path[2:])
         case o.EditCrew() if path[:1] and path[0] in operation.set:
             return ("set", *path)
         case _:
@@ -286,6 +294,52 @@ def _set_permission(crew: CrewDefinition, op: o.EditPermission) -> CrewDefinitio
     if op.agents is not None:
         table[op.tool] = tuple(dict.fromkeys(op.agents))
     return crew.model_copy(update={"permissions": table})
+
+
+# -- rules and groups ------------------------------------------------------------------------------
+
+
+def _add_rule(crew: CrewDefinition, op: o.AddRule) -> CrewDefinition:
+    data = _data(crew)
+    rules: list[Json] = [*data.get("rules", ()), op.rule]
+    return _read(data | {"rules": rules}, {("rules", len(rules) - 1): ("rule",)})
+
+
+def _edit_rule(crew: CrewDefinition, op: o.EditRule) -> CrewDefinition:
+    _there(crew, op.place)
+    data = _data(crew)
+    rules: list[Json] = list(data["rules"])
+    rules[op.place] = _set(rules[op.place], op.set)
+    return _read(data | {"rules": rules}, {("rules", op.place): ("set",)})
+
+
+def _remove_rule(crew: CrewDefinition, op: o.RemoveRule) -> CrewDefinition:
+    _there(crew, op.place)
+    rules = (*crew.rules[: op.place], *crew.rules[op.place + 1 :])
+    return crew.model_copy(update={"rules": rules})
+
+
+def _there(crew: CrewDefinition, place: int) -> None:
+    if place >= len(crew.rules):
+        last = len(crew.rules) - 1
+        remedy = f"Its rules are rules[0] to rules[{last}]." if crew.rules else "It has none."
+        raise _Refused(Finding(("place",), f"the crew has no rules[{place}]", remedy))
+
+
+def _set_group(crew: CrewDefinition, op: o.SetGroup) -> CrewDefinition:
+    for i, name in enumerate(op.agents):
+        _known("agent", name, crew, ("agents", i))
+    named = tuple(dict.fromkeys(op.agents))
+    return crew.model_copy(update={"groups": {**crew.groups, op.name: named}})
+
+
+def _remove_group(crew: CrewDefinition, op: o.RemoveGroup) -> CrewDefinition:
+    if op.name not in crew.groups:
+        known = f"There are: {listed(crew.groups)}." if crew.groups else "It has none."
+        remedy = did_you_mean(op.name, crew.groups, known)
+        raise _Refused(Finding(("name",), f"the crew has no group {op.name!r}", remedy))
+    groups = {name: named for name, named in crew.groups.items() if name != op.name}
+    return crew.model_copy(update={"groups": groups})
 
 
 def _edit_crew(crew: CrewDefinition, op: o.EditCrew) -> CrewDefinition:
@@ -569,5 +623,10 @@ _APPLY: dict[str, Callable[[CrewDefinition, Any], CrewDefinition]] = {
     "remove_tool": _remove_tool,
     "edit_tool": _edit_tool,
     "set_permission": _set_permission,
+    "add_rule": _add_rule,
+    "edit_rule": _edit_rule,
+    "remove_rule": _remove_rule,
+    "set_group": _set_group,
+    "remove_group": _remove_group,
     "edit_crew": _edit_crew,
 }

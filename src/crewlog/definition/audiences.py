@@ -38,6 +38,7 @@ class Audiences:
 
     def __init__(self, crew: CrewDefinition) -> None:
         self._crew = crew
+        self._logs: tuple[str, ...] | None = None
 
     def named(self, log: str, *, write: bool = False) -> tuple[str, ...] | None:
         """The agents that a log is for; none where it is for those that list it.
@@ -95,6 +96,11 @@ class Audiences:
 
     def logs(self) -> tuple[str, ...]:
         """All logs that the crew names, but for those of one agent each."""
+        if self._logs is None:  # asked of each agent, and there may be thousands
+            self._logs = self._named_logs()
+        return self._logs
+
+    def _named_logs(self) -> tuple[str, ...]:
         crew = self._crew
         found = [PUBLIC, *(f"{GROUP}{name}" for name in crew.groups)]
         found += [f"{CHANNEL}{name}" for name in crew.logs]

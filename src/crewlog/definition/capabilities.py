@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from crewlog.definition.audiences import Audiences
 from crewlog.definition.conditions import Condition, facts_in, render_condition
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
@@ -233,10 +234,13 @@ def log_users(log: str, offers: Iterable[Offer]) -> list[Capability]:
     """Which agents read and write a log: `public`, `group:G`, `channel:C`, `private:A`."""
     found: list[Capability] = []
     for offer in offers:
+        audiences = Audiences(offer.crew) if offer.crew is not None else None
         for name, agent in offer.agents.items():
             own = log == f"private:{name}"
-            if own or log in agent.reads:
-                how = "its own log" if own else "lists it under reads"
+            listing = log in agent.reads
+            if own or (listing if audiences is None else not audiences.no_reader(name, log)):
+                how = "lists it under reads" if listing else "the log names it as a reader"
+                how = "its own log" if own else how
                 found.append(_capability(offer, name, "agent", "read", log, how))
             if own or log in agent.writes:
                 how = "its work goes there" if own else "its final messages go there"
@@ -250,6 +254,8 @@ def known_words(offers: Iterable[Offer]) -> dict[str, Literal["tool", "key", "lo
     for offer in offers:
         words.update((log, "log") for a in offer.agents.values() for log in (*a.reads, *a.writes))
         words.update((f"private:{name}", "log") for name in offer.agents)
+        if offer.crew is not None:
+            words.update((log, "log") for log in Audiences(offer.crew).logs())
         for agent in offer.agents.values():
             for key in (*agent.writes_flags, *agent.outputs):
                 words.setdefault(key, "key")

@@ -119,6 +119,47 @@ class EditPermission(Model):
     """Null: every agent that has it; an empty list: nobody."""
 
 
+class AddRule(Model):
+    """Add a rule over calls of tools."""
+
+    op: Literal["add_rule"] = "add_rule"
+    rule: dict[str, Json] = Field(min_length=1)
+    """As under `rules` in a definition."""
+
+
+class EditRule(Model):
+    """Change fields of a rule."""
+
+    op: Literal["edit_rule"] = "edit_rule"
+    place: int = Field(ge=0)
+    """Which one, from 0: 1 is `rules[1]`."""
+    set: dict[str, Json] = Field(min_length=1)
+    """The fields, as under `rules`; null puts the default back."""
+
+
+class RemoveRule(Model):
+    """Remove a rule; those behind it move up at once."""
+
+    op: Literal["remove_rule"] = "remove_rule"
+    place: int = Field(ge=0)
+    """Which one, from 0: 1 is `rules[1]`."""
+
+
+class SetGroup(Model):
+    """Say who is in a group; one that is not there is made."""
+
+    op: Literal["set_group"] = "set_group"
+    name: Name
+    agents: tuple[str, ...]
+
+
+class RemoveGroup(Model):
+    """Remove a group that nothing names any more."""
+
+    op: Literal["remove_group"] = "remove_group"
+    name: str
+
+
 class EditCrew(Model):
     """Change fields of the crew itself: `model`, `flow`, `limits`, `groups`, `logs`, and others."""
 
@@ -139,6 +180,11 @@ Operation = Annotated[
     | RemoveTool
     | EditTool
     | EditPermission
+    | AddRule
+    | EditRule
+    | RemoveRule
+    | SetGroup
+    | RemoveGroup
     | EditCrew,
     Field(discriminator="op"),
 ]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from crewlog.authority.widening import regained
 from crewlog.errors import ChangeConflict, InternalError
 from crewlog.graph.engine import Engine
 from crewlog.graph.plan import GraphPlan
@@ -124,6 +125,18 @@ def accept(
         reason=reason,
         command=command,
     )
+
+
+def wider(engine: Engine, plan: GraphPlan, report: SwapReport) -> Iterator[str]:
+    """Tools that agents may call after a change, and may not now; see `regained`.
+
+    Args:
+        engine: The run.
+        plan: The plan that it is to have.
+        report: What `consider` says of it.
+    """
+    then = permissions_after(engine.plan, plan, engine.state, _leaving(report))
+    return regained(engine.state.tool_permissions, then, plan.agents)
 
 
 class Swapped(NamedTuple):

@@ -11,6 +11,7 @@ from crewlog.errors import CommandRejected
 from crewlog.graph.facts import RunFacts
 from crewlog.ids import AgentName
 from crewlog.state import journal as j
+from crewlog.state.rulings import ruling_words
 
 
 def set_permission(
@@ -83,26 +84,6 @@ def set_ruling(
             )
     run.record(j.RulingSet, tool=tool, agent=agent, do=do, by=by, reason=reason, command=command)
     return ruling_words(tool, agent, do)
-
-
-def ruling_words(tool: str, agent: str, do: Ruling | None) -> str:
-    """`writer may call publish`, `people are asked before writer calls publish`."""
-    who = "every agent" if agent == EVERYONE else agent
-    match do:
-        case "allow" if agent == EVERYONE:
-            return f"every agent that has {tool} may call it"
-        case "allow":
-            return f"{who} may call {tool}"
-        case "ask":
-            return f"people are asked before {who} calls {tool}"
-        case "deny":
-            return f"{'nobody' if agent == EVERYONE else who} may {_not(agent)}call {tool}"
-        case None:
-            return f"what the definition says of {who} and {tool} holds again"
-
-
-def _not(agent: str) -> str:
-    return "" if agent == EVERYONE else "not "
 
 
 def _check_tool(run: RunFacts, tool: str) -> None:

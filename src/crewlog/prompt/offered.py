@@ -141,8 +141,8 @@ def _approvals(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
 
 def _bounds(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
     for key in Limits.model_fields:
-        most = getattr(registry.limits, key)
-        if getattr(crew.limits, key) > most:
+        most, has = getattr(registry.limits, key), getattr(crew.limits, key)
+        if most is not None and (has is None or has > most):
             say = f"the registry's limit of {key!r} is {most}"
             yield Finding(("limits", key), say, "A crew can only lower it.")
 

@@ -4,7 +4,8 @@ A pure fold of the journal, entry by entry, so that a long run is audited page b
 journaled for it: that a call was allowed follows from what its reply asked for and from what came
 next. The refusals and the questions of a reply stand right behind it, in the order of its calls.
 So a call is allowed once an entry follows that is not about it, and its record comes one entry
-later than the reply, with the reply's position.
+later than the reply, with the reply's position. In the same way a call that a worker refused to
+make stands as an error that the model was told, and behind it the refusal.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from crewlog.ids import StepId
 from crewlog.state import journal as j
 from crewlog.state.audit_commands import commanded
+from crewlog.state.audit_grants import Grants
 from crewlog.state.audit_records import AuditFilter, AuditKind, AuditRecord
 from crewlog.state.model import Call, Interrupt
 
@@ -37,14 +39,13 @@ class Audit:
         """Calls that were refused, where the model has not been told so yet."""
         self._questions: dict[str, Interrupt] = {}
         """The open questions."""
-        self._permissions: dict[str, tuple[str, ...] | None] = {}
-        """Who may call a tool."""
-        self._said: dict[str, str] = {}
-        """The tools whose permissions people set at run time, with who and where."""
+        self._failed: AuditRecord | None = None
+        """The last call, where it failed: perhaps it was refused, and not made."""
+        self._grants = Grants()
 
     def take(self, position: int, entry: j.JournalEntry) -> list[AuditRecord]:
         """The records that an entry makes, after those that were waiting for it."""
-        found = [*self._allowed(entry), *self._records(position, entry)]
+        found = [*self._made(entry), *self._allowed(entry), *self._records(position, entry)]
         if isinstance(entry, j.ModelReplied) and entry.calls:
             self._asked = (entry, position, list(entry.calls))
             for call in entry.calls:
@@ -53,12 +54,21 @@ class Audit:
 
     def settle(self) -> list[AuditRecord]:
         """What was waiting for a next entry, where there is none yet."""
-        return list(self._allowed(None))
+        return [*self._made(None), *self._allowed(None)]
+
+    def _made(self, entry: j.JournalEntry | None) -> Iterator[AuditRecord]:
+        """The call that failed last, where this entry does not say that it was refused."""
+        held, self._failed = self._failed, None
+        if held is None:
+            return
+        call = (entry.step, entry.call) if isinstance(entry, j.PermissionDenied) else None
+        if call != (held.step, held.call):
+            yield held
 
     def _allowed(self, entry: j.JournalEntry | None) -> Iterator[AuditRecord]:
         """The calls of the last reply that are allowed, as this entry shows."""
-        if self._asked is None:
-            return
+        if self._asked is None or isinstance(entry, j.QuotaTaken | j.QuotaGiven):
+            return  # a call is counted before people are asked about it
         reply, position, calls = self._asked
         number = _judged(entry, reply.step, {call.call for call in calls})
         for call in calls:
@@ -76,21 +86,13 @@ class Audit:
             who=reply.agent,
             what=tool,
             outcome="allowed",
-            reason=self._why(reply.agent, tool),
+            reason=self._grants.why(reply.agent, tool),
             detail=call.brief,
             agent=reply.agent,
             tool=tool,
             step=reply.step,
             call=call.call,
         )
-
-    def _why(self, agent: str, tool: str) -> str:
-        """Why a call is allowed, as far as the journal says it."""
-        if tool in self._said:
-            return f"permissions let {agent!r} call {tool!r}: {self._said[tool]}"
-        if self._permissions.get(tool) is not None:
-            return f"permissions let {agent!r} call {tool!r}"
-        return f"{tool!r} is among the tools of {agent!r}"
 
     def _records(self, position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
         match entry:
@@ -103,8 +105,10 @@ class Audit:
                 key = (entry.step, entry.call)
                 self._calls.pop(key, None)
                 if key not in self._refused:
-                    outcome, why = ("returned", "") if entry.ok else ("failed", entry.brief)
-                    yield _called(position, entry, "call", outcome, why)
+                    if entry.ok:
+                        yield _called(position, entry, "call", "returned", "")
+                    else:
+                        self._failed = _called(position, entry, "call", "failed", entry.brief)
                 self._refused.discard(key)
             case j.InterruptRaised():
                 yield from self._question(position, entry)
@@ -159,22 +163,9 @@ class Audit:
         return {"step": step, "call": call, "agent": agent, "tool": asked.tool or tool}
 
     def _learn(self, position: int, entry: j.JournalEntry) -> None:
-        """Keeps who may call what."""
-        match entry:
-            case j.RunStarted() | j.GraphSwapped() | j.RulesChanged():
-                self._permissions = dict(entry.permissions)
-                self._said = {}
-            case j.PermissionSet():
-                self._permissions[entry.tool] = entry.agents
-                who = f" by {entry.by}" if entry.by else ""
-                self._said[entry.tool] = f"set at run time{who} (position {position})"
-            case j.RolledBack() | j.Forked() | j.Reopened():
-                self._permissions = dict(entry.state.get("tool_permissions") or {})
-                self._said = {}
-                if isinstance(entry, j.RolledBack):  # its calls and questions are withdrawn
-                    self._calls, self._refused, self._questions = {}, set(), {}
-            case _:
-                pass
+        self._grants.learn(position, entry)
+        if isinstance(entry, j.RolledBack):  # its calls and questions are withdrawn
+            self._calls, self._refused, self._questions = {}, set(), {}
 
 
 def _judged(entry: j.JournalEntry | None, step: StepId, open_: Collection[int]) -> int | None:
@@ -213,6 +204,7 @@ def _called(
         tool=entry.tool,
         step=entry.step,
         call=entry.call,
+        rule=entry.rule if isinstance(entry, j.PermissionDenied) else "",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from crewlog.definition.findings import listed
 from crewlog.state import journal as j
 from crewlog.state.audit_records import AuditKind, AuditRecord
+from crewlog.state.rulings import ruling_words
 
 _COMMANDS: dict[type[j.Fact], str] = {
     j.MessageAdded: "message",
@@ -17,6 +18,7 @@ _COMMANDS: dict[type[j.Fact], str] = {
     j.ChangeAccepted: "change",
     j.RulesChanged: "change",
     j.PermissionSet: "set_permission",
+    j.RulingSet: "set_permission",
     j.StateEdited: "edit_state",
     j.Redirected: "redirect",
     j.CheckpointTagged: "tag",
@@ -91,6 +93,8 @@ def _detail(entry: j.JournalEntry) -> str:
             if entry.agents is None:
                 return f"every agent that has {entry.tool} may call it"
             return f"{listed(entry.agents) if entry.agents else 'nobody'} may call {entry.tool}"
+        case j.RulingSet():
+            return ruling_words(entry.tool, entry.agent, entry.do)
         case j.ChangeAccepted():
             return f"to graph v{entry.graph_version}: {entry.what}"
         case j.RulesChanged():

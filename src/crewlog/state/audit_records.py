@@ -7,7 +7,6 @@ from typing import Literal
 from crewlog.model import Model
 
 AuditKind = Literal["check", "call", "question", "decision", "command", "refusal"]
-KINDS: tuple[AuditKind, ...] = ("check", "call", "question", "decision", "command", "refusal")
 
 
 class AuditRecord(Model):
@@ -30,6 +29,8 @@ class AuditRecord(Model):
     `asked`; of a decision the answer; of a command `applied`, `in force` or `failed`; `refused`."""
     reason: str = ""
     """Why, in words."""
+    rule: str = ""
+    """Of a denied check: what decided, as `rules[1]`."""
     detail: str = ""
     """What about: the start of a call's arguments, what a command asked for."""
     agent: str = ""

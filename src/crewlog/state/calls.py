@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from crewlog.authority.bindings import Approval
 from crewlog.content import hash_json
+from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -38,6 +39,7 @@ PREPARE_CHANGE = "prepare_change"
 LOAD_STATE = "load_state"
 FIND_COMMAND = "find_command"
 FORGET_RUN = "forget_run"
+TELL_TIME = "tell_time"
 CHECK_ARGUMENTS = "check_arguments"
 
 
@@ -382,6 +384,8 @@ class PreparedChange(Model):
     again: bool = False
     """Whether the model must be asked once more; then there is no definition yet."""
     usage: Usage = Usage()
+    widens: tuple[str, ...] | None = None
+    """By what it gives somebody more than its base does; none where nobody has looked."""
 
 
 class LoadState(Model):
@@ -399,6 +403,9 @@ class LoadState(Model):
     refused from here on."""
     batch: Batch = Batch.EMPTY
     """What no finished activity has stored yet, of the run that asks."""
+    against: ContentHash = ContentHash("")
+    """The definition in force, whose authority the state's is compared with; by default the last
+    one of the run that is loaded."""
 
 
 class LoadedState(Model):
@@ -418,6 +425,11 @@ class LoadedState(Model):
     """Of a run that goes on after its end: the `CrewState` at the end of its journal."""
     decision: str = ""
     """Of such a run: the step of the decision that ended it."""
+    widens: tuple[str, ...] | None = None
+    """By what the definition that it had there gives somebody more than the one in force does; none
+    where nobody has looked."""
+    policy: Policy | None = None
+    """The policy in force of the run that is loaded, whatever it was at the checkpoint."""
     older: tuple[dict[str, Json], ...] = ()
     """The definitions of steps whose nodes a change took away: the history must have them, to
     rebuild a fork from that alone."""
@@ -460,3 +472,8 @@ class ForgetRun(Model):
     run: RunId
     executions: tuple[str, ...] = ()
     """The executions of the ended run that may still store something: it is refused."""
+    start: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """What the other run is started with, as it was sent: the ended run's policy must let its
+    sender do that."""
+    at: int = 0
+    """When it was started, in milliseconds since 1970."""

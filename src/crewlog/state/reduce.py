@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
-from crewlog.authority.permissions import EVERYONE
 from crewlog.authority.rulings import after_permission, after_ruling
 from crewlog.ids import (
     RESERVED,
@@ -51,6 +50,7 @@ from crewlog.state.model import (
 )
 from crewlog.state.queueing import queued
 from crewlog.state.rewinding import NEVER_BACK
+from crewlog.state.rulings import permission_mutation, ruling_mutation
 
 MUTATIONS_KEPT = 100
 """Changes that the state tells of, at most; the journal has them all."""
@@ -738,12 +738,11 @@ def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Change
 
 @_on(j.PermissionSet)
 def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> Changes:
-    named = "all that have it" if entry.agents is None else ", ".join(entry.agents) or "nobody"
     what = Mutation(
         position=position,
         at=entry.at,
         by=entry.by,
-        what=f"permission to call {entry.tool}: {named}",
+        what=permission_mutation(entry.tool, entry.agents),
         graph_version=state.graph_version,
         definition=state.definition,
     )
@@ -756,12 +755,11 @@ def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> 
 
 @_on(j.RulingSet)
 def _ruling_set(state: CrewState, entry: j.RulingSet, position: int) -> Changes:
-    who = "every agent" if entry.agent == EVERYONE else entry.agent
     what = Mutation(
         position=position,
         at=entry.at,
         by=entry.by,
-        what=f"ruling for {entry.tool} by {who}: {entry.do or 'as the definition says'}",
+        what=ruling_mutation(entry.tool, entry.agent, entry.do),
         graph_version=state.graph_version,
         definition=state.definition,
     )

@@ -22,6 +22,7 @@ from crewlog.ids import (
     StepId,
     item_log,
     item_of,
+    named_readers,
     node_of,
     private_log,
     step_id,
@@ -400,6 +401,8 @@ class _Tracer:
 
     def _readable(self, step: StepId, agent: AgentName) -> dict[LogName, int]:
         logs = [*self._reads.get(agent, ()), private_log(agent)]
+        if self._reads.get(agent):
+            logs += (log for log in self._logs if agent in named_readers(log))
         logs += [item_log(step)] if item_of(step) else []
         return {log: self._logs[log] for log in logs if self._logs.get(log)}
 

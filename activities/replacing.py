@@ -1,0 +1,27 @@
+"""Whether a run may take an ended one's place: that one's policy says so, before it is gone."""
+
+from __future__ import annotations
+
+from crewlog.authority.principals import standing
+from crewlog.authority.proof import START
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import NotPermitted
+from crewlog.state.calls import ForgetRun
+from crewlog.store.protocol import Store
+from crewlog.wire import StartRun
+
+
+async def check_replacing(task: ForgetRun, store: Store) -> None:
+    """Checks that who starts the new run may operate the one whose rows are removed.
+
+    Raises:
+        NotPermitted: its policy does not let them.
+    """
+    row = await store.get_run(task.run) if task.start else None
+    if row is None or not row.definition:
+        return
+    policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
+    proof = StartRun.from_json(task.start).proof
+    found = standing(policy, START, task.start, proof, run=task.run, at=task.at)
+    if not found.allowed:
+        raise NotPermitted(found.reason, remedy=found.remedy)

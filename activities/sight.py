@@ -1,0 +1,89 @@
+"""What an agent is shown of its run: each call's view is checked once more, and then hydrated.
+
+The workflow makes a view of what the agent may read. Here the definition is asked again, by its
+hash: a view with another log, or an item that the agent may not see, ends the call, before anything
+of it is read.
+"""
+
+from __future__ import annotations
+
+from langchain_core.messages import BaseMessage
+
+from crewlog.activities.definitions import Definitions
+from crewlog.activities.items import Items
+from crewlog.activities.views import Hydrator
+from crewlog.authority.audiences import may_read, may_see
+from crewlog.authority.permissions import Decision
+from crewlog.errors import LogRefused
+from crewlog.ids import LogName
+from crewlog.state.calls import CallModel, StepCall
+from crewlog.store.protocol import Store
+
+_REMEDY = "Let it read the log ('reads', 'groups' or 'logs'), and retry the step."
+
+
+class Sight:
+    """Reads for agents.
+
+    Args:
+        store: Where lists are.
+        definitions: The crews: they say who reads what.
+        hydrator: The worker's memory of transcripts.
+    """
+
+    def __init__(self, store: Store, definitions: Definitions, hydrator: Hydrator) -> None:
+        self._definitions = definitions
+        self._hydrator = hydrator
+        self._items = Items(store)
+
+    async def transcript(self, task: StepCall, *, complete: bool = True) -> list[BaseMessage]:
+        """The messages that a call's agent sees.
+
+        Args:
+            task: The call.
+            complete: Whether calls without a result are given one.
+
+        Raises:
+            LogRefused: the view has a log that the agent may not read.
+            StoreUnavailable: where what is missing cannot be read now.
+            StoreIncomplete: where what is missing is not in the store.
+        """
+        sees = await self._definitions.sees(task.definition, task.agent)
+        for log in task.view.heads:
+            _check(task, may_read(task.agent, log, reads=sees.reads, step=task.step), log)
+        return await self._hydrator.hydrate(
+            task.run,
+            task.agent,
+            task.view,
+            task.batch,
+            step=task.step,
+            complete=complete,
+            barred=sees.barred,
+        )
+
+    async def item(self, task: CallModel) -> str | None:
+        """What the agent is shown of the step's item; none where the step is for none.
+
+        Raises:
+            LogRefused: the agent may not see it.
+            StoreUnavailable: where the list cannot be read now.
+            StoreIncomplete: where it is not in the store.
+        """
+        item = task.item
+        if item is None:
+            return None
+        sees = await self._definitions.sees(task.definition, task.agent)
+        decision = may_see(task.agent, item.logs, reads=sees.reads, step=task.step)
+        if item.withheld and decision.allowed:  # its crew has taken the log from it since
+            decision = Decision(allowed=False, reason=f"{task.agent!r} may not see it any more")
+        _check(task, decision, None)
+        return await self._items.shown(task)
+
+
+def _check(task: StepCall, decision: Decision, log: LogName | None) -> None:
+    if decision.allowed:
+        return
+    what = f"the view of {task.step}" if log is not None else f"the item of {task.step}"
+    raise LogRefused(
+        f"{what} is refused: {decision.reason}", remedy=_REMEDY, place=f"step {task.step}"
+    )

@@ -1,0 +1,223 @@
+"""The matrix of agents and tools on a screen, and the rules behind one of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from crewlog.cli.screen import Part, Screen, ago, plain
+from crewlog.definition.findings import listed
+from crewlog.graph.plan import BUILT_IN_TOOLS
+
+if TYPE_CHECKING:
+    from crewlog.graph.matrix import Cell, SetAtRunTime
+    from crewlog.wire import PermissionsPage
+
+GLYPHS = {"allow": ("✓", "green"), "ask": ("?", "yellow"), "deny": ("✗", "red")}
+_HAS_NOT = ("·", "dim")
+SET = "*"
+"""Behind what people set at run time."""
+_GAP = 2
+_LONGEST_NAME = 24
+"""Columns of an agent's name."""
+
+
+def show_matrix(screen: Screen, page: PermissionsPage, *, whole: bool = False) -> None:
+    """All cells: first as a table, then each with its reason.
+
+    Args:
+        screen: Where it is shown.
+        page: The cells.
+        whole: Whether the tools that every crew has are shown, too, where nothing is said of them.
+    """
+    cells = [c for c in page.cells if whole or c.set or c.tool not in BUILT_IN_TOOLS]
+    seen = "" if page.live else " · from the store"
+    head = f"  crew {plain(page.crew)} · run {plain(page.run)} · graph v{page.graph_version}{seen}"
+    screen.line((head, "bold"))
+    screen.line()
+    if not cells:
+        screen.line("  ", ("no agent of the run has a tool", "dim"))
+        return
+    for table in tables(cells, screen.width):
+        for row in table:
+            screen.line(*row)
+        screen.line()
+    screen.line("  ", *_legend(cells))
+    for agent, found in groupby(cells, key=lambda cell: cell.agent):
+        screen.line()
+        screen.line(f"  {plain(agent)}")
+        _reasons(screen, list(found))
+
+
+def tables(cells: Sequence[Cell], width: int) -> Iterator[list[list[Part]]]:
+    """The cells as tables that fit, each with some of the tools.
+
+    Args:
+        cells: The cells, row by row.
+        width: Columns of the screen.
+    """
+    rows = {agent: list(found) for agent, found in groupby(cells, key=lambda cell: cell.agent)}
+    tools = list(dict.fromkeys(cell.tool for cell in cells))
+    first = min(_LONGEST_NAME, max(len(plain(agent)) for agent in rows))
+    start = 0
+    while start < len(tools):
+        end, used = start, 2 + first
+        while end < len(tools) and (end == start or used + _GAP + len(tools[end]) <= width):
+            used += _GAP + len(tools[end])
+            end += 1
+        shown = tools[start:end]
+        table: list[list[Part]] = [[" " * (2 + first), *_headings(shown)]]
+        for agent, row in rows.items():
+            by_tool = {cell.tool: cell for cell in row}
+            line: list[Part] = [f"  {_cut(plain(agent), first):{first}}"]
+            for tool in shown:
+                line += _mark(by_tool.get(tool), len(tool))
+            table.append(line)
+        yield table
+        start = end
+
+
+def _headings(tools: Sequence[str]) -> Iterator[Part]:
+    for tool in tools:
+        yield (f"{' ' * _GAP}{plain(tool)}", "dim")
+
+
+def _mark(cell: Cell | None, width: int) -> Iterator[Part]:
+    if cell is None:
+        yield " " * (_GAP + width)
+        return
+    glyph, style = GLYPHS[cell.outcome] if cell.has or cell.set else _HAS_NOT
+    mark = SET if cell.set is not None else ""
+    yield " " * _GAP
+    yield (glyph, style)
+    yield (f"{mark:{max(0, width - 1)}}", "bold")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _legend(cells: Sequence[Cell]) -> Iterator[Part]:
+    meanings = {"allow": "may", "ask": "a person must say yes", "deny": "may not"}
+    shown = {cell.outcome for cell in cells if cell.has or cell.set}
+    for outcome, meaning in meanings.items():
+        if outcome in shown:
+            yield GLYPHS[outcome]
+            yield (f" {meaning}   ", "dim")
+    if any(not cell.has and not cell.set for cell in cells):
+        yield _HAS_NOT
+        yield (" does not have it   ", "dim")
+    if any(cell.set for cell in cells):
+        yield (SET, "bold")
+        yield (" set at run time", "dim")
+
+
+def _reasons(screen: Screen, cells: Sequence[Cell]) -> None:
+    """The cells of an agent, each with its reason; those that it does not have in one line."""
+    shown = [cell for cell in cells if cell.has or cell.set]
+    width = max((len(plain(cell.tool)) for cell in shown), default=0)
+    for cell in shown:
+        cell_line(screen, cell, width=width, agent=False)
+    without = [plain(cell.tool) for cell in cells if not cell.has and not cell.set]
+    if without:
+        screen.wrapped(["    ", _HAS_NOT, " "], f"does not have {listed(without)}", indent=6)
+
+
+def cell_line(screen: Screen, cell: Cell, *, width: int = 0, agent: bool = True) -> None:
+    """A cell with its reason, what is left, and who set it."""
+    glyph, style = GLYPHS[cell.outcome]
+    name = f"{plain(cell.agent)} · {plain(cell.tool)}" if agent else f"{plain(cell.tool):{width}}"
+    head: list[Part] = ["    ", (glyph, style), f" {name}  "]
+    more = [plain(cell.reason), *_left(cell)]
+    if cell.set is not None:
+        more.append(set_words(cell.set))
+    if cell.changes:
+        more.append("flags and outputs may change it")
+    screen.wrapped(head, "; ".join(more), indent=8 + len(name), style="")
+
+
+def _left(cell: Cell) -> Iterator[str]:
+    for quota in cell.quotas:
+        if cell.outcome == "deny":
+            continue  # the reason says it, or nothing is counted
+        if quota.left is not None:
+            yield f"{quota.left} left of {quota.quota} ({quota.rule})"
+        else:
+            yield f"{quota.quota} ({quota.rule})"
+
+
+def set_words(said: SetAtRunTime) -> str:
+    """`set by ana 3 minutes ago (position 12)`."""
+    by = f" by {plain(said.by)}" if said.by else " at run time"
+    when = f" {ago(said.at)}" if said.at else ""
+    where = f" (position {said.position})" if said.position else ""
+    return f"set{by}{when}{where}"
+
+
+# -- one cell --------------------------------------------------------------------------------
+
+_VERBS = {
+    "allow": "may call",
+    "ask": "must wait for a person's yes to call",
+    "deny": "may not call",
+}
+
+
+def show_why(screen: Screen, page: PermissionsPage, cell: Cell) -> None:
+    """What holds for a cell, every rule that was looked at, and what one can do about it."""
+    glyph, style = GLYPHS[cell.outcome]
+    said = f"{plain(cell.agent)} {_VERBS[cell.outcome]} {plain(cell.tool)}"
+    screen.line("  ", (glyph, style), (f" {said}", "bold"))
+    screen.wrapped(["    "], plain(cell.reason), indent=4)
+    if cell.set is not None:
+        screen.line(f"    {set_words(cell.set)}")
+    screen.line()
+    width = max(len(look.rule) for look in cell.looks)
+    for look in cell.looks:
+        glyph, style = GLYPHS.get(look.outcome, ("–", "dim"))  # noqa: RUF001
+        if not look.applies:
+            style = "dim"
+        mark: Part = ("▸ ", "bold") if look.decides else "  "
+        head: list[Part] = [mark, (glyph, style), f" {look.rule:{width}}  "]
+        aside = "" if look.applies or not look.outcome else " (does not count now)"
+        screen.wrapped(
+            ["  ", *head],
+            f"{plain(look.says)}{aside}",
+            indent=8 + width,
+            style="" if look.applies else "dim",
+        )
+    if left := list(_left(cell)):
+        screen.line()
+        screen.line("  ", ("Quota   ", "dim"), "; ".join(left))
+    if not page.live:
+        screen.line()
+        screen.line("  ", ("From the store: the run does not answer, or has ended.", "dim"))
+        return
+    screen.line()
+    for number, (command, does) in enumerate(remedies(page.run, cell)):
+        screen.line("  ", ("Change  " if number == 0 else "        ", "dim"), command)
+        screen.line("          ", (does, "dim"))
+
+
+def remedies(run: str, cell: Cell) -> Iterator[tuple[str, str]]:
+    """Commands that make it otherwise, each with what it does."""
+    here = f"{run} {cell.agent} {cell.tool}"
+    if cell.rule == "parent":
+        above = next(look for look in cell.looks if look.rule == "parent" and look.decides)
+        yield f"crewlog permissions {run} --tool {cell.tool}", f"{above.says}: that one decides"
+        return
+    full = next((q for q in cell.quotas if q.left == 0), None)
+    if full is not None and cell.outcome == "deny" and cell.rule == full.rule:
+        edit = f"crewlog change {run} --operations FILE"
+        yield edit, f"edit_rule with another quota than {full.quota}: no ruling lifts a quota"
+        return
+    if cell.set is not None and cell.set.do != "permission":
+        whom = "'*'" if cell.set.agent == "*" else cell.agent
+        yield f"crewlog inherit {run} {whom} {cell.tool}", "what the definition says holds again"
+    if cell.outcome != "allow":
+        yield f"crewlog allow {here}", "it may call it, from the next call on"
+    if cell.outcome != "ask":
+        yield f"crewlog ask {here}", "each call waits for a person's yes"
+    if cell.outcome != "deny":
+        yield f"crewlog deny {here}", "it may not, from the next call on"

@@ -1,0 +1,65 @@
+"""The matrix of agents and tools of a run: from the run itself, or from the store."""
+
+from __future__ import annotations
+
+from crewlog.client.gateway import STATUS_NAMES, Gateway
+from crewlog.client.journal import OpenStore
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import RunNotFound, StoreIncomplete, WorkerMissing
+from crewlog.graph.lower import lower
+from crewlog.graph.matrix import cells, facts_of, tools_in
+from crewlog.ids import RunId
+from crewlog.store.loading import load_state
+from crewlog.wire import PermissionsPage, PermissionsQuery
+
+
+async def matrix_of(
+    gateway: Gateway, open_store: OpenStore, run: RunId, asked: PermissionsQuery
+) -> PermissionsPage:
+    """A part of a run's matrix. A run that is under way tells it itself, where a worker answers.
+
+    Raises:
+        RunNotFound: neither the server nor the store knows the run.
+        StoreUnavailable: only the store could tell, and it is away.
+    """
+    missing: RunNotFound | None = None
+    try:
+        status = (await gateway.describe(run)).status
+        if status is not None and STATUS_NAMES.get(status) == "running":
+            answer = await gateway.query(run, "permissions", asked.to_json())
+            return PermissionsPage.model_validate(answer, extra="ignore")
+    except RunNotFound as error:
+        missing = error
+    except WorkerMissing:
+        pass
+    try:
+        return await _stored(open_store, run, asked)
+    except StoreIncomplete:
+        if missing is not None:
+            raise missing from None
+        raise
+
+
+async def _stored(open_store: OpenStore, run: RunId, asked: PermissionsQuery) -> PermissionsPage:
+    store = await open_store()
+    state = await load_state(store, run)
+    page = PermissionsPage(
+        run=run,
+        crew=state.crew,
+        graph_version=state.graph_version,
+        position=state.position,
+        live=False,
+    )
+    if not state.definition:
+        return page  # its prompt was not approved yet
+    plan = lower(CrewDefinition.from_json(await store.get_definition(state.definition)))
+    found, total = cells(
+        facts_of(plan, state),
+        asked.agents,
+        asked.tools,
+        after=asked.after,
+        limit=asked.limit,
+        looks=asked.looks,
+    )
+    told = {"agents": tuple(plan.agents), "tools": tools_in(plan), "cells": found, "total": total}
+    return page.model_copy(update=told)

@@ -1,0 +1,263 @@
+"""Who may call which tool now, cell by cell, with every rule that was looked at.
+
+The same for a live run, where the workflow answers, and for one that has ended, from the store:
+a plan and a state are enough. Nothing here decides: `RunFacts.check` does, and this tells why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from crewlog.authority.permissions import EVERYONE, Outcome, Ruling, needs_approval, ruling_of
+from crewlog.authority.rules import CallRule, rule_words
+from crewlog.definition.findings import listed
+from crewlog.graph.facts import RunFacts
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import AgentName, ToolName
+from crewlog.model import Model
+from crewlog.state.ledger import Ledger
+from crewlog.state.model import CrewState, Mutation
+from crewlog.state.rulings import permission_mutation, ruling_mutation
+
+_STRICTNESS: dict[str, int] = {"": -1, "allow": 0, "ask": 1, "deny": 2}
+
+
+class SetAtRunTime(Model):
+    """What people said at run time about a cell."""
+
+    do: Ruling | Literal["permission"]
+    """What was ruled; `permission`: who may call the tool was said as a list."""
+    agent: str = ""
+    """The agent that it was said of; `*`: every one. Empty for a list."""
+    by: str = ""
+    """Who said it; empty: nobody said, or it is longer ago than the run remembers."""
+    at: int = 0
+    """When, in milliseconds since the epoch; 0: longer ago than the run remembers."""
+    position: int = 0
+    """The journal position; 0: likewise."""
+
+
+class QuotaView(Model):
+    """A quota that a call is counted in."""
+
+    rule: str
+    """Where it is said: `rules[1]`."""
+    quota: str
+    """`5 per run`."""
+    used: int | None = None
+    """How many are used; none where only the store knows: of hours and days."""
+    left: int | None = None
+    """How many are left; likewise."""
+    key: str = ""
+    """Its name in the store."""
+
+
+class Look(Model):
+    """A rule that was looked at, and what it says of a cell."""
+
+    rule: str
+    """Where it is said: `tools`, `permissions`, `rules[1]`, `approvals`, `ruling`, `parent`."""
+    says: str
+    """In words."""
+    outcome: Outcome | Literal[""] = ""
+    """What it makes of the call; empty: it says nothing."""
+    applies: bool = True
+    """Whether it counts now: its condition holds, and no ruling stands in its place."""
+    decides: bool = False
+    """Whether it is what decided."""
+
+
+class Cell(Model):
+    """An agent and a tool: what holds, and why."""
+
+    agent: AgentName
+    tool: ToolName
+    outcome: Outcome
+    """`allow`, `ask` (each call waits for a person's yes) or `deny`."""
+    reason: str
+    """Why, with the rule and where it comes from."""
+    rule: str = ""
+    """What decided; empty: nothing speaks against it."""
+    has: bool = True
+    """Whether the definition gives the tool to the agent."""
+    set: SetAtRunTime | None = None
+    """What people said at run time, where that counts."""
+    changes: bool = False
+    """Whether it may be otherwise as soon as flags or outputs are: a rule has a condition."""
+    quotas: tuple[QuotaView, ...] = ()
+    """The quotas that a call would be counted in now."""
+    looks: tuple[Look, ...] = ()
+    """Every rule that was looked at, in order; only where they were asked for."""
+
+
+def facts_of(plan: GraphPlan, state: CrewState) -> RunFacts:
+    """A run that can be asked who may do what, of its plan and its state."""
+    return RunFacts(plan, Ledger(state))
+
+
+def tools_in(plan: GraphPlan) -> tuple[ToolName, ...]:
+    """The tools that agents of a plan may have: those of the crew, and built-in ones in use."""
+    found = [*plan.tools, *(tool for rules in plan.agents.values() for tool in rules.tools)]
+    return tuple(dict.fromkeys(found))
+
+
+def cells(
+    run: RunFacts,
+    agents: Sequence[str] = (),
+    tools: Sequence[str] = (),
+    *,
+    after: int = 0,
+    limit: int = 1000,
+    looks: bool = False,
+) -> tuple[tuple[Cell, ...], int]:
+    """Cells of the matrix, row by row, and how many there are in all.
+
+    Args:
+        run: The run.
+        agents: The rows; none: all of them. Names that the crew does not have are left out.
+        tools: The columns, likewise.
+        after: Cells to pass over.
+        limit: At most so many.
+        looks: Whether each has the rules that were looked at.
+    """
+    rows = [name for name in run.plan.agents if not agents or name in agents]
+    columns = [name for name in tools_in(run.plan) if not tools or name in tools]
+    total = len(rows) * len(columns)
+    places = range(min(after, total), min(after + limit, total))
+    found = (divmod(place, len(columns)) for place in places)
+    return tuple(cell(run, rows[r], columns[c], looks=looks) for r, c in found), total
+
+
+def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False) -> Cell:
+    """What holds for an agent's calls of a tool now."""
+    decision = run.check(agent, tool)
+    rules = run.plan.agents[agent]
+    made = _set_at_run_time(run, agent, tool)
+    ruled = made is not None and made.do != "permission"
+    covering = [rule for rule in run.plan.checks if rule.covers(agent, tool)]
+    quotas = [
+        _quota(run, rule)
+        for rule in covering
+        if rule.quota and (rule.when is None or run.holds(rule.when))
+    ]
+    return Cell(
+        agent=agent,
+        tool=tool,
+        outcome=decision.outcome,
+        reason=decision.reason,
+        rule=decision.rule,
+        has=tool in rules.tools,
+        set=made,
+        changes=any(rule.when is not None and (rule.quota or not ruled) for rule in covering),
+        quotas=tuple(quotas),
+        looks=tuple(_decided(_looks(run, agent, tool), decision.rule)) if looks else (),
+    )
+
+
+def _quota(run: RunFacts, rule: CallRule) -> QuotaView:
+    limit = rule.limit
+    used = run.state.quotas.get(rule.key, 0) if limit and limit.per == "run" else None
+    left = None if limit is None or used is None else max(0, limit.most - used)
+    return QuotaView(rule=rule.called, quota=rule.quota, used=used, left=left, key=rule.key)
+
+
+def _set_at_run_time(run: RunFacts, agent: str, tool: str) -> SetAtRunTime | None:
+    state = run.state
+    row = state.rulings.get(tool, {})
+    offered = run.plan.agents[AgentName(agent)].tools
+    ruled = ruling_of(agent, tool, offered=offered, rulings=state.rulings)
+    if ruled is not None:
+        whom = agent if agent in row else EVERYONE
+        made = _last(state, ruling_mutation(tool, whom, ruled))
+        return _told(SetAtRunTime(do=ruled, agent=whom), made)
+    if state.tool_permissions.get(tool) != run.plan.permissions.get(ToolName(tool)):
+        made = _last(state, permission_mutation(tool, state.tool_permissions.get(tool)))
+        return _told(SetAtRunTime(do="permission"), made)
+    return None
+
+
+def _last(state: CrewState, what: str) -> Mutation | None:
+    return next((each for each in reversed(state.mutations) if each.what == what), None)
+
+
+def _told(said: SetAtRunTime, made: Mutation | None) -> SetAtRunTime:
+    if made is None:
+        return said
+    return said.model_copy(update={"by": made.by, "at": made.at, "position": made.position})
+
+
+# -- every rule ------------------------------------------------------------------------------
+
+
+def _looks(run: RunFacts, agent: AgentName, tool: ToolName) -> Iterator[Look]:
+    """What was looked at, in the order in which it is."""
+    rules = run.plan.agents[agent]
+    ruled = ruling_of(agent, tool, offered=rules.tools, rulings=run.state.rulings)
+    free = ruled is None  # else what the definition says stands back
+    if tool in rules.tools:
+        yield Look(rule="tools", says=f"{tool} is among the tools of {agent}", applies=free)
+    else:
+        says = f"{tool} is not among the tools of {agent}"
+        yield Look(rule="tools", says=says, outcome="deny", applies=free)
+    yield _permission(run, agent, tool, applies=free)
+    for rule in run.plan.checks:
+        if rule.covers(agent, tool):
+            yield from _rule(run, rule, free=free)
+    if needs_approval(agent, tool, run.plan.approvals):
+        says = f"approvals: a person says yes to each call of {tool} by {agent}"
+        yield Look(rule="approvals", says=says, outcome="ask", applies=free)
+    else:
+        yield Look(rule="approvals", says=f"approvals do not name {tool} for {agent}")
+    if ruled is not None:
+        whom = agent if agent in run.state.rulings.get(tool, {}) else "every agent"
+        says = f"people said {ruled} of {whom} and {tool}; it stands in the definition's place"
+        yield Look(rule="ruling", says=says, outcome=ruled)
+    for parent in rules.within:
+        above = run.check(parent, tool)
+        says = f"{agent} works for {parent}, and may never more: {above.reason}"
+        yield Look(rule="parent", says=says, outcome=above.outcome)
+
+
+def _permission(run: RunFacts, agent: str, tool: str, *, applies: bool) -> Look:
+    allowed = run.state.tool_permissions.get(tool)
+    if allowed is None:
+        says = f"permissions leave {tool} to every agent that has it"
+        return Look(rule="permissions", says=says, applies=applies)
+    says = f"permissions let {listed(allowed) if allowed else 'nobody'} call {tool}"
+    outcome: Literal["deny", ""] = "" if agent in allowed else "deny"
+    return Look(rule="permissions", says=says, outcome=outcome, applies=applies)
+
+
+def _rule(run: RunFacts, rule: CallRule, *, free: bool) -> Iterator[Look]:
+    """What a rule says; its quota counts whatever people ruled."""
+    holds = rule.when is None or run.holds(rule.when)
+    says = f"{rule_words(rule)}{f' ({rule.reason})' if rule.reason else ''}"
+    if not holds:
+        yield Look(rule=rule.called, says=f"{says}: that does not hold now", applies=False)
+        return
+    outcome: Outcome | Literal[""] = {"never": "deny", "ask": "ask"}.get(rule.do, "")  # type: ignore[assignment]
+    if rule.do == "always" and not rule.quota:
+        outcome = "allow"
+    if rule.quota:
+        counted = _quota(run, rule)
+        full = counted.left == 0
+        if counted.left is not None:
+            says = f"{says}: {counted.left} left"
+        yield Look(
+            rule=rule.called,
+            says=says,
+            outcome="deny" if full else outcome,
+            applies=free or full or not outcome,
+        )
+        return
+    yield Look(rule=rule.called, says=says, outcome=outcome, applies=free)
+
+
+def _decided(looks: Iterator[Look], rule: str) -> Iterator[Look]:
+    """The same, with what decided marked."""
+    marked = False
+    for look in looks:
+        decides = not marked and look.applies and bool(look.outcome) and look.rule == rule
+        marked = marked or decides
+        yield look.model_copy(update={"decides": True}) if decides else look

@@ -1,0 +1,54 @@
+"""Why a call was allowed, as far as a journal says it: permissions and rulings at that place."""
+
+from __future__ import annotations
+
+from crewlog.authority.permissions import EVERYONE
+from crewlog.authority.rulings import Rulings, after_permission, after_ruling
+from crewlog.state import journal as j
+
+
+class Grants:
+    """Who may call what, entry by entry, with who said so at run time."""
+
+    def __init__(self) -> None:
+        self._permissions: dict[str, tuple[str, ...] | None] = {}
+        self._rulings: Rulings = {}
+        self._said: dict[tuple[str, str], str] = {}
+        """Who ruled, and where, by tool and agent; permissions have no agent."""
+
+    def why(self, agent: str, tool: str) -> str:
+        """Why an agent's call of a tool is allowed."""
+        row = self._rulings.get(tool, {})
+        for whom in (agent, EVERYONE):
+            if row.get(whom) == "allow":
+                return f"people allowed {agent!r} to call {tool!r}{self._where(tool, whom)}"
+        if self._permissions.get(tool) is not None:
+            return f"permissions let {agent!r} call {tool!r}{self._where(tool, '')}"
+        return f"{tool!r} is among the tools of {agent!r}{self._where(tool, '')}"
+
+    def _where(self, tool: str, agent: str) -> str:
+        said = self._said.get((tool, agent))
+        return f": {said}" if said else ""
+
+    def learn(self, position: int, entry: j.JournalEntry) -> None:
+        """Keeps what an entry says of that."""
+        match entry:
+            case j.RunStarted() | j.GraphSwapped() | j.RulesChanged():
+                self._permissions = dict(entry.permissions)
+            case j.PermissionSet():
+                self._permissions[entry.tool] = entry.agents
+                self._rulings = after_permission(self._rulings, entry.tool, entry.agents)
+                self._note(position, entry.tool, "", entry.by)
+            case j.RulingSet():
+                self._rulings = after_ruling(self._rulings, entry.tool, entry.agent, entry.do)
+                self._note(position, entry.tool, entry.agent, entry.by)
+            case j.RolledBack() | j.Forked() | j.Reopened():
+                self._permissions = dict(entry.state.get("tool_permissions") or {})
+                self._rulings = dict(entry.state.get("rulings") or {})
+            case _:
+                pass
+
+    def _note(self, position: int, tool: str, agent: str, by: str) -> None:
+        self._said[tool, agent] = (
+            f"set at run time{f' by {by}' if by else ''} (position {position})"
+        )

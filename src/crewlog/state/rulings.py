@@ -1,0 +1,43 @@
+"""What a run remembers of who said who may call what: lines of its mutations, spelled once.
+
+A run's state has what is in force, and its mutations have who said it and when. A line is found
+again by spelling it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crewlog.authority.permissions import EVERYONE, Ruling
+
+
+def ruling_mutation(tool: str, agent: str, do: Ruling | None) -> str:
+    """What was changed by a ruling, in a line."""
+    who = "every agent" if agent == EVERYONE else agent
+    return f"ruling for {tool} by {who}: {do or 'as the definition says'}"
+
+
+def permission_mutation(tool: str, agents: Sequence[str] | None) -> str:
+    """What was changed by saying who may call a tool, in a line."""
+    named = "all that have it" if agents is None else ", ".join(agents) or "nobody"
+    return f"permission to call {tool}: {named}"
+
+
+def ruling_words(tool: str, agent: str, do: Ruling | None) -> str:
+    """`writer may call publish`, `people are asked before writer calls publish`."""
+    who = "every agent" if agent == EVERYONE else agent
+    match do:
+        case "allow" if agent == EVERYONE:
+            return f"every agent that has {tool} may call it"
+        case "allow":
+            return f"{who} may call {tool}"
+        case "ask":
+            return f"people are asked before {who} calls {tool}"
+        case "deny":
+            return f"{'nobody' if agent == EVERYONE else who} may {_not(agent)}call {tool}"
+        case None:
+            return f"what the definition says of {who} and {tool} holds again"
+
+
+def _not(agent: str) -> str:
+    return "" if agent == EVERYONE else "not "

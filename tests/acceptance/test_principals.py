@@ -1,0 +1,239 @@
+"""Signed commands on the real path: what is not proven or not allowed has no effect, and is told.
+
+Commands go through Temporal's own client too, as anybody sends them who reaches the server.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+
+from crewlog.authority.proof import Proof
+from crewlog.client import Client, Run, keys
+from crewlog.definition.operations import EditAgent, EditCrew, EditPermission
+from crewlog.errors import NotPermitted, RunFailed
+
+from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
+
+RIGHTS: dict[str, list[str]] = {
+    "ada": ["view", "answer", "operate", "change", "grant"],
+    "oncall": ["view", "operate"],
+    "dev": ["change"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("keys")
+    for name in (*RIGHTS, "eve"):
+        keys.make(name, where)
+    return where
+
+
+def policy(folder: Path, **rights: list[str]) -> dict[str, Any]:
+    principals = {
+        name: {"key": keys.load(name, folder).public, "rights": given}
+        for name, given in (rights or RIGHTS).items()
+    }
+    return {"mode": "signed", "principals": principals}
+
+
+def client(site: Site, folder: Path, name: str | None) -> Client:
+    made = site.client()
+    made.use_key(str(folder / f"{name}.pem") if name else None)
+    return made
+
+
+async def at_a_gate(site: Site, folder: Path) -> Run:
+    """A signed run that ada started, whose tool stands at a gate; she has it in her hands."""
+    crew = site.crew(
+        {"a": [calls(("gate", {"name": "g"})), {"text": "A"}], "b": [{"text": "B"}]},
+        tools={"gate": tool("gate")},
+        flow=["a", "b"],
+    )
+    owner = client(site, folder, "ada")
+    run = await owner.start(
+        crew | {"policy": policy(folder), "permissions": {"gate": ["a", "b"]}},
+        "go",
+        by="mallory",
+        execution_timeout=RUN_LIMIT,
+    )
+    site.runs.append(run)
+    await until(lambda: site.ledger(run, "start"), "the gate")
+    return run
+
+
+def of(site: Site, folder: Path, name: str | None, run: Run) -> Run:
+    return client(site, folder, name).run(run.id)
+
+
+async def refusals(run: Run) -> list[dict[str, Any]]:
+    """What the run says of those whom it did not let in."""
+    found = [item.entry for item in (await run.journal(limit=1000)).entries]
+    return [e for e in found if e.get("error_type") == "NotPermitted"]
+
+
+async def raw(site: Site, run: Run, name: str, content: dict[str, Any]) -> None:
+    """An update as Temporal's own client sends it."""
+    try:
+        await site.temporal.get_workflow_handle(run.id).execute_update(name, content)
+    except WorkflowUpdateFailedError as error:
+        kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
+        if kind == "NotPermitted":
+            raise NotPermitted(str(error.cause)) from error
+        raise
+
+
+async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, folder: Path) -> None:
+    run = await at_a_gate(crews, folder)
+    nobody, eve, oncall, dev = (of(crews, folder, n, run) for n in (None, "eve", "oncall", "dev"))
+    paused = await nobody.pause(id="p1", by="ada")
+    await eve.pause(id="p2", by="ada")
+    await dev.pause(id="p3", by="ada")
+    with pytest.raises(NotPermitted, match="has no signature"):
+        await nobody.edit_state({"shared.x": 1}, by="ada")
+    with pytest.raises(NotPermitted, match="which no principal has"):
+        await eve.change(operations=[EditAgent(name="b", set={"prompt": "Obey."})], dry_run=True)
+    with pytest.raises(NotPermitted, match="'dev' has not the right 'operate'"):
+        await dev.rollback(1)
+    with pytest.raises(NotPermitted, match="'oncall' has not the right 'grant'"):
+        await oncall.set_permission("gate", ["b"])
+    with pytest.raises(NotPermitted, match="'oncall' has not the right 'answer'"):
+        await oncall.respond("i1", "approve")
+    assert (await run.status()).status == "running"
+    told = await refusals(run)
+    assert [(e["name"], e["by"]) for e in told] == [
+        ("pause", "unverified ada"),
+        ("pause", "unverified ada"),
+        ("pause", "dev"),
+        ("edit_state", "unverified ada"),
+        ("change", f"unverified {nobody._client.user}"),
+        ("rollback", "dev"),
+        ("set_permission", "oncall"),
+        ("respond", "oncall"),
+    ]
+    outcome = await nobody.outcome(paused)
+    assert outcome is not None
+    assert (outcome.ok, outcome.error_type) == (False, "NotPermitted")
+    # An id that somebody tried who was not let in is still free.
+    await oncall.pause(id="p1", by="mallory")
+    await run.wait_until(lambda view: view.status == "paused", LIMIT)
+    await run.resume()
+    crews.open_gate(run, "g")
+    result = await run.result(LIMIT)
+    assert result.status == "completed"
+    assert [e.by for e in await crews.entries(run, "Paused")] == ["oncall"]
+    assert [e.by for e in await crews.entries(run, "RunStarted")] == ["ada"]
+
+
+async def test_what_was_signed_holds_as_it_was_signed(crews: Site, folder: Path) -> None:
+    run, other = await at_a_gate(crews, folder), await at_a_gate(crews, folder)
+    key = keys.load("ada", folder)
+    asked = {"id": "e1", "by": "ada", "set": {"shared.x": 1}}
+    good = key.signed(run.id, "edit_state", asked)
+    proof = Proof.from_json(good["proof"])
+    late = {**good, "proof": proof.model_copy(update={"expires": int(time.time() * 1000) - 1})}
+    wrong: list[tuple[Run, str, dict[str, Any]]] = [
+        (other, "edit_state", good),
+        (run, "edit_state", {**good, "set": {"shared.x": 2}}),
+        (run, "edit_state", {**good, "by": "eve"}),
+        (run, "edit_state", {**good, "reason": "another"}),
+        (run, "edit_state", {**good, "id": "e2"}),
+        (run, "edit_state", {**late, "proof": late["proof"].to_json()}),
+        (run, "edit_state", {**asked, "proof": None}),
+        (run, "ask", {"id": "e1", "by": "ada", "text": "x", "proof": good["proof"]}),
+        (run, "ask", {"id": "e1"}),
+    ]
+    for place, name, content in wrong:
+        with pytest.raises(NotPermitted):
+            await raw(crews, place, name, content)
+    assert (await run.state()).shared_context == {}
+    assert len(await refusals(run)) == len(wrong) - 1
+    await raw(crews, run, "edit_state", good)
+    assert (await run.state()).shared_context == {"x": 1}
+    crews.open_gate(run, "g")
+    crews.open_gate(other, "g")
+    assert (await run.result(LIMIT)).status == "completed"
+    assert (await other.result(LIMIT)).status == "completed"
+
+
+async def test_a_change_widens_nothing_without_grant(crews: Site, folder: Path) -> None:
+    run = await at_a_gate(crews, folder)
+    dev, owner = of(crews, folder, "dev", run), run
+    added = {"shell": tool("note") | {"description": "x"}}
+    for other in (policy(folder, dev=["grant"]), None):
+        with pytest.raises(NotPermitted, match=r"'dev' has not the right 'grant'.*the policy"):
+            await dev.change(operations=[EditCrew(set={"policy": other})])
+    definition = (await owner.state()).definition
+    base = await crews.store.get_definition(definition)
+    with pytest.raises(NotPermitted, match="the tool shell is new"):
+        await dev.change(definition={**base, "tools": {**base["tools"], **added}}, dry_run=True)
+    await owner.set_permission("gate", [])
+    with pytest.raises(NotPermitted, match="agent a may call gate, which is forbidden now"):
+        await dev.change(operations=[EditPermission(tool="gate", agents=("a",))])
+    await owner.set_permission("gate", None)
+    await dev.change(operations=[EditPermission(tool="gate", agents=("a",))])  # narrower
+    with pytest.raises(NotPermitted, match="agent b may call gate"):
+        await dev.change(operations=[EditPermission(tool="gate", agents=("a", "b"))])
+    rotated = policy(folder, eve=RIGHTS["ada"])
+    crews.open_gate(run, "g")
+    await owner.change(operations=[EditCrew(set={"policy": rotated})])
+    with pytest.raises(NotPermitted, match="which no principal has"):
+        await owner.edit_state({"shared.x": 1})
+    await of(crews, folder, "eve", run).stop()
+    assert (await run.result(LIMIT)).status in ("stopped", "completed")
+
+
+async def test_who_may_not_start_a_run_of_a_signed_crew(crews: Site, folder: Path) -> None:
+    crew = crews.crew({"a": [{"text": "A"}]}) | {"policy": policy(folder)}
+    for name in (None, "eve", "dev"):
+        run = await client(crews, folder, name).start(crew, "go", execution_timeout=RUN_LIMIT)
+        with pytest.raises(RunFailed, match=r"has no signature|no principal has|not the right"):
+            await run.result(LIMIT)
+        with pytest.raises(WorkflowFailureError) as failed:
+            await crews.temporal.get_workflow_handle(run.id).result()
+        assert isinstance(failed.value.cause, ApplicationError)
+        assert failed.value.cause.type == "NotPermitted"
+    answer = await client(crews, folder, "oncall").ask(crew, "go", execution_timeout=RUN_LIMIT)
+    assert answer.status == "completed"
+
+
+async def test_a_fork_and_a_resumption_shed_no_policy(crews: Site, folder: Path) -> None:
+    run = await at_a_gate(crews, folder)
+    crews.open_gate(run, "g")
+    await run.result(LIMIT)
+    (first, *_) = (await run.checkpoints()).checkpoints
+    nobody, oncall = of(crews, folder, None, run), of(crews, folder, "oncall", run)
+    free = [EditCrew(set={"policy": None})]
+    for whose, operations, why in (
+        (nobody, [], "has no signature"),
+        (oncall, free, "'oncall' has not the right 'change'"),
+    ):
+        forked = await whose.fork(
+            first.position, operations=operations, execution_timeout=RUN_LIMIT
+        )
+        with pytest.raises(RunFailed, match=why):
+            await forked.result(LIMIT)
+    forked = await oncall.fork(first.position, execution_timeout=RUN_LIMIT)
+    crews.runs.append(forked)
+    crews.open_gate(forked, "g")
+    assert (await forked.result(LIMIT)).status == "completed"
+    assert [e.by for e in await crews.entries(forked, "Forked")] == ["oncall"]
+
+
+async def test_a_run_that_goes_on_after_its_end_keeps_its_policy(crews: Site, folder: Path) -> None:
+    run = await at_a_gate(crews, folder)
+    await run.stop()
+    assert (await run.result(LIMIT)).status == "stopped"
+    await of(crews, folder, "dev", run).resume()
+    with pytest.raises(RunFailed, match="'dev' has not the right 'operate'"):
+        await run.result(LIMIT)
+    crews.open_gate(run, "g")
+    await of(crews, folder, "oncall", run).resume()
+    assert (await run.result(LIMIT)).status == "completed"
+    assert [e.by for e in await crews.entries(run, "Reopened")] == ["oncall"]

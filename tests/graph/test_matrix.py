@@ -1,0 +1,146 @@
+"""The matrix of agents and tools: what it tells is what the engine decides, with every rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.graph.matrix import Cell, cell, cells, facts_of, tools_in
+from crewlog.ids import AgentName, ToolName
+from graph.crews import plan_of
+from graph.simulation import RandomScript, Replies, Simulation, dice, random_plan, says
+
+TOOLS = {name: {"run": "m:f"} for name in ("read", "act", "send")}
+AGENTS = {"a": {"tools": ["read", "act"]}, "b": {"tools": ["read", "send"]}}
+
+
+async def begun(**more: Any) -> Simulation:
+    return await Simulation.begin(plan_of(["a", "b"], AGENTS, tools=TOOLS, **more))
+
+
+def of(sim: Simulation, agent: str, tool: str) -> Cell:
+    return cell(sim.engine, AgentName(agent), ToolName(tool), looks=True)
+
+
+def decided(found: Cell) -> list[str]:
+    return [look.rule for look in found.looks if look.decides]
+
+
+async def test_every_cell_with_its_reason() -> None:
+    sim = await begun(permissions={"send": []}, approvals={"act": None})
+    found, total = cells(sim.engine)
+    assert total == len(found) == 6
+    told = {(c.agent, c.tool): (c.outcome, c.rule, c.has) for c in found}
+    assert told[AgentName("a"), ToolName("read")] == ("allow", "", True)
+    assert told[AgentName("a"), ToolName("act")] == ("ask", "approvals", True)
+    assert told[AgentName("a"), ToolName("send")] == ("deny", "tools", False)
+    assert told[AgentName("b"), ToolName("send")] == ("deny", "permissions", True)
+    assert all(c.reason and not c.looks for c in found)
+
+
+async def test_pages_and_filters() -> None:
+    sim = await begun()
+    whole, total = cells(sim.engine)
+    pages = [cells(sim.engine, after=n, limit=2)[0] for n in range(0, total, 2)]
+    assert tuple(c for page in pages for c in page) == whole
+    found, total = cells(sim.engine, ["b", "nobody"], ["send"])
+    assert [(c.agent, c.tool) for c in found] == [("b", "send")]
+    assert total == 1
+    assert cells(sim.engine, ["nobody"]) == ((), 0)
+    assert cells(sim.engine, after=100) == ((), 6)
+
+
+async def test_what_decided_is_marked_and_what_does_not_count_is_told() -> None:
+    rules = [
+        {"tool": "act", "agents": ["a"], "do": "never", "if": "not ready", "reason": "not yet"},
+        {"tool": "*", "do": "ask", "agents": ["group:all"]},
+    ]
+    sim = await begun(rules=rules, groups={"all": ["a"]}, flags={"ready": False})
+    found = of(sim, "a", "act")
+    assert (found.outcome, found.rule, found.changes) == ("deny", "rules[0]", True)
+    assert decided(found) == ["rules[0]"]
+    await sim.command("edit_state", set={"flags.ready": True})
+    found = of(sim, "a", "act")
+    assert (found.outcome, decided(found)) == ("ask", ["rules[1]"])
+    (aside,) = [look for look in found.looks if look.rule == "rules[0]"]
+    assert not aside.applies
+    assert "does not hold now" in aside.says
+
+
+async def test_a_ruling_says_who_made_it_and_stands_in_the_definitions_place() -> None:
+    sim = await begun(permissions={"act": []})
+    assert of(sim, "a", "act").set is None
+    await sim.command("set_permission", tool="act", agent="a", do="allow", by="ana")
+    found = of(sim, "a", "act")
+    assert (found.outcome, found.rule) == ("allow", "ruling")
+    assert decided(found) == ["ruling"]
+    assert found.set is not None
+    assert (found.set.do, found.set.agent, found.set.by) == ("allow", "a", "ana")
+    assert found.set.position == sim.state.position
+    assert [look.applies for look in found.looks if look.rule == "permissions"] == [False]
+    await sim.command("set_permission", tool="read", agent="*", do="deny", by="ben")
+    for agent in "ab":
+        made = of(sim, agent, "read").set
+        assert made is not None
+        assert (made.agent, made.by) == ("*", "ben")
+    await sim.command("set_permission", tool="read", agent="*", do="inherit")
+    assert of(sim, "a", "read").set is None
+    await sim.command("set_permission", tool="send", agents=[], by="eve")
+    made = of(sim, "b", "send").set
+    assert made is not None
+    assert (made.do, made.by) == ("permission", "eve")
+
+
+async def test_what_is_left_of_a_quota() -> None:
+    rules = [{"tool": ["read", "act"], "quota": "2 per run"}, {"tool": "act", "quota": "9 per day"}]
+    sim = await begun(rules=rules)
+    (quota,) = of(sim, "a", "read").quotas
+    assert (quota.rule, quota.used, quota.left) == ("rules[0]", 0, 2)
+    assert [q.left for q in of(sim, "a", "act").quotas] == [2, None]
+    script = Replies({"a#1": [says("", "read", "read")]})
+    sim = await (
+        await Simulation.begin(plan_of(["a"], AGENTS, tools=TOOLS, rules=rules), script)
+    ).run()
+    found = of(sim, "a", "read")
+    assert (found.outcome, found.rule, decided(found)) == ("deny", "rules[0]", ["rules[0]"])
+    assert [q.left for q in found.quotas] == [0]
+
+
+async def test_an_agent_that_works_for_another() -> None:
+    agents = {"a": {"tools": ["read", "act"]}, "b": {"tools": ["read", "send"], "parent": "a"}}
+    plan = plan_of(["a", "b"], agents, tools=TOOLS, permissions={"read": ["b"]})
+    sim = await Simulation.begin(plan)
+    found = of(sim, "b", "send")
+    assert (found.outcome, found.rule, decided(found)) == ("deny", "parent", ["parent"])
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_it_says_what_the_engine_decides(seed: int) -> None:
+    """For runs at random, with rulings at random, live and as they are read from a store."""
+    rng = dice(f"matrix/{seed}")
+    plan = random_plan(rng)
+    sim = await Simulation.begin(plan, RandomScript(plan, seed), seed=seed, people=True)
+    for _ in range(12):
+        await sim.round()
+        tool = rng.choice([*plan.tools, "no_such_tool"])
+        agent = rng.choice([*plan.agents, "*"])
+        do = rng.choice(["allow", "ask", "deny", "inherit"])
+        await sim.command("set_permission", tool=tool, agent=agent, do=do, by="eve")
+    engine = sim.engine
+    found, _ = cells(engine, looks=True)
+    assert len(found) == len(engine.plan.agents) * len(tools_in(engine.plan))
+    for each in found:
+        decision = engine.check(each.agent, each.tool)
+        assert (each.outcome, each.rule, each.reason) == (
+            decision.outcome,
+            decision.rule,
+            decision.reason,
+        )
+        if decision.rule:
+            assert decided(each) == [decision.rule], each
+        if decision.rule == "ruling":
+            assert each.set is not None
+            assert each.set.by == "eve"
+    stored, _ = cells(facts_of(engine.plan, sim.state), looks=True)
+    assert stored == found

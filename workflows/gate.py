@@ -1,0 +1,163 @@
+"""The gate: whose command it is, and whether the crew's policy takes it from there.
+
+Everything that comes from outside goes through it twice: in its handler, before an activity is made
+for it, and in the loop, right before it would be applied, by the policy that is in force then. An
+open policy costs nothing here: no question is asked, and no command of Temporal's comes of it.
+
+An expiry is held against the time at which a command came. Updates come with a workflow task, whose
+time is the same in each replay. Signals do not (`inbox.now`): for one whose signature is good, a
+local activity tells the time, which the history then has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from pydantic import ValidationError
+
+    from crewlog.authority.principals import Standing, holds, standing
+    from crewlog.authority.proof import START, Proof
+    from crewlog.definition.policy import Policy
+    from crewlog.errors import NotPermitted
+    from crewlog.graph.drafting import Drafting
+    from crewlog.graph.engine import Engine
+    from crewlog.ids import RESERVED
+    from crewlog.state.brief import brief
+    from crewlog.state.calls import TELL_TIME
+    from crewlog.wire import StartRun
+
+from crewlog.workflows.activity_options import LOCAL
+
+if TYPE_CHECKING:
+    from crewlog.workflows.inbox import Incoming
+
+SHOWN = 10
+"""Ways in which a change widens authority that a refusal names."""
+_NEVER = -1
+"""A time at which nothing has expired."""
+
+
+def look(engine: Engine | Drafting, incoming: Incoming) -> Standing | None:
+    """Who a command is of, and whether it is let in; none where nobody asks.
+
+    What has no object as its content is not looked at: nothing can come of it.
+    """
+    policy: Policy | None = engine.plan.policy
+    if policy is None or not policy.signed or not isinstance(incoming.data, dict):
+        return None
+    data: dict[str, Any] = incoming.data  # pyright: ignore[reportUnknownVariableType]
+    if str(data.get("id", "")).startswith(RESERVED):
+        return None  # the run's own: from outside, there is none of these
+    at = _NEVER if incoming.arrived is None else incoming.arrived
+    found: Standing | None = None
+    for name in _names(incoming):
+        tried = standing(policy, name, data, _proof(data), run=engine.state.run, at=at)
+        if tried.proven:
+            return tried
+        found = found or tried
+    return found
+
+
+def check(engine: Engine | Drafting, incoming: Incoming) -> None:
+    """Notes who a command is of, before it is applied.
+
+    Raises:
+        NotPermitted: the policy in force does not let it in.
+    """
+    incoming.standing = found = look(engine, incoming)
+    if found is not None and not found.allowed:
+        raise refusal(found)
+
+
+def lets_in(engine: Engine | Drafting, incoming: Incoming) -> bool:
+    """Whether anything may be done for a command before the loop takes it."""
+    found = look(engine, incoming)
+    return found is None or found.allowed
+
+
+async def tell_time(engine: Engine | Drafting, incoming: Incoming) -> None:
+    """Notes when a signal came, where its proof needs it.
+
+    Whether it does depends on the signature alone: a replay asks for the same.
+    """
+    if incoming.arrived is None and (found := look(engine, incoming)) and found.allowed:
+        incoming.arrived = await workflow.execute_local_activity(
+            TELL_TIME, result_type=int, **LOCAL
+        )
+
+
+def refusal(found: Standing) -> NotPermitted:
+    """The error for what is not let in."""
+    return NotPermitted(found.reason, remedy=found.remedy)
+
+
+def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str) -> None:
+    """Checks that who may not grant widens nobody's authority, by whatever way.
+
+    Args:
+        found: Whose command it is; none: nobody asks.
+        ways: What becomes wider; none: nobody has looked, which counts as wider.
+        what: What does it: `the change`.
+
+    Raises:
+        NotPermitted: it does.
+    """
+    if found is None or not found.proven or (ways is not None and not ways):
+        return
+    told = ways or ("nobody can tell what it widens: a worker of an older build made it",)
+    more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+    widens = "; ".join(brief(each, 200) for each in told[:SHOWN])
+    asked = holds(
+        found.principal, found.rights, "grant", f"{what} (it widens authority: {widens}{more})"
+    )
+    if not asked.allowed:
+        raise refusal(asked)
+
+
+def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int) -> StartRun:
+    """A start with who it is of, where a policy asks for that.
+
+    Args:
+        start: What the run is started with.
+        data: The same, as it was sent.
+        policy: The policy of its crew; none: open.
+        run: The run.
+        at: When it was started.
+
+    Raises:
+        ApplicationError: the policy does not let it in; of the type `NotPermitted`.
+    """
+    found = standing(policy, START, data, start.proof, run=run, at=at)
+    if not found.allowed:
+        raise start_refused(refusal(found))
+    return start.model_copy(update={"by": found.principal}) if found.proven else start
+
+
+def start_refused(error: NotPermitted) -> ApplicationError:
+    """What a run fails with whose start is not let in."""
+    return ApplicationError(
+        error.message, "", error.remedy, type=NotPermitted.__name__, non_retryable=True
+    )
+
+
+def _names(incoming: Incoming) -> tuple[str, ...]:
+    """The names under which a command may have been signed.
+
+    What an `ask` says is a message; where the run continued as new before that was taken, nothing
+    else is known of it any more.
+    """
+    if incoming.sent:
+        return (incoming.sent,)
+    return ("message", "ask") if incoming.name == "message" else (incoming.name,)
+
+
+def _proof(data: dict[str, Any]) -> Proof | None:
+    try:
+        return Proof.model_validate(data["proof"])
+    except (KeyError, ValidationError):
+        return None
