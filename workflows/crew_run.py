@@ -19,7 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.encryption.codec import NOT_ENCRYPTED, is_plain, is_refused
+    from crewlog.encryption.codec import NOT_ENCRYPTED, is_plain, is_refused, was_sealed
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
     from crewlog.faults import faults_of
     from crewlog.graph.drafting import Drafting
@@ -129,6 +129,7 @@ class CrewRun:
         else:
             self._execution = await self._begin(read_args([raw]))
         self._execution.encrypted = self._encrypted
+        self._execution.quiet = was_sealed(raw.payload)
         return await self._execution.drive()
 
     async def _begin(self, data: Any) -> Execution:

@@ -202,6 +202,8 @@ class Execution:
         self.closing = False
         self.encrypted = False
         """Whether what comes without encryption is refused, where that is on."""
+        self.quiet = False
+        """Whether it was started with what is encrypted: then nothing shows what it is about."""
         self._stage: Stage = "calm"
         self._inbox = inbox
         self._kept: list[Incoming] = []
@@ -808,7 +810,11 @@ class Execution:
         if not self._search_attributes:
             return
         new = views.attributes(
-            self.engine.plan, self.engine.state, self.flights, drains_for=self.drains_for
+            self.engine.plan,
+            self.engine.state,
+            self.flights,
+            drains_for=self.drains_for,
+            quiet=self.quiet,
         )
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
         recent = self.engine.at - self._shown_at < PHASE_INTERVAL_MS
