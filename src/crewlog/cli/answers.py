@@ -32,6 +32,7 @@ def typed(first: str | None, second: str | None, third: str | None) -> Typed:
     Raises:
         UsageError: words are lacking, or there are too many.
     """
+    verb: str | None
     if first in VERBS and third is None:
         verb, found = first, Typed(first, None, second or "")
     else:

@@ -622,7 +622,7 @@ class Client:
         chosen = [s for s in found.values() if not wanted or s.status in wanted]
         return sorted(chosen, key=lambda s: s.started, reverse=True)[:limit]
 
-    async def inbox(self) -> list[OpenQuestion]:
+    async def inbox(self) -> Sequence[OpenQuestion]:
         """The open questions of all runs, oldest first, as the store has them.
 
         A run stores its questions before it waits; no worker is needed to look at them.
