@@ -185,7 +185,8 @@ class ToolCalls:
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:
-            return _whole(await self._registry.ready(task.tool, definition))
+            ready = self._registry.ready(task.tool, definition, crew.mcp, for_call=True)
+            return _whole(await ready)
         found = self._built_in.tool(task.tool, crew, task.agent)
         if found is None:
             raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")

@@ -139,6 +139,7 @@ class InMemoryStore:
         self._registered: dict[tuple[Kind, str], list[RegisteredRow]] = {}
         self._bodies: dict[ContentHash, str] = {}
         self._claims: dict[str, str] = {}
+        self._approvals: dict[str, dict[str, str]] = {}
         self.memories: Memories = InMemoryMemories(self._claims)
         self._links: dict[ContentHash, LinkFacts] = {}
         self._runs: dict[RunId, _Run] = {}
@@ -240,6 +241,15 @@ class InMemoryStore:
     async def claim(self, key: str, owner: str) -> str:
         """See `Store`."""
         return self._claims.setdefault(key, owner)
+
+    async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
+        """See `Store`."""
+        del by, at
+        self._approvals.setdefault(source, {})[tool] = digest
+
+    async def tool_approvals(self, source: str) -> dict[str, str]:
+        """See `Store`."""
+        return dict(self._approvals.get(source, {}))
 
     async def append(
         self,

@@ -219,6 +219,15 @@ class PostgresStore:
         rows = await self._fetch("claim", key, owner)
         return str(rows[0]["owner"])
 
+    async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
+        """See `Store`."""
+        await self._fetch("approve_tool", source, tool, digest, by, at)
+
+    async def tool_approvals(self, source: str) -> dict[str, str]:
+        """See `Store`."""
+        rows = await self._fetch("tool_approvals", source)
+        return {str(row["tool"]): str(row["digest"]) for row in rows}
+
     async def append(
         self,
         run: RunId,

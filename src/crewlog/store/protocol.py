@@ -3,8 +3,8 @@
 What a store has of runs follows from their histories: definitions, message bodies and journal
 batches. The rest (runs, interrupts, checkpoints, log links) is projected from the batches as they
 are appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
-Six things do not: claims, notes of forks that begin, of which runs there were forks, which
-executions are shut, what people registered, and what crews remember.
+Seven things do not: claims, what people approved of tools, notes of forks that begin, of which runs
+there were forks, which executions are shut, what people registered, and what crews remember.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
 Nothing is ever removed, but by `forget`, `prune` and `delete`.
@@ -244,6 +244,22 @@ class Store(Protocol):
 
         Atomic over all workers. A claim is kept for ever: it says that something was begun.
         """
+        ...
+
+    async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
+        """Keeps what a person approved of a server's tool, in the place of what was before.
+
+        Args:
+            source: The server, as `McpServer.source` names it.
+            tool: The tool's name there.
+            digest: Of all that the tool says of itself.
+            by: Who approved it.
+            at: When, in milliseconds.
+        """
+        ...
+
+    async def tool_approvals(self, source: str) -> dict[str, str]:
+        """The digests that are approved of a server's tools, by name."""
         ...
 
     async def append(

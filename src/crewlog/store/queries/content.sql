@@ -17,6 +17,15 @@ INSERT INTO crewlog.claims (key, owner) VALUES ($1, $2)
 ON CONFLICT (key) DO UPDATE SET owner = claims.owner
 RETURNING owner
 
+-- name: approve_tool
+INSERT INTO crewlog.tool_approvals (source, tool, digest, approver, at)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (source, tool) DO UPDATE
+SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at
+
+-- name: tool_approvals
+SELECT tool, digest FROM crewlog.tool_approvals WHERE source = $1
+
 -- name: put_definitions
 INSERT INTO crewlog.definitions (hash, definition)
 SELECT new.* FROM unnest($1::text[], $2::text[]) AS new (hash, definition)
