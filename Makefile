@@ -9,7 +9,7 @@ export UV_LINK_MODE := copy
 export UV_COMPILE_BYTECODE := 1
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench test-size test-replay
+.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench test-size test-replay test-encrypted
 
 help:  ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -63,6 +63,11 @@ test-replay: setup  ## Every test but those of size, with workers that replay at
 	@$(RUN)python -m crewlog.dev
 	CREWLOG_MAX_CACHED_RUNS=0 $(RUN)python -m pytest --ignore tests/size --timeout 600
 
+test-encrypted: setup  ## Every test but those of size, with all payloads and rows encrypted
+	@$(RUN)python -m crewlog.dev
+	@rm -f .encrypted/keys.json && $(RUN)crewlog encryption init .encrypted/keys.json >/dev/null 2>&1
+	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest --ignore tests/size
+
 coverage: setup  ## Every test, with the lines and branches that none of them enters
 	@$(RUN)python -m crewlog.dev
 	$(RUN)coverage erase
@@ -94,4 +99,4 @@ format: setup  ## Put the code in order
 
 clean:  ## Remove what was built here; caches outside stay
 	@if [ -e .cluster/state.json ] && [ -e .venv/.ready ]; then $(CLUSTER) down; fi
-	rm -rf .venv .venv-bench .tools build dist .coverage* .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-bench .tools .encrypted build dist .coverage* .pytest_cache .mypy_cache .ruff_cache

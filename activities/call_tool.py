@@ -29,6 +29,7 @@ from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.keep import keep
 from crewlog.activities.reaching import reach_fault
+from crewlog.activities.rulings import DeniedError, check_rulings, release, reserve
 from crewlog.activities.sight import Sight
 from crewlog.activities.start_notes import begin_once
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
@@ -120,13 +121,19 @@ class ToolCalls:
         local = activity.info().is_local
         if local:
             self._hydrator.learn(task.run, task.batch)
-        elif task.batch.entries:
-            await append(self._store, task.run, task.batch)
+            ruled = await self._store.last_ruling(task.run)
+        else:
+            ruled = await append(self._store, task.run, task.batch)
+        check_rulings(task, ruled)
         message = await self._hydrator.message(task.run, task.message)
         crew = await self._definitions.get(task.definition)
         begun = time.monotonic()
+        refusal: DeniedError | None = None
         try:
             context = await self._prepare(task, message, crew)
+            await reserve(self._store, task)
+        except DeniedError as denied:
+            outcome, refusal = _refused(task, str(denied)), denied
         except _ModelMistakeError as fault:
             outcome = _refused(task, str(fault))
         else:
@@ -136,6 +143,9 @@ class ToolCalls:
                 outcome = replace(outcome, message=cast("ToolMessage", told))
         ms = int((time.monotonic() - begun) * 1000)
         result = await self._result(task, outcome, ms)
+        if refusal is not None:
+            said = {"denied": str(refusal), "rule": refusal.rule}
+            result = result.model_copy(update=said)
         return result.model_copy(update={"journaled": False}) if local else result
 
     async def _prepare(self, task: CallTool, message: Any, crew: CrewDefinition) -> _Context:
@@ -160,9 +170,9 @@ class ToolCalls:
             raise _ModelMistakeError(f"There is no tool {call['name']!r}. {near}")
         # The permission was given for a tool by name, to the agent that spoke: neither is believed.
         if not task.permitted or call["name"] != task.tool or message.name != task.agent:
-            raise _ModelMistakeError(f"You may not use the tool {call['name']!r}.")
+            raise DeniedError(f"You may not use the tool {call['name']!r}.", "tools")
         if must_ask(crew, task.agent, task.tool) and not (task.approved or task.ruled):
-            raise _ModelMistakeError(f"Nobody has approved this call of {call['name']!r}.")
+            raise DeniedError(f"Nobody has approved this call of {call['name']!r}.", "approvals")
         definition = crew.tools.get(task.tool, BUILT_IN)
         tool = await self._tool(task, crew, definition)
         try:
@@ -185,7 +195,8 @@ class ToolCalls:
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:
-            return _whole(await self._registry.ready(task.tool, definition))
+            ready = self._registry.ready(task.tool, definition, crew.mcp, for_call=True)
+            return _whole(await ready)
         found = self._built_in.tool(task.tool, crew, task.agent)
         if found is None:
             raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")
@@ -209,6 +220,7 @@ class ToolCalls:
                 running = self._runner.run(context.tool, task.id, context.args, state)
                 return await _interruptible(running, context.tool, call.stop)
         except ToolInvocationError as exc:
+            await release(self._store, task)
             return _refused(task, _bad_arguments(exc))
         except NotJson as exc:  # it did run: neither a retry nor a failed step mends that
             return _refused(task, _told(exc))

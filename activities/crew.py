@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio import activity
 
@@ -72,6 +72,15 @@ from crewlog.store.commands import find_command
 from crewlog.store.protocol import Snapshot, Store
 from crewlog.store.pruning import prune
 
+if TYPE_CHECKING:
+    from crewlog.activities.mcp_tools import McpTools
+
+
+def _mcp_tools(store: Store) -> McpTools:
+    from crewlog.activities.mcp_tools import McpTools  # noqa: PLC0415 - half a second of a start
+
+    return McpTools(store)
+
 
 async def _no_search_attributes() -> bool:
     return False
@@ -104,7 +113,7 @@ class CrewActivities:
         self._definitions = Definitions(store)
         self._batches = Batches(store)
         self._snapshots = Snapshots(store)
-        registry = tools or ToolRegistry()
+        registry = self._registry = tools or ToolRegistry(mcp=lambda: _mcp_tools(store))
         self._memory = MemoryTools(store)
         built_in = BuiltIn(self._memory)
         hydrator = Hydrator(store, max_entries)
@@ -113,6 +122,10 @@ class CrewActivities:
         self._preparer = ChangePreparer(store, self._definitions, models)
         self._models = ModelCalls(store, self._definitions, hydrator, models, registry, built_in)
         self._tools = ToolCalls(store, self._definitions, hydrator, registry, built_in, workspace)
+
+    async def close(self) -> None:
+        """Ends what the activities keep open: the sessions with servers of tools."""
+        await self._registry.close()
 
     def all(self) -> Sequence[Callable[..., Any]]:
         """The activities, for a worker."""

@@ -31,7 +31,7 @@ async def keep_all(
     return await _kept(lambda: append(store, run, batch, bodies))
 
 
-async def _kept(put: Callable[[], Awaitable[None]]) -> bool:
+async def _kept(put: Callable[[], Awaitable[object]]) -> bool:
     for wait in (*_WAITS, None):
         try:
             await put()

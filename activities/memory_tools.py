@@ -19,7 +19,6 @@ from pydantic import BaseModel, Field, create_model
 from crewlog.activities.recent import Recent
 from crewlog.activities.tools import Tool, make_tool
 from crewlog.authority.memory_scopes import Way, memory_decision, memory_scopes
-from crewlog.definition.content import definition_hash
 from crewlog.definition.model import MEMORY_TOOLS, CrewDefinition, MemoryPolicy
 from crewlog.embedding import Embedding
 from crewlog.errors import ToolFailed
@@ -77,19 +76,22 @@ class MemoryTools:
         self._store = store
         self._embedding = embedding or Embedding()
         self._now = now
-        self._tools: Recent[tuple[str, str, str], Tool] = Recent(1024)
+        self._tools: Recent[tuple[str, int, str], tuple[CrewDefinition, Tool]] = Recent(1024)
+        """By tool, crew and agent; a crew goes by its identity, which it keeps while it is here."""
 
     def tool(self, name: ToolName, crew: CrewDefinition, agent: AgentName) -> Tool | None:
         """The tool of that name; none where the agent has no scope for it."""
         if crew.memory is None or name not in MEMORY_TOOLS:
             return None
+        key = (name, id(crew), agent)
+        if found := self._tools.get(key):
+            return found[1]
         way: Way = "read" if name == "memory_read" else "write"
         scopes = memory_scopes(crew, agent, way)
         if not scopes:
             return None
-        key = (name, definition_hash(crew), agent)
         make = self._reads if way == "read" else self._writes
-        return self._tools.get(key) or self._tools.put(key, make_tool(make(crew, agent, scopes)))
+        return self._tools.put(key, (crew, make_tool(make(crew, agent, scopes))))[1]
 
     async def sweep(self, crew: CrewDefinition) -> None:
         """Removes what is over of a crew's memories."""

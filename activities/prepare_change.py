@@ -37,6 +37,7 @@ from crewlog.prompt.edits import keep_names
 from crewlog.prompt.offered import offered_form
 from crewlog.prompt.readers import with_model
 from crewlog.prompt.registry import Registry, registry_of_crew
+from crewlog.prompt.standing import with_standing
 from crewlog.state.calls import PrepareChange, PreparedChange
 from crewlog.store.protocol import Store
 
@@ -144,6 +145,9 @@ class ChangePreparer:
         # A registry says itself who may have a tool; what people said since holds all the same.
         might = [*(() if task.registry else base.permissions.items()), *task.permissions.items()]
         named = named.model_copy(update={"permissions": _narrowed(named, might)})
+        # So do the rules and groups that people wrote: a prompt says nothing of them.
+        named = with_standing(named, base.groups, base.rules)
+        named = named.model_copy(update={"timezone": base.timezone})
         data = named.to_json()
         read_data(data, offered_form(registry))
         remarks = tuple(map(remark_of, found.remarks))

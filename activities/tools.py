@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from temporalio import activity
 
-from crewlog.activities.recent import Made
+from crewlog.activities.recent import Made, Recent
 from crewlog.activities.tool_results import checked
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
+from crewlog.definition.reaching import McpServer, mcp_tool
 from crewlog.errors import ToolMissing
 from crewlog.ids import ToolName
 from crewlog.model import Json
+
+if TYPE_CHECKING:
+    from crewlog.activities.mcp_tools import McpTools
 
 BUILT_IN = ToolDefinition(run="crewlog:built_in", effects="read")
 """What the tools that every crew has are defined as."""
@@ -53,30 +58,88 @@ class ToolRegistry:
 
     Args:
         most: How many are kept.
+        mcp: Makes what finds the tools of servers, when the first is needed: to import it takes
+            its time. None where this worker speaks with no server.
     """
 
-    def __init__(self, most: int = 1024) -> None:
+    def __init__(self, most: int = 1024, mcp: Callable[[], McpTools] | None = None) -> None:
+        self._speak = mcp
+        self._mcp: McpTools | None = None
+        self._made: Recent[tuple[ToolName, str, str], Tool] = Recent(most)
         self._tools: Made[tuple[ToolName, str], Tool] = Made(most)
 
-    async def ready(self, name: ToolName, definition: ToolDefinition) -> Tool:
+    async def ready(
+        self,
+        name: ToolName,
+        definition: ToolDefinition,
+        servers: Mapping[str, McpServer] | None = None,
+        *,
+        for_call: bool = False,
+    ) -> Tool:
         """The tool of a crew; one that must be imported is imported in a thread.
 
         Its module may import anything, for as long as it takes: heartbeats go on meanwhile.
 
+        Args:
+            name: Its name in the crew.
+            definition: What the crew says of it.
+            servers: The crew's MCP servers.
+            for_call: Whether it is to be called now, and not only shown to a model.
+
         Raises:
-            ToolMissing: where this worker has no such module or name, or it is no tool.
+            ToolMissing: where this worker has no such module or name, or it is no tool, or its
+                server is away.
+            ToolChanged: where nobody has approved what a server's tool says of itself.
         """
+        if mcp_tool(definition.run) is not None:
+            return await self._of_server(name, definition, servers or {}, for_call=for_call)
         key = (name, definition.model_dump_json(exclude_defaults=True))
         return await self._tools.ready(key, lambda: _resolved(name, definition))
 
-    async def schema(self, name: ToolName, definition: ToolDefinition) -> dict[str, Json]:
+    async def close(self) -> None:
+        """Ends the sessions with servers."""
+        if self._mcp is not None:
+            await self._mcp.close()
+
+    async def _of_server(
+        self,
+        name: ToolName,
+        definition: ToolDefinition,
+        servers: Mapping[str, McpServer],
+        *,
+        for_call: bool,
+    ) -> Tool:
+        if self._speak is None:
+            raise ToolMissing("this worker speaks with no MCP server", place=f"tool {name!r}")
+        if self._mcp is None:
+            made = await asyncio.to_thread(self._speak)
+            self._mcp = self._mcp or made  # another call may have been quicker
+        offered = await self._mcp.ready(name, definition, servers, for_call=for_call)
+        key = (name, definition.model_dump_json(exclude_defaults=True), offered.key)
+        found = self._made.get(key)
+        try:
+            return found or self._made.put(key, make_tool(offered.made(), definition))
+        except Exception as exc:
+            raise ToolMissing(
+                f"what the MCP server says of the tool {name!r} cannot be used: "
+                f"{type(exc).__name__}",
+                remedy="The server has to be mended.",
+                place=f"tool {name!r}",
+            ) from exc
+
+    async def schema(
+        self,
+        name: ToolName,
+        definition: ToolDefinition,
+        servers: Mapping[str, McpServer] | None = None,
+    ) -> dict[str, Json]:
         """What a model is told of a tool.
 
         A tool with a task queue of its own need not be importable where models are called: then
         its arguments are not described, and are checked where it runs.
         """
         try:
-            return (await self.ready(name, definition)).schema
+            return (await self.ready(name, definition, servers)).schema
         except ToolMissing:
             if definition.queue is None:
                 raise

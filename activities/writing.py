@@ -14,15 +14,18 @@ from crewlog.store.protocol import Store
 
 async def append(
     store: Store, run: RunId, batch: Batch, bodies: Mapping[ContentHash, Json] | None = None
-) -> None:
+) -> int:
     """Stores a batch and bodies; see `Store.append`.
 
     A run may have been replaced, or reset, while an activity of its was at work: what it stores
     then is of a history that does not count any more, and is refused.
+
+    Returns:
+        The last position at which the run's stored journal says who may call what.
 
     Raises:
         HistoryConflict: the run has another history.
         StoreUnavailable: the store is away.
     """
     execution = activity.info().workflow_run_id if activity.in_activity() else ""
-    await store.append(run, batch, bodies, execution=execution or "")
+    return await store.append(run, batch, bodies, execution=execution or "")

@@ -208,10 +208,13 @@ async def running_worker(
     # Tools that are no coroutines run in threads; asyncio's own pool has six on two cores.
     threads = ThreadPoolExecutor(settings.max_activities, thread_name_prefix="tool")
     asyncio.get_running_loop().set_default_executor(threads)
-    async with worker:
-        if deployment.use_worker_versioning:
-            await tell_current(client, deployment.version)
-        yield worker
+    try:
+        async with worker:
+            if deployment.use_worker_versioning:
+                await tell_current(client, deployment.version)
+            yield worker
+    finally:
+        await activities.close()
 
 
 def _room(settings: WorkerSettings) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.encryption.codec import NOT_ENCRYPTED, is_plain, is_refused
+    from crewlog.encryption.codec import NOT_ENCRYPTED, is_plain, is_refused, was_sealed
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
     from crewlog.faults import faults_of
     from crewlog.graph.drafting import Drafting
@@ -38,6 +38,7 @@ with workflow.unsafe.imports_passed_through():
         WORKFLOW_TYPE,
         AskRun,
         Change,
+        Changed,
         Page,
         PermissionsQuery,
         Rollback,
@@ -66,6 +67,9 @@ not be handed over raw."""
 ASKERS = 5
 """Clients that may wait by `ask` at a time: a server lets ten updates be under way in an execution,
 and those who wait for a run's end must not keep out those who steer it."""
+
+STORES_RULINGS = "stores-rulings-before-it-answers"
+"""The patch of executions whose rulings are in the store when they are answered."""
 
 REFUSES_OTHERS = "refuses-what-meets-a-change-that-drains"
 """The patch of executions in which changes and rollbacks do not wait for a change that drains."""
@@ -129,6 +133,7 @@ class CrewRun:
         else:
             self._execution = await self._begin(read_args([raw]))
         self._execution.encrypted = self._encrypted
+        self._execution.quiet = was_sealed(raw.payload)
         return await self._execution.drive()
 
     async def _begin(self, data: Any) -> Execution:
@@ -317,7 +322,20 @@ class CrewRun:
         if incoming.error is not None or incoming.result is None:
             error = incoming.error or CrewlogError("the command was not applied")
             raise failure(error, incoming.digest)
+        await self._store_rulings(incoming)
         return incoming.result.model_dump(mode="json")
+
+    async def _store_rulings(self, incoming: Incoming) -> None:
+        """What says who may call what is in the store before it is answered.
+
+        Activities look there before a call begins: from the answer on, none does that may not.
+        """
+        made = incoming.result
+        rules = isinstance(made, Changed) and not made.swap and not incoming.dry
+        if not rules and incoming.name != "set_permission":
+            return
+        if self._execution is not None and workflow.patched(STORES_RULINGS):
+            await self._execution.store_rulings()
 
     async def _ask(self, raw: RawValue) -> dict[str, Any]:
         data = from_outside([raw])

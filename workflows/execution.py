@@ -38,7 +38,7 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.times import moment_words
     from crewlog.encryption.codec import NOT_ENCRYPTED
-    from crewlog.errors import InternalError, StoreUnavailable
+    from crewlog.errors import InternalError, RuledSince, StoreUnavailable
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
@@ -111,11 +111,18 @@ AGAIN = "Again"
 """The error type of a call that has not begun because the store is away, or its worker lacks a
 tool: it is made once more."""
 
+RULED = "RuledSince"
+"""The error type of a call that has not begun because people ruled of calls since: it is looked at
+again, and made where it still may be."""
+
 MOVED = "Moved"
 """The error type of a local call that is made once more as an ordinary activity."""
 
 STORE_PAUSE = 5.0
 """Seconds between calls that met no store, on top of the waits of the call's own retry policy."""
+
+RULED_OFTEN = 5
+"""Rulings in a row after which a call rests before it is made again."""
 
 LACKS_LIMIT = 500
 """Characters that say what a worker lacks and what to do about it."""
@@ -202,6 +209,8 @@ class Execution:
         self.closing = False
         self.encrypted = False
         """Whether what comes without encryption is refused, where that is on."""
+        self.quiet = False
+        """Whether it was started with what is encrypted: then nothing shows what it is about."""
         self._stage: Stage = "calm"
         self._inbox = inbox
         self._kept: list[Incoming] = []
@@ -222,6 +231,8 @@ class Execution:
         self._moved: set[tuple[StepId, int]] = set()
         self._resting: dict[tuple[StepId, int], str] = {}
         """Calls between two tries, with what they wait for."""
+        self._ruled: Counter[tuple[StepId, int]] = Counter()
+        """How often calls have met a ruling that came after they were scheduled."""
         self._lacked: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a worker without their tool."""
         self._bug: Exception | None = None
@@ -393,7 +404,7 @@ class Execution:
                 await self.engine.turns.tool_returned(order.step, order.call.call, result)
             elif landed.error_type == MOVED:
                 self._moved.add(key)
-            elif landed.error_type not in ("Cancelled", AGAIN) and not cut:
+            elif landed.error_type not in ("Cancelled", AGAIN, RULED) and not cut:
                 await self.engine.call_failed(
                     order.step, order.call.call, landed.error, landed.error_type
                 )
@@ -476,9 +487,17 @@ class Execution:
         except Exception as bug:  # it must fail the workflow task, and not only this coroutine
             self._bug = bug
             raise
-        if landed.error_type == AGAIN:
+        if landed.error_type == AGAIN or self._ruled_often(landed):
             await self._rest(landed)
         self._landed.append(landed)
+
+    def _ruled_often(self, landed: Landed) -> bool:
+        """Whether a call met rulings time and again: the store may have some of another history."""
+        if landed.error_type != RULED:
+            return False
+        key = (landed.order.step, landed.order.call.call)
+        self._ruled[key] += 1
+        return self._ruled[key] % RULED_OFTEN == 0
 
     async def _rest(self, landed: Landed) -> None:
         """Waits before a call is made again that has not begun."""
@@ -537,6 +556,7 @@ class Execution:
             **self._approval(order),
             ruled=self.engine.ruled(order.agent, call.tool, order.step),
             quotas=self.engine.quotas(order.agent, call.tool, order.step),
+            position=0 if self.engine.ledger.batch().entries else self.engine.state.position,
             **self._step_call(order),
         )
         plan = self.engine.plan
@@ -596,6 +616,8 @@ class Execution:
             told = _told(cause)
             if cause.type == StoreUnavailable.__name__ and not told.started:
                 return Landed(order, position, error_type=AGAIN)
+            if cause.type == RuledSince.__name__ and not told.started:
+                return Landed(order, position, error_type=RULED)
             if told.again and not told.started:
                 why = f"{cause.message}. {told.remedy}" if told.remedy else cause.message
                 lacks = f"waits for a worker that has the {told.place}: {why}"
@@ -664,6 +686,10 @@ class Execution:
         return True
 
     # -- storing and ending ------------------------------------------------------------------
+
+    async def store_rulings(self) -> None:
+        """Stores what was ruled before people are told that it is in force."""
+        await self._flush()
 
     async def _flush(self, *, snapshot: bool = False) -> None:
         batch = self.engine.ledger.batch()
@@ -808,7 +834,11 @@ class Execution:
         if not self._search_attributes:
             return
         new = views.attributes(
-            self.engine.plan, self.engine.state, self.flights, drains_for=self.drains_for
+            self.engine.plan,
+            self.engine.state,
+            self.flights,
+            drains_for=self.drains_for,
+            quiet=self.quiet,
         )
         changed = {key: value for key, value in new.items() if self._shown.get(key) != value}
         recent = self.engine.at - self._shown_at < PHASE_INTERVAL_MS

@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.authority.principals import Standing
     from crewlog.authority.widening import regained
     from crewlog.content import check_depth
-    from crewlog.encryption.codec import NOT_ENCRYPTED, is_plain
+    from crewlog.encryption.codec import is_plain, is_refused, why_refused
     from crewlog.errors import (
         ChangeConflict,
         CommandConflict,
@@ -31,7 +31,6 @@ with workflow.unsafe.imports_passed_through():
         InvalidArguments,
         KeyMissing,
         NotPermitted,
-        SealBroken,
         UsageError,
     )
     from crewlog.faults import faults_of
@@ -169,6 +168,8 @@ def read_args(args: Sequence[RawValue]) -> Any:
     """
     if len(args) != 1:
         return Unreadable(f"it takes one JSON object, not {len(args)} arguments")
+    if is_refused(args[0].payload):
+        return Unreadable(why_refused(args[0].payload)[0])
     try:
         value = workflow.payload_converter().from_payload(args[0].payload)
         # Bytes, protobufs and NaN come through the converter, and could not be carried on.
@@ -176,8 +177,6 @@ def read_args(args: Sequence[RawValue]) -> Any:
         check_depth(value)
     except KeyMissing:
         raise
-    except SealBroken:
-        return Unreadable(NOT_ENCRYPTED)
     except Exception as error:  # noqa: BLE001 - whatever a stranger sends must not fail the task
         return Unreadable(f"the content is not JSON: {error}")
     return value

@@ -289,13 +289,27 @@ def phase(state: CrewState) -> str:
 
 
 def attributes(
-    plan: GraphPlan, state: CrewState, flights: Flights, *, drains_for: Sequence[StepId] = ()
+    plan: GraphPlan,
+    state: CrewState,
+    flights: Flights,
+    *,
+    drains_for: Sequence[StepId] = (),
+    quiet: bool = False,
 ) -> dict[str, Any]:
-    """The search attributes' values."""
+    """The search attributes' values.
+
+    Args:
+        plan: The plan.
+        state: The state.
+        flights: The calls under way.
+        drains_for: What ends before the run continues as new.
+        quiet: Whether they say nothing of what the run is about: nobody encrypts them.
+    """
     waiting = waiting_for(state, flights, drains_for)
+    shown = ", ".join(state.interrupts) or "work" if quiet and waiting else waiting
     return {
         "CrewlogCrew": plan.crew,
         "CrewlogPhase": phase(state),
         "CrewlogStatus": _status(state, waiting),
-        "CrewlogWaiting": waiting[:200],
+        "CrewlogWaiting": shown[:200],
     }

@@ -30,6 +30,7 @@
     │       │   └── ToolChanged    what it says of itself is not what was approved
     │       ├── ToolFailed         raised; the model may see it and repair
     │       │   └── OutOfReach     a path, a URL or an address that it may not touch
+    │       ├── RuledSince         people ruled of calls since this one was scheduled: ask again
     │       └── OutcomeUnknown     started, never answered, and must not be repeated
     ├── SealBroken                 what was encrypted was changed, moved, or never encrypted
     ├── NotInTime                  it was waited for in vain
@@ -296,6 +297,10 @@ class ToolChanged(ToolMissing):
 
 class ToolFailed(ToolError):
     """The tool raised. The model sees the message and may repair the call."""
+
+
+class RuledSince(ToolError):
+    """People ruled who may call what since a call was scheduled: the run looks at it again."""
 
 
 class OutOfReach(ToolFailed):

@@ -131,11 +131,44 @@ class _KeylessConverter(EncodingPayloadConverter):
         )
 
 
+class _UnreadConverter(EncodingPayloadConverter):
+    """Reads nothing: protobuf's converters construct whatever message a payload names.
+
+    Args:
+        written: What makes such payloads, for those who send them elsewhere.
+    """
+
+    def __init__(self, written: EncodingPayloadConverter) -> None:
+        self._written = written
+
+    @property
+    def encoding(self) -> str:
+        """The payloads that are not read."""
+        return self._written.encoding
+
+    def to_payload(self, value: Any) -> Payload | None:
+        """As it is written elsewhere."""
+        return self._written.to_payload(value)
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        """Raises.
+
+        Raises:
+            TypeError: always.
+        """
+        del payload, type_hint
+        raise TypeError(f"what is encoded as {self.encoding} is not read here")
+
+
 @cache
 def _encoding_converters() -> tuple[EncodingPayloadConverter, ...]:
     json_converter = _MessageJsonConverter(ToJsonOptions(exclude_unset=False))
     usual = (
-        json_converter if isinstance(c, JSONPlainPayloadConverter) else c
+        json_converter
+        if isinstance(c, JSONPlainPayloadConverter)
+        else _UnreadConverter(c)
+        if "protobuf" in c.encoding
+        else c
         for c in DefaultPayloadConverter.default_encoding_payload_converters
     )
     return (*usual, _RefusedConverter(), _KeylessConverter())

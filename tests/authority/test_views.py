@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from crewlog.activities.crew import CrewActivities
 from crewlog.graph.engine import Engine
 from crewlog.graph.lower import lower
 from crewlog.ids import AgentName, LogName, RunId, StepId
-from crewlog.state.calls import CallModel
+from crewlog.state.calls import CallModel, View
+from crewlog.state.model import Item
 from crewlog.state.packing import unpack
 from crewlog.store.memory import InMemoryStore
 from crewlog.testing.scripted import recorded_prompts, scripted
@@ -94,3 +96,54 @@ async def test_a_prompt_has_no_text_of_a_log_that_the_agent_does_not_read(
         text = repr(prompt.messages)
         assert {log for log in LOGS if f"<said in {log}>" in text} == EXPECTED[agent]
     assert set(prompts) == set(READS)
+
+
+@pytest.mark.parametrize(
+    ("heads", "item", "say"),
+    [
+        ({"group:x": "group:x"}, None, "'plain' may not read 'group:x'"),
+        ({"private:deaf": "private:deaf"}, None, "'plain' may not read 'private:deaf'"),
+        ({"private:plain#1.3": "public"}, None, "may not read 'private:plain#1.3'"),
+        ({"public": "group:x"}, None, "the head of 'public' in the view is one of 'group:x'"),
+        ({}, Item(number=2, of=2, value="<item>", logs=(LogName("group:x"),)), "who reads group:x"),
+        ({}, Item(number=2, of=2, value="<item>", withheld=True), "may not see it any more"),
+    ],
+)
+async def test_a_worker_refuses_what_the_run_should_not_have_sent(
+    tmp_path: Path, heads: dict[str, str], item: Item | None, say: str
+) -> None:
+    """Logs that the agent may not read, one that pretends to be another, and others' items."""
+    model = scripted({"agents": {"*": [{"text": "ok"}]}})
+    definition = crew_of(model=model)
+    engine = await engine_of(definition)
+    store = InMemoryStore()
+    hash_ = await store.put_definition(definition.to_json())
+    logs = engine.state.messages
+    task = CallModel(
+        run=RUN,
+        step=StepId("plain#1.2"),
+        agent=AgentName("plain"),
+        definition=hash_,
+        view=View(heads={LogName(log): logs[LogName(of)].head for log, of in heads.items()}),
+        batch=engine.ledger.batch(),
+        item=item,
+    )
+    activities = CrewActivities(store, workspace=tmp_path)
+    with pytest.raises(ApplicationError, match=say) as raised:
+        await ActivityEnvironment().run(activities.call_model, task)
+    assert (raised.value.type, raised.value.non_retryable) == ("LogRefused", True)
+    assert not recorded_prompts(model)
+    assert "said in" not in str(raised.value)
+    assert "<item>" not in str(raised.value)
+
+
+async def test_the_run_withholds_an_item_that_its_agent_may_not_see_any_more() -> None:
+    engine = await engine_of(crew_of())
+    item = Item(number=1, of=1, value="secret", logs=(LogName("group:x"),))
+    step = StepId("plain#1.1")
+    assert engine.sees(AgentName("member"), item, step) == item
+    withheld = engine.sees(AgentName("plain"), item, step)
+    assert (withheld.withheld, withheld.value) == (True, None)
+    unsaid = Item(number=1, of=1, value="of public")
+    assert engine.sees(AgentName("insider"), unsaid, step).withheld
+    assert engine.sees(AgentName("plain"), unsaid, step).value == "of public"

@@ -41,7 +41,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
     assert commands[:3] == ["init", "run", "demo"]
     assert set(commands) == {
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
-        *("compile", "explain", "crews"),
+        *("compile", "explain", "crews", "mcp", "memory", "keys"),
         *("ps", "show", "watch", "log"),
         *("answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),

@@ -143,3 +143,14 @@ def test_an_agent_that_is_removed_leaves_no_name_behind() -> None:
     assert left.memory is not None
     assert left.memory.write == {"agent": ("a",)}
     assert left.memory.read == crew(WHOLE).memory.read  # type: ignore[union-attr]
+
+
+def test_rules_may_name_the_memorys_tools() -> None:
+    rules = [
+        {"tool": "memory_write", "agents": ["b"], "do": "never"},
+        {"tool": "memory_read", "quota": "5 per run"},
+    ]
+    assert not check(crew(rules=rules))
+    assert "which is not defined" in str(
+        check(CrewDefinition.from_json(_plain() | {"rules": rules}))
+    )

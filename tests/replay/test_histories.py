@@ -38,7 +38,7 @@ async def replay(history: WorkflowHistory, workflow: type[Any] = CrewRun) -> Wor
     replayer = Replayer(
         workflows=[workflow],
         workflow_runner=sandbox(),
-        data_converter=data_converter(Path(tempfile.gettempdir()) / "unused"),
+        data_converter=data_converter(Path(tempfile.gettempdir()) / "unused", keys=None),
         interceptors=[OneArgument()],
     )
     return await replayer.replay_workflow(history, raise_on_replay_failure=False)
@@ -109,7 +109,7 @@ async def recorded(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> lis
     replayer = Replayer(
         workflows=[CrewRun],
         workflow_runner=UnsandboxedWorkflowRunner(),
-        data_converter=data_converter(Path(tempfile.gettempdir()) / "unused"),
+        data_converter=data_converter(Path(tempfile.gettempdir()) / "unused", keys=None),
         interceptors=[OneArgument()],
     )
     history = WorkflowHistory.from_json(data["workflow_id"], data)

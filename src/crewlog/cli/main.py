@@ -19,6 +19,7 @@ COMMANDS = (
     "project",
     "prompts",
     "crews",
+    "mcp",
     "memories",
     "run",
     "asking",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.reaching import mcp_tool
 from crewlog.definition.text import Document, read_document
 from crewlog.errors import CrewlogError, Diagnostic, InvalidDefinition
 
@@ -101,8 +102,8 @@ def _tools(crew: CrewDefinition, directory: Path) -> Iterator[tuple[Place, str, 
     looked: dict[str, bool] = {}
     for name, tool in crew.tools.items():
         module = tool.run.partition(":")[0]
-        if tool.queue is not None:
-            continue  # its workers are elsewhere
+        if tool.queue is not None or mcp_tool(tool.run) is not None:
+            continue  # its workers, or its server, are elsewhere
         if module not in looked:
             looked[module] = findable(module, paths)
         if not looked[module]:

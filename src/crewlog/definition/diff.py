@@ -95,6 +95,7 @@ def diff_models(old: Model, new: Model) -> DefinitionDiff:
     if isinstance(old, CrewDefinition) and isinstance(new, CrewDefinition):
         flows = (before["flow"], after["flow"])
         before["flow"], after["flow"] = _phases(old), _phases(new)
+        before["rules"], after["rules"] = _rules(before["rules"], after["rules"])
         changes = list(_between((), before, after))
         if not _same(*flows) and not any(change.path[0] == "flow" for change in changes):
             say = "the flow is written in another way, with the same phases"
@@ -103,6 +104,31 @@ def diff_models(old: Model, new: Model) -> DefinitionDiff:
     else:
         changes = list(_between((), before, after))
     return DefinitionDiff(changes=tuple(changes))
+
+
+def _rules(old: list[Json], new: list[Json]) -> tuple[dict[str, Json], dict[str, Json]]:
+    """Rules by names that they have in both: they have none, and move when others come and go.
+
+    The same rule is one wherever it stands; of the others, those for the same tools are.
+    """
+    pairs: dict[int, int] = {}
+    for alike in (canonical, _about_what):
+        for i, rule in enumerate(new):
+            free = [n for n in range(len(old)) if n not in pairs.values()]
+            known = next((n for n in free if alike(old[n]) == alike(rule)), None)
+            if i not in pairs and known is not None:
+                pairs[i] = known
+    after = {f"rules[{i}]": rule for i, rule in enumerate(new)}
+    before = {f"rules[{i}]": old[n] for i, n in sorted(pairs.items())}
+    for n, rule in enumerate(old):
+        if n not in pairs.values():
+            name = f"rules[{n}]"
+            before[name if name not in after else f"{name} before"] = rule
+    return before, after
+
+
+def _about_what(rule: Json) -> bytes:
+    return canonical([rule["tool"], rule["agents"]])
 
 
 def _whole(model: BaseModel) -> dict[str, Json]:
@@ -166,6 +192,12 @@ def _words(kind: str, path: tuple[str, ...], old: Json, new: Json) -> str:
         return _in_table(section, names[0], kind, old, new)
     if section == "groups" and len(names) == 1:
         return _change(f"group {names[0]}:", kind, old, new)
+    if section == "rules" and len(names) == 1:
+        return f"rule {kind}: {_rule(new if kind == 'added' else old)}"
+    if section == "rules" and names:
+        return f"{names[0]}: {_change('.'.join(names[1:]), kind, old, new)}"
+    if section == "groups" and len(names) == 1:
+        return _group(names[0], kind, old, new)
     if section in _ONE and names:
         what = f"{_ONE[section]} {names[0]}"
         if len(names) == 1 and section != "flags":
@@ -193,6 +225,25 @@ def _about(section: str, value: Json) -> str:
 
 def _who(named: Json) -> str:
     return "all who list it" if named is None else listed(named) if named else "nobody"
+
+
+def _rule(rule: Json) -> str:
+    """A rule in a few words: `send never by group:all if not ok`."""
+    tools = [rule["tool"]] if isinstance(rule["tool"], str) else rule["tool"]
+    plain = rule["do"] == "always" and rule["quota"] is not None
+    parts = [listed(tools)] if plain else [listed(tools), rule["do"]]
+    parts += [f"by {listed(rule['agents'])}"] if rule["agents"] is not None else []
+    parts += [f"if {rule['if']}"] if rule["if"] is not None else []
+    parts += [f"at most {rule['quota']}"] if rule["quota"] is not None else []
+    return " ".join(parts)
+
+
+def _group(name: str, kind: str, old: Json, new: Json) -> str:
+    """`group editors: + checker`."""
+    if kind == "changed":
+        return _change(f"group {name}:", kind, old, new)
+    agents = new if kind == "added" else old
+    return f"group {name} {kind}: {listed(agents) if agents else 'nobody'}"
 
 
 def _in_table(section: str, tool: str, kind: str, old: Json, new: Json) -> str:

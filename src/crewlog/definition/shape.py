@@ -84,7 +84,7 @@ def shaped(data: Json, form: Form[_M]) -> _M | list[Finding]:
     if found:
         return found
     try:
-        return form.model.model_validate_json(json.dumps(data), strict=True)
+        return form.model.model_validate_json(json.dumps(data, allow_nan=False), strict=True)
     except ValidationError as error:  # what the parts allow, the whole must; say it anyway
         return list(_in_words(error, form.model, (), form.called))
     except (ValueError, TypeError, RecursionError) as error:

@@ -41,6 +41,8 @@ REFUSED = b"crewlog/refused"
 """The encoding of what stands for a payload that is refused; never in a history."""
 PLAIN_MARK = "crewlog-plain"
 """Metadata of a payload that came without encryption, and was accepted; never in a history."""
+SEALED_MARK = "crewlog-sealed"
+"""Metadata of a payload that was decrypted; never in a history."""
 KEY, NAMESPACE, WORKFLOW = "crewlog-key", "crewlog-namespace", "crewlog-workflow"
 """Metadata of an encrypted payload."""
 NOT_ENCRYPTED = "it came without encryption, which is on here"
@@ -97,9 +99,11 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         if payload.metadata.get("encoding") != ENCRYPTED or KEY not in payload.metadata:
             return self._plain(payload)
         try:
-            return open_payload(self.keys, payload, self._belongs)
+            opened = open_payload(self.keys, payload, self._belongs)
         except SealBroken as error:
             return refused(error.message)
+        opened.metadata[SEALED_MARK] = b"1"
+        return opened
 
     def _plain(self, payload: Payload) -> Payload:
         if not self.keys.accept_plain:
@@ -169,6 +173,11 @@ def is_plain(payload: Payload) -> bool:
     if PLAIN_MARK in payload.metadata:
         return True
     return is_refused(payload) and bool(_told(payload).get("plain"))
+
+
+def was_sealed(payload: Payload) -> bool:
+    """Whether a decoded payload came encrypted."""
+    return SEALED_MARK in payload.metadata
 
 
 def is_refused(payload: Payload) -> bool:

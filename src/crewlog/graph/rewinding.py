@@ -12,7 +12,7 @@ from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
-from crewlog.graph.swap import same_graph
+from crewlog.graph.swap import permissions_after, same_graph
 from crewlog.ids import InterruptId, NodeName, RunId, StepId, node_of
 from crewlog.model import Json
 from crewlog.state import journal as j
@@ -60,6 +60,9 @@ def roll_back(
         )
     for asked in list(now.interrupts.values()):
         engine.record(j.InterruptAnswered, interrupt=asked.id, decision="withdrawn", by=by)
+    # What people said while the run lived of who may call a tool holds on: it was not the run's.
+    kept = permissions_after(engine.plan, plan, now)
+    then = then.model_copy(update={"tool_permissions": kept})
     back = rewound(engine.state, then, other_graph=not same_graph(engine.plan, plan))
     engine.record(j.RolledBack, to=to, state=_to_keep(back.state), by=by, **who)
     engine.use(_with_left(plan, back))

@@ -82,6 +82,8 @@ class Turns:
         if entry is None or agent is None or call is None or call.tool is None:
             return
         self._run.ledger.learn(result)
+        if result.denied:
+            self.give_back(step, call)
         goto = tuple(node for node in result.goto if node in self._run.plan.nodes)
         facts: list[j.JournalEntry] = [
             j.ToolReturned(
@@ -310,7 +312,13 @@ class Turns:
                 denied.append(decision.reason)
         for reason in denied:
             yield j.PermissionDenied(
-                at=self._run.at, step=step, call=number, agent=agent, tool=tool, reason=reason
+                at=self._run.at,
+                step=step,
+                call=number,
+                agent=agent,
+                tool=tool,
+                reason=reason,
+                rule=result.rule if reason == result.denied else "",
             )
 
     def _items(self, agent: AgentName, output: OutputValue) -> int | None:

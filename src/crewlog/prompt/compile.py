@@ -32,6 +32,7 @@ from crewlog.prompt.compiled import CompiledPrompt, Provenance, Remark, What
 from crewlog.prompt.draft import Node, Sources, flow_of
 from crewlog.prompt.registry import Registry
 from crewlog.prompt.remarks import Remarks
+from crewlog.prompt.standing import with_standing
 
 LARGEST_PROMPT = 200_000
 """Characters of a prompt."""
@@ -421,6 +422,7 @@ class _Finish:
             limits=limits,
             approval=self.registry.approval,
         )
+        definition = with_standing(definition, self.registry.groups, self.registry.rules)
         return self._with_merges(_with_bare_flags(definition))
 
     def _with_merges(self, definition: CrewDefinition) -> CrewDefinition:

@@ -18,6 +18,7 @@ from crewlog.definition.shape import Form
 from crewlog.definition.times import duration_words
 from crewlog.definition.unused import callers
 from crewlog.prompt.registry import LONGEST_WAIT, WAIT_REMEDY, OfferedTool, Registry
+from crewlog.prompt.standing import not_standing
 
 _OWN = {"prompt", "words", "description"}
 """What an edit may change of the registry's agents."""
@@ -39,6 +40,7 @@ def not_offered(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
     yield from _models(crew, registry)
     yield from _builders(crew, registry)
     yield from _approvals(crew, registry)
+    yield from not_standing(crew, registry.groups, registry.rules)
     yield from _bounds(crew, registry)
     yield from _waits(crew)
 

@@ -17,6 +17,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     Limits,
     Name,
+    Rule,
     ToolDefinition,
 )
 from crewlog.definition.reaching import McpServer
@@ -83,6 +84,11 @@ class Registry(Model):
     approvals: dict[Name, tuple[str, ...] | None] = Field(default_factory=dict)
     """Tools whose calls wait for a person's yes, whatever the prompt says, with the agents; null:
     every agent."""
+    groups: dict[Name, tuple[str, ...]] = Field(default_factory=dict)
+    """Agents by the group's name, for `rules`."""
+    rules: tuple[Rule, ...] = ()
+    """Rules over calls of tools, as in a definition: they hold in every crew, whatever the prompt
+    says."""
     limits: Limits = Limits()
     """Bounds of every crew; a prompt can only lower them."""
     approval: Literal["required", "understood", "none"] = "understood"
@@ -124,6 +130,8 @@ def registry_of_crew(crew: CrewDefinition) -> Registry:
             "tools": tools,
             "mcp": crew.mcp,
             "approvals": crew.approvals,
+            "groups": crew.groups,
+            "rules": crew.rules,
             "limits": crew.limits,
             "approval": crew.approval,
         }

@@ -13,6 +13,7 @@ from pathlib import Path as FilePath
 from crewlog.definition.builders import find_builder
 from crewlog.definition.findings import Finding, Path, did_you_mean
 from crewlog.definition.load import read_data, read_text, text_of
+from crewlog.definition.model import EVERY_TOOL, GROUP, Rule
 from crewlog.definition.reach_checks import tool_faults
 from crewlog.definition.shape import Form
 from crewlog.definition.validate import model_findings, part_findings, secret_findings
@@ -63,6 +64,7 @@ def registry_findings(registry: Registry) -> list[Finding]:
         *_words("agents", registry.agents),
         *_grants(registry),
         *_approvals(registry),
+        *_rules(registry),
         *_builders(registry),
         *secret_findings(registry.to_json()),
         *tool_faults(registry.tools, registry.mcp),
@@ -125,6 +127,38 @@ def _approvals(registry: Registry) -> Iterator[Finding]:
             if fault := _stranger(registry, agent):
                 say = f"the approval for {tool!r} names the agent {agent!r}, {fault}"
                 yield Finding(("approvals", tool, i), say, _who(registry, agent))
+
+
+def _rules(registry: Registry) -> Iterator[Finding]:
+    for group, named in registry.groups.items():
+        for i, agent in enumerate(named):
+            if fault := _stranger(registry, agent):
+                say = f"the group {group!r} names the agent {agent!r}, {fault}"
+                yield Finding(("groups", group, i), say, _who(registry, agent))
+    for n, rule in enumerate(registry.rules):
+        yield from _rule(registry, n, rule)
+
+
+def _rule(registry: Registry, n: int, rule: Rule) -> Iterator[Finding]:
+    for tool in rule.tools:
+        if tool != EVERY_TOOL and tool not in registry.tools:
+            say = f"rules[{n}] names the tool {tool!r}, which is not defined."
+            remedy = f"{did_you_mean(tool, registry.tools)} Tools are defined under 'tools:'."
+            yield Finding(("rules", n, "tool"), say, remedy.strip())
+    for i, name in enumerate(rule.agents or ()):
+        path: Path = ("rules", n, "agents", i)
+        if name.startswith(GROUP):
+            group = name.removeprefix(GROUP)
+            if group not in registry.groups:
+                say = f"rules[{n}] names the group {group!r}, which is not defined."
+                known = "Groups are under 'groups:'."
+                yield Finding(path, say, did_you_mean(group, registry.groups, known))
+        elif fault := _stranger(registry, name):
+            say = f"rules[{n}] names the agent {name!r}, {fault}"
+            yield Finding(path, say, _who(registry, name))
+    if rule.if_ is not None:
+        say = f"rules[{n}] has a condition, and a registry knows no crew's flags"
+        yield Finding(("rules", n, "if"), say, "Leave out 'if': the rule then holds always.")
 
 
 def _stranger(registry: Registry, agent: str) -> str:

@@ -255,6 +255,13 @@ class CallTool(StepCall):
     of the definition's approvals and rules."""
     quotas: tuple[CallQuota, ...] = ()
     """The quotas over runs in which the call is counted."""
+    position: int = 0
+    """The journal position when it was scheduled, where the batch does not tell."""
+
+    @property
+    def knows(self) -> int:
+        """The position up to which the run had looked at who may call what."""
+        return self.position or (self.batch.last if self.batch.entries else 0)
 
 
 def claim_key(run: RunId, task: CallTool) -> str:

@@ -40,6 +40,7 @@ _FIELDS = (
     "response_metadata",
     "artifact",
 )
+_KNOWN = frozenset(_FIELDS)
 _DEFAULTS: Mapping[str, Json] = {"status": "success"}
 
 
@@ -76,12 +77,17 @@ def message_from_json(body: Mapping[str, Json]) -> BaseMessage:
     """The message of a body.
 
     Raises:
-        InternalError: for a type that is not on the list.
+        InternalError: for a type or a field that is not on the list, and for what is no message.
     """
     data: dict[str, Any] = dict(body)
     kind = data.pop("type", None)
     if not isinstance(kind, str) or kind not in MESSAGE_TYPES:
         raise InternalError(f"a stored message has the unknown type {kind!r}")
-    if usage := data.get("usage_metadata"):
-        data["usage_metadata"] = {"total_tokens": _total(usage), **usage}
-    return MESSAGE_TYPES[kind](**data)
+    if unknown := data.keys() - _KNOWN:  # LangChain's messages take any
+        raise InternalError(f"a stored message has the unknown fields {sorted(unknown)}")
+    try:
+        if usage := data.get("usage_metadata"):
+            data["usage_metadata"] = {"total_tokens": _total(usage), **usage}
+        return MESSAGE_TYPES[kind](**data)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InternalError(f"a stored message of the type {kind!r} is none: {error}") from error

@@ -64,7 +64,18 @@ def spellings(key: str, value: str) -> tuple[str, str]:
 
 
 def load_json(text: str) -> Json:
-    """The value that `dump_json` made `text` from."""
+    """The value that `dump_json` made `text` from.
+
+    Raises:
+        ValueError: for what is not JSON, and for NaN and infinities, which it does not make.
+    """
     if text.startswith(_ESCAPED):
         text = unpack(text[1:])
-    return json.loads(text)
+    return _DECODER.decode(text)
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)

@@ -46,6 +46,7 @@ from crewlog.store.projection import (
 )
 from crewlog.store.protocol import (
     GRACE,
+    RESERVED,
     CheckpointRow,
     CrewRow,
     Deleted,
@@ -54,6 +55,7 @@ from crewlog.store.protocol import (
     Kind,
     LogLink,
     RegisteredRow,
+    Reservation,
     RunRow,
     Snapshot,
     StartingFork,
@@ -78,6 +80,7 @@ class _Run:
     """Checkpoints that are not listed, with the position at which the policy said so."""
     tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
     snapshots: dict[int, str] = field(default_factory=dict[int, str])
+    rulings: set[int] = field(default_factory=set[int])
 
     @property
     def asking(self) -> bool:
@@ -126,6 +129,7 @@ class _Run:
         for tag in rows.tags:
             stored_tag = self.tags.get(tag.tag)
             self.tags[tag.tag] = tag if stored_tag is None else stored_tag.merge(tag)
+        self.rulings.update(rows.rulings)
 
 
 class InMemoryStore:
@@ -139,6 +143,9 @@ class InMemoryStore:
         self._registered: dict[tuple[Kind, str], list[RegisteredRow]] = {}
         self._bodies: dict[ContentHash, str] = {}
         self._claims: dict[str, str] = {}
+        self._reserved: dict[str, dict[str, tuple[str, int]]] = {}
+        """The calls of each quota, with the span and the time."""
+        self._approvals: dict[str, dict[str, str]] = {}
         self.memories: Memories = InMemoryMemories(self._claims)
         self._links: dict[ContentHash, LinkFacts] = {}
         self._runs: dict[RunId, _Run] = {}
@@ -241,6 +248,15 @@ class InMemoryStore:
         """See `Store`."""
         return self._claims.setdefault(key, owner)
 
+    async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
+        """See `Store`."""
+        del by, at
+        self._approvals.setdefault(source, {})[tool] = digest
+
+    async def tool_approvals(self, source: str) -> dict[str, str]:
+        """See `Store`."""
+        return dict(self._approvals.get(source, {}))
+
     async def append(
         self,
         run: RunId,
@@ -248,7 +264,7 @@ class InMemoryStore:
         bodies: Mapping[ContentHash, Json] | None = None,
         *,
         execution: str = "",
-    ) -> None:
+    ) -> int:
         """See `Store`."""
         if batch.entries and (run, execution) in self._shut:
             raise HistoryConflict(run, batch.first)
@@ -264,6 +280,30 @@ class InMemoryStore:
         for hash_, text in texts.items():
             self._bodies.setdefault(hash_, text)
             self._doomed.pop(hash_, None)
+        return await self.last_ruling(run)
+
+    async def last_ruling(self, run: RunId) -> int:
+        """See `Store`."""
+        return max(self._runs[run].rulings, default=0) if run in self._runs else 0
+
+    async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
+        """See `Store`."""
+        for each in sorted(wanted, key=lambda each: each.quota):
+            calls = self._reserved.get(each.quota, {})
+            used = sum(span == each.span for span, _ in calls.values())
+            if call not in calls and used >= each.most:
+                return each.quota
+        for each in wanted:
+            calls = self._reserved.setdefault(each.quota, {})
+            for old in [k for k, (_, when) in calls.items() if when < at - RESERVED and k != call]:
+                del calls[old]
+            calls.setdefault(call, (each.span, at))
+        return None
+
+    async def release(self, call: str, quotas: Collection[str]) -> None:
+        """See `Store`."""
+        for quota in quotas:
+            self._reserved.get(quota, {}).pop(call, None)
 
     async def shut(self, run: RunId, executions: Collection[str]) -> None:
         """See `Store`."""

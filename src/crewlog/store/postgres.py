@@ -45,6 +45,7 @@ from crewlog.store.projection import (
 )
 from crewlog.store.protocol import (
     GRACE,
+    RESERVED,
     CheckpointRow,
     CrewRow,
     Deleted,
@@ -53,6 +54,7 @@ from crewlog.store.protocol import (
     Kind,
     LogLink,
     RegisteredRow,
+    Reservation,
     RunRow,
     Snapshot,
     StartingFork,
@@ -219,6 +221,15 @@ class PostgresStore:
         rows = await self._fetch("claim", key, owner)
         return str(rows[0]["owner"])
 
+    async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
+        """See `Store`."""
+        await self._fetch("approve_tool", source, tool, digest, by, at)
+
+    async def tool_approvals(self, source: str) -> dict[str, str]:
+        """See `Store`."""
+        rows = await self._fetch("tool_approvals", source)
+        return {str(row["tool"]): str(row["digest"]) for row in rows}
+
     async def append(
         self,
         run: RunId,
@@ -226,16 +237,42 @@ class PostgresStore:
         bodies: Mapping[ContentHash, Json] | None = None,
         *,
         execution: str = "",
-    ) -> None:
+    ) -> int:
         """See `Store`."""
         rows = project(run, batch)
         all_bodies = rows.bodies | dict(bodies or {})
         if not batch.entries:
-            return await self.put_bodies(all_bodies)
+            await self.put_bodies(all_bodies)
+            return await self.last_ruling(run)
         try:
-            await self._fetch("append", *self._append_args(rows, all_bodies, execution))
+            found = await self._fetch("append", *self._append_args(rows, all_bodies, execution))
         except EntryRefusedError as refused:
             raise HistoryConflict(run, refused.position) from None
+        return int(found[0]["ruling"])
+
+    async def last_ruling(self, run: RunId) -> int:
+        """See `Store`."""
+        return int((await self._fetch("last_ruling", pack(run)))[0]["ruling"])
+
+    async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
+        """See `Store`."""
+        names = sorted({each.quota for each in wanted})
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(self._sql["lock_quotas"], names)
+            full = await connection.fetch(
+                self._sql["reserve"],
+                call,
+                [each.quota for each in wanted],
+                [each.span for each in wanted],
+                [each.most for each in wanted],
+                at,
+                at - RESERVED,
+            )
+        return str(full[0]["quota"]) if full else None
+
+    async def release(self, call: str, quotas: Collection[str]) -> None:
+        """See `Store`."""
+        await self._fetch("release", call, list(quotas))
 
     async def shut(self, run: RunId, executions: Collection[str]) -> None:
         """See `Store`."""
@@ -549,6 +586,7 @@ class PostgresStore:
             [facts.answered for facts in asked],
             *self._run_args(run, state),
             execution,
+            list(rows.rulings),
         ]
 
     def _run_args(self, run: str, state: RunFacts | None) -> list[object]:

@@ -195,6 +195,8 @@ class Rows:
     """Whose turn a step is."""
     checkpoints: tuple[CheckpointFacts, ...]
     tags: tuple[TagFacts, ...]
+    rulings: tuple[int, ...] = ()
+    """Where it says who may call what."""
 
 
 @dataclass(slots=True)
@@ -209,6 +211,7 @@ class _Collector:
     agents: dict[StepId, AgentName] = field(default_factory=dict[StepId, AgentName])
     checkpoints: list[CheckpointFacts] = field(default_factory=list[CheckpointFacts])
     tags: dict[str, TagFacts] = field(default_factory=dict[str, TagFacts])
+    rulings: list[int] = field(default_factory=list[int])
 
     def run(self, facts: RunFacts) -> None:
         self.state = facts if self.state is None else self.state.merge(facts)
@@ -237,6 +240,7 @@ class _Collector:
             agents=tuple(self.agents.items()),
             checkpoints=tuple(self.checkpoints),
             tags=tuple(self.tags.values()),
+            rulings=tuple(self.rulings),
         )
 
     def add(self, position: int, entry: j.JournalEntry) -> None:
@@ -255,6 +259,8 @@ class _Collector:
         match entry:
             case j.StepStarted(agent=str(agent)):
                 self.agents[entry.step] = AgentName(agent)
+            case j.PermissionSet() | j.RulingSet() | j.RulesChanged():
+                self.rulings.append(position)
             case j.CheckpointTagged():
                 tag = TagFacts(entry.tag, entry.checkpoint, position, entry.at)
                 self.tags[tag.tag] = self.tags[tag.tag].merge(tag) if tag.tag in self.tags else tag

@@ -3,8 +3,8 @@
 What a store has of runs follows from their histories: definitions, message bodies and journal
 batches. The rest (runs, interrupts, checkpoints, log links) is projected from the batches as they
 are appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
-Six things do not: claims, notes of forks that begin, of which runs there were forks, which
-executions are shut, what people registered, and what crews remember.
+Seven things do not: claims, what people approved of tools, notes of forks that begin, of which runs
+there were forks, which executions are shut, what people registered, and what crews remember.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
 Nothing is ever removed, but by `forget`, `prune` and `delete`.
@@ -158,6 +158,20 @@ class Snapshot(Model):
     """`CrewState.to_json()`."""
 
 
+class Reservation(Model):
+    """A quota in which a call is to be counted."""
+
+    quota: str
+    """Its name over all crews."""
+    span: str
+    """The hour or the day, as `window_of` names it."""
+    most: int
+    """How many calls there may be in it."""
+
+
+RESERVED = 8 * 86_400_000
+"""Milliseconds for which it is known that a call is counted."""
+
 GRACE = 3_600_000
 """Milliseconds between the end of the last known use of something and its removal."""
 
@@ -246,6 +260,44 @@ class Store(Protocol):
         """
         ...
 
+    async def last_ruling(self, run: RunId) -> int:
+        """The last position at which a run's journal says who may call what; 0 where none does."""
+        ...
+
+    async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
+        """Counts a call in some quotas: in all of them, or in none.
+
+        Atomic over all workers. A call that is counted already is not counted again.
+
+        Args:
+            call: The call's idempotency key.
+            wanted: The quotas.
+            at: Now, in milliseconds since the epoch. What was counted long ago may be forgotten.
+
+        Returns:
+            The quota that is used up; none where the call is counted.
+        """
+        ...
+
+    async def release(self, call: str, quotas: Collection[str]) -> None:
+        """Takes a call out of quotas: it was not made."""
+
+    async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
+        """Keeps what a person approved of a server's tool, in the place of what was before.
+
+        Args:
+            source: The server, as `McpServer.source` names it.
+            tool: The tool's name there.
+            digest: Of all that the tool says of itself.
+            by: Who approved it.
+            at: When, in milliseconds.
+        """
+        ...
+
+    async def tool_approvals(self, source: str) -> dict[str, str]:
+        """The digests that are approved of a server's tools, by name."""
+        ...
+
     async def append(
         self,
         run: RunId,
@@ -253,10 +305,12 @@ class Store(Protocol):
         bodies: Mapping[ContentHash, Json] | None = None,
         *,
         execution: str = "",
-    ) -> None:
+    ) -> int:
         """Stores a batch, what it projects to, and `bodies`, in one transaction and one round trip.
 
-        Batches may come again, overlap, and come in another order than their positions.
+        Batches may come again, overlap, and come in another order than their positions. Returns the
+        last position at which the run's stored journal says who may call what, as `last_ruling`;
+        what the batch itself says of that need not be among it.
 
         Args:
             run: The run.

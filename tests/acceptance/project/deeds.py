@@ -131,3 +131,13 @@ def done() -> dict[str, Any]:
     """Returns data."""
     note("start")
     return {"done": True, "items": [1, 2, 3]}
+
+
+async def leak(how: str) -> str:
+    """Tells its secret, in every way that it can."""
+    call = current_call()
+    value = call.secret("CANARY")
+    call.heartbeat({"token": value})
+    if how == "raise":
+        raise RuntimeError(f"failed with {value}")
+    return f"the token is {value}, or {value.encode().hex()}"

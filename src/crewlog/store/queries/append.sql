@@ -84,7 +84,14 @@ interrupt_rows AS (
        OR excluded.at < stored.at
        OR excluded.asked > stored.asked
        OR excluded.answered > stored.answered
-)
+),
+ruling_rows AS (
+    INSERT INTO crewlog.rulings (run, position)
+    SELECT $1, new.position FROM unnest($46::bigint[]) AS new (position)
+    ORDER BY new.position
+    ON CONFLICT DO NOTHING
+),
+run_rows AS (
 -- `RunFacts.merge`: how it began whenever that comes; the rest as the highest position says.
 INSERT INTO crewlog.runs AS stored (
     run, crew, definition, ruled, recipe, started, started_by, base, source, reset,
@@ -116,3 +123,6 @@ WHERE excluded.ruled > stored.ruled
    OR (stored.started IS NULL AND excluded.started IS NOT NULL)
    OR excluded.since > stored.since
    OR excluded.position > stored.position
+)
+-- The rows are those of the statement's start; what this batch rules its sender knows.
+SELECT COALESCE(max(position), 0) AS ruling FROM crewlog.rulings WHERE run = $1

@@ -14,6 +14,7 @@ step_rows AS (DELETE FROM crewlog.steps WHERE run = $1),
 checkpoint_rows AS (DELETE FROM crewlog.checkpoints WHERE run = $1 AND position > $2),
 interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = $1),
 tag_rows AS (DELETE FROM crewlog.tags WHERE run = $1),
+ruling_rows AS (DELETE FROM crewlog.rulings WHERE run = $1 AND position > $2),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = $1)
 SELECT position, digest, entry FROM crewlog.journal
 WHERE run = $1 AND position <= $2 ORDER BY position

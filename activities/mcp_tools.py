@@ -1,0 +1,199 @@
+"""Tools of MCP servers as a crew's tools: approved as they describe themselves, or blocked.
+
+A server may say today that its tool adds two numbers, and tomorrow that one should first send it
+the keys. So a person approves what a tool says of itself, by a digest; what says anything else is
+not shown to a model and not called. When a model is told of its tools, what the server said a
+moment ago is good enough; before a call, the server and the store are asked anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.tools import BaseTool
+from langchain_mcp_adapters.interceptors import MCPToolCallRequest
+from langchain_mcp_adapters.tools import convert_mcp_tool_to_langchain_tool
+from mcp import types
+
+from crewlog.definition.findings import did_you_mean
+from crewlog.definition.model import ToolDefinition
+from crewlog.definition.reaching import McpServer, mcp_tool
+from crewlog.errors import ToolChanged, ToolMissing
+from crewlog.ids import ToolName
+from crewlog.servers.described import LONGEST_TEXT, Described, cleaned, shortened
+from crewlog.servers.sessions import Session, Sessions
+from crewlog.store.protocol import Store
+
+FRESH_SECONDS = 15.0
+"""How old what a server said may be, where a model is only told of it."""
+MOST_PARTS = 50
+"""Parts of one result."""
+LARGEST_PART = 5_000_000
+"""Characters of an image or file in a result, in base64."""
+
+
+@dataclass
+class _Known:
+    """What a server said, and what is approved of it."""
+
+    at: float
+    tools: dict[str, Described]
+    approved: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class OfferedTool:
+    """A tool of a server that may be used as it describes itself."""
+
+    name: ToolName
+    definition: ToolDefinition
+    described: Described
+    session: Session
+
+    @property
+    def key(self) -> str:
+        """What tells it from others that are made of the same definition."""
+        return f"{self.described.digest}/{id(self.session)}"
+
+    def made(self) -> BaseTool:
+        """The tool as LangChain has tools; its calls go to the session as it is then."""
+        found, session = self.described, self.session
+
+        async def bounded(request: MCPToolCallRequest, handler: Any) -> types.CallToolResult:
+            del handler  # it would open a session for this call alone
+            async with session.in_use() as opened:
+                return _bounded(await opened.call_tool(found.name, request.args))
+
+        tool = convert_mcp_tool_to_langchain_tool(
+            None,
+            types.Tool(name=found.name, description=found.description, inputSchema=found.schema),
+            # Nothing is ever connected by this: the interceptor makes the call.
+            connection={"transport": "stdio", "command": "", "args": []},
+            tool_interceptors=[bounded],
+        )
+        told = self.definition.description or found.description or str(self.name)
+        return tool.model_copy(update={"name": str(self.name), "description": told})
+
+
+class McpTools:
+    """The tools of servers, on one worker.
+
+    Args:
+        store: Where approvals are kept.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._sessions = Sessions()
+        self._known: dict[str, _Known] = {}
+
+    async def ready(
+        self,
+        name: ToolName,
+        definition: ToolDefinition,
+        servers: Mapping[str, McpServer],
+        *,
+        for_call: bool,
+    ) -> OfferedTool:
+        """A tool of a server, approved.
+
+        Args:
+            name: Its name in the crew.
+            definition: What the crew says of it.
+            servers: The crew's servers.
+            for_call: Whether it is to be called now, and not only shown to a model.
+
+        Raises:
+            ToolMissing: where the server is away, or has no such tool.
+            ToolChanged: where nobody has approved what it says of itself.
+        """
+        server_name, remote = mcp_tool(definition.run) or ("", "")
+        server = servers.get(server_name)
+        place = f"tool {name!r}"
+        if server is None:
+            raise ToolMissing(f"there is no MCP server {server_name!r}", place=place)
+        session = self._sessions.of(server_name, server)
+        known = await self._ask(session, server, fresh=for_call)
+        found = known.tools.get(remote)
+        if found is None:
+            raise ToolMissing(
+                f"the MCP server {server_name!r} has no tool {remote!r}",
+                remedy=did_you_mean(remote, known.tools, "`crewlog mcp list` says what it has."),
+                place=place,
+            )
+        if found.fault:
+            raise ToolMissing(
+                f"the tool {remote!r} of the MCP server {server_name!r} cannot be used: "
+                f"{found.fault}",
+                remedy="Its server has to be mended.",
+                place=place,
+            )
+        _check_approved(name, found, definition.approved or known.approved.get(remote))
+        return OfferedTool(name, definition, found, session)
+
+    async def close(self) -> None:
+        """Ends all sessions."""
+        await self._sessions.close()
+
+    async def _ask(self, session: Session, server: McpServer, *, fresh: bool) -> _Known:
+        key = server.model_dump_json()
+        known = self._known.get(key)
+        if known is None or fresh or time.monotonic() - known.at > FRESH_SECONDS:
+            tools = await session.tools()
+            approved = await self._store.tool_approvals(server.source)
+            known = self._known[key] = _Known(time.monotonic(), tools, approved)
+        elif any(known.approved.get(name) != each.digest for name, each in known.tools.items()):
+            # A run may wait for just that: it need not wait for the server to be asked again.
+            known.approved = await self._store.tool_approvals(server.source)
+        return known
+
+
+def _check_approved(name: ToolName, found: Described, approved: str | None) -> None:
+    if approved == found.digest:
+        return
+    say = (
+        f"the tool {name!r} of an MCP server is not the one that was approved: what it says of "
+        "itself has changed"
+        if approved
+        else f"nobody has approved the tool {name!r} of an MCP server"
+    )
+    raise ToolChanged(
+        say,
+        remedy="Look at it with `crewlog mcp show`, then `crewlog mcp approve`; the run goes on.",
+        place=f"tool {name!r}",
+    )
+
+
+def _bounded(result: types.CallToolResult) -> types.CallToolResult:
+    """A server's result as a transcript can take it: cleaned, not too long, of known kinds."""
+    left = LONGEST_TEXT
+    parts: list[types.ContentBlock] = []
+    for part in result.content[:MOST_PARTS]:
+        made = _part(part, left)
+        if isinstance(made, types.TextContent):
+            left = max(0, left - len(made.text))
+        parts.append(made)
+    if len(result.content) > MOST_PARTS:
+        parts.append(_text(f"({len(result.content) - MOST_PARTS:,} more parts are left out)"))
+    return types.CallToolResult(content=parts or [_text("(nothing)")], isError=result.isError)
+
+
+def _part(part: types.ContentBlock, left: int) -> types.ContentBlock:
+    if isinstance(part, types.TextContent):
+        return _text(shortened(cleaned(part.text), left))
+    if isinstance(part, types.ImageContent) and len(part.data) <= LARGEST_PART:
+        return types.ImageContent(type="image", data=part.data, mimeType=cleaned(part.mimeType))
+    if isinstance(part, types.EmbeddedResource):
+        inner = part.resource
+        if isinstance(inner, types.TextResourceContents):
+            return _text(shortened(cleaned(inner.text), left))
+    if isinstance(part, types.ResourceLink):
+        return _text(shortened(cleaned(str(part.uri)), min(left, 2_000)))
+    return _text(f"(a part of the kind {part.type!r} is left out)")
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(type="text", text=text)

@@ -1,0 +1,101 @@
+"""The checks of a call right before it begins: what was ruled since, and quotas over runs.
+
+The workflow has checked the call with everything that its journal says up to a position. Whatever
+people rule after that is in the store before they are answered. So an activity needs to know but
+one thing: whether the run's journal has a ruling beyond that position. Then it does not begin, and
+the workflow, which knows of the ruling, checks the call anew: it is refused, or people are asked,
+or it is scheduled once more. Where the store cannot be asked, nothing begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, tzinfo
+from zoneinfo import ZoneInfo
+
+from crewlog.activities.clock import Clock
+from crewlog.definition.quotas import quota_of, window_ends, window_of
+from crewlog.errors import RuledSince, ToolFailed
+from crewlog.ids import call_key
+from crewlog.state.calls import CallQuota, CallTool
+from crewlog.store.protocol import Reservation, Store
+
+
+class DeniedError(Exception):
+    """A check refuses the call: the model is told why, and so is the journal."""
+
+    def __init__(self, reason: str, rule: str = "") -> None:
+        super().__init__(reason)
+        self.rule = rule
+        """What decided: `approvals`, `rules[1]`."""
+
+
+def check_rulings(task: CallTool, ruled: int) -> None:
+    """Checks that nothing was ruled since a call was scheduled.
+
+    Args:
+        task: The call.
+        ruled: The last position at which its run's stored journal says who may call what.
+
+    Raises:
+        RuledSince: something was; the workflow looks at the call again.
+    """
+    if ruled > task.knows:
+        raise RuledSince(
+            f"who may call what was ruled at {ruled}, after {task.tool!r} was scheduled",
+            remedy="The run looks at the call again by itself.",
+            place=f"step {task.step}, call {task.call}",
+        )
+
+
+async def reserve(store: Store, task: CallTool) -> None:
+    """Counts a call in its quotas over runs.
+
+    Raises:
+        DeniedError: one of them is used up; the call is counted in none.
+        StoreUnavailable: the store is away; nothing may begin.
+    """
+    if not task.quotas:
+        return
+    at = Clock().now()
+    wanted = {_name(quota): quota for quota in task.quotas}
+    full = await store.reserve(_key(task), list(_reservations(task.quotas, at)), at)
+    if full is not None:
+        quota = wanted[full]
+        ends = window_ends(
+            "day" if quota_of(quota.quota).per == "day" else "hour", at, _zone(quota)
+        )
+        say = f"Refused: {quota.rule}: at most {quota.quota}, and the next begins at {ends}."
+        raise DeniedError(say, quota.rule.partition(" ")[0])
+
+
+async def release(store: Store, task: CallTool) -> None:
+    """Takes a call that was not made out of its quotas."""
+    if task.quotas:
+        await store.release(_key(task), [_name(quota) for quota in task.quotas])
+
+
+def _key(task: CallTool) -> str:
+    return call_key(task.run, task.step, task.call)
+
+
+def _name(quota: CallQuota) -> str:
+    return f"{quota.crew}/{quota.key}"
+
+
+def _reservations(quotas: Sequence[CallQuota], at: int) -> Iterable[Reservation]:
+    for quota in quotas:
+        most, per = quota_of(quota.quota)
+        yield Reservation(quota=_name(quota), span=window_of(per, at, _zone(quota)), most=most)
+
+
+def _zone(quota: CallQuota) -> tzinfo:
+    if quota.zone == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(quota.zone)
+    except (KeyError, ValueError, OSError) as error:
+        raise ToolFailed(
+            f"this worker does not know the time zone {quota.zone!r}, whose days a quota counts",
+            remedy="Install the package tzdata on it.",
+        ) from error

@@ -1,0 +1,269 @@
+"""`mcp list`, `show`, `approve`: what a crew's servers offer, and what of it a person approved."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crewlog.cli import exits
+from crewlog.cli.app import Grouped, app, go
+from crewlog.cli.options import AsJson, By, Debug
+from crewlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from crewlog.cli.screen import Part, Screen
+    from crewlog.definition.model import CrewDefinition
+    from crewlog.model import Json
+    from crewlog.servers.described import Described
+    from crewlog.store.protocol import Store
+
+mcp = typer.Typer(
+    name="mcp",
+    cls=Grouped,
+    help="Tools of MCP servers: what they say of themselves, and what of it is approved.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(mcp, rich_help_panel="Crews")
+
+_File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The crew's YAML or JSON file.", show_default=False)
+]
+_Server = Annotated[
+    str | None,
+    typer.Argument(metavar="[SERVER]", help="One of its servers.", show_default=False),
+]
+_Tool = Annotated[
+    str | None,
+    typer.Argument(metavar="[TOOL]", help="One of the server's tools.", show_default=False),
+]
+
+
+@dataclass
+class _Offered:
+    """A tool of a server, and what became of it."""
+
+    server: str
+    source: str
+    tool: Described
+    called: str
+    """Its name in the crew; empty where the crew does not have it."""
+    pinned: str | None
+    """The digest that the definition approves."""
+    approved: str | None
+    """The digest that counts."""
+
+    @property
+    def state(self) -> str:
+        if self.tool.fault:
+            return "cannot be used"
+        if self.approved is None:
+            return "new"
+        return "approved" if self.approved == self.tool.digest else "changed"
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "server": self.server,
+            "tool": self.tool.name,
+            "name": self.called or None,
+            "state": self.state,
+            "fault": self.tool.fault or None,
+            "digest": self.tool.digest,
+            "approved": self.approved,
+            "description": self.tool.description,
+            "arguments": self.tool.schema,
+        }
+
+
+@mcp.command("list")
+def list_(
+    file: _File, server: _Server = None, as_json: AsJson = False, debug: Debug = False
+) -> int:
+    """List the tools of a crew's MCP servers, and whether what they say is approved."""
+    return go(_look(file, server, None, whole=False, as_json=as_json), debug=debug)
+
+
+@mcp.command()
+def show(
+    file: _File,
+    server: _Server = None,
+    tool: _Tool = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Show what tools of MCP servers say of themselves: all that a model would be told."""
+    return go(_look(file, server, tool, whole=True, as_json=as_json), debug=debug)
+
+
+@mcp.command()
+def approve(
+    file: _File,
+    server: _Server = None,
+    tool: _Tool = None,
+    digest: Annotated[
+        str | None,
+        typer.Option(
+            "--digest",
+            metavar="DIGEST",
+            help="Only where the one tool still has this digest, as `show` says it.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    by: By = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Approve what the crew's tools of MCP servers say of themselves now.
+
+    Should one say anything else later, it is blocked until it is approved anew. Tools that the crew
+    does not have are not approved along with the others.
+    """
+    if digest is not None and tool is None:
+        raise UsageError(
+            "--digest goes with one tool", remedy="crewlog mcp approve FILE SERVER TOOL"
+        )
+    found = _approve(file, server, tool, digest, yes=yes, by=by, as_json=as_json)
+    return go(found, debug=debug)
+
+
+async def _look(
+    file: Path, server: str | None, tool: str | None, *, whole: bool, as_json: bool
+) -> int:
+    from crewlog.cli.screen import Screen, plain  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    async with connected(screen, both=True) as client:
+        found = await _offered(file, await client.store(), server, tool)
+    if as_json:
+        screen.document({"tools": [each.to_json() for each in found]})
+    elif whole:
+        for each in found:
+            _told(screen, each)
+    else:
+        rows: list[list[Part]] = [
+            [
+                plain(each.server),
+                plain(each.tool.name),
+                (plain(each.called) or "not in the crew", "" if each.called else "dim"),
+                (each.state, "green" if each.state == "approved" else "yellow"),
+            ]
+            for each in found
+        ]
+        screen.rows(["server", "tool", "in the crew", ""], rows)
+    return exits.OK
+
+
+async def _approve(
+    file: Path,
+    server: str | None,
+    tool: str | None,
+    digest: str | None,
+    *,
+    yes: bool,
+    by: str | None,
+    as_json: bool,
+) -> int:
+    from crewlog.activities.clock import Clock  # noqa: PLC0415
+    from crewlog.cli.screen import Screen, counted, plain  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    async with connected(screen, both=True) as client:
+        store = await client.store()
+        found = await _offered(file, store, server, tool)
+        new = [each for each in found if each.called and each.state in ("new", "changed")]
+        if digest is not None and found[0].tool.digest != digest:
+            raise UsageError(
+                f"the tool {found[0].tool.name!r} has another digest now: {found[0].tool.digest}",
+                remedy="Look at it again: crewlog mcp show.",
+            )
+        if pinned := [each for each in new if each.pinned]:
+            raise UsageError(
+                f"the tool {pinned[0].called!r} is approved in the definition, by another digest",
+                remedy="Correct its 'approved' there, or leave it out.",
+            )
+        if new and not yes:
+            if not screen.asks:
+                raise UsageError("nobody is there to be asked", remedy="Look, then say --yes.")
+            for each in new:
+                _told(screen, each)
+            screen.note(f"Approve {counted(len(new), 'tool')}? [y/N] ")
+            if (await asyncio.to_thread(input)).strip().lower() not in {"y", "yes"}:
+                return exits.USAGE
+        for each in new:
+            await store.approve_tool(
+                each.source, each.tool.name, each.tool.digest, by or client.user, Clock().now()
+            )
+    if as_json:
+        screen.document({"approved": [each.to_json() for each in new]})
+    for each in new:
+        screen.line(("approved  ", "green"), plain(each.called), (f"  {each.tool.digest}", "dim"))
+    if not new:
+        screen.line(
+            "nothing is new: every tool of the crew is approved as it is, or cannot be used"
+        )
+    return exits.OK
+
+
+def _told(screen: Screen, each: _Offered) -> None:
+    """All that a model would be told of a tool, safe to look at."""
+    from crewlog.cli.screen import plain, plain_lines  # noqa: PLC0415
+
+    name = f" as {plain(each.called)}" if each.called else ", not in the crew"
+    screen.line((plain(each.tool.name), "bold"), f" of {plain(each.server)}{name}: {each.state}")
+    if each.tool.fault:
+        screen.line("  ", (plain(each.tool.fault), "yellow"))
+    screen.line("  ", (f"digest {each.tool.digest}", "dim"))
+    if each.approved not in (None, each.tool.digest):
+        screen.line("  ", (f"approved is {each.approved}", "yellow"))
+    schema = json.dumps(each.tool.schema, indent=2)  # ASCII escapes: nothing hides in it
+    for line in [*plain_lines(each.tool.description).splitlines(), *schema.splitlines()]:
+        screen.line(f"    {line}")
+
+
+async def _offered(
+    file: Path, store: Store, server: str | None, tool: str | None
+) -> list[_Offered]:
+    """The tools of a crew's servers, those of the crew first."""
+    from crewlog.definition.findings import did_you_mean  # noqa: PLC0415
+    from crewlog.definition.load import load_file  # noqa: PLC0415
+    from crewlog.servers.sessions import Sessions  # noqa: PLC0415
+
+    crew = load_file(file)
+    if not crew.mcp:
+        raise UsageError(f"{str(file)!r} has no MCP servers", remedy="Name some under 'mcp:'.")
+    if server is not None and server not in crew.mcp:
+        remedy = did_you_mean(server, crew.mcp, f"There are: {', '.join(crew.mcp)}.")
+        raise UsageError(f"the crew has no MCP server {server!r}", remedy=remedy)
+    found: list[_Offered] = []
+    sessions = Sessions()
+    try:
+        for name in [server] if server is not None else crew.mcp:
+            spec = crew.mcp[name]
+            approved = await store.tool_approvals(spec.source)
+            tools = (await sessions.of(name, spec).tools()).values()
+            found += [_one(crew, name, each, approved.get(each.name)) for each in tools]
+    finally:
+        await sessions.close()
+    if tool is not None:
+        names = [each.tool.name for each in found] + [each.called for each in found]
+        found = [each for each in found if tool in (each.tool.name, each.called)]
+        if not found:
+            remedy = did_you_mean(tool, filter(None, names), "`crewlog mcp list` says what it has.")
+            raise UsageError(f"the MCP server {server!r} has no tool {tool!r}", remedy=remedy)
+    return sorted(found, key=lambda each: not each.called)
+
+
+def _one(crew: CrewDefinition, server: str, tool: Described, approved: str | None) -> _Offered:
+    run = f"mcp:{server}/{tool.name}"
+    called = next((name for name, each in crew.tools.items() if each.run == run), "")
+    pinned = crew.tools[called].approved if called else None
+    return _Offered(server, crew.mcp[server].source, tool, called, pinned, pinned or approved)

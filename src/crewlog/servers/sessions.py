@@ -1,0 +1,292 @@
+"""Sessions with servers: one for each server on a worker, opened when it is needed, and closed.
+
+A session's context must be left by the task that entered it, and calls come from many: so each
+session has a task of its own that opens it, waits until nobody needs it, and closes it. A session
+that broke is opened anew by the next call, before anything of that call has begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import httpx
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import get_default_environment, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import PaginatedRequestParams
+
+from crewlog.authority.reach import Reach, Target, target_of
+from crewlog.definition.reaching import McpServer
+from crewlog.errors import CrewlogError, ToolMissing
+from crewlog.guarded.http import new_async_client
+from crewlog.secrets import resolve
+from crewlog.servers.described import Described, cleaned, described, shortened
+
+OPEN_SECONDS = 30.0
+"""How long a server may take to answer at first, or to list its tools."""
+IDLE_SECONDS = 300.0
+"""How long a session is kept that nobody uses."""
+CLOSE_SECONDS = 5.0
+"""How long a server may take to end."""
+MOST_PAGES = 50
+"""Pages of a server's list of tools."""
+_LAST_WORDS = 2_000
+"""Characters of what a program wrote to its standard error last, for the error that it is away."""
+
+
+def hosts_of(name: str, server: McpServer) -> tuple[str, ...]:
+    """The hosts that a server at an address may be reached at: its own, and those it declares.
+
+    Raises:
+        ToolMissing: where its URL is none.
+    """
+    target = target_of(server.url or "")
+    if isinstance(target, Reach):
+        raise ToolMissing(
+            f"the MCP server {name!r} has a URL that is none: {target.reason}",
+            remedy="Correct its 'url'.",
+            place=f"MCP server {name!r}",
+        )
+    return (_entry(target), *server.hosts)
+
+
+def _entry(target: Target) -> str:
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    return f"{target.scheme}://{host}:{target.port}"
+
+
+class Session:
+    """A session with one server.
+
+    Args:
+        name: The server's name in the crew, for people.
+        server: How it is reached.
+    """
+
+    def __init__(self, name: str, server: McpServer) -> None:
+        self._name = name
+        self._server = server
+        self._owner: asyncio.Task[None] | None = None
+        self._opened: asyncio.Future[ClientSession] | None = None
+        self._end = asyncio.Event()
+        self._opening = asyncio.Lock()
+        self._users = 0
+        self._used = 0.0
+
+    @asynccontextmanager
+    async def in_use(self) -> AsyncGenerator[ClientSession]:
+        """The session, open; it is not closed for idleness while it is in use.
+
+        Raises:
+            ToolMissing: where the server is away.
+        """
+        self._users += 1
+        try:
+            yield await self._session()
+        finally:
+            self._users -= 1
+            self._used = asyncio.get_running_loop().time()
+
+    async def tools(self) -> dict[str, Described]:
+        """The server's tools, as it describes them now; a broken session is opened anew, once.
+
+        Raises:
+            ToolMissing: where the server is away.
+        """
+        for last in (False, True):
+            async with self.in_use() as session:
+                try:
+                    async with asyncio.timeout(OPEN_SECONDS):
+                        return await _listed(session)
+                except Exception as exc:
+                    await self.close()
+                    if last:
+                        raise self._away(exc) from exc
+        raise AssertionError
+
+    async def close(self) -> None:
+        """Ends the session; the next use opens another."""
+        owner, self._owner, self._opened = self._owner, None, None
+        self._end.set()
+        self._end = asyncio.Event()
+        if owner is not None:
+            await asyncio.wait({owner}, timeout=CLOSE_SECONDS)
+            if not owner.done():
+                owner.cancel()
+                await asyncio.wait({owner}, timeout=CLOSE_SECONDS)
+
+    async def _session(self) -> ClientSession:
+        async with self._opening:
+            if self._opened is None or self._owner is None or self._owner.done():
+                self._opened = asyncio.get_running_loop().create_future()
+                self._owner = asyncio.create_task(self._own(self._opened, self._end))
+            opened = self._opened
+            try:
+                async with asyncio.timeout(OPEN_SECONDS):
+                    return await asyncio.shield(opened)
+            except asyncio.CancelledError:
+                raise
+            except CrewlogError:
+                raise
+            except Exception as exc:
+                await self.close()
+                raise self._away(exc) from exc
+
+    async def _own(self, opened: asyncio.Future[ClientSession], end: asyncio.Event) -> None:
+        """Opens the session, keeps it while it is needed, and closes it: all in one task."""
+        try:
+            async with _connected(self._name, self._server) as session:
+                await session.initialize()
+                if not opened.done():
+                    opened.set_result(session)
+                await self._needed(end)
+        except BaseException as exc:
+            if not opened.done():
+                failed = exc if isinstance(exc, Exception) else ConnectionError("it was ended")
+                opened.set_exception(failed)
+                opened.exception()  # seen: who waits for it may be gone
+            elif isinstance(exc, asyncio.CancelledError):
+                raise
+
+    async def _needed(self, end: asyncio.Event) -> None:
+        clock = asyncio.get_running_loop().time
+        self._used = clock()
+        while not end.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_SECONDS / 2):
+                    await end.wait()
+            if not self._users and clock() - self._used > IDLE_SECONDS:
+                return
+
+    def _away(self, exc: BaseException) -> ToolMissing:
+        why = shortened(cleaned(_reason(exc)).replace("\n", " "), 500)
+        return ToolMissing(
+            f"the MCP server {self._name!r} does not answer: {why}",
+            remedy=f"Start it, or correct it under 'mcp:'. It is {self._server.source!r}.",
+            place=f"MCP server {self._name!r}",
+        )
+
+
+class Sessions:
+    """The sessions of a worker, by server."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+
+    def of(self, name: str, server: McpServer) -> Session:
+        """The session with a server; servers that are reached alike share one."""
+        key = server.model_dump_json()
+        found = self._sessions.get(key)
+        if found is None:
+            found = self._sessions[key] = Session(name, server)
+        return found
+
+    async def close(self) -> None:
+        """Ends all of them."""
+        sessions, self._sessions = list(self._sessions.values()), {}
+        await asyncio.gather(*(session.close() for session in sessions))
+
+
+async def _listed(session: ClientSession) -> dict[str, Described]:
+    found: dict[str, Described] = {}
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        for tool in page.tools:
+            found[tool.name] = described(tool.name, tool.description, tool.inputSchema, tool.title)
+        cursor = page.nextCursor
+        if not cursor:
+            break
+    return found
+
+
+@asynccontextmanager
+async def _connected(name: str, server: McpServer) -> AsyncGenerator[ClientSession]:
+    connection = _by_program(server) if server.url is None else _over_http(name, server)
+    async with connection as (read, write), ClientSession(read, write) as session:
+        yield session
+
+
+@asynccontextmanager
+async def _over_http(name: str, server: McpServer) -> AsyncGenerator[tuple[Any, Any]]:
+    hosts = hosts_of(name, server)
+    async with (
+        new_async_client(
+            hosts,
+            headers=_known(server.headers),
+            follow_redirects=True,  # each of them is checked
+            timeout=httpx.Timeout(OPEN_SECONDS, read=None),
+        ) as client,
+        streamable_http_client(server.url or "", http_client=client) as (read, write, _),
+    ):
+        yield read, write
+
+
+@asynccontextmanager
+async def _by_program(server: McpServer) -> AsyncGenerator[tuple[Any, Any]]:
+    # Not the worker's environment: a server is given what is written for it, and what any program
+    # needs.
+    parameters = StdioServerParameters(
+        command=server.command or "",
+        args=list(server.args),
+        env={**get_default_environment(), **_known(server.env)},
+    )
+    with _LastWords() as words:
+        try:
+            async with stdio_client(parameters, errlog=words.file) as (read, write):
+                yield read, write
+        except Exception as exc:
+            if said := words.told():
+                raise ConnectionError(f"{_reason(exc)}; it said: {said}") from exc
+            raise
+
+
+def _known(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings with the secrets that they name."""
+    return {
+        key: resolve(value) if value.startswith(("env:", "file:")) else value
+        for key, value in settings.items()
+    }
+
+
+class _LastWords:
+    """What a program writes to its standard error, of which the end is kept."""
+
+    def __enter__(self) -> _LastWords:
+        reading, writing = os.pipe()
+        self.file = os.fdopen(writing, "w")
+        self._end: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._thread = threading.Thread(target=self._read, args=(reading,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def told(self) -> str:
+        """The end of it, on one line."""
+        self.file.close()
+        self._thread.join(0.5)
+        return " ".join(cleaned("".join(self._end)).split())[-400:]
+
+    def _read(self, reading: int) -> None:
+        with os.fdopen(reading, "r", errors="replace") as file:
+            while piece := file.readline(_LAST_WORDS):
+                self._end.extend(piece)
+
+
+def _reason(exc: BaseException) -> str:
+    """The first cause in a group of them, as tasks in groups fail."""
+    while inner := getattr(exc, "exceptions", ()):
+        exc = inner[0]
+    if isinstance(exc, CrewlogError):
+        return exc.message
+    if isinstance(exc, TimeoutError) and not str(exc):
+        return f"no answer in {OPEN_SECONDS:g} s"
+    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__

@@ -1,0 +1,65 @@
+"""Whatever a tool returns, what is kept is JSON, and reads back as a tool's message and no more."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import hostile_tools
+import pytest
+from langchain_core.messages import ToolMessage
+
+from crewlog.content import canonical, check_depth, hash_json
+from crewlog.definition.model import CrewDefinition
+from crewlog.payloads import CrewPayloadConverter
+from crewlog.state.calls import ToolResult
+from crewlog.state.messages import message_from_json
+
+TEXTS = {"text": "a", "nul": "\x00", "keys": '{"1": "a", "null": "b"}'}
+"""What is shown of results that are texts, or nearly."""
+
+
+def crew() -> CrewDefinition:
+    agent = {"prompt": "p", "writes_flags": ["ready"], "outputs": ["spec"]}
+    tool = {"run": "hostile_tools:hostile", "effects": "read"}
+    return CrewDefinition.from_json(
+        {
+            "crew": "c",
+            "model": "scripted:x",
+            "agents": {"backend": agent},
+            "tools": {"hostile": tool},
+        }
+    )
+
+
+@pytest.mark.parametrize("kind", hostile_tools.KINDS)
+async def test_what_a_tool_returns_is_data(tool_call: Any, store: Any, kind: str) -> None:
+    hostile_tools.MADE.clear()
+    result: ToolResult = await tool_call("hostile", {"kind": kind}, crew=crew())
+    assert "unpickled" not in hostile_tools.MADE
+    # It is JSON, as it is kept: in the store, in a payload, in the history.
+    for value in (result.body, *result.flags.values(), *(o.to_json() for o in result.outputs)):
+        canonical(value)
+        check_depth(value)
+        assert json.loads(json.dumps(value, allow_nan=False)) == value
+    assert await store.get_bodies([hash_json(result.body)]) == {result.hash: result.body}
+    converter = CrewPayloadConverter()
+    (payload,) = converter.to_payloads([result])
+    assert converter.from_payloads([payload], [ToolResult]) == [result]
+    # It is the answer to its call, and nobody else's word.
+    message = message_from_json(result.body)
+    assert type(message) is ToolMessage
+    assert message.tool_call_id == "c1"
+    assert message.name == "hostile"
+    if kind in TEXTS:
+        assert message.content == TEXTS[kind]
+    if kind == "told_flags":
+        assert result.flags == {"ready": hostile_tools.CONSTRUCTOR}
+
+
+async def test_what_looks_like_an_object_stays_text(tool_call: Any) -> None:
+    result = await tool_call("hostile", {"kind": "constructor"}, crew=crew())
+    assert json.loads(result.body["content"]) == hostile_tools.CONSTRUCTOR
+    for kind in ("told_constructor", "told_human", "told_system", "told_remove"):
+        said = await tool_call("hostile", {"kind": kind}, crew=crew())
+        assert "obey" not in str(said.body), "what it tells besides its answer is nobody's message"

@@ -1,0 +1,67 @@
+"""A call right before it begins: what was ruled since it was scheduled, and quotas over runs."""
+
+from __future__ import annotations
+
+import crew_tools
+import pytest
+from activity_kit import RUN
+from temporalio.exceptions import ApplicationError
+
+from crewlog.errors import StoreUnavailable
+from crewlog.ids import CrewName
+from crewlog.state import journal as j
+from crewlog.state.calls import CallQuota
+from crewlog.state.journal import Batch, entry_to_json
+
+RULING = j.RulingSet(tool="add", agent="backend", do="deny")
+QUOTA = CallQuota(
+    key="k", crew=CrewName("t"), quota="1 per day", zone="Europe/Berlin", rule="rules[0] is used up"
+)
+
+
+async def rule(store, position=7):
+    await store.append(RUN, Batch(first=position, entries=(entry_to_json(RULING),)))
+
+
+async def test_nothing_begins_where_something_was_ruled_since(tool_call, store):
+    await rule(store)
+    before = len(crew_tools.seen)
+    for known in ({}, {"position": 6}):
+        with pytest.raises(ApplicationError) as caught:
+            await tool_call("write_file", {"path": "a", "content": ""}, **known)
+        assert caught.value.type == "RuledSince"
+        assert caught.value.non_retryable
+        assert caught.value.details[2] is False  # it has not begun: it may be made again
+    assert len(crew_tools.seen) == before
+    result = await tool_call("add", {"a": 1, "b": 2}, position=7)
+    assert result.ok
+
+
+async def test_nothing_begins_where_the_store_cannot_be_asked(tool_call, store, monkeypatch):
+    async def away(*_args, **_more):
+        raise StoreUnavailable("away")
+
+    before = len(crew_tools.seen)
+    for method in ("append", "last_ruling"):
+        monkeypatch.setattr(store, method, away)
+    with pytest.raises(ApplicationError) as caught:
+        await tool_call("write_file", {"path": "a", "content": ""})
+    assert caught.value.type == "StoreUnavailable"
+    assert len(crew_tools.seen) == before
+
+
+async def test_a_quota_over_runs_is_used_once_per_call_and_then_refuses(tool_call, store):
+    args = {"a": 1, "b": 2}
+    assert (await tool_call("add", args, quotas=(QUOTA,))).ok
+    assert (await tool_call("add", args, quotas=(QUOTA,))).ok  # the same call again
+    refused = await tool_call("add", args, quotas=(QUOTA,), step="backend#2")
+    assert not refused.ok
+    assert refused.rule == "rules[0]"
+    assert refused.denied == refused.body["content"]
+    assert "at most 1 per day, and the next begins at 1970-01-02 00:00 +01:00." in refused.denied
+
+
+async def test_a_call_that_is_refused_where_it_runs_is_not_counted(tool_call, store):
+    bad = await tool_call("add", {"a": "x"}, quotas=(QUOTA,))
+    assert not bad.ok
+    assert (await tool_call("add", {"a": 1, "b": 2}, quotas=(QUOTA,), step="backend#2")).ok

@@ -1,0 +1,92 @@
+"""A hostile model, and people who rule meanwhile: nothing forbidden comes through the core.
+
+`CREWLOG_HOSTILE` says how many calls are tried; by default some thousand, and 100,000 before a
+release.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+from authority.hostile import AGENTS, RANK, SPELLINGS, TOOLS, Oracle, random_crew
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.validate import check
+from crewlog.graph.facts import RunFacts
+from crewlog.graph.lower import lower_checked
+from crewlog.graph.permitting import set_permission, set_ruling
+from crewlog.ids import AgentName, FlagName, RunId
+from crewlog.state import journal as j
+from crewlog.state.ledger import Ledger
+from crewlog.state.model import CrewState
+
+CALLS = int(os.environ.get("CREWLOG_HOSTILE", "20000"))
+EACH = 250
+"""Calls in one run."""
+
+
+def begin(rng: random.Random) -> tuple[RunFacts, Oracle]:
+    while True:
+        written = random_crew(rng)
+        definition = CrewDefinition.from_json(written)
+        if not check(definition):
+            break
+    plan = lower_checked(definition)
+    run = RunFacts(plan, Ledger(CrewState(run=RunId("r"))))
+    run.record(
+        j.RunStarted,
+        run=RunId("r"),
+        crew=plan.crew,
+        definition=plan.definition,
+        flags=plan.flags,
+        permissions=plan.permissions,
+    )
+    return run, Oracle(written)
+
+
+def meanwhile(run: RunFacts, oracle: Oracle, rng: random.Random) -> None:
+    """Something happens: people rule, or a flag changes."""
+    tool = rng.choice(TOOLS)
+    dice = rng.random()
+    if dice < 0.2:
+        flag = rng.choice(("f", "g"))
+        oracle.flags[flag] = not oracle.flags[flag]
+        run.record(j.FlagSet, flag=FlagName(flag), value=oracle.flags[flag], by="people")
+    elif dice < 0.4:
+        named = None if rng.random() < 0.3 else rng.sample(AGENTS, rng.randint(0, 4))
+        agents = None if named is None else [AgentName(name) for name in named]
+        set_permission(run, tool, agents)
+        oracle.said.append(("row", tool, named))
+    else:
+        agent = rng.choice([*AGENTS, "*"])
+        do = rng.choice(("allow", "ask", "deny", None))
+        set_ruling(run, tool, agent, do)
+        oracle.said.append(("cell", tool, agent, do or "inherit"))
+
+
+def test_the_core_lets_nothing_pass_that_the_oracle_forbids() -> None:
+    rng = random.Random(31)  # noqa: S311
+    outcomes = dict.fromkeys(RANK, 0)
+    tried = 0
+    while tried < CALLS:
+        run, oracle = begin(rng)
+        for _ in range(EACH):
+            tried += 1
+            if rng.random() < 0.15:
+                meanwhile(run, oracle, rng)
+            agent = rng.choice(AGENTS)
+            tool = rng.choice(TOOLS if rng.random() < 0.8 else SPELLINGS)
+            decision = run.check(AgentName(agent), tool)
+            expected = oracle.says(agent, tool)
+            story = (oracle.crew, oracle.said, oracle.flags, agent, tool, decision)
+            assert decision.outcome == expected, story
+            assert decision.allowed == (expected != "deny")
+            assert decision.reason
+            assert bool(decision.rule) or expected == "allow"
+            outcomes[expected] += 1
+            if decision.allowed:
+                keys = run.run_quotas(AgentName(agent), tool)
+                if keys:
+                    run.record(j.QuotaTaken, step="s#1", call=tried, quotas=keys)
+                oracle.count(agent, tool)
+    assert min(outcomes.values()) > tried // 20, outcomes

@@ -1,0 +1,160 @@
+"""`permissions`, `why`, `allow`, `ask`, `deny`, `disable-tool`, `audit`, as people type them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from crewlog.cli.auditing import when
+from crewlog.cli.matrix import tables
+from crewlog.errors import UsageError
+from crewlog.graph.matrix import Cell, SetAtRunTime
+from crewlog.ids import AgentName, ToolName
+
+from .conftest import Cli
+
+RUN = f"guarded-{uuid4().hex[:6]}"
+
+
+def cell(agent: str, tool: str, **more: Any) -> Cell:
+    data = {"outcome": "allow", "reason": "r", **more}
+    return Cell(agent=AgentName(agent), tool=ToolName(tool), **data)
+
+
+@pytest.mark.parametrize("width", [24, 60, 80, 200])
+def test_the_matrix_fits_the_screen(width: int) -> None:
+    tools = [f"tool_number_{n}" for n in range(23)]
+    made = SetAtRunTime(do="deny")
+    cells = [
+        cell(agent, tool, outcome="deny" if tool.endswith("2") else "allow", set=made)
+        for agent in ("a", "an_agent_with_quite_a_long_name")
+        for tool in tools
+    ]
+    shown: list[str] = []
+    for table in tables(cells, width):
+        assert len(table) == 3
+        for row in table:
+            line = "".join(part if isinstance(part, str) else part[0] for part in row).rstrip()
+            # One column is shown however narrow it is.
+            assert len(line) <= width or len(line.split()) <= 2
+        shown += "".join(part if isinstance(part, str) else part[0] for part in table[0]).split()
+    assert shown == tools
+
+
+def test_times_are_durations_or_have_a_zone() -> None:
+    assert when("") == 0
+    assert when("2h") < when("1m")
+    assert when("1970-01-01T00:00:01Z") == 1000
+    with pytest.raises(UsageError, match="is no time"):
+        when("yesterday")
+
+
+@pytest.fixture(scope="module")
+def guarded(home: Path, project: Path, served: dict[str, Any]) -> str:
+    """A run that asks people, behind an agent that was refused a tool."""
+    del served
+    (project / "guarded.yaml").write_text(
+        "crew: guarded\nmodel: scripted:guarded.script.yaml\n"
+        "agents:\n"
+        "  first: {prompt: P., tools: [look, send]}\n"
+        "  second: {prompt: P., tools: [look]}\n"
+        "tools:\n"
+        "  look: {run: 'guarded_tools:look', effects: read}\n"
+        "  send: {run: 'guarded_tools:look'}\n"
+        "rules:\n"
+        "  - {tool: send, do: never, reason: Not on Fridays.}\n"
+        "  - {tool: look, quota: 5 per run}\n"
+        "flow: [first, {ask: Go on?, phase: gate}, second]\n"
+    )
+    (project / "guarded_tools.py").write_text(
+        'def look(at: str) -> str:\n    """Look."""\n    return "seen"\n'
+    )
+    calls = "[{tool: look, args: {at: a}}, {tool: send, args: {at: b}}]"
+    sends = "[{tool: send, args: {at: c}}]"
+    (project / "guarded.script.yaml").write_text(
+        f"agents:\n  first: [{{tool_calls: {calls}}}, {{text: done}}]\n"
+        f"  second: [{{tool_calls: {sends}}}, {{text: done}}]\n"
+    )
+    waits = Cli(home, project)("run", "guarded.yaml", "--input", "hi", "--id", RUN)
+    assert waits.code == 3, waits.err
+    return RUN
+
+
+@pytest.mark.server
+@pytest.mark.timeout(400)
+def test_who_may_what_is_seen_and_set(crewlog: Cli, guarded: str) -> None:
+    run = guarded
+    page = crewlog("permissions", run)
+    assert page.code == 0, page.err
+    for words in ("first   ✓     ✗", "second  ✓     ·", "Not on Fridays.", "4 left of 5 per run"):
+        assert words in page.out, page.out
+    reasons = crewlog("why", run, "first", "send")
+    assert "▸ ✗ rules[0]" in reasons.out
+    assert f"crewlog allow {run} first send" in reasons.out
+    allowed = crewlog("allow", run, "second", "send", "--by", "ana", "--reason", "reviewed")
+    assert allowed.code == 0, allowed.err
+    assert "second may call send" in allowed.out
+    found = crewlog("why", run, "second", "send", "--json").records[0]
+    assert (found["outcome"], found["rule"], found["set"]["by"]) == ("allow", "ruling", "ana")
+    assert "set by ana" in crewlog("permissions", run, "--agent", "second").out
+    asked = crewlog("ask", run, "first", "send", "--json").records[0]
+    assert (asked["command"], asked["applied"]) == ("set_permission", True)
+    off = crewlog("disable-tool", run, "look")
+    assert "nobody may call look" in off.out
+    on = crewlog("enable-tool", run, "look")
+    assert "✓ first · look" in on.out
+    inherited = crewlog("inherit", run, "first", "send")
+    assert "✗ first · send" in inherited.out
+
+
+@pytest.mark.server
+@pytest.mark.timeout(400)
+def test_mistakes_are_refused_by_name(crewlog: Cli, guarded: str) -> None:
+    for arguments, words in (
+        (("allow", guarded, "frist", "send"), "Did you mean 'first'?"),
+        (("ask", guarded, "first", "sned"), "Did you mean 'send'?"),
+        (("why", guarded, "first", "sned"), "Did you mean 'send'?"),
+        (("permissions", guarded, "--agent", "frist"), "Did you mean 'first'?"),
+        (("deny", guarded, "first", "send", "--graph-version", "7"), "the run has v1"),
+        (("audit", guarded, "--kind", "chek"), "Did you mean 'check'?"),
+    ):
+        done = crewlog(*arguments)
+        assert done.code == 2, done.err
+        assert words in done.err
+    assert crewlog("allow", "no-such-run", "a", "b").code == 4
+
+
+@pytest.mark.server
+@pytest.mark.timeout(400)
+def test_the_audit_of_a_run_that_ended(crewlog: Cli, guarded: str) -> None:
+    ended = crewlog("answer", guarded, "approve", "--by", "eve")
+    assert ended.code == 0, ended.err
+    page = crewlog("audit", guarded)
+    assert page.code == 0, page.err
+    for words in (
+        "✗ first in first#1 may not call send b: rules[0] says never",
+        "✓ second in second#1 may call send c: people allowed 'second' to call 'send'",
+        "● ana ruled: second may call send (reviewed)",
+        "● eve said approve to i1",
+        "3 checks: 2 allowed, 1 denied",
+    ):
+        assert words in page.out, page.out
+    lines = crewlog("audit", guarded, "--json", "--kind", "check", "--tool", "send").records
+    assert [(r["who"], r["outcome"], r["rule"]) for r in lines] == [
+        ("first", "denied", "rules[0]"),
+        ("second", "allowed", ""),
+    ]
+    assert all(r["run"] == guarded and r["time"] and r["reason"] for r in lines)
+    assert [json.dumps(r) for r in crewlog("audit", guarded, "--json").records]
+    # Nobody may be ruled over any more, and what held is in the store.
+    assert crewlog("deny", guarded, "first", "look").code == 2
+    stored = crewlog("permissions", guarded, "--json").records[0]
+    assert stored["live"] is False
+    assert {c["agent"]: c["outcome"] for c in stored["cells"] if c["tool"] == "send"} == {
+        "first": "deny",
+        "second": "allow",
+    }

@@ -1,0 +1,151 @@
+"""Rules, rulings and quotas in a run: what is refused, what is asked, and what is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.errors import CommandRejected
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import AgentName
+from graph.crews import plan_of
+from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
+
+TOOLS = {name: {"run": "m:f"} for name in ("act", "read")}
+
+
+def ruled(*rules: dict[str, Any], **more: Any) -> GraphPlan:
+    return plan_of(["a", "b"], **{"tools": TOOLS, "rules": rules, **more})
+
+
+def asks(*tools: str, **more: Any) -> Replies:
+    return Replies({"a#1": [says("", *tools)]}, **more)
+
+
+def denied(sim: Simulation) -> list[tuple[int, str]]:
+    return [(e["call"], e["rule"]) for e in sim.facts("PermissionDenied")]
+
+
+def refold(sim: Simulation) -> None:
+    assert as_json(folded(sim.journal)) == as_json(sim.state)
+
+
+async def test_a_rule_refuses_and_the_model_is_told_why() -> None:
+    never = {"tool": "act", "do": "never", "reason": "not on a Friday"}
+    sim = await run(ruled(never), asks("act", "read"))
+    assert denied(sim) == [(2, "rules[0]")]
+    assert [call for step, call, _ in sim.made if step == "a#1"] == [1, 3, 4]
+    assert "not on a Friday" in sim.facts("ToolReturned")[0]["brief"]
+    assert "act" not in sim.engine.tools_of(AgentName("a"))
+    refold(sim)
+
+
+async def test_a_rule_asks_where_its_condition_holds() -> None:
+    ask = {"tool": "act", "do": "ask", "if": "not ok"}
+    sim = await run(ruled(ask, flags={"ok": False}), asks("act"))
+    assert sim.asked().kind == "tool_approval"
+    await sim.respond("approve")
+    await sim.run()
+    assert ("a#1", 2, 1) in sim.made
+    other = await run(ruled(ask, flags={"ok": True}), asks("act"))
+    assert other.state.status == "completed"
+    refold(sim)
+
+
+async def test_a_quota_counts_what_is_made_and_not_what_is_refused() -> None:
+    quota = {"tool": "*", "quota": "2 per run"}
+    sim = await run(ruled(quota, approvals={"act": None}), asks("act", "read", "read"))
+    assert denied(sim) == [(4, "rules[0]")]
+    await sim.respond("reject")
+    assert [*sim.state.quotas.values()] == [1]
+    await sim.run()
+    assert [*sim.state.quotas.values()] == [1]
+    assert sim.state.status == "completed"
+    refold(sim)
+
+
+async def test_a_call_that_its_activity_refuses_is_given_back_and_journaled() -> None:
+    refusal = returns("no", denied="rules[1] is used up", rule="rules[1]")
+    script = asks("act", tools={"act": refusal})
+    sim = await run(ruled({"tool": "act", "quota": "5 per run"}), script)
+    assert denied(sim) == [(2, "rules[1]")]
+    assert [*sim.state.quotas.values()] == [0]
+    refold(sim)
+
+
+async def test_a_child_uses_up_its_parents_quota_and_may_no_more_than_that() -> None:
+    agents = {
+        "a": {"prompt": "p", "tools": ["act", "read"], "parent": "b"},
+        "b": {"prompt": "p", "tools": ["act"]},
+    }
+    quota = {"tool": "act", "agents": ["b"], "quota": "1 per run"}
+    plan = plan_of(["a", "b"], agents=agents, tools=TOOLS, rules=[quota])
+    sim = await run(plan, asks("act", "act", "read"))
+    assert [call for call, _ in denied(sim)] == [3, 4]
+    reasons = [e["reason"] for e in sim.facts("PermissionDenied")]
+    assert "works for an agent that may not do more" in reasons[1]
+    refold(sim)
+
+
+async def command(sim: Simulation, do: str, tool: str = "act", agent: str = "a") -> Any:
+    return await sim.command("set_permission", tool=tool, agent=agent, do=do)
+
+
+async def test_a_ruling_holds_for_calls_that_are_not_made_yet() -> None:
+    sim = await Simulation.begin(ruled(), asks("act", "act"))
+    await sim.settle()
+    sim.launch()
+    await sim.land(("a#1", 1))  # the reply: its calls are asked for, and not made
+    await command(sim, "deny")
+    await sim.run()
+    assert denied(sim) == [(2, "ruling"), (3, "ruling")]
+    assert sim.state.rulings == {"act": {"a": "deny"}}
+    refold(sim)
+
+
+async def test_a_ruling_makes_a_call_that_is_not_made_yet_a_question() -> None:
+    sim = await Simulation.begin(ruled(), asks("act"))
+    await sim.settle()
+    sim.launch()
+    await sim.land(("a#1", 1))
+    await command(sim, "ask")
+    await sim.run()
+    assert sim.asked().tool == "act"
+    await sim.respond("approve")
+    await sim.run()
+    assert sim.state.status == "completed"
+    assert ("a#1", 2, 1) in sim.made
+    refold(sim)
+
+
+async def test_a_ruling_lifts_what_the_definition_says_and_gives_a_tool() -> None:
+    agents = {"a": {"prompt": "p", "tools": ["read"]}, "b": {"prompt": "p"}}
+    never = {"tool": "act", "do": "never"}
+    plan = plan_of(["a", "b"], agents=agents, tools=TOOLS, rules=[never])
+    sim = await Simulation.begin(plan, asks("act"))
+    await command(sim, "allow")
+    assert "act" in sim.engine.tools_of(AgentName("a"))
+    await sim.run()
+    assert ("a#1", 2, 1) in sim.made
+    assert denied(sim) == []
+    refold(sim)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"tool": "akt", "agent": "a", "do": "deny"}, "there is no tool 'akt'"),
+        ({"tool": "act", "agent": "c", "do": "deny"}, "there is no agent 'c'"),
+        ({"tool": "act"}, "exactly one of `agents` and `do`"),
+        ({"tool": "act", "agents": [], "do": "deny", "agent": "a"}, "exactly one"),
+        ({"tool": "act", "do": "deny"}, "`agent` goes with `do`"),
+        ({"tool": "act", "agent": "a", "do": "maybe"}, "do"),
+    ],
+)
+async def test_a_ruling_that_cannot_be_is_refused(said: dict[str, Any], message: str) -> None:
+    sim = await Simulation.begin(ruled(), asks("act"))
+    incoming = await sim.command("set_permission", **said)
+    assert isinstance(incoming.error, CommandRejected)
+    assert message in str(incoming.error)
+    assert sim.state.rulings == {}

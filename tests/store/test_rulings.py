@@ -1,0 +1,88 @@
+"""Rulings and quotas in every store: what activities look at before a call begins."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from crewlog.ids import AgentName, ContentHash, CrewName, RunId
+from crewlog.state import journal as j
+from crewlog.state.journal import Batch, entry_to_json
+from crewlog.store import Store
+from crewlog.store.protocol import RESERVED, Reservation
+
+
+def batch(first: int, *entries: Any) -> Batch:
+    return Batch(first=first, entries=tuple(entry_to_json(entry) for entry in entries))
+
+
+STARTED = j.RunStarted(run=RunId("r"), crew=CrewName("t"), definition=ContentHash("d"))
+RULED = j.RulingSet(tool="act", agent="a", do="deny")
+PERMITTED = j.PermissionSet(tool="act", agents=(AgentName("a"),))
+
+
+async def test_the_last_ruling_is_told_with_what_is_appended(store: Store) -> None:
+    assert await store.last_ruling(RunId("ruled-0")) == 0
+    assert await store.append(RunId("ruled-0"), batch(1, STARTED, j.Paused())) == 0
+    await store.append(RunId("ruled-0"), batch(3, RULED))
+    assert await store.last_ruling(RunId("ruled-0")) == 3
+    # Whoever stores something later learns of it, whatever it stores, and other runs do not.
+    assert await store.append(RunId("ruled-0"), batch(4, j.Resumed())) == 3
+    assert await store.append(RunId("ruled-0"), Batch.EMPTY) == 3
+    assert await store.append(RunId("other-0"), batch(1, STARTED)) == 0
+    await store.append(RunId("ruled-0"), batch(5, PERMITTED))
+    await store.append(RunId("ruled-0"), batch(3, RULED))  # it comes again, and late
+    assert await store.last_ruling(RunId("ruled-0")) == 5
+
+
+async def test_rulings_go_with_the_journal_that_has_them(store: Store) -> None:
+    await store.append(RunId("ruled-1"), batch(1, STARTED, RULED, j.Paused(), PERMITTED))
+    assert await store.last_ruling(RunId("ruled-1")) == 4
+    await store.forget(RunId("ruled-1"), 3)
+    assert await store.last_ruling(RunId("ruled-1")) == 2
+    await store.delete([RunId("ruled-1")], 0)
+    assert await store.last_ruling(RunId("ruled-1")) == 0
+
+
+def wanted(most: int = 3, quota: str = "t/k", span: str = "2026-03-29") -> Reservation:
+    return Reservation(quota=quota, span=span, most=most)
+
+
+async def test_a_quota_lets_so_many_calls_pass_and_each_once(store: Store) -> None:
+    assert [await store.reserve(f"c{n}", [wanted(quota="t2/k")], 1) for n in (1, 2, 1, 3, 4)] == [
+        *[None] * 4,
+        "t2/k",
+    ]
+    # Another day, another quota, and a retry after midnight of what was counted the day before.
+    assert await store.reserve("c4", [wanted(quota="t2/k", span="2026-03-30")], 1) is None
+    assert await store.reserve("c5", [wanted(quota="t2/l")], 1) is None
+    assert await store.reserve("c1", [wanted(most=0, quota="t2/k", span="2026-03-31")], 1) is None
+
+
+async def test_a_call_is_counted_in_all_of_its_quotas_or_in_none(store: Store) -> None:
+    assert await store.reserve("c1", [wanted(1, "t3/a")], 1) is None
+    assert await store.reserve("c2", [wanted(5, "t3/b"), wanted(1, "t3/a")], 1) == "t3/a"
+    assert await store.reserve("c3", [wanted(1, "t3/b")], 1) is None
+
+
+async def test_a_call_that_was_not_made_is_given_back(store: Store) -> None:
+    assert await store.reserve("c1", [wanted(1, "t4/k")], 1) is None
+    await store.release("c1", ["t4/other"])
+    assert await store.reserve("c2", [wanted(1, "t4/k")], 1) == "t4/k"
+    await store.release("c1", ["t4/k"])
+    await store.release("c1", ["t4/k"])
+    assert await store.reserve("c2", [wanted(1, "t4/k")], 1) is None
+
+
+async def test_as_many_calls_at_once_as_there_may_be_pass(store: Store) -> None:
+    quotas = [wanted(7, "t5/a"), wanted(9, "t5/b")]
+    tries = [store.reserve(f"c{n % 40}", quotas[:: 1 if n % 2 else -1], 1) for n in range(60)]
+    await asyncio.gather(*tries)
+    passed = [n for n in range(40) if await store.reserve(f"c{n}", quotas, 1) is None]
+    assert len(passed) == 7
+
+
+async def test_what_was_counted_long_ago_is_forgotten(store: Store) -> None:
+    assert await store.reserve("c1", [wanted(1, "t6/k")], 1) is None
+    assert await store.reserve("c2", [wanted(1, "t6/k", span="later")], RESERVED + 2) is None
+    assert await store.reserve("c3", [wanted(1, "t6/k")], RESERVED + 2) is None
