@@ -22,6 +22,7 @@ CASES: dict[str, str] = {
     "swap": "bench.swapping",
     "fork": "bench.forking",
     "pickup": "bench.pickup",
+    "codec": "bench.codec",
 }
 """The module of each case; its `run` measures it."""
 

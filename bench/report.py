@@ -151,6 +151,12 @@ SPECS: tuple[Spec, ...] = (
         "a new worker's first task of an execution of 2,000 events, s",
         below("cold_pickup_s", 2),
     ),
+    Spec(
+        "codec_on_vs_off",
+        "a step with payloads and rows encrypted, by one without",
+        at_most("codec_on_vs_off", 1.05),
+    ),
+    Spec("codec_history_bytes_per_step", "history of a step with encryption, bytes"),
 )
 NAMES = tuple(spec.name for spec in SPECS)
 

@@ -27,8 +27,11 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog.client import RebuildReport, Run
+from crewlog.encryption.keys import from_environment
+from crewlog.encryption.rows import RowSeal
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.store import open_store
+from crewlog.store.resealing import COLUMNS
 
 from .harness import LIMIT, Site, calls, tool, until
 
@@ -99,8 +102,18 @@ async def dump(db: Any) -> Dump:
     found: Dump = {}
     for table, key in TABLES.items():
         rows = await db.fetch(f"SELECT * FROM crewlog.{table} ORDER BY {key}")  # noqa: S608
-        found[table] = [dict(row) for row in rows]
+        found[table] = [_opened(table, dict(row)) for row in rows]
     return found
+
+
+def _opened(table: str, row: dict[str, Any]) -> dict[str, Any]:
+    """A row, decrypted where encryption is on: no two encryptions are the same."""
+    seal = RowSeal(from_environment(), "default")
+    for each in COLUMNS:
+        if each.table == table and row[each.column]:
+            place = [str(row[name]) for name in each.place]
+            row[each.column] = seal.open(row[each.column], each.kind, *place)
+    return row
 
 
 def assert_same(found: Dump, expected: Dump) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -171,7 +172,6 @@ async def _approve(
     by: str | None,
     as_json: bool,
 ) -> int:
-    from crewlog.activities.clock import Clock  # noqa: PLC0415
     from crewlog.cli.screen import Screen, counted, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
@@ -200,7 +200,11 @@ async def _approve(
                 return exits.USAGE
         for each in new:
             await store.approve_tool(
-                each.source, each.tool.name, each.tool.digest, by or client.user, Clock().now()
+                each.source,
+                each.tool.name,
+                each.tool.digest,
+                by or client.user,
+                int(time.time() * 1000),
             )
     if as_json:
         screen.document({"approved": [each.to_json() for each in new]})

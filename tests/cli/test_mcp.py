@@ -1,0 +1,103 @@
+"""`crewlog mcp`: looking at what servers say of their tools, and approving it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewlog.cli import services
+from crewlog.cli.main import run_cli
+from crewlog.store.memory import InMemoryStore
+
+SERVER = Path(__file__).parents[1] / "servers" / "server.py"
+
+
+class Connected:
+    """A client that has a store, and nothing else."""
+
+    user = "me"
+
+    def __init__(self) -> None:
+        self.kept = InMemoryStore()
+
+    async def store(self) -> InMemoryStore:
+        return self.kept
+
+
+@pytest.fixture
+def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    client = Connected()
+
+    @asynccontextmanager
+    async def connected(*_: Any, **__: Any) -> AsyncIterator[Connected]:
+        yield client
+
+    monkeypatch.setattr(services, "connected", connected)
+    file = tmp_path / "crew.yaml"
+    file.write_text(
+        json.dumps(
+            {
+                "crew": "x",
+                "model": "openai:gpt-5-mini",
+                "agents": {"a": {"prompt": "hi", "tools": ["my_add", "my_shout"]}},
+                "mcp": {
+                    "s": {
+                        "command": sys.executable,
+                        "args": [str(SERVER)],
+                        "env": {"STATE": str(tmp_path / "state")},
+                        "tools": ["add", "shout"],
+                        "prefix": "my_",
+                    }
+                },
+            }
+        )
+    )
+    return file
+
+
+def states(crew: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    assert run_cli(["mcp", "list", str(crew), "--json"]) == 0
+    return {each["tool"]: each["state"] for each in json.loads(capsys.readouterr().out)["tools"]}
+
+
+def test_from_new_to_changed(
+    crew: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert states(crew, capsys)["add"] == "new"
+    assert run_cli(["mcp", "approve", str(crew)]) == 2  # nobody is there to be asked
+    assert "Look, then say --yes" in capsys.readouterr().err
+    assert run_cli(["mcp", "show", str(crew), "s", "my_shout"]) == 0
+    shown = capsys.readouterr().out
+    assert "shout of s as my_shout: new" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    wrong = ["mcp", "approve", str(crew), "s", "add", "--yes", "--digest", "0" * 64]
+    assert run_cli(wrong) == 2
+    assert "has another digest now" in capsys.readouterr().err
+    assert run_cli(["mcp", "approve", str(crew), "--yes"]) == 0
+    assert "approved  my_add" in capsys.readouterr().out
+    found = states(crew, capsys)
+    # What the crew does not have is not approved along with the rest.
+    assert (found["add"], found["shout"], found["fail"]) == ("approved", "approved", "new")
+    (tmp_path / "state").write_text(" And more.")
+    assert states(crew, capsys)["add"] == "changed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["show", "FILE", "t"], "the crew has no MCP server 't'"),
+        (["approve", "FILE", "--digest", "0"], "--digest goes with one tool"),
+    ],
+)
+def test_slips(
+    crew: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    assert run_cli(["mcp", *(str(crew) if a == "FILE" else a for a in arguments)]) == 2
+    assert told in capsys.readouterr().err
