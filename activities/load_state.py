@@ -9,7 +9,7 @@ from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import Probe, lowered
 from crewlog.activities.writing import append
-from crewlog.authority.widening import regained, widening
+from crewlog.authority.widening import freed, regained, widening
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import UsageError
 from crewlog.graph.plan import GraphPlan, LeftStep
@@ -72,6 +72,7 @@ async def load_state(
         decision=decision,
         widens=await _widens(task, store, force, CrewDefinition.from_json(definition), then),
         policy=force.policy if force is not None else None,
+        compared=task.against,
         older=older,
     )
 
@@ -97,8 +98,12 @@ async def _widens(
     ways = widening(force, definition)
     if task.against:  # whoever goes back knows itself what people said while it lived
         return ways
-    now = (await last_state(store, task.run)).tool_permissions
-    return (*ways, *regained(now, then.tool_permissions, definition.agents))
+    now = await last_state(store, task.run)
+    return (
+        *ways,
+        *regained(now.tool_permissions, then.tool_permissions, definition.agents),
+        *freed(now.rulings, then.rulings),
+    )
 
 
 async def _left(

@@ -69,15 +69,28 @@ class ChangePreparer:
             made = apply_operations(base, _read(task.operations))
             return await self._made(made.to_json(), base, task.base)
         if task.recipe:
-            back = await self._made(base.to_json(), base)
+            force = await self._in_force(task, base)
+            back = await self._made(base.to_json(), force, compared=task.against)
             what = "goes back to the definition that it was started with"
             return back.model_copy(update={"what": what})
         if task.definition is None:
             raise UsageError("the change names neither a prompt, nor a definition, nor operations")
-        return await self._made(await crew_data(task.definition, self.store), base)
+        data = await crew_data(task.definition, self.store)
+        return await self._made(data, base, compared=task.base)
+
+    async def _in_force(self, task: PrepareChange, base: CrewDefinition) -> CrewDefinition:
+        if not task.against:
+            return base
+        return CrewDefinition.from_json(await self.store.get_definition(task.against))
 
     async def _made(
-        self, data: dict[str, Json], base: CrewDefinition, of: str = "", **more: Any
+        self,
+        data: dict[str, Json],
+        base: CrewDefinition,
+        of: str = "",
+        *,
+        compared: str = "",
+        **more: Any,
     ) -> PreparedChange:
         definition, plan = await lowered(data, self.store, self.definitions)
         after = CrewDefinition.from_json(definition)
@@ -88,6 +101,7 @@ class ChangePreparer:
             base=ContentHash(of),
             what=summary(base, after),
             widens=widening(base, after) if signed else None,
+            compared=ContentHash(compared or of),
             **more,
         )
 

@@ -206,6 +206,8 @@ def apply(engine: Engine | Drafting, incoming: Incoming, command: Change) -> Cha
         return None  # another change was first: this one meets the graph that comes of it
     if prepared.base not in ("", checked.state.definition):
         return None  # what it was made of is not the run's definition any more
+    if incoming.standing is not None and prepared.compared != checked.state.definition:
+        return None  # what it widens was looked at for another one
     abandon = command.running == "abandon"
     report, plan = changing.consider(
         checked,

@@ -433,7 +433,7 @@ def _roll_back(engine: Engine | Drafting, incoming: Incoming, command: Rollback)
     if not isinstance(loaded, LoadedState):
         raise CommandRejected("the checkpoint was not loaded", remedy="Send it with a new id.")
     then, plan = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
-    ways = loaded.widens
+    ways = loaded.widens if loaded.compared == engine.plan.definition else None
     if ways is not None:
         ways += tuple(regained(engine.state.tool_permissions, then.tool_permissions, plan.agents))
     gate.check_widening(incoming.standing, ways, "the rollback")

@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.engine import Engine
     from crewlog.graph.plan import GraphPlan
     from crewlog.graph.swap import plan_swap
-    from crewlog.ids import RunId, StepId
+    from crewlog.ids import ContentHash, RunId, StepId
     from crewlog.model import Json
     from crewlog.state.calls import (
         FORGET_RUN,
@@ -186,5 +186,7 @@ def _change(start: StartRun, run: RunId, then: CrewState) -> PrepareChange | Non
             operations=tuple({"op": each.op, **each.to_json()} for each in fork.operations),
         )
     if start.reopen == "recipe" and then.recipe not in ("", then.definition):
-        return PrepareChange(run=run, base=then.recipe, recipe=True)
+        return PrepareChange(
+            run=run, base=then.recipe, recipe=True, against=ContentHash(then.definition)
+        )
     return None

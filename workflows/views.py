@@ -146,6 +146,10 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
         options=interrupt.options,
         words=interrupt.words,
         hash=interrupt.hash or "",
+        to=interrupt.to,
+        due=interrupt.due,
+        escalated=interrupt.escalated,
+        shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),
         review_configs=(review,),
     )

@@ -71,9 +71,11 @@ class Redactor:
             case str():
                 return self.text(value)
             case dict():
-                return {self.text(key): self._json(each) for key, each in value.items()}
+                entries: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
+                return {self.text(key): self._json(each) for key, each in entries.items()}
             case list():
-                return [self._json(each) for each in value]
+                items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+                return [self._json(each) for each in items]
             case bool() | None:
                 return value
             case int() | float():

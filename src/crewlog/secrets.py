@@ -66,24 +66,13 @@ def resolved(value: Json) -> Json:
         case str() if REFERENCE.fullmatch(value):
             return resolve(value)
         case dict():
-            return {key: resolved(each) for key, each in value.items()}
+            entries: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
+            return {key: resolved(each) for key, each in entries.items()}
         case list():
-            return [resolved(each) for each in value]
+            items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+            return [resolved(each) for each in items]
         case _:
             return value
-
-
-def references(value: Json) -> set[str]:
-    """The references in a JSON value."""
-    match value:
-        case str():
-            return {value} if REFERENCE.fullmatch(value) else set()
-        case dict():
-            return set[str]().union(*map(references, value.values()))
-        case list():
-            return set[str]().union(*map(references, value))
-        case _:
-            return set()
 
 
 def _variable(name: str, reference: str, environ: Mapping[str, str]) -> str:

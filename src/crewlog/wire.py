@@ -227,9 +227,9 @@ class EditedAction(Inlet):
     """An action as people want it instead."""
 
     name: str
-    """The action's name, e.g. `run_crew`."""
+    """The action's name: `run_crew`, or the tool's."""
     args: dict[str, Json]
-    """Its arguments: of `run_crew` the `definition`."""
+    """Its arguments: of `run_crew` the `definition`; of a tool all of them."""
 
 
 class Decision(Inlet):
@@ -237,7 +237,8 @@ class Decision(Inlet):
 
     type: Literal["approve", "reject", "respond", "edit"]
     """`approve` takes the first option, `reject` the last (for a `tool_approval`, `reject`),
-    `respond` what `message` says, `edit` another definition (of an `approval` only)."""
+    `respond` what `message` says, `edit` another definition (of an `approval`), or other arguments
+    (of a `tool_approval`)."""
     message: str = ""
     """The option or the words; with `reject`, why."""
     edited_action: EditedAction | None = None
@@ -497,8 +498,8 @@ class InterruptView(Model):
 
     id: InterruptId
     kind: str
-    """`ask`, `requirement`, `step_failed`, `outcome_unknown`, `tool_approval`, `limit`, `manual`
-    or `approval`."""
+    """`ask`, `requirement`, `step_failed`, `outcome_unknown`, `tool_approval`, `limit`, `manual`,
+    `low_confidence`, `budget` or `approval`."""
     step: StepId | None = None
     question: str
     detail: str = ""
@@ -509,6 +510,14 @@ class InterruptView(Model):
     """Whether any other words are an answer too."""
     hash: str = ""
     """Of an `approval`: the definition that is asked about."""
+    to: tuple[str, ...] = ()
+    """Who may answer; nobody named: whoever may answer at all."""
+    due: int = 0
+    """When it expires, in milliseconds since the epoch; 0: never."""
+    escalated: bool = False
+    """Whether nobody answered in time, and it was handed to `to`."""
+    shortened: bool = False
+    """Whether the arguments in `action_requests` are shortened: what is approved is all of them."""
     action_requests: tuple[dict[str, Json], ...]
     """`[{"name", "args", "description"}]`."""
     review_configs: tuple[dict[str, Json], ...]

@@ -12,11 +12,16 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
+from temporalio.worker import Replayer
 
 from crewlog.authority.proof import Proof
 from crewlog.client import Client, Run, keys
 from crewlog.definition.operations import EditAgent, EditCrew, EditPermission
 from crewlog.errors import NotPermitted, RunFailed
+from crewlog.payloads import data_converter
+from crewlog.workers.sandbox import sandbox
+from crewlog.workflows.crew_run import CrewRun
+from crewlog.workflows.start import OneArgument
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
 
@@ -129,6 +134,15 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
     assert result.status == "completed"
     assert [e.by for e in await crews.entries(run, "Paused")] == ["oncall"]
     assert [e.by for e in await crews.entries(run, "RunStarted")] == ["ada"]
+    history = await crews.temporal.get_workflow_handle(run.id).fetch_history()
+    replayer = Replayer(
+        workflows=[CrewRun],
+        workflow_runner=sandbox(),
+        data_converter=data_converter(crews.payloads),
+        interceptors=[OneArgument()],
+    )
+    await replayer.replay_workflow(history)
+    assert not (await run.rebuild()).missing
 
 
 async def test_what_was_signed_holds_as_it_was_signed(crews: Site, folder: Path) -> None:

@@ -24,7 +24,7 @@ from crewlog.authority.principals import (
     signed_text,
     standing,
 )
-from crewlog.authority.proof import START, Proof
+from crewlog.authority.proof import SCHEDULE, START, Proof
 from crewlog.definition.policy import RIGHTS, Policy
 from crewlog.wire import SIGNALS, UPDATES
 
@@ -116,8 +116,26 @@ def test_a_right_that_lacks_is_told_with_those_there_are() -> None:
     assert look(PAUSE, proof(PAUSE, "respond", key=BOB), "respond").allowed
 
 
+def test_a_schedule_is_signed_once_for_all_of_its_runs() -> None:
+    start = {"crew": "notes", "input": "x"}
+    given_proof = proof(start, SCHEDULE, run="nightly")
+    runs = {
+        "nightly-2026-11-22T05:00:00Z": True,
+        "nightly": False,
+        "nightly-2026-11-22T05:00:00Z-x": False,
+        "weekly-2026-11-22T05:00:00Z": False,
+    }
+    for run, allowed in runs.items():
+        assert look(start, given_proof, START, run=run).allowed is allowed
+    assert not look({"id": "c"}, proof({"id": "c"}, SCHEDULE, run="r"), "stop", run="r").allowed
+
+
+def test_a_long_name_is_cut_where_nobody_proves_it() -> None:
+    assert len(look({"id": "c", "by": "x" * 10_000}, None).principal) < 200
+
+
 def test_every_command_has_its_right_and_others_need_the_highest() -> None:
-    assert set(RIGHT_OF) == {*SIGNALS, *UPDATES, START}
+    assert set(RIGHT_OF) == {*SIGNALS, *UPDATES, START, SCHEDULE}
     nothing: dict[str, Any] = {"id": "x"}
     assert not look(nothing, proof(nothing, "unheard_of", key=BOB), "unheard_of").allowed
 

@@ -73,7 +73,8 @@ def test_registries_are_registries(page: Path, text: str) -> None:
 
 
 def test_there_are_examples_of_everything_in_the_reference() -> None:
-    text = (ROOT / "docs" / "definition.md").read_text()
+    pages = (ROOT / "docs" / "definition.md", *sorted((ROOT / "docs" / "authority").glob("*.md")))
+    text = "\n".join(page.read_text() for page in pages)
     shown = "".join(m[2] for m in FENCE.finditer(text) if m[2].startswith("crew:"))
     for model in (*PHASES, AgentDefinition, CrewDefinition, PatternUse, ToolDefinition):
         for name, field in model.model_fields.items():
@@ -134,13 +135,13 @@ def test_pictures_are_pictures() -> None:
 
 def test_commands_that_are_shown_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run_cli(["--help"]) == 0
-    known = set(re.findall(r"^[│ ]+([a-z]+) {2}", capsys.readouterr().out, re.MULTILINE))
+    known = set(re.findall(r"^[│ ]+([a-z-]+) {2}", capsys.readouterr().out, re.MULTILINE))
     assert {"run", "init", "ps"} <= known
     for page in PAGES:
         text = page.read_text()
-        shown = set(re.findall(r"`crewlog ([a-z]+)[^`]*`", text))
+        shown = set(re.findall(r"`crewlog ([a-z][a-z-]*)[^`]*`", text))
         for match in FENCE.finditer(text):
-            shown |= set(re.findall(r"^crewlog ([a-z]+)", match[2], re.MULTILINE))
+            shown |= set(re.findall(r"^crewlog ([a-z][a-z-]*)", match[2], re.MULTILINE))
         assert shown <= known, f"{page.name} shows {shown - known}"
 
 

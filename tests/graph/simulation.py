@@ -144,16 +144,35 @@ def _list(rng: random.Random) -> OutputValue:
     return OutputValue(key="list", body=hash_json(value), content=value)
 
 
-def random_plan(rng: random.Random) -> GraphPlan:
-    """A valid crew at random: lanes, joins of all kinds, loops, questions, conditions, tools."""
+RULINGS = ["allow", "deny", "ask", "inherit"]
+RULES: list[list[dict[str, Any]]] = [
+    [{"tool": ["read", "act"], "quota": "2 per run"}],
+    [{"tool": "read", "do": "ask", "if": "ready"}, {"tool": "act", "do": "never", "if": "ok"}],
+    [{"tool": "*", "quota": "5 per run", "reason": "it costs"}, {"tool": "act", "do": "ask"}],
+]
+EXPIRIES: list[dict[str, Any]] = [
+    {"expires": "1h", "default": "reject"},
+    {"expires": "1h", "default": "escalate", "escalate_to": "boss"},
+    {"approve_risk": "low", "kinds": {"tool_approval": {"expires": "1h"}}},
+]
+
+
+def random_plan(rng: random.Random, *, ruled: bool = False) -> GraphPlan:
+    """A valid crew at random: lanes, joins of all kinds, loops, questions, conditions, tools.
+
+    Args:
+        rng: Dice.
+        ruled: Whether it may have rules, quotas, and questions that expire: what was counted, and
+            the time, are not undone by a rollback, so that it may then end otherwise.
+    """
     while True:
         try:
-            return _attempt(rng)
+            return _attempt(rng, ruled=ruled)
         except InvalidDefinition:
             continue
 
 
-def _attempt(rng: random.Random) -> GraphPlan:
+def _attempt(rng: random.Random, *, ruled: bool) -> GraphPlan:
     flow: list[Any] = []
     names: list[str] = []
     for i in range(rng.randint(2, 7)):
@@ -217,6 +236,8 @@ def _attempt(rng: random.Random) -> GraphPlan:
         | appended,
         approvals=rng.choice([{}, {}, {"act": None}, {"act": approvers}]),
         limits={"steps": rng.choice([8, 1000, 1000])},
+        rules=rng.choice([[], *RULES]) if ruled else [],
+        interrupts=rng.choice([{}, *EXPIRIES]) if ruled else {},
     )
 
 
@@ -471,11 +492,14 @@ class Simulation:
         await take(self.engine, incoming)
         return incoming
 
-    async def respond(self, decision: str, interrupt: str = "") -> Incoming:
+    async def respond(self, decision: str, interrupt: str = "", by: str = "eve") -> Incoming:
         """Answers an interrupt, by default the only one."""
         decisions = [{"type": "respond", "message": decision}]
         return await self.command(
-            "respond", interrupt=interrupt or self.asked().id, decisions=decisions
+            "respond",
+            interrupt=interrupt or self.asked().id,
+            decisions=decisions,
+            by=by,
         )
 
     async def _somebody(self, *, must: bool = False) -> None:
@@ -487,7 +511,8 @@ class Simulation:
             words = ["so it is"] if question.words else []
             options = [o for o in question.options if o != "stop"] * 8 + ["stop", *words]
             tired = state.asked > 25 and "stop" in question.options
-            await self.respond("stop" if tired else rng.choice(options), question.id)
+            by = next(iter(question.to), "eve")
+            await self.respond("stop" if tired else rng.choice(options), question.id, by)
         elif must or rng.random() < 0.3:
             name = rng.choice(["pause", "message", "interrupt", "interrupt", "nonsense", "stop"])
             if name == "stop" and rng.random() < 0.8:
@@ -520,6 +545,7 @@ class Simulation:
             {f"outputs.{agent}.list": ["a", "b" * 300], f"private.agent:{agent}.hint": 1},
         ]
         allowed: list[Any] = [None, [], [agent], [*plan.agents]]
+        tool = rng.choice(["read", "act", "set_flag"])
         name, content = rng.choice(
             [
                 ("edit_state", {"set": rng.choice(values)}),
@@ -527,6 +553,7 @@ class Simulation:
                 ("redirect", {"node": rng.choice(nodes), "step": rng.choice(steps)}),
                 ("redirect", {"node": rng.choice(nodes), "step": steps[-1], "cut": True}),
                 ("set_permission", {"tool": "read", "agents": rng.choice(allowed)}),
+                ("set_permission", {"tool": tool, "agent": agent, "do": rng.choice(RULINGS)}),
                 ("tag", {"checkpoint": rng.choice(self._places()), "tag": "here"}),
             ]
         )
@@ -560,5 +587,5 @@ async def crew_run(seed: int) -> Simulation:
 
 async def run_crew(seed: int, **more: Any) -> Simulation:
     """The same, made anew."""
-    plan = random_plan(dice(seed))
+    plan = random_plan(dice(seed), ruled=seed % 3 == 1)
     return await run(plan, RandomScript(plan, seed), seed=seed, people=True, **more)

@@ -49,7 +49,7 @@ async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
     never = {"ContinuedAsNew", "PromptReceived", "PromptRead", "PromptCompiled", "PromptRefused"}
     never |= {"DefinitionEdited", "DefinitionApproved", "DefinitionRejected"}  # test_drafting.py
     never |= {"ChangeAccepted", "GraphSwapped", "SwapFailed"}  # test_swap_properties.py
-    never |= {"RulesChanged"}
+    never |= {"RulesChanged"}  # the same
     never |= {"RolledBack", "Forked", "Reopened"}  # test_rewinding.py
     wanted = {kind for kind in _entry_kinds() if kind not in never}
     wanted |= {"ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual"}

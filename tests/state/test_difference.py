@@ -55,7 +55,7 @@ async def test_a_state_does_not_differ_from_itself_and_one_is_not_true() -> None
 async def test_differences_backwards_are_the_same_ones() -> None:
     flip = {"added": "removed", "removed": "added", "changed": "changed"}
     seen: set[str] = set()
-    for seed in range(12):
+    for seed in range(24):
         states = (await crew_run(seed)).engine.ledger.states  # type: ignore[attr-defined]
         for old, new in zip(states[::7], states[5::7], strict=False):
             there, back = difference(old, new).changes, difference(new, old).changes

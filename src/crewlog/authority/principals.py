@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 
 import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from crewlog.authority.proof import START, Proof
+from crewlog.authority.proof import SCHEDULE, START, Proof
 from crewlog.definition.policy import Policy, Principal, Right, public_key_bytes
 from crewlog.model import Json, Model
 
@@ -35,8 +36,14 @@ UNVERIFIED = "unverified"
 """What stands before the name that an unproven command gives itself; no principal's name has a
 space in it."""
 
+_LONGEST_NAME = 100
+"""Characters that are kept of the name which an unproven command gives itself."""
+_OF_A_SCHEDULE = re.compile(r"(.+)-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+"""The id of a run that a schedule starts: its own, and the time."""
+
 RIGHT_OF: Mapping[str, Right] = {
     START: "operate",
+    SCHEDULE: "operate",
     "ask": "operate",
     "pause": "operate",
     "resume": "operate",
@@ -108,7 +115,7 @@ def signed_text(run: str, name: str, expires: int, content: Mapping[str, Json]) 
     Raises:
         ValueError: its content cannot be spelled, or its id has a line break.
     """
-    command = content.get("command" if name == START else "id", "")
+    command = content.get("command" if name in (START, SCHEDULE) else "id", "")
     lines = (VERSION, run, name, command, str(expires), content_digest(content))
     if any(not isinstance(line, str) or "\n" in line for line in lines):
         raise ValueError("a run's and a command's id are texts of one line")
@@ -135,7 +142,7 @@ def standing(
         at: When it came, in milliseconds since 1970.
     """
     claimed = content.get("by")
-    said = claimed if isinstance(claimed, str) else ""
+    said = claimed[:_LONGEST_NAME] if isinstance(claimed, str) else ""
     if policy is None or not policy.signed:
         return Standing(allowed=True, reason="the crew's policy is open", principal=said)
     proven = _proven(policy, name, content, proof, run=run, at=at)
@@ -201,12 +208,18 @@ def _proven(
         return f"is signed with the key {proof.key!r}, which no principal has"
     if proof.expires <= at:
         return f"has a signature that expired {(at - proof.expires) / 1000:.0f} s before it came"
-    if not verify(proof, run, name, content):
+    if not verify(proof, run, name, content) and not _is_scheduled(proof, run, name, content):
         return (
             f"has a signature that does not fit: it is of another run than {run!r}, of another "
             "command, or of another content"
         )
     return whose[0]
+
+
+def _is_scheduled(proof: Proof, run: str, name: str, content: Mapping[str, Json]) -> bool:
+    """Whether it is the start of a run by a schedule, which was signed once for all of its runs."""
+    of = _OF_A_SCHEDULE.fullmatch(run) if name == START else None
+    return of is not None and verify(proof, of[1], SCHEDULE, content)
 
 
 def verify(proof: Proof, run: str, name: str, content: Mapping[str, Json]) -> bool:

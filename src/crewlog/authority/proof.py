@@ -12,6 +12,10 @@ from crewlog.model import Model
 START = "start"
 """The name under which the start of a run is signed."""
 
+SCHEDULE = "schedule"
+"""The same where a schedule starts it, as one of many: signed is the part of its id that they
+share."""
+
 
 class Proof(Model):
     """A command's signature."""

@@ -86,6 +86,27 @@ def regained(
                 yield f"agent {agent} may call {tool}, which is forbidden now"
 
 
+def freed(
+    now: Mapping[str, Mapping[str, str]], then: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    """Tools that what people said of single agents allows then and not now.
+
+    Args:
+        now: What they said by now, by tool and agent: `deny`, `ask` or `allow`.
+        then: What they had said then.
+    """
+    for tool in sorted({*now, *then}):
+        was, is_ = now.get(tool, {}), then.get(tool, {})
+        for agent in sorted({*was, *is_}):
+            before, after = _STRICT.get(was.get(agent), 1), _STRICT.get(is_.get(agent), 1)
+            if after < before:
+                yield f"agent {agent} may call {tool}, of which people say {was.get(agent)} now"
+
+
+_STRICT: Mapping[str | None, int] = {"allow": 0, None: 1, "ask": 2, "deny": 3}
+"""How strict a ruling is; none leaves it to the definition."""
+
+
 def _names(permissions: Mapping[str, tuple[str, ...] | None], tool: str, agent: str) -> bool:
     named = permissions.get(tool)
     return named is None or agent in named

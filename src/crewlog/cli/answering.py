@@ -8,6 +8,7 @@ import secrets
 import time
 
 from crewlog.cli import exits
+from crewlog.cli.answers import VERBS, edited_args, typed
 from crewlog.cli.follow import Manner
 from crewlog.cli.following import Brought, follow_known
 from crewlog.cli.hands import assigned, hand
@@ -17,6 +18,7 @@ from crewlog.cli.services import connected
 from crewlog.cli.sight import see
 from crewlog.client import Run
 from crewlog.errors import InterruptNotOpen, UsageError, WorkerMissing
+from crewlog.model import Json
 from crewlog.wire import InterruptView
 
 WORKER_LIMIT = 40.0
@@ -34,12 +36,17 @@ async def answer_run(
     command_id: str | None,
     as_json: bool,
     reason: str = "",
+    words: str | None = None,
+    args: str | None = None,
 ) -> int:
     """Answer, and follow unless `detach`."""
+    meant = typed(first, second, words)
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         sight = await see(client, run_id)
-        question, decision = _which(run_id, sight.questions, first, second, ended=sight.over)
+        question, decision = _which(
+            run_id, sight.questions, meant.first, meant.second, ended=sight.over
+        )
         if decision is None:
             if not screen.asks:
                 raise UsageError(
@@ -48,10 +55,17 @@ async def answer_run(
                     place=f"run {run_id!r}",
                 )
             decision = await _ask(screen, question)
+        edit: dict[str, Json] | None = None
+        if args is not None or (decision == "edit" and "edit" not in question.options):
+            edit, decision = edited_args(screen, question, args), "edit"
+        if meant.words and decision == "respond":
+            decision = meant.words
+        elif meant.words:
+            reason = meant.words
         run = client.run(run_id)
         assignment = assigned(sight.queue)
         async with hand(assignment) as lent:
-            await _respond(run, question, decision, by, command_id, reason)
+            await _respond(run, question, decision, by, command_id, reason, edit)
             if detach or screen.as_json:
                 _told(screen, run_id, question, decision)
             if detach:
@@ -104,7 +118,7 @@ def _checked(run_id: str, question: InterruptView, typed: str) -> str:
         UsageError: it is almost an option.
     """
     decision = chosen(question, typed)
-    known = [*question.options, "approve", "reject"]
+    known = [*question.options, *VERBS]
     close = [] if decision in known else difflib.get_close_matches(decision, known, 1, 0.75)
     if close:
         raise UsageError(
@@ -139,12 +153,17 @@ async def _respond(
     by: str | None,
     command_id: str | None,
     reason: str,
+    edit: dict[str, Json] | None,
 ) -> None:
     """Answer; a worker that has just been started may take a moment. The id makes it one answer."""
     identity = command_id or f"a-{secrets.token_hex(8)}"
     deadline = time.monotonic() + WORKER_LIMIT
     while True:
         try:
+            if edit is not None:
+                tool = str(question.action_requests[0]["name"])
+                await run.edit_call(question.id, tool, edit, by=by, id=identity, reason=reason)
+                return
             # Of an approval it says which definition was seen here.
             await run.respond(
                 question.id, decision, by=by, id=identity, reason=reason, about=question.hash

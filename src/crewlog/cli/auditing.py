@@ -210,7 +210,9 @@ def said(record: AuditRecord) -> str:
     from crewlog.wire import spoken  # noqa: PLC0415
 
     who = plain(record.who)
-    detail, reason = plain(record.detail), plain(record.reason)
+    # A refusal has its remedy in a line of its own.
+    first, *more = record.reason.splitlines() or [""]
+    detail, reason = plain(record.detail), ". ".join(map(plain, (first.rstrip("."), *more)))
     at = f" in {record.step}" if record.step else ""
     why = f" ({reason})" if reason else ""
     because = f": {reason}" if reason else ""
@@ -231,10 +233,10 @@ def said(record: AuditRecord) -> str:
         case "refusal":
             return f"{who or 'somebody'} was refused {spoken(what)}{because}"
         case _:
-            ended = "" if record.outcome == "applied" else f" {record.outcome}"
-            return (
-                f"{who or 'somebody'} {spoken(what)}{ended}{f': {detail}' if detail else ''}{why}"
-            )
+            about = f": {detail}" if detail else ""
+            if record.outcome != "applied":
+                return f"the change is {record.outcome}{f' ({who})' if who else ''}{about}{why}"
+            return f"{who or 'somebody'} {_VERBS.get(what, spoken(what))}{about}{why}"
 
 
 def _summary(counted: Counter[tuple[str, str]]) -> str:

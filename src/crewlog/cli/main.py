@@ -25,6 +25,7 @@ COMMANDS = (
     "asking",
     "look",
     "talk",
+    "inboxing",
     "changing",
     "editing",
     "rewinding",

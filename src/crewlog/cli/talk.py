@@ -47,7 +47,25 @@ def answer(
         str | None,
         typer.Argument(
             metavar="[DECISION]",
-            help="An option, approve (the first), reject (the last), or words.",
+            help="An option, approve (the first), reject (the last; of a call, no), respond with "
+            "WORDS, or edit, which approves a call with other arguments.",
+            show_default=False,
+        ),
+    ] = None,
+    words: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[WORDS]",
+            help="After respond: the words; after reject: why.",
+            show_default=False,
+        ),
+    ] = None,
+    args: Annotated[
+        str | None,
+        typer.Option(
+            "--args",
+            metavar="JSON|@FILE",
+            help="With edit: all arguments that the call runs with. Default: an editor.",
             show_default=False,
         ),
     ] = None,
@@ -75,6 +93,8 @@ def answer(
             run,
             interrupt,
             decision,
+            words=words,
+            args=args,
             detach=detach,
             wait=wait,
             reason=reason,
@@ -91,6 +111,8 @@ async def _answer(
     first: str | None,
     second: str | None,
     *,
+    words: str | None,
+    args: str | None,
     detach: bool,
     wait: bool,
     reason: str,
@@ -104,6 +126,8 @@ async def _answer(
         run_id,
         first,
         second,
+        words=words,
+        args=args,
         detach=detach,
         wait=wait,
         reason=reason,

@@ -30,12 +30,13 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
-from crewlog.authority.proof import START
+from crewlog.authority.proof import SCHEDULE, START
 from crewlog.client import asking, beginnings
 from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
 from crewlog.client.deletion import Deleting, Deletion, check_ended
 from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
+from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.client.key_folder import may_sign
 from crewlog.client.memories import CrewMemory
 from crewlog.client.run import Run
@@ -449,7 +450,8 @@ class Client:
         crew_name, content = await self._resolve(crew)
         start = StartRun(crew=content, input=input, by=self.user if by is None else by)
         options = self._options(id, crew_name, start, None)
-        return crew_name, start, scheduled_start(options, start)
+        content = self.signed(id, SCHEDULE, _start_json(start))
+        return crew_name, start, scheduled_start(options, content)
 
     async def _ask(
         self,
@@ -620,6 +622,14 @@ class Client:
         wanted = set(statuses)
         chosen = [s for s in found.values() if not wanted or s.status in wanted]
         return sorted(chosen, key=lambda s: s.started, reverse=True)[:limit]
+
+    async def inbox(self) -> Sequence[OpenQuestion]:
+        """The open questions of all runs, oldest first, as the store has them.
+
+        A run stores its questions before it waits; no worker is needed to look at them.
+        """
+        rows = await (await self.store()).list_interrupts()
+        return [open_question(row) for row in rows]
 
     async def _now(self, row: RunRow) -> RunSummary | None:
         """A run as the server sees it now; none where it does not know it."""

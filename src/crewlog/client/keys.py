@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from crewlog.authority.principals import signed_text
-from crewlog.authority.proof import Proof
+from crewlog.authority.proof import SCHEDULE, Proof
 from crewlog.client.key_folder import VARIABLE, folder
 from crewlog.definition.policy import KEY_PREFIX
 from crewlog.errors import UsageError
@@ -39,6 +39,9 @@ VALID = 15 * 60
 """Seconds for which a signature holds. A worker that is away for longer finds it expired."""
 VALID_CHANGE = 24 * 3600
 """The same of a change: it is sent again until a model has read its prompt."""
+VALID_SCHEDULE = 366 * 24 * 3600
+"""The same of what a schedule does: after that time it is made anew."""
+_VALID = {"change": VALID_CHANGE, SCHEDULE: VALID_SCHEDULE}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.@+-]{0,63}")
 _SUFFIX = ".pem"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -67,7 +70,7 @@ class Key:
         Raises:
             UsageError: it has something that cannot be signed.
         """
-        valid = VALID_CHANGE if name == "change" else VALID
+        valid = _VALID.get(name, VALID)
         expires = int((time.time() + valid) * 1000)
         try:
             text = signed_text(run, name, expires, content)

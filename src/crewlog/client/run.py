@@ -617,6 +617,38 @@ class Run(ByHand, Authority):
         answer = {"type": "edit", "edited_action": action}
         return await self._respond(interrupt, answer, by=by, id=id, reason="", about=about)
 
+    async def edit_call(
+        self,
+        interrupt: str,
+        tool: str,
+        args: Mapping[str, Json],
+        *,
+        by: str | None = None,
+        id: str | None = None,
+        reason: str = "",
+    ) -> Accepted:
+        """Approves a call with other arguments than those that the model asked for.
+
+        They are checked against the tool before they are accepted, and they are what runs.
+
+        Args:
+            interrupt: The question's id.
+            tool: The tool that is asked about.
+            args: All of its arguments.
+            by: Who answers; by default the system's user.
+            id: The command's id.
+            reason: Why, for the journal.
+
+        Raises:
+            InterruptNotOpen: nobody asks that, or somebody has answered it.
+            InvalidArguments: they do not fit the tool; the question stays open.
+            NotPermitted: others are asked.
+            CommandRejected: it asks about another tool, or about none.
+        """
+        action = {"name": tool, "args": {**args}}
+        answer = {"type": "edit", "edited_action": action}
+        return await self._respond(interrupt, answer, by=by, id=id, reason=reason, about="")
+
     async def _respond(
         self,
         interrupt: str,

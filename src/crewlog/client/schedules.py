@@ -35,7 +35,6 @@ from crewlog.definition.times import duration_words
 from crewlog.errors import CrewlogError, UsageError
 from crewlog.ids import RunId
 from crewlog.model import Json
-from crewlog.wire import StartRun
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client, Crew
@@ -313,10 +312,8 @@ def _ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
-def scheduled_start(options: dict[str, Any], start: StartRun) -> ScheduleActionStartWorkflow:
+def scheduled_start(options: dict[str, Any], start: dict[str, Json]) -> ScheduleActionStartWorkflow:
     """What a schedule does: start a run with these options."""
     # The server itself refuses an id that is taken; it takes no policy of ours.
     kept = {key: value for key, value in options.items() if key != "id_reuse_policy"}
-    return ScheduleActionStartWorkflow(
-        wire.WORKFLOW_TYPE, start.to_json() | {"crew": start.crew}, **kept
-    )
+    return ScheduleActionStartWorkflow(wire.WORKFLOW_TYPE, start, **kept)

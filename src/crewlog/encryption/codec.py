@@ -196,7 +196,7 @@ def _told(payload: Payload) -> dict[str, object]:
         found = json.loads(payload.data)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 @lru_cache(maxsize=4096)

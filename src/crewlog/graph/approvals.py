@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from crewlog.authority.bindings import arguments_digest
 from crewlog.errors import CommandRejected
 from crewlog.model import Json
 from crewlog.state.calls import ModelResult
@@ -109,6 +110,11 @@ def refusal(by: str, reason: str) -> str:
 def question(step: str, tool: str, brief: str) -> str:
     """What people are asked."""
     return f"May {step} call {tool}{f' with {brief}' if brief else ''}?"
+
+
+def is_shortened(asked: Interrupt) -> bool:
+    """Whether people are not shown all arguments of a call."""
+    return asked.arguments is not None and arguments_digest(asked.args) != asked.arguments
 
 
 def request(asked: Interrupt) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from crewlog.errors import InterruptNotOpen, NotPermitted
 from crewlog.graph.answers import StopAsked, answer
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
+from crewlog.ids import InterruptId
 from crewlog.state import journal as j
+from crewlog.state.answered import ESCALATED
 from crewlog.state.model import Interrupt
 
 POLICY = "policy"
@@ -33,8 +35,7 @@ async def expire(engine: Engine) -> None:
 async def _expire(engine: Engine, asked: Interrupt) -> None:
     policy = engine.plan.interrupts.expiry(asked.kind)
     if policy.default == "escalate" and policy.escalate_to and not asked.escalated:
-        to = (policy.escalate_to,)
-        engine.record(j.InterruptDue, interrupt=asked.id, to=to, escalated=True)
+        _escalate(engine, asked, policy.escalate_to)
         return
     decision = "stop" if policy.default == "stop" else asked.refusal
     try:
@@ -44,6 +45,16 @@ async def _expire(engine: Engine, asked: Interrupt) -> None:
     except StopAsked:
         reason = f"{asked.id} was not answered in time"
         engine.record(j.StopRequested, by=POLICY, reason=reason)
+
+
+def _escalate(engine: Engine, asked: Interrupt, to: str) -> None:
+    """Asks others the same, under an id of its own; whoever answers the old one is told so."""
+    engine.record(
+        j.InterruptAnswered, interrupt=asked.id, decision=ESCALATED, by=POLICY, expired=True
+    )
+    number = InterruptId(f"i{engine.state.asked + 1}")
+    again = {"id": number, "position": 0, "due": 0, "to": (to,), "escalated": True}
+    engine.record(j.InterruptRaised, interrupt=asked.model_copy(update=again))
 
 
 def check_answerable(run: RunFacts, asked: Interrupt, by: str) -> None:

@@ -11,6 +11,8 @@ from crewlog.state import journal as j
 from crewlog.state.brief import brief
 from crewlog.state.model import Answered, Call, CrewState, Interrupt, Turn
 
+ESCALATED = "escalated"
+"""What answers a question that nobody answered in time, where others are asked the same."""
 ANSWERS_KEPT = 10
 """Answered questions that the state tells of: every execution carries them."""
 BRIEF = 80

@@ -33,8 +33,8 @@ class Audit:
     def __init__(self) -> None:
         self._asked: tuple[j.ModelReplied, int, list[Call]] | None = None
         """The last reply, its position, and those of its calls that nothing was said of yet."""
-        self._calls: dict[Key, tuple[str, str]] = {}
-        """The agent and the tool of each call that is not answered."""
+        self._calls: dict[Key, tuple[str, str, str]] = {}
+        """The agent, the tool and the start of the arguments of each call that is not answered."""
         self._refused: set[Key] = set()
         """Calls that were refused, where the model has not been told so yet."""
         self._questions: dict[str, Interrupt] = {}
@@ -49,7 +49,7 @@ class Audit:
         if isinstance(entry, j.ModelReplied) and entry.calls:
             self._asked = (entry, position, list(entry.calls))
             for call in entry.calls:
-                self._calls[entry.step, call.call] = (entry.agent, call.tool or "")
+                self._calls[entry.step, call.call] = (entry.agent, call.tool or "", call.brief)
         return found
 
     def settle(self) -> list[AuditRecord]:
@@ -100,7 +100,9 @@ class Audit:
                 key = (entry.step, entry.call)
                 if key in self._calls:  # else it was made, and what it set was refused
                     self._refused.add(key)
-                yield _called(position, entry, "check", "denied", entry.reason)
+                *_, brief = self._calls.get(key, ("", "", ""))
+                denied = _called(position, entry, "check", "denied", entry.reason)
+                yield denied.model_copy(update={"detail": brief})
             case j.ToolReturned():
                 key = (entry.step, entry.call)
                 self._calls.pop(key, None)
@@ -159,8 +161,9 @@ class Audit:
     def _about(self, asked: Interrupt) -> dict[str, Any]:
         """The call that a question is about."""
         step, call = asked.step or "", asked.call
-        agent, tool = self._calls.get((StepId(step), call or 0), ("", asked.tool))
-        return {"step": step, "call": call, "agent": agent, "tool": asked.tool or tool}
+        agent, tool, brief = self._calls.get((StepId(step), call or 0), ("", asked.tool, ""))
+        about = {"step": step, "call": call, "agent": agent, "tool": asked.tool or tool}
+        return {**about, "detail": brief}
 
     def _learn(self, position: int, entry: j.JournalEntry) -> None:
         self._grants.learn(position, entry)

@@ -371,6 +371,8 @@ class PrepareChange(Model):
         default_factory=dict[str, tuple[AgentName, ...]]
     )
     """Of a prompt: who may call the tools of which people have said so while the run lived."""
+    against: ContentHash = ContentHash("")
+    """The definition in force, whose authority is compared with; by default `base`."""
 
 
 class PreparedChange(Model):
@@ -392,7 +394,9 @@ class PreparedChange(Model):
     """Whether the model must be asked once more; then there is no definition yet."""
     usage: Usage = Usage()
     widens: tuple[str, ...] | None = None
-    """By what it gives somebody more than its base does; none where nobody has looked."""
+    """By what it gives somebody more than the definition in force; none where nobody has looked."""
+    compared: ContentHash = ContentHash("")
+    """The definition that was in force when somebody looked."""
 
 
 class LoadState(Model):
@@ -437,6 +441,8 @@ class LoadedState(Model):
     where nobody has looked."""
     policy: Policy | None = None
     """The policy in force of the run that is loaded, whatever it was at the checkpoint."""
+    compared: ContentHash = ContentHash("")
+    """The definition in force that it was compared with: `LoadState.against`."""
     older: tuple[dict[str, Json], ...] = ()
     """The definitions of steps whose nodes a change took away: the history must have them, to
     rebuild a fork from that alone."""

@@ -420,16 +420,12 @@ class InterruptAnswered(Fact):
 
 
 class InterruptDue(Fact):
-    """A question got another time to expire, or was handed to others."""
+    """A question got another time to expire, since the run had ended meanwhile."""
 
     kind: Literal["InterruptDue"] = "InterruptDue"
     interrupt: InterruptId
     due: int = 0
     """When it expires now, in milliseconds since the epoch; 0: never."""
-    to: tuple[str, ...] | None = None
-    """Who may answer from now on; null: as before."""
-    escalated: bool = False
-    """Whether it is because nobody answered in time."""
 
 
 class BreakRequested(Fact):

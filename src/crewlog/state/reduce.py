@@ -25,7 +25,7 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
-from crewlog.state.answered import answered, approval, thinking_again
+from crewlog.state.answered import ESCALATED, answered, approval, thinking_again
 from crewlog.state.brief import brief
 from crewlog.state.commands import outcome_of, remember
 from crewlog.state.edited import edited
@@ -567,12 +567,13 @@ def _interrupt_answered(state: CrewState, entry: j.InterruptAnswered, position: 
         turn = _call_changed(state, found.step, question.call, status="ready", **approved)
         found = found.model_copy(update={"turn": turn})
         changes["frontier"] = _with(state.frontier, found.step, found)
-    if question.kind == "low_confidence" and entry.decision not in ("withdrawn", "go on", "stop"):
+    done = ("withdrawn", ESCALATED, "go on", "stop")
+    if question.kind == "low_confidence" and entry.decision not in done:
         found = found.model_copy(update={"turn": thinking_again(_turn(state, found.step))})
     if found.status != "asking":
         return changes
     running = found.turn is not None or found.mapped is not None
-    if question.kind == "ask" and entry.decision == "withdrawn":
+    if question.kind == "ask" and entry.decision in ("withdrawn", ESCALATED):
         running = True  # it has begun, and asks again where it goes on
     status = "waiting" if found.requirement else "running" if running else "ready"
     moved = found.model_copy(update={"status": status, "since": position})
@@ -584,10 +585,7 @@ def _interrupt_due(state: CrewState, entry: j.InterruptDue, _position: int) -> C
     question = state.interrupts.get(entry.interrupt)
     if question is None:
         return {}
-    moved: Changes = {"due": entry.due, "escalated": question.escalated or entry.escalated}
-    if entry.to is not None:
-        moved["to"] = entry.to
-    changed = question.model_copy(update=moved)
+    changed = question.model_copy(update={"due": entry.due})
     return {"interrupts": _with(state.interrupts, question.id, changed)}
 
 

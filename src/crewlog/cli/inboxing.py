@@ -1,0 +1,116 @@
+"""`inbox`: what runs ask people, over all runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crewlog.cli import exits
+from crewlog.cli.app import app, go
+from crewlog.cli.options import AsJson, Debug
+
+if TYPE_CHECKING:
+    from crewlog.cli.screen import Part, Screen
+    from crewlog.client.inbox import OpenQuestion
+
+TALK = "Talk"
+PAUSE = 1.0
+"""Seconds between two looks of `--watch`."""
+
+
+@app.command(rich_help_panel=TALK)
+def inbox(
+    mine: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="NAME",
+            help="Only what this person may answer.",
+            show_default=False,
+        ),
+    ] = "",
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on, and tell what is asked and answered.")
+    ] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """The open questions of all runs, oldest first: since when, who may answer, until when.
+
+    With --json it is a question a line, in LangChain's human-in-the-loop shape.
+    """
+    return go(_inbox(mine, watch=watch, as_json=as_json), debug=debug)
+
+
+async def _inbox(mine: str, *, watch: bool, as_json: bool) -> int:
+    from crewlog.cli.screen import Screen, counted  # noqa: PLC0415
+    from crewlog.cli.services import connected  # noqa: PLC0415
+
+    screen = Screen(as_json=as_json)
+    shown: dict[tuple[str, str], OpenQuestion] = {}
+    async with connected(screen, both=True) as client:
+        while True:
+            found = {
+                (str(each.run), str(each.id)): each
+                for each in await client.inbox()
+                if not mine or not each.to or mine in each.to
+            }
+            for key, each in found.items():
+                if key not in shown:
+                    _show(screen, each, as_json=as_json)
+            for run, number in [key for key in shown if key not in found]:
+                if as_json:
+                    screen.record({"event": "closed", "run": run, "id": number})
+                else:
+                    screen.line("  ", ("✓ ", "green"), f"{run} {number} is not open any more")
+            shown = found
+            if not watch:
+                break
+            await asyncio.sleep(PAUSE)
+    if not as_json:
+        told = counted(len(shown), "question") if shown else "nothing is asked"
+        screen.line()
+        screen.line("  ", (told, "dim"))
+    return exits.OK
+
+
+def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
+    from crewlog.cli.screen import ago, plain  # noqa: PLC0415
+
+    if as_json:
+        screen.record({"event": "open", **each.model_dump(mode="json")})
+        return
+    told: list[str] = [ago(each.at)] if each.at else []
+    told += [f"{'escalated to' if each.escalated else 'asked of'} {', '.join(each.to)}"] * bool(
+        each.to
+    )
+    told += [_expires(each.due)] * bool(each.due)
+    screen.line("")
+    run: Part = (plain(each.run), "bold")
+    screen.line("  ", run, f"  {each.id}  ", (plain(" · ".join(told)), "dim"))
+    screen.line("  ", ("? ", "bold yellow"), plain(each.question))
+    screen.line("    ", ("answer:  ", "dim"), how(each))
+
+
+def _expires(due: int) -> str:
+    from datetime import datetime  # noqa: PLC0415
+
+    from crewlog.definition.times import moment_words  # noqa: PLC0415
+
+    over = due <= datetime.now().astimezone().timestamp() * 1000
+    return f"{'expired' if over else 'expires'} {moment_words(due)}"
+
+
+def how(each: OpenQuestion) -> str:
+    """How a question is answered from anywhere."""
+    import shlex  # noqa: PLC0415
+
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    options = [shlex.quote(plain(option)) for option in each.options]
+    if each.tool:
+        options[1:1] = ["edit"]
+    words = "|respond WORDS" if each.words else ""
+    return f"crewlog answer {each.run} {each.id} {'|'.join(options)}{words}"

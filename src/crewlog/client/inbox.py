@@ -1,0 +1,64 @@
+"""The inbox: what runs ask people, over all runs."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from crewlog.graph import approvals
+from crewlog.ids import InterruptId, RunId, StepId
+from crewlog.model import Json, Model
+from crewlog.state.model import Interrupt
+from crewlog.store.protocol import InterruptRow
+
+
+class OpenQuestion(Model):
+    """A question that a run waits on, in LangChain's human-in-the-loop shape."""
+
+    run: RunId
+    id: InterruptId
+    kind: str
+    """Why it is asked: see `Interrupt.kind`."""
+    question: str
+    detail: str = ""
+    step: StepId | None = None
+    """The step that waits; none for the whole run."""
+    options: tuple[str, ...] = ()
+    words: bool = False
+    """Whether any other words are an answer too."""
+    at: int = 0
+    """When it was asked, in milliseconds since the epoch."""
+    due: int = 0
+    """When it expires, in milliseconds since the epoch; 0: never."""
+    to: tuple[str, ...] = ()
+    """Who may answer; nobody named: whoever may answer at all."""
+    escalated: bool = False
+    """Whether nobody answered in time, and it was handed to `to`."""
+    tool: str = ""
+    """The tool that is to be called, where people are asked for that."""
+    action_requests: tuple[dict[str, Json], ...] = Field(default=())
+    """`[{"name", "args", "description"}]`."""
+    review_configs: tuple[dict[str, Json], ...] = Field(default=())
+    """`[{"action_name", "allowed_decisions"}]`."""
+
+
+def open_question(row: InterruptRow) -> OpenQuestion:
+    """A question as the store has it."""
+    asked = Interrupt.from_json(row.interrupt)
+    request, review = approvals.shape(asked, None, None)
+    return OpenQuestion(
+        run=row.run,
+        id=row.id,
+        kind=asked.kind,
+        question=asked.question,
+        detail=asked.detail,
+        step=asked.step,
+        options=asked.options,
+        words=asked.words,
+        at=row.at,
+        due=asked.due,
+        to=asked.to,
+        escalated=asked.escalated,
+        tool=asked.tool,
+        action_requests=(request,),
+        review_configs=(review,),
+    )

@@ -1,0 +1,97 @@
+"""What somebody types to answer, and what the inbox prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewlog.cli.answers import Typed, edited_args, typed
+from crewlog.cli.inboxing import how
+from crewlog.cli.screen import Screen
+from crewlog.client.inbox import OpenQuestion, open_question
+from crewlog.errors import UsageError
+from crewlog.store.protocol import InterruptRow
+from crewlog.wire import InterruptView
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ((None, None, None), Typed(None, None, "")),
+        (("approve", None, None), Typed("approve", None, "")),
+        (("i1", "approve", None), Typed("i1", "approve", "")),
+        (("reject", "too dear", None), Typed("reject", None, "too dear")),
+        (("i1", "reject", "too dear"), Typed("i1", "reject", "too dear")),
+        (("respond", "ask ann", None), Typed("respond", None, "ask ann")),
+        (("i1", "respond", "ask ann"), Typed("i1", "respond", "ask ann")),
+        (("i1", "edit", None), Typed("i1", "edit", "")),
+        (("any other words", None, None), Typed("any other words", None, "")),
+    ],
+)
+def test_what_an_answer_means(given: tuple[Any, Any, Any], meant: Typed) -> None:
+    assert typed(*given) == meant
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("respond", None, None), "needs the words"),
+        (("i1", "respond", None), "needs the words"),
+        (("approve", "it", None), "too much"),
+        (("i1", "approve", "it"), "too much"),
+    ],
+)
+def test_an_answer_that_is_not_whole(given: tuple[Any, Any, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        typed(*given)
+
+
+def view(**more: Any) -> InterruptView:
+    request = {"name": "drop", "args": {"table": "notes"}}
+    whole: dict[str, Any] = {
+        "id": "i1",
+        "kind": "tool_approval",
+        "question": "May a#1 call drop?",
+        "options": ("approve", "reject", "stop"),
+        "action_requests": (request,),
+        "review_configs": ({},),
+    }
+    return InterruptView.model_validate(whole | more)
+
+
+def test_arguments_are_given_or_read(tmp_path: Path) -> None:
+    screen = Screen(as_json=True)
+    assert edited_args(screen, view(), '{"table": "old"}') == {"table": "old"}
+    file = tmp_path / "args.json"
+    file.write_text('{"table": 3}')
+    assert edited_args(screen, view(), f"@{file}") == {"table": 3}
+
+
+@pytest.mark.parametrize(
+    ("question", "args", "told"),
+    [
+        (view(), "{table}", "not JSON"),
+        (view(), "[1]", "not a JSON object"),
+        (view(), "@/no/such/file", "cannot be read"),
+        (view(), None, "at a terminal"),
+        (view(shortened=True), None, "too long"),
+        (view(kind="ask"), "{}", "asks about no call"),
+    ],
+)
+def test_arguments_that_are_none(question: InterruptView, args: str | None, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        edited_args(Screen(as_json=True), question, args)
+
+
+def question(**more: Any) -> OpenQuestion:
+    asked = {"id": "i1", "kind": "ask", "question": "Go on?"} | more
+    return open_question(InterruptRow(run="r", id="i1", position=3, at=5, interrupt=asked))  # type: ignore[arg-type]
+
+
+def test_the_inbox_says_how_a_question_is_answered() -> None:
+    assert how(question()) == "crewlog answer r i1 approve|reject"
+    call = question(kind="tool_approval", tool="drop", options=("approve", "reject"), words=True)
+    assert how(call) == "crewlog answer r i1 approve|edit|reject|respond WORDS"
+    assert call.review_configs[0]["allowed_decisions"] == ["approve", "edit", "reject", "respond"]
