@@ -196,6 +196,7 @@ def test_who_may_write_to_a_log_and_see_what_is_for_its_readers() -> None:
     assert not may_write(ANN, other, writes=[group]).allowed
     assert may_see(ANN, (), reads=[]).allowed
     assert may_see(ANN, (other, group), reads=[group]).allowed
+    assert may_see(ANN, (other, PUBLIC), reads=[]).allowed
     refused = may_see(ANN, (other, group), reads=[PUBLIC])
     assert not refused.allowed
     assert refused.reason == "it is for who reads group:h or group:g, and 'ann' does not"
