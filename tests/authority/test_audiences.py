@@ -145,7 +145,7 @@ def _lost_logs_stay_in_memory(patch: pytest.MonkeyPatch) -> None:
         (_no_view_check, 0),
         (_no_check_at_all, 0),
         (_left_steps_read_on, 38),
-        (_left_steps_write_on, 118),
+        (_left_steps_write_on, 3323),
         (_items_for_all, 3),
         (_outputs_without_audience, 3),
         (_final_messages_public, 0),
