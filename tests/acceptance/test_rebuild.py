@@ -34,7 +34,7 @@ from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.store import open_store
 from crewlog.store.resealing import COLUMNS
 
-from .harness import LIMIT, Site, calls, tool, until
+from .harness import LIMIT, Site, calls, payload_in, tool, until
 
 TABLES = {
     "definitions": "hash",
@@ -484,10 +484,10 @@ async def test_a_payload_that_is_gone_is_named(site: Site, db: Any) -> None:
     gone = [
         file
         for file in site.payloads.rglob("*")
-        if file.is_file() and f'"body":"{body["hash"]}"'.encode() in file.read_bytes()
+        if file.is_file() and f'"body":"{body["hash"]}"'.encode() in payload_in(file)
     ]
     # Those of other tests' runs, too.
-    results = [file for file in gone if b'"content":{"text"' in file.read_bytes()]
+    results = [file for file in gone if b'"content":{"text"' in payload_in(file)]
     away = [file.rename(f"{file}.away") for file in results]
     await lose(db)
     report = await run.rebuild()
