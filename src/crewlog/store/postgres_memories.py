@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import asyncpg
 
@@ -227,7 +226,7 @@ def sealed(seal: RowSeal, memory: Memory) -> SealedMemory:
     )
 
 
-def opened(seal: RowSeal, row: Mapping[str, Any]) -> Memory:
+def opened(seal: RowSeal, row: asyncpg.Record) -> Memory:
     """The memory of a row.
 
     Raises:
