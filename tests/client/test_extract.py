@@ -55,14 +55,15 @@ def run_of(found: Extracted) -> RunId:
     return RunId(found.batches[0].entries[0]["run"])
 
 
-def as_now(data: dict[str, Any], now: CrewState) -> CrewState:
-    """A state that an older build stored, as this one makes it.
+def as_now(data: dict[str, Any], folded: CrewState) -> CrewState:
+    """A state that an older build stored, as this one makes it from the journal.
 
-    This one tells the recipe apart, and remembers how the last questions were answered.
+    It tells the recipe apart, and keeps who answered.
     """
     state = CrewState.from_json(data)
-    more = {} if "answered" in data else {"answered": now.answered}
-    return state.model_copy(update={"recipe": state.recipe or state.definition, **more})
+    recipe = state.recipe or state.definition
+    answered = state.answered if "answered" in data else folded.answered
+    return state.model_copy(update={"recipe": recipe, "answered": answered})
 
 
 @pytest.mark.parametrize("name", ENDED)
