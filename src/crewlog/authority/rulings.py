@@ -25,7 +25,7 @@ def after_ruling(
         agent: The agent; `*`: every one.
         do: What is ruled.
     """
-    row = dict(rulings.get(tool, {}))
+    row: dict[str, Ruling] = dict(rulings.get(tool, {}))
     if agent == EVERYONE and do is not None:
         row = {who: was for who, was in row.items() if _STRICTNESS[was] >= _STRICTNESS[do]}
     if do is None:
@@ -39,7 +39,7 @@ def after_permission(
     rulings: Mapping[str, Mapping[str, Ruling]], tool: str, agents: Sequence[str] | None
 ) -> Rulings:
     """The rulings once people have said who may call a tool: nobody else keeps a milder one."""
-    row = {
+    row: dict[str, Ruling] = {
         who: was
         for who, was in rulings.get(tool, {}).items()
         if was == "deny" or agents is None or who in agents

@@ -136,7 +136,8 @@ def _same(one: Json, other: Json) -> bool:
 
 def _has_conditions(crew: Mapping[str, Json]) -> bool:
     """Whether a rule holds only where something else is so: whoever changes that changes it."""
-    return any(rule.get("if") is not None for rule in crew.get("rules") or [])
+    rules: list[dict[str, Json]] = crew.get("rules") or []
+    return any(rule.get("if") is not None for rule in rules)
 
 
 # -- what holds for the whole crew -----------------------------------------------------------
