@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError
 
-from crewlog.encryption.codec import ENCRYPTED, REFUSED, EncryptionCodec, why_refused
+from crewlog.encryption.codec import ENCRYPTED, REFUSED, EncryptionCodec, refused, why_refused
 from crewlog.encryption.failures import EncryptedFailures, RedactedFailures
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring, from_environment
 from crewlog.errors import KeyMissing, SealBroken, StoreIncomplete, StoreUnavailable
@@ -206,6 +207,9 @@ def _is_message_type(hint: Any) -> bool:
     return module is not None and isinstance(hint, type) and issubclass(hint, module.BaseMessage)
 
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
 class DirectoryDriver(StorageDriver):
     """Keeps large payloads as files named by their SHA-256: a retry writes nothing twice."""
 
@@ -251,7 +255,9 @@ class DirectoryDriver(StorageDriver):
         return StorageDriverClaim(claim_data={"sha256": key})
 
     def _read(self, claim: StorageDriverClaim) -> Payload:
-        key = claim.claim_data["sha256"]
+        key = claim.claim_data.get("sha256", "")
+        if not _SHA256.fullmatch(key):  # a stranger's: no other file may be named by it
+            return refused("it names no payload")
         path = self._directory / key[:2] / key
         try:
             data = path.read_bytes()
