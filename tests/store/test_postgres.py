@@ -103,7 +103,7 @@ async def test_plans_do_not_read_whole_tables(dsn: str) -> None:
     append = await store._pool.fetch(
         f"EXPLAIN {queries()['append']}",
         "r",
-        *[[] for _ in range(30)],
+        *[[] for _ in range(29)],
         *[None] * 14,
         "execution",
         [],
