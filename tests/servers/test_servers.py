@@ -304,3 +304,23 @@ def test_descriptions_that_cannot_be_used() -> None:
     said = {"type": "object", "properties": {"a": {"description": "a\x1b[1m\u202eb"}}}
     assert described("t", "", said).schema["properties"]["a"]["description"] == "a[1mb"
     assert cleaned("a\tb\nc\x00\u2066\U000e0041\ud800é日") == "a\tb\ncé日"
+
+
+async def test_references_in_headers_are_looked_up(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://127.0.0.1:{port}/mcp"
+    server = McpServer(url=url, headers={"Authorization": "env:WIKI_AUTH"})
+    monkeypatch.setenv("WIKI_AUTH", "Bearer from-the-environment")
+    kit = Kit(s=server)
+    try:
+        await kit.approve("header")
+        told = (await kit.call(await kit.ready("header"), tmp_path)).text
+        assert told == "Bearer from-the-environment"
+    finally:
+        await kit.registry.close()
+    monkeypatch.delenv("WIKI_AUTH")
+    lacking = Kit(s=server)
+    with pytest.raises(SecretMissing, match="env:WIKI_AUTH"):
+        await lacking.ready("header")
+    await lacking.registry.close()
