@@ -41,8 +41,18 @@ def fault_in(tool: Tool, args: Mapping[str, Any]) -> str | None:
         tool: The tool, as the worker's registry has it.
         args: What the model says, or a person.
     """
+    return misfit(tool, args) or check_fault(tool, args)
+
+
+def misfit(tool: Tool, args: Mapping[str, Any]) -> str | None:
+    """How the arguments of a call do not fit the tool itself; none where they do."""
     faults = list(_size(args)) or list(_unknown(tool, args)) or list(_schema(tool, args))
-    faults = faults or list(_checks(tool.definition, args))
+    return refusal(tool.tool.name, faults) if faults else None
+
+
+def check_fault(tool: Tool, args: Mapping[str, Any]) -> str | None:
+    """What the definition's checks refuse of arguments that fit the tool; none: nothing."""
+    faults = list(_checks(tool.definition, args))
     return refusal(tool.tool.name, faults) if faults else None
 
 

@@ -22,7 +22,14 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from temporalio import activity
 
 from crewlog.activities.approved import NotApproved, approved_arguments, fault_in_edit, with_edit
-from crewlog.activities.arguments import arguments_of, fault_in, faults_of, refusal, unchecked
+from crewlog.activities.arguments import (
+    arguments_of,
+    check_fault,
+    faults_of,
+    misfit,
+    refusal,
+    unchecked,
+)
 from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
@@ -31,7 +38,7 @@ from crewlog.activities.keep import keep
 from crewlog.activities.reaching import reach_fault
 from crewlog.activities.rulings import DeniedError, check_rulings, release, reserve
 from crewlog.activities.sight import Sight
-from crewlog.activities.start_notes import begin_once
+from crewlog.activities.start_notes import begin_once, never_begun
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
 from crewlog.activities.tool_results import NotJson, OwnError
 from crewlog.activities.tools import BUILT_IN, Tool, ToolRegistry
@@ -41,7 +48,7 @@ from crewlog.authority.rules import must_ask
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import CrewDefinition, ToolDefinition
-from crewlog.errors import CrewlogError, InternalError, ToolFailed, ToolMissing
+from crewlog.errors import CrewlogError, InternalError, RuledSince, ToolFailed, ToolMissing
 from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
 from crewlog.redaction import redacted, redacted_json
@@ -58,6 +65,7 @@ INLINE_BYTES = 256
 GRACE = 2.0
 """Seconds that a cancelled tool in a thread has to notice it."""
 _LONGEST_ERROR = 4_000
+_LONGEST_REASON = 1_000
 _PASSING_MODULES = frozenset({"httpx", "httpx2", "httpcore", "requests", "aiohttp", "urllib3"})
 _PASSING_NAMES = frozenset(
     {"TransportError", "Timeout", "ConnectionError", "ClientConnectionError"}
@@ -124,17 +132,23 @@ class ToolCalls:
             ruled = await self._store.last_ruling(task.run)
         else:
             ruled = await append(self._store, task.run, task.batch)
-        check_rulings(task, ruled)
-        message = await self._hydrator.message(task.run, task.message)
         crew = await self._definitions.get(task.definition)
+        try:
+            check_rulings(task, ruled)
+        except RuledSince:
+            await self._unbegun(task, crew)
+            raise
+        message = await self._hydrator.message(task.run, task.message)
         begun = time.monotonic()
         refusal: DeniedError | None = None
         try:
             context = await self._prepare(task, message, crew)
             await reserve(self._store, task)
         except DeniedError as denied:
+            await self._unbegun(task, crew)
             outcome, refusal = _refused(task, str(denied)), denied
         except _ModelMistakeError as fault:
+            await self._unbegun(task, crew)
             outcome = _refused(task, str(fault))
         else:
             outcome = await self._execute(context, pulse, effect)
@@ -144,7 +158,8 @@ class ToolCalls:
         ms = int((time.monotonic() - begun) * 1000)
         result = await self._result(task, outcome, ms)
         if refusal is not None:
-            said = {"denied": str(refusal), "rule": refusal.rule}
+            reason = brief(scrubbed_text(redacted(str(refusal))), _LONGEST_REASON)
+            said = {"denied": reason, "rule": refusal.rule}
             result = result.model_copy(update=said)
         return result.model_copy(update={"journaled": False}) if local else result
 
@@ -179,11 +194,21 @@ class ToolCalls:
             args = await approved_arguments(self._store, task, call["args"])
         except NotApproved as why:
             raise _ModelMistakeError(str(why)) from why
-        if fault := fault_in(tool, args):
+        if fault := misfit(tool, args):
             raise _ModelMistakeError(fault)
-        if fault := await reach_fault(tool, args, workspace_of(self._workspace, task.run)):
-            raise _ModelMistakeError(fault)
+        # What the definition says of arguments is no mistake of a spelling: it is on record.
+        workspace = workspace_of(self._workspace, task.run)
+        if fault := check_fault(tool, args) or await reach_fault(tool, args, workspace):
+            raise DeniedError(fault, "checks")
         return _Context(task, definition, tool, args)
+
+    async def _unbegun(self, task: CallTool, crew: CrewDefinition) -> None:
+        """Checks, where a call must not be repeated, that no try of it has begun.
+
+        Whoever refuses a call says that it was not made.
+        """
+        if crew.tools.get(task.tool, BUILT_IN).repeat == "never":
+            await never_begun(self._store, task)
 
     async def check_arguments(self, task: CheckArguments) -> str:
         """What is wrong with arguments that people put in the place of a call's; empty: nothing."""

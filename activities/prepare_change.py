@@ -34,10 +34,10 @@ from crewlog.ids import ContentHash
 from crewlog.model import Json
 from crewlog.prompt.compiled import CompiledPrompt
 from crewlog.prompt.edits import keep_names
+from crewlog.prompt.keeping import kept
 from crewlog.prompt.offered import offered_form
 from crewlog.prompt.readers import with_model
 from crewlog.prompt.registry import Registry, registry_of_crew
-from crewlog.prompt.standing import with_standing
 from crewlog.state.calls import PrepareChange, PreparedChange
 from crewlog.store.protocol import Store
 
@@ -153,37 +153,12 @@ class ChangePreparer:
         if found.definition is None or not found.ok:
             raise InvalidDefinition([each.diagnostic for each in found.remarks if each.error])
         named = await asyncio.to_thread(keep_names, base, found.definition)
-        # Its name is the crew's: a prompt that says another one is of the same run all the same.
-        # So is who may command it: no prompt can say that.
-        named = named.model_copy(update={"crew": base.crew, "policy": base.policy})
-        # A registry says itself who may have a tool; what people said since holds all the same.
-        might = [*(() if task.registry else base.permissions.items()), *task.permissions.items()]
-        named = named.model_copy(update={"permissions": _narrowed(named, might)})
-        # So do the rules and groups that people wrote: a prompt says nothing of them.
-        named = with_standing(named, base.groups, base.rules)
-        named = named.model_copy(update={"timezone": base.timezone})
+        # What no prompt can say stands as people wrote it, or the change says what would be lost.
+        named = kept(base, named, registry, own=not task.registry, permissions=task.permissions)
         data = named.to_json()
         read_data(data, offered_form(registry))
         remarks = tuple(map(remark_of, found.remarks))
         return await self._made(data, base, task.base, remarks=remarks, **told)
-
-
-def _narrowed(
-    crew: CrewDefinition, might: Iterable[tuple[str, tuple[str, ...] | None]]
-) -> dict[str, tuple[str, ...] | None]:
-    """Who may call a tool: whoever might before, and of these whom the prompt names.
-
-    Also where it was people who said while the run lived who may not: a prompt that says less of a
-    tool than the definition did must not give it back to them.
-    """
-    found = dict(crew.permissions)
-    for tool, before in might:
-        if tool in crew.tools and before is not None:
-            now = found.get(tool)
-            found[tool] = tuple(
-                each for each in before if each in crew.agents and (now is None or each in now)
-            )
-    return found
 
 
 def _read(operations: Iterable[dict[str, Json]]) -> tuple[Operation, ...]:

@@ -3,7 +3,9 @@
 A worker may die between beginning a call and answering it. Temporal then tries again, as it must:
 what failed may have failed before the effect. So a try claims the call in the store before it
 begins. One that finds the claim taken asks people instead of beginning again, and so does one that
-slept through its time limit while another began.
+slept through its time limit while another began. And one that is not to begin for another reason,
+since people ruled meanwhile or a yes has expired, looks at the claim first: a call that may have
+happened is no refused one.
 """
 
 from __future__ import annotations
@@ -26,8 +28,23 @@ async def begin_once(store: Store, task: CallTool, owner: str) -> None:
         StoreUnavailable: where the store is away; nothing has begun.
     """
     if await store.claim(claim_key(task.run, task), owner) != owner:
-        raise OutcomeUnknown(
-            f"the tool {task.tool!r} began and never answered, and it must not be repeated",
-            remedy="Find out whether it happened, then answer the run's question.",
-            place=f"step {task.step}, call {task.call}",
-        )
+        raise _unknown(task)
+
+
+async def never_begun(store: Store, task: CallTool) -> None:
+    """Checks that no try of a call has begun it, and claims nothing: it may be made later.
+
+    Raises:
+        OutcomeUnknown: where one has.
+        StoreUnavailable: where the store is away; then that is not known.
+    """
+    if await store.claimed(claim_key(task.run, task)) is not None:
+        raise _unknown(task)
+
+
+def _unknown(task: CallTool) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"the tool {task.tool!r} began and never answered, and it must not be repeated",
+        remedy="Find out whether it happened, then answer the run's question.",
+        place=f"step {task.step}, call {task.call}",
+    )

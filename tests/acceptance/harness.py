@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+from temporalio.api.common.v1 import Payload
 from temporalio.api.operatorservice.v1 import DeleteNamespaceRequest
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowExecutionStatus
@@ -37,6 +38,8 @@ from crewlog.client.connection import LazyStore
 from crewlog.dev import temporal_server
 from crewlog.dev.ephemeral import Ephemeral, ephemeral, own_environ
 from crewlog.dev.services import Endpoints
+from crewlog.encryption.codec import open_payload
+from crewlog.encryption.keys import from_environment
 from crewlog.errors import CrewlogError, TemporalUnavailable
 from crewlog.ids import RunId
 from crewlog.payloads import data_converter
@@ -437,6 +440,12 @@ async def make_namespace(client: TemporalClient, name: str) -> None:
         else:
             return
         await asyncio.sleep(0.1)
+
+
+def payload_in(file: Path) -> bytes:
+    """What a file of the payload folder holds, decrypted where encryption is on."""
+    payload, keys = Payload.FromString(file.read_bytes()), from_environment()
+    return payload.data if keys is None else open_payload(keys, payload).data
 
 
 def calls(*tools: tuple[str, dict[str, Any]], text: str = "") -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import crew_tools
 import pytest
-from activity_kit import RUN
+from activity_kit import RUN, crew
 from temporalio.exceptions import ApplicationError
 
 from crewlog.errors import StoreUnavailable
@@ -65,3 +65,90 @@ async def test_a_call_that_is_refused_where_it_runs_is_not_counted(tool_call, st
     bad = await tool_call("add", {"a": "x"}, quotas=(QUOTA,))
     assert not bad.ok
     assert (await tool_call("add", {"a": 1, "b": 2}, quotas=(QUOTA,), step="backend#2")).ok
+
+
+WRITE = {"path": "a", "content": ""}
+AGAIN = crew(
+    tools={"write_file": {"run": "crew_tools:write_file", "effects": "write", "retry": "keyed"}}
+)
+
+
+async def died(store, call=2):
+    """A worker began the call and died."""
+    assert await store.claim(f"{RUN}/backend#1/{call}/1", "dead") == "dead"
+
+
+async def test_a_call_that_may_have_happened_is_not_refused_for_a_ruling(tool_call, store):
+    await died(store)
+    await rule(store)
+    with pytest.raises(ApplicationError) as caught:
+        await tool_call("write_file", WRITE)
+    assert caught.value.type == "OutcomeUnknown"
+    assert caught.value.non_retryable
+
+
+async def test_a_call_that_did_not_begin_or_may_be_repeated_is_looked_at_again(tool_call, store):
+    await died(store, call=3)  # another one
+    await rule(store)
+    for definition in (None, AGAIN):
+        with pytest.raises(ApplicationError) as caught:
+            await tool_call("write_file", WRITE, crew=definition)
+        assert caught.value.type == "RuledSince"
+    assert (await tool_call("write_file", WRITE, position=7)).ok  # to look is not to begin
+    with pytest.raises(ApplicationError) as caught:
+        await tool_call("write_file", WRITE, crew=AGAIN)
+    assert caught.value.type == "RuledSince"  # it may be repeated, so whether it began is nothing
+
+
+NO_APPROVAL = crew(approvals={"write_file": ["backend"]})
+CHECKED = crew(
+    tools={
+        "write_file": {
+            "run": "crew_tools:write_file",
+            "effects": "write",
+            "checks": {"path": "path"},
+        }
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("args", "more"),
+    [
+        (WRITE, {"permitted": False}),
+        (WRITE, {"crew": NO_APPROVAL}),
+        ({"path": "../a", "content": ""}, {"crew": CHECKED}),
+        ({"path": "a"}, {}),
+    ],
+)
+async def test_a_call_that_may_have_happened_is_refused_for_nothing(tool_call, store, args, more):
+    before = len(crew_tools.seen)
+    refused = await tool_call("write_file", args, **more)
+    assert not refused.ok
+    await died(store)
+    with pytest.raises(ApplicationError) as caught:
+        await tool_call("write_file", args, **more)
+    assert caught.value.type == "OutcomeUnknown"
+    assert len(crew_tools.seen) == before
+
+
+async def test_arguments_that_checks_refuse_are_a_refusal_and_a_slip_of_the_model_is_none(
+    tool_call,
+):
+    refused = await tool_call("write_file", {"path": "../a", "content": ""}, crew=CHECKED)
+    assert not refused.ok
+    assert refused.rule == "checks"
+    assert refused.denied == refused.body["content"]
+    assert refused.denied.startswith("The arguments of 'write_file' are not valid: path: ")
+    slip = await tool_call("write_file", {"path": "../a"}, crew=CHECKED)
+    assert not slip.ok
+    assert (slip.denied, slip.rule) == ("", "")
+
+
+async def test_a_link_that_leads_out_is_a_refusal(tool_call, tmp_path):
+    folder = tmp_path / "workspace" / RUN
+    folder.mkdir(parents=True)
+    (folder / "out").symlink_to(tmp_path)
+    refused = await tool_call("write_file", {"path": "out/a", "content": ""}, crew=CHECKED)
+    assert refused.rule == "checks"
+    assert "path: " in refused.denied

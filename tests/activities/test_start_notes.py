@@ -7,7 +7,7 @@ import secrets
 
 import pytest
 
-from crewlog.activities.start_notes import begin_once
+from crewlog.activities.start_notes import begin_once, never_begun
 from crewlog.errors import OutcomeUnknown, StoreUnavailable
 from crewlog.state.calls import CallTool, View
 from crewlog.store import Store
@@ -58,6 +58,16 @@ async def test_another_call_and_a_try_that_people_asked_for_begin():
     await begin_once(store, call(attempt=2), "e/3/1")
     with pytest.raises(OutcomeUnknown):
         await begin_once(store, call(attempt=2), "e/3/2")
+
+
+async def test_a_look_at_a_claim_claims_nothing(store: Store):
+    run = secrets.token_hex(4)
+    await never_begun(store, call(run=run))
+    await begin_once(store, call(run=run), "e/1/1")
+    with pytest.raises(OutcomeUnknown, match="'pay' began and never answered"):
+        await never_begun(store, call(run=run))
+    await never_begun(store, call(run=run, call=3))
+    await never_begun(store, call(run=run, attempt=2))
 
 
 async def test_nothing_begins_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch):

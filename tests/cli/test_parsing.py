@@ -43,7 +43,7 @@ def test_the_help_names_every_command_in_sections(capsys: pytest.CaptureFixture[
         *("init", "run", "demo", "validate", "graph", "schema", "register"),
         *("compile", "explain", "crews", "mcp", "memory", "keys"),
         *("ps", "show", "watch", "log"),
-        *("answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
+        *("inbox", "answer", "pause", "resume", "stop", "interrupt", "message", "ask", "schedule"),
         *("change", "edit", "inject", "redirect", "rollback", "fork", "replay"),
         *("diff", "trace", "checkpoints", "tag", "delete"),
         *("audit", "permissions", "why", "allow", "deny", "inherit"),

@@ -55,10 +55,15 @@ def run_of(found: Extracted) -> RunId:
     return RunId(found.batches[0].entries[0]["run"])
 
 
-def as_now(data: dict[str, Any]) -> CrewState:
-    """A state that an older build stored, as this one makes it: it tells the recipe apart."""
+def as_now(data: dict[str, Any], folded: CrewState) -> CrewState:
+    """A state that an older build stored, as this one makes it from the journal.
+
+    It tells the recipe apart, and keeps who answered.
+    """
     state = CrewState.from_json(data)
-    return state.model_copy(update={"recipe": state.recipe or state.definition})
+    recipe = state.recipe or state.definition
+    answered = state.answered if "answered" in data else folded.answered
+    return state.model_copy(update={"recipe": recipe, "answered": answered})
 
 
 @pytest.mark.parametrize("name", ENDED)
@@ -72,7 +77,7 @@ async def test_a_history_tells_everything(name: str) -> None:
     assert snapshot.position == found.end == len(batch.entries)
     # The entries are the whole journal: they give the state that the run itself stored.
     state = fold(run, [entry_from_json(data) for data in batch.entries])
-    assert state == as_now(snapshot.state)
+    assert state == as_now(snapshot.state, state)
     assert list(found.definitions) == [state.definition]
     # And the bodies are all that they name.
     store = InMemoryStore()
@@ -97,7 +102,7 @@ def test_executions_join() -> None:
     [whole] = join(batch for part in parts for batch in part.batches)
     run = run_of(parts[0])
     state = fold(run, [entry_from_json(data) for data in whole.entries])
-    assert state == as_now(parts[-1].snapshots[-1].state)
+    assert state == as_now(parts[-1].snapshots[-1].state, state)
     assert gaps([whole], last(whole)) == []
     assert gaps(parts[1].batches, last(whole)) == [
         (1, parts[0].end),

@@ -18,6 +18,9 @@ from crewlog.errors import KeyMissing, SealBroken
 PREFIX = "sealed:1:"
 """How an encrypted text begins; no JSON text does."""
 
+KEY_CODE = "sealed:key:"
+"""How the code of a row's key begins."""
+
 
 class RowSeal:
     """Encrypts texts of rows; without keys it leaves them as they are.
@@ -83,6 +86,23 @@ class RowSeal:
         """`open`, where there may be nothing."""
         return None if text is None else self.open(text, kind, *place)
 
+    def key(self, key: str, kind: str, *place: str) -> str:
+        """A row's key as the table has it: a code that only the current key makes.
+
+        Args:
+            key: The key.
+            kind: What it is: `memory_key`.
+            place: Within what it is a key: no code is that of another place.
+        """
+        return self.keys_of(key, kind, *place)[0] if self.on else key
+
+    def keys_of(self, key: str, kind: str, *place: str) -> list[str]:
+        """The codes that a row's key may have, of any of the keys; none where encryption is off."""
+        if self.keys is None:
+            return []
+        bound = bound_to("row", self._namespace, kind, *place, key)
+        return [f"{KEY_CODE}{_digest(each, bound)}" for each in self.keys.index_keys()]
+
     def words(self, words: Iterable[str]) -> list[str]:
         """Words as they are kept to be found: of each a code that only the current key makes."""
         if self.keys is None:
@@ -91,11 +111,15 @@ class RowSeal:
         return [_code(secret, word) for word in words]
 
     def all_words(self, words: Iterable[str]) -> list[str]:
-        """Words as they are looked for: a row may have the codes of any key."""
+        """Words as they are looked for: a row may have the codes of any key.
+
+        Where plain rows are read, it may have the words themselves.
+        """
         if self.keys is None:
             return list(words)
         given = list(words)
-        return [_code(secret, word) for secret in self.keys.index_keys() for word in given]
+        codes = [_code(secret, word) for secret in self.keys.index_keys() for word in given]
+        return [*codes, *given] if self.keys.accept_plain else codes
 
     def _plain(self, text: str, kind: str, place: tuple[str, ...]) -> str:
         if self.keys is None or self.keys.accept_plain:
@@ -116,5 +140,8 @@ class RowSeal:
 
 
 def _code(secret: bytes, word: str) -> str:
-    digest = hmac.digest(secret, word.encode("utf-8", "surrogatepass"), "sha256")
-    return "x" + digest[:10].hex()
+    return "x" + _digest(secret, word.encode("utf-8", "surrogatepass"))[:20]
+
+
+def _digest(secret: bytes, data: bytes) -> str:
+    return hmac.digest(secret, data, "sha256").hex()

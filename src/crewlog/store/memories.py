@@ -336,6 +336,8 @@ def where(which: Forgotten) -> Mapping[str, str | int]:
     said = {name: value for name, value in vars(which).items() if value is not None}
     if not said or ("crew" not in said and "run" not in said):
         raise UsageError("say of which crew or run memories are to be removed")
-    if "key" in said and "scope" not in said:
-        raise UsageError("a key is one within a scope", remedy="Name the scope, too.")
+    if "key" in said and not {"crew", "scope"} <= said.keys():
+        raise UsageError(
+            "a key is one within a scope of a crew", remedy="Name the crew and the scope, too."
+        )
     return said

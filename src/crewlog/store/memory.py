@@ -248,6 +248,10 @@ class InMemoryStore:
         """See `Store`."""
         return self._claims.setdefault(key, owner)
 
+    async def claimed(self, key: str) -> str | None:
+        """See `Store`."""
+        return self._claims.get(key)
+
     async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
         """See `Store`."""
         del by, at

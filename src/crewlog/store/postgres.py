@@ -221,6 +221,11 @@ class PostgresStore:
         rows = await self._fetch("claim", key, owner)
         return str(rows[0]["owner"])
 
+    async def claimed(self, key: str) -> str | None:
+        """See `Store`."""
+        rows = await self._fetch("claimed", key)
+        return str(rows[0]["owner"]) if rows else None
+
     async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
         """See `Store`."""
         await self._fetch("approve_tool", source, tool, digest, by, at)

@@ -7,12 +7,13 @@ left to an index that only finds most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import asyncpg
 
-from crewlog.encryption.rows import RowSeal
+from crewlog.encryption.rows import KEY_CODE, RowSeal
 from crewlog.errors import InternalError, StoreUnavailable
 from crewlog.ids import AgentName, CrewName, RunId, StepId
 from crewlog.store.codec import dump_json, load_json, pack, pack_optional, unpack
@@ -34,6 +35,8 @@ from crewlog.store.memories import (
 from crewlog.store.pool import Pool
 
 NO_PGVECTOR = "this database has no pgvector, so they are found by their words"
+_KEY = "memory_key"
+"""What a memory's key is encrypted as."""
 
 
 class PostgresMemories:
@@ -53,17 +56,15 @@ class PostgresMemories:
         """See `Memories`."""
         first, author = memories[0], memories[0].author
         place = pack(first.crew), pack(first.scope)
+        rows = [sealed(self._seal, each) for each in memories]
         args = [
             *place,
             pack(terms.call),
-            [pack(each.key) for each in memories],
-            [self._seal.seal(pack(each.text), "memory", *_place(each)) for each in memories],
-            [
-                self._seal.seal(dump_json(each.metadata), "memory_metadata", *_place(each))
-                for each in memories
-            ],
+            [row.key for row in rows],
+            [row.text for row in rows],
+            [row.metadata for row in rows],
             [each.expires for each in memories],
-            [" ".join(self._seal.words(words_of(searched(each)))) for each in memories],
+            [" ".join(row.words) for row in rows],
             _vectors(terms.embedded, len(memories)),
             pack(author.agent),
             pack(author.run),
@@ -74,6 +75,8 @@ class PostgresMemories:
             terms.most,
             self._dictionary(terms.language),
             terms.embedded.model if terms.embedded else None,
+            [row.sealed_key for row in rows],
+            [key for each in memories for key in self._older(*place, pack(each.key))],
         ]
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(self._sql["lock_memories"], *place)
@@ -96,21 +99,22 @@ class PostgresMemories:
                 rows = await self._pool.fetch(
                     sql, *place, wanted.embedded.model, list(wanted.embedded.vectors[0]), limit
                 )
-                alike = list(map(self._memory, rows))
+                alike = self._in_order(rows)[:limit]
         words = self._seal.all_words(wanted.words[:MOST_WORDS])
         if len(alike) == limit or (alike and not words):
             return FoundMemories(memories=tuple(alike), by="meaning")
         rows = await self._fetch(
             "find_memories", *place, words, self._dictionary(wanted.language), limit
         )
-        return merged(alike, list(map(self._memory, rows)), limit, words=bool(words), note=note)
+        found = self._in_order(rows)
+        return merged(alike, found[:limit], limit, words=bool(words), note=note)
 
     async def newest(
         self, crew: CrewName, scope: str | None = None, *, now: int, limit: int = 100
     ) -> list[Memory]:
         """See `Memories`."""
         rows = await self._fetch("list_memories", pack(crew), pack_optional(scope), now, limit)
-        return list(map(self._memory, rows))
+        return self._in_order(rows)[:limit]
 
     async def scopes(self, crew: CrewName | None = None) -> list[ScopeCount]:
         """See `Memories`."""
@@ -127,29 +131,30 @@ class PostgresMemories:
     async def forget(self, which: Forgotten) -> int:
         """See `Memories`."""
         where(which)
-        texts = which.crew, which.scope, which.key, which.run, which.step
+        crew, scope, key = map(pack_optional, (which.crew, which.scope, which.key))
+        keys = None
+        if crew is not None and scope is not None and key is not None:  # a key is within both
+            keys = [self._seal.key(key, _KEY, crew, scope), *self._older(crew, scope, key)]
         rows = await self._fetch(
-            "forget_memories", *map(pack_optional, texts), which.before, which.expired
+            *("forget_memories", crew, scope, keys),
+            *(pack_optional(which.run), pack_optional(which.step), which.before, which.expired),
         )
         return len(rows)
 
+    def _older(self, crew: str, scope: str, key: str) -> list[str]:
+        """What a row may be known by that was written with an older key, or without any."""
+        codes = self._seal.keys_of(key, _KEY, crew, scope)
+        # No row is named by a code that somebody guessed: a key may have any text.
+        return [*codes[1:], *([] if key.startswith(KEY_CODE) else [key])] if codes else []
+
+    def _in_order(self, rows: Iterable[asyncpg.Record]) -> list[Memory]:
+        """Memories by their places, and those of one place by their keys."""
+        found = [(row["place"], self._memory(row)) for row in rows]
+        found.sort(key=lambda each: (each[0], pack(each[1].key)))
+        return [memory for _, memory in found]
+
     def _memory(self, row: asyncpg.Record) -> Memory:
-        place = row["crew"], row["scope"], row["key"]
-        return Memory(
-            crew=CrewName(unpack(row["crew"])),
-            scope=unpack(row["scope"]),
-            key=unpack(row["key"]),
-            text=unpack(self._seal.open(row["text"], "memory", *place)),
-            metadata=load_json(self._seal.open(row["metadata"], "memory_metadata", *place)),
-            author=Author(
-                agent=AgentName(unpack(row["agent"])),
-                run=RunId(unpack(row["run"])),
-                step=StepId(unpack(row["step"])),
-                by=unpack(row["said_by"]),
-            ),
-            at=row["at"],
-            expires=row["expires"],
-        )
+        return opened(self._seal, row)
 
     def _dictionary(self, language: str) -> str:
         """What finds the stems of words; codes of words have none."""
@@ -197,6 +202,51 @@ def _vectors(embedded: Embedded | None, count: int) -> list[str | None]:
     return ["{" + ",".join(map(repr, vector)) + "}" for vector in embedded.vectors]
 
 
-def _place(memory: Memory) -> tuple[str, str, str]:
-    """Where a memory stands, as the table has it."""
-    return pack(memory.crew), pack(memory.scope), pack(memory.key)
+@dataclass(frozen=True, slots=True)
+class SealedMemory:
+    """What of a memory is encrypted where encryption is on, as the table has it."""
+
+    key: str
+    sealed_key: str | None
+    text: str
+    metadata: str
+    words: list[str]
+
+
+def sealed(seal: RowSeal, memory: Memory) -> SealedMemory:
+    """A memory as the table has it: all that is encrypted is bound to its place."""
+    key, within = pack(memory.key), (pack(memory.crew), pack(memory.scope))
+    place = *within, seal.key(key, _KEY, *within)
+    return SealedMemory(
+        key=place[-1],
+        sealed_key=seal.seal(key, _KEY, *place) if seal.on else None,
+        text=seal.seal(pack(memory.text), "memory", *place),
+        metadata=seal.seal(dump_json(memory.metadata), "memory_metadata", *place),
+        words=seal.words(words_of(searched(memory))),
+    )
+
+
+def opened(seal: RowSeal, row: asyncpg.Record) -> Memory:
+    """The memory of a row.
+
+    Raises:
+        KeyMissing: the process does not have its key.
+        SealBroken: it was changed or moved, or is not encrypted.
+    """
+    place = row["crew"], row["scope"], row["key"]
+    key = seal.open(row["sealed_key"] or row["key"], _KEY, *place)
+    return Memory(
+        crew=CrewName(unpack(row["crew"])),
+        scope=unpack(row["scope"]),
+        key=unpack(key),
+        text=unpack(seal.open(row["text"], "memory", *place)),
+        metadata=load_json(seal.open(row["metadata"], "memory_metadata", *place)),
+        author=Author(
+            agent=AgentName(unpack(row["agent"])),
+            run=RunId(unpack(row["run"])),
+            step=StepId(unpack(row["step"])),
+            by=unpack(row["said_by"]),
+        ),
+        at=row["at"],
+        expires=row["expires"],
+    )

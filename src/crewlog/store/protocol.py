@@ -260,6 +260,10 @@ class Store(Protocol):
         """
         ...
 
+    async def claimed(self, key: str) -> str | None:
+        """Who owns `key`, by `claim`; none where nobody does."""
+        ...
+
     async def last_ruling(self, run: RunId) -> int:
         """The last position at which a run's journal says who may call what; 0 where none does."""
         ...

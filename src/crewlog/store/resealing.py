@@ -13,6 +13,7 @@ from typing import Any
 from crewlog.encryption.rows import PREFIX
 from crewlog.errors import UsageError
 from crewlog.store.postgres import PostgresStore
+from crewlog.store.postgres_memories import opened, sealed
 from crewlog.store.protocol import Store
 
 PAGE = 500
@@ -49,8 +50,11 @@ COLUMNS = (
     Column("runs", "error", "error", ("run",)),
     Column("memories", "text", "memory", ("crew", "scope", "key")),
     Column("memories", "metadata", "memory_metadata", ("crew", "scope", "key")),
+    Column("memories", "sealed_key", "memory_key", ("crew", "scope", "key")),
 )
 """All that is encrypted; docs/authority/encryption.md lists it."""
+_BY_ROW = "memories"
+"""A table whose rows are made anew as a whole: their keys and words are codes of the same key."""
 
 Tell = Callable[[str], None]
 """Told how far it is."""
@@ -76,7 +80,7 @@ async def reseal(store: Store, tell: Tell) -> int:
     """Encrypts with the current key whatever is encrypted with another one, or plain.
 
     Returns:
-        How many texts.
+        How many texts; a memory counts as one.
 
     Raises:
         UsageError: encryption is off, or the store is in memory.
@@ -88,8 +92,10 @@ async def reseal(store: Store, tell: Tell) -> int:
             "there is nothing to encrypt: encryption is off",
             remedy="Set CREWLOG_ENCRYPTION_KEYS first.",
         )
-    done = 0
+    done = await _reseal_memories(store, store.seal.keys.current, tell)
     for each in COLUMNS:
+        if each.table == _BY_ROW:
+            continue
         # A text whose key is the current one is skipped by the query, so that each pass is new.
         for _ in range(_PASSES):
             count = await _page(store, each, store.seal.keys.current)
@@ -98,6 +104,57 @@ async def reseal(store: Store, tell: Tell) -> int:
             done += count
             tell(f"{each.table}.{each.column}: {done:,} texts")
     return done
+
+
+async def _reseal_memories(store: PostgresStore, current: str, tell: Tell) -> int:
+    done = 0
+    for _ in range(_PASSES):
+        rows = await store.scan(_OLD_MEMORIES, f"{PREFIX}{current}:", PAGE)
+        if not rows:
+            break
+        pairs = [(row, sealed(store.seal, opened(store.seal, row))) for row in rows]
+        await store.change(
+            _SUPERSEDED,
+            [(r["crew"], r["scope"], r["key"], new.key) for r, new in pairs if r["key"] != new.key],
+        )
+        await store.change(
+            _REMADE,
+            [
+                (
+                    *(r["crew"], r["scope"], r["key"], r["text"]),
+                    *(new.key, new.sealed_key, new.text, new.metadata, new.words),
+                )
+                for r, new in pairs
+            ],
+        )
+        done += len(rows)
+        tell(f"memories: {done:,} of them")
+    return done
+
+
+_OLD_MEMORIES = """
+    SELECT crew, scope, key, sealed_key, text, metadata, agent, run, step, said_by, at, expires
+    FROM crewlog.memories
+    WHERE sealed_key IS NULL OR NOT (
+        starts_with(sealed_key, $1) AND starts_with(text, $1) AND starts_with(metadata, $1)
+    )
+    LIMIT $2
+"""
+_SUPERSEDED = """
+    DELETE FROM crewlog.memories AS gone USING crewlog.memories AS kept
+    WHERE gone.crew = $1 AND gone.scope = $2 AND kept.crew = $1 AND kept.scope = $2
+      AND ((gone.key = $3 AND kept.key = $4 AND gone.at <= kept.at)
+        OR (gone.key = $4 AND kept.key = $3 AND gone.at < kept.at))
+"""
+"""One memory may have two rows, if it was written by a process that did not yet know the new key,
+and by one that did: the newer counts."""
+_REMADE = """
+    UPDATE crewlog.memories SET key = $5, sealed_key = $6, text = $7, metadata = $8,
+        words = array_to_tsvector($9::text[])
+    WHERE crew = $1 AND scope = $2 AND key = $3 AND text = $4 AND ($5 = $3 OR NOT EXISTS (
+        SELECT FROM crewlog.memories WHERE crew = $1 AND scope = $2 AND key = $5
+    ))
+"""
 
 
 async def _page(store: PostgresStore, each: Column, current: str) -> int:

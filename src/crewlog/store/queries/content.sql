@@ -17,6 +17,9 @@ INSERT INTO crewlog.claims (key, owner) VALUES ($1, $2)
 ON CONFLICT (key) DO UPDATE SET owner = claims.owner
 RETURNING owner
 
+-- name: claimed
+SELECT owner FROM crewlog.claims WHERE key = $1::text
+
 -- name: last_ruling
 SELECT COALESCE(max(position), 0) AS ruling FROM crewlog.rulings WHERE run = $1::text
 

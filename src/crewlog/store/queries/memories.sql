@@ -3,34 +3,35 @@
 SELECT pg_advisory_xact_lock(hashtextextended('crewlog memories ' || $1::text || '/' || $2::text, 0))
 
 -- name: write_memories
--- A word is kept as it is, and as its stem in the crew's language.
+-- A word is kept as it is, and as its stem in the crew's language. $20 has, of memories whose keys
+-- are encrypted, what their older rows may be known by: those are replaced, too.
 WITH begun AS (
     INSERT INTO crewlog.claims (key, owner) SELECT $3, 'memory' WHERE $3::text <> ''
     ON CONFLICT (key) DO NOTHING
     RETURNING key
 ), given AS (
     SELECT new.* FROM unnest(
-        $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[]
-    ) AS new (key, text, metadata, expires, words, embedding)
+        $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $19::text[]
+    ) AS new (key, text, metadata, expires, words, embedding, sealed_key)
     WHERE $3 = '' OR EXISTS (SELECT FROM begun)
 ), left_over AS (
     SELECT old.key, row_number() OVER (ORDER BY old.at DESC, old.key DESC) AS place,
         old.at <= $15 OR old.expires <= $14 AS ended
     FROM crewlog.memories AS old
-    WHERE old.crew = $1 AND old.scope = $2 AND NOT old.key = ANY($4)
+    WHERE old.crew = $1 AND old.scope = $2 AND NOT old.key = ANY($4 || $20::text[])
 ), alive AS (
     SELECT key, row_number() OVER (ORDER BY place) AS place FROM left_over WHERE ended IS NOT TRUE
 ), gone AS (
     DELETE FROM crewlog.memories AS old
     WHERE old.crew = $1 AND old.scope = $2 AND EXISTS (SELECT FROM given)
       AND (
-        old.key IN (SELECT key FROM left_over WHERE ended)
+        old.key = ANY($20) OR old.key IN (SELECT key FROM left_over WHERE ended)
         OR old.key IN (SELECT key FROM alive WHERE place > $16::bigint - cardinality($4))
       )
 )
 INSERT INTO crewlog.memories (
     crew, scope, key, text, metadata, agent, run, step, said_by, at, expires, words,
-    embedder, embedding
+    embedder, embedding, sealed_key
 )
 SELECT $1, $2, given.key, given.text, given.metadata, $10, $11, $12, $13, $14, given.expires,
     array_to_tsvector(ARRAY(
@@ -40,43 +41,52 @@ SELECT $1, $2, given.key, given.text, given.metadata, $10, $11, $12, $13, $14, g
         FROM unnest(string_to_array(given.words, ' ')) AS word
         WHERE (ts_lexize($17::text::regdictionary, word))[1] <> ''
     )),
-    CASE WHEN given.embedding IS NOT NULL THEN $18::text END, given.embedding::real[]
+    CASE WHEN given.embedding IS NOT NULL THEN $18::text END, given.embedding::real[],
+    given.sealed_key
 FROM given
 ON CONFLICT (crew, scope, key) DO UPDATE SET
     text = EXCLUDED.text, metadata = EXCLUDED.metadata, agent = EXCLUDED.agent,
     run = EXCLUDED.run, step = EXCLUDED.step, said_by = EXCLUDED.said_by, at = EXCLUDED.at,
     expires = EXCLUDED.expires, words = EXCLUDED.words, embedder = EXCLUDED.embedder,
-    embedding = EXCLUDED.embedding
+    embedding = EXCLUDED.embedding, sealed_key = EXCLUDED.sealed_key
 RETURNING key
 
 -- name: find_memories
--- How many of the words that are looked for a memory has, each as it is or as its stem.
+-- How many of the words that are looked for a memory has, each as it is or as its stem. `place` is
+-- shared by those that only their keys put in an order, which may be encrypted: see `_in_order`.
 SELECT * FROM (
-    SELECT m.*, (
-        SELECT count(*) FROM unnest($5::text[]) AS word
-        WHERE m.words @@ (
-            '''' || word || ''' | '''
-            || coalesce(nullif((ts_lexize($6::text::regdictionary, word))[1], ''), word) || ''''
-        )::tsquery
-    ) AS matched
-    FROM crewlog.memories AS m
-    WHERE m.crew = $1 AND m.scope = ANY($2::text[]) AND m.at > $4
-      AND (m.expires IS NULL OR m.expires > $3)
-) AS found
-WHERE matched > 0 OR cardinality($5) = 0
-ORDER BY matched DESC, at DESC, scope, key
-LIMIT $7
+    SELECT found.*, rank() OVER (ORDER BY matched DESC, at DESC, scope) AS place FROM (
+        SELECT m.*, (
+            SELECT count(*) FROM unnest($5::text[]) AS word
+            WHERE m.words @@ (
+                '''' || word || ''' | '''
+                || coalesce(nullif((ts_lexize($6::text::regdictionary, word))[1], ''), word) || ''''
+            )::tsquery
+        ) AS matched
+        FROM crewlog.memories AS m
+        WHERE m.crew = $1 AND m.scope = ANY($2::text[]) AND m.at > $4
+          AND (m.expires IS NULL OR m.expires > $3)
+    ) AS found
+    WHERE matched > 0 OR cardinality($5) = 0
+) AS ranked
+WHERE place <= $7
+ORDER BY place, key
 
 -- name: compare_memories
 -- @schema is where pgvector is. A model may come back with other dimensions: those do not count.
-SELECT m.* FROM crewlog.memories AS m
-WHERE m.crew = $1 AND m.scope = ANY($2::text[]) AND m.at > $4
-  AND (m.expires IS NULL OR m.expires > $3)
-  AND m.embedder = $5 AND cardinality(m.embedding) = cardinality($6::real[])
-ORDER BY CASE WHEN cardinality(m.embedding) = cardinality($6::real[])
-    THEN m.embedding::@schema.vector OPERATOR(@schema.<=>) $6::real[]::@schema.vector END,
-    at DESC, scope, key
-LIMIT $7
+SELECT * FROM (
+    SELECT m.*, rank() OVER (ORDER BY
+        CASE WHEN cardinality(m.embedding) = cardinality($6::real[])
+        THEN m.embedding::@schema.vector OPERATOR(@schema.<=>) $6::real[]::@schema.vector END,
+        at DESC, scope
+    ) AS place
+    FROM crewlog.memories AS m
+    WHERE m.crew = $1 AND m.scope = ANY($2::text[]) AND m.at > $4
+      AND (m.expires IS NULL OR m.expires > $3)
+      AND m.embedder = $5 AND cardinality(m.embedding) = cardinality($6::real[])
+) AS ranked
+WHERE place <= $7
+ORDER BY place, key
 
 -- name: find_pgvector
 SELECT
@@ -88,10 +98,12 @@ SELECT
 CREATE EXTENSION IF NOT EXISTS vector
 
 -- name: list_memories
-SELECT * FROM crewlog.memories
-WHERE crew = $1 AND scope = coalesce($2::text, scope) AND (expires IS NULL OR expires > $3)
-ORDER BY at DESC, scope, key
-LIMIT $4
+SELECT * FROM (
+    SELECT m.*, rank() OVER (ORDER BY at DESC, scope) AS place FROM crewlog.memories AS m
+    WHERE crew = $1 AND scope = coalesce($2::text, scope) AND (expires IS NULL OR expires > $3)
+) AS ranked
+WHERE place <= $4
+ORDER BY place, key
 
 -- name: list_memory_scopes
 SELECT crew, scope, count(*) AS count, max(at) AS newest FROM crewlog.memories
@@ -101,7 +113,7 @@ GROUP BY crew, scope ORDER BY crew, scope
 -- name: forget_memories
 DELETE FROM crewlog.memories
 WHERE crew = coalesce($1::text, crew) AND scope = coalesce($2::text, scope)
-  AND key = coalesce($3::text, key) AND run = coalesce($4::text, run)
+  AND ($3::text[] IS NULL OR key = ANY($3)) AND run = coalesce($4::text, run)
   AND step = coalesce($5::text, step)
   AND at < coalesce($6::bigint, at + 1)
   AND ($7::bigint IS NULL OR expires <= $7)
