@@ -356,7 +356,7 @@ class Execution:
             if gate.lets_in(self.engine, incoming):
                 await self._look_back(incoming)
                 await rewinding.check_tag(self.engine, incoming)
-            await take(self.engine, incoming)
+            await take(self.engine, incoming, workflow.patched)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))
 
@@ -808,6 +808,9 @@ class Execution:
             await self._flush(snapshot=True)
             batch = Batch.EMPTY
         self._inbox[:0] = self._take_kept()
+        for each in self._inbox:  # the next execution is not told how it came
+            if each.plain and self.encrypted:
+                each.data = Unreadable(NOT_ENCRYPTED)
         draft = self.engine.draft if isinstance(self.engine, Drafting) else None
         planned = bool(self.engine.plan.nodes)
         return Ended(

@@ -8,7 +8,7 @@ has applied what they brought.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,8 +88,15 @@ COMMAND_MODELS: dict[str, type[Command]] = {
 }
 
 
+REFUSES_SIGNALS = "refuses-changes-by-signal"
+"""The patch of executions that refuse a change which came as a signal; older ones say nothing."""
+
 _CONFLICTS = (ChangeConflict, CommandConflict, InterruptNotOpen, InvalidArguments, NotPermitted)
 """Refusals that are of a kind of their own."""
+REFUSED_BY = "refused-by"
+"""The patch: a refusal says whose command it was, also where nothing proves that."""
+LONGEST_BY = 200
+"""Characters of a name that a refusal keeps."""
 
 
 @dataclass
@@ -132,6 +139,8 @@ class Incoming:
     """The outcome that its id has already, where the state does not remember that any more."""
     plain: bool = False
     """Whether it came without encryption, to workers that have it on and accept that."""
+    asked: bool = False
+    """Whether somebody waits for what becomes of it, by an update: then it may be `late`."""
     late: bool = False
     """Whether the run has moved on since it was prepared: it is neither applied nor refused, and
     its handler prepares it anew."""
@@ -244,8 +253,20 @@ def doubtful(engine: Engine | Drafting, incoming: Incoming) -> str:
     return "" if incoming.known else command
 
 
-async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
-    """Applies one command; its outcome is recorded, whatever it is, but for a dry run's."""
+def _new(_: str) -> bool:
+    return True
+
+
+async def take(
+    engine: Engine | Drafting, incoming: Incoming, patched: Callable[[str], bool] = _new
+) -> None:
+    """Applies one command; its outcome is recorded, whatever it is, but for a dry run's.
+
+    Args:
+        engine: The run's.
+        incoming: The command.
+        patched: Whether an execution does something as this build does; by default it does.
+    """
     try:
         incoming.result = await _apply(engine, incoming)
     except CrewlogError as error:
@@ -253,7 +274,8 @@ async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
         refused = isinstance(error, NotPermitted)
         if incoming.dry and not refused:
             return
-        who = {"by": incoming.standing.principal} if incoming.standing is not None else {}
+        by = _sender(incoming, patched)
+        who = {"by": by} if by else {}
         engine.record(
             j.CommandRejected,
             name=(incoming.sent or incoming.name)[:200],
@@ -265,6 +287,21 @@ async def take(engine: Engine | Drafting, incoming: Incoming) -> None:
     finally:
         incoming.done = True
         engine.digest = ""
+
+
+def _sender(incoming: Incoming, patched: Callable[[str], bool]) -> str:
+    """Whose command it is that is refused: as the policy knows them, or else as they say.
+
+    Executions of older builds said it of signed commands alone: what is longer in the journal is
+    stored earlier.
+    """
+    if incoming.standing is not None:
+        return incoming.standing.principal
+    data: Any = incoming.data
+    by = data.get("by") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if not isinstance(by, str) or not by:
+        return ""
+    return by[:LONGEST_BY] if patched(REFUSED_BY) else ""
 
 
 def _is_free(engine: Engine | Drafting, incoming: Incoming, *, refused: bool) -> bool:
@@ -315,6 +352,11 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | No
     if incoming.refusal is not None:
         raise incoming.refusal
     if isinstance(command, Change):
+        if not incoming.asked and workflow.patched(REFUSES_SIGNALS):
+            raise CommandRejected(
+                "a change is sent as an update, and this came as a signal",
+                remedy="Send the update 'change': it is answered by what becomes of it.",
+            )
         changed = changes.apply(engine, incoming, command)
         incoming.late = changed is None
         return changed

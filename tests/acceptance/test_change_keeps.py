@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected
+from crewlog.ids import ContentHash
 
 from .harness import Site, calls, tool
 from .test_change import at_gate, cut
@@ -49,7 +50,7 @@ async def test_a_prompt_takes_nothing_that_people_wrote(crews: Site) -> None:
     await run.change(prompt=PROMPT, reader="grammar", expect=told.definition, wait=False)
     crews.open_gate(run, "g")
     await run.result()
-    found: dict[str, Any] = await crews.store.get_definition(told.definition)
+    found: dict[str, Any] = await crews.store.get_definition(ContentHash(told.definition))
     assert found["agents"].keys() == {"collector", "writer", "checker"}
     for key, value in KEPT.items():
         assert found[key] == value, key

@@ -113,6 +113,18 @@ async def pause_resume(site: Site) -> Run:
 
 
 @behaviour
+async def refused_by_name(site: Site) -> Run:
+    """A command that is not possible says whose it was; in `change_refused` it does not yet."""
+    run = await _at_the_gate(site, "refused_by_name")
+    await run.resume(by="ana", id="r1")
+    with suppress(CommandRejected):
+        await run.set_permission("nothing", [], by="ben", id="s1")
+    site.open_gate(run, "g")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
 async def stop(site: Site) -> Run:
     """The signal `stop` while a tool runs."""
     run = await _at_the_gate(site, "stop")

@@ -1,0 +1,62 @@
+"""A refusal says whose command it was, as far as the command says that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.state import journal as j
+from crewlog.state.audit import audited
+from crewlog.workflows.inbox import REFUSED_BY, Incoming, take
+from graph.crews import plan_of
+from graph.simulation import Simulation, final
+
+NOT_POSSIBLE: dict[str, Any] = {"id": "c1", "by": "ben", "node": "nowhere"}
+
+
+async def refused(data: Any, name: str = "interrupt", **more: Any) -> j.CommandRejected:
+    sim = await Simulation.begin(plan_of(["a"]), final)
+    await take(sim.engine, Incoming(name, data), **more)
+    entry = j.entry_from_json(sim.journal[-1])
+    assert isinstance(entry, j.CommandRejected)
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("data", "by"),
+    [
+        (NOT_POSSIBLE, "ben"),
+        ({"by": "ben", "no": "id"}, "ben"),
+        ({**NOT_POSSIBLE, "by": "b" * 999}, "b" * 200),
+        ({**NOT_POSSIBLE, "by": 7}, ""),
+        ({**NOT_POSSIBLE, "by": ""}, ""),
+        ({"id": "c1", "node": "nowhere"}, ""),
+        ("ben", ""),
+    ],
+)
+async def test_who_it_says(data: Any, by: str) -> None:
+    assert (await refused(data)).by == by
+
+
+async def test_a_signal_that_there_is_not() -> None:
+    assert (await refused({"id": "d1", "by": "ben"}, "dance")).by == "ben"
+
+
+async def test_executions_of_older_builds_go_on_as_they_began() -> None:
+    asked: list[str] = []
+
+    def older(patch: str) -> bool:
+        asked.append(patch)
+        return False
+
+    assert (await refused(NOT_POSSIBLE, patched=older)).by == ""
+    assert asked == [REFUSED_BY]
+    assert (await refused({"id": "c1", "node": "nowhere"}, patched=older)).by == ""
+    assert asked == [REFUSED_BY]  # where nobody is named, an execution has no marker
+
+
+async def test_the_audit_names_them() -> None:
+    entry = await refused(NOT_POSSIBLE)
+    (record,) = [each for each in audited([(1, entry)]) if each.kind == "refusal"]
+    assert (record.who, record.what, record.outcome) == ("ben", "interrupt", "refused")
