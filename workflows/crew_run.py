@@ -126,6 +126,7 @@ class CrewRun:
         if is_refused(raw.payload) and not self._encrypted:
             # This task fails until the settings accept it.
             workflow.payload_converter().from_payload(raw.payload)
+        _check_begun()
         if workflow.info().continued_run_id is not None:
             # Our own: what comes from outside was looked at before it was carried.
             carried = workflow.payload_converter().from_payload(raw.payload)
@@ -311,7 +312,7 @@ class CrewRun:
         arrived = now()
         while True:
             incoming = incoming_of(name, [raw])
-            incoming.arrived = arrived
+            incoming.arrived, incoming.asked = arrived, True
             await self._prepare(incoming)
             if self._closing():
                 raise closing()  # what was prepared may not fit any more; it is sent again
@@ -540,6 +541,23 @@ def failure(error: CrewlogError, digest: str = "") -> ApplicationError:
     """
     details = (error.remedy, digest) if digest else (error.remedy,)
     return ApplicationError(error.message, *details, type=type(error).__name__, non_retryable=True)
+
+
+def _check_begun() -> None:
+    """Refuses what the server starts anew: it looks like our own, and has a client's input.
+
+    Raises:
+        ApplicationError: it does so by a cron line, or after a failure.
+    """
+    info = workflow.info()
+    if info.cron_schedule or info.attempt > 1:
+        raise ApplicationError(
+            "a run is started once, by nobody's cron line and after no failure",
+            "Start it without a cron schedule and a retry policy; `crewlog schedule` makes "
+            "schedules.",
+            type="InvalidStart",
+            non_retryable=True,
+        )
 
 
 def _started() -> int:

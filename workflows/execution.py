@@ -808,6 +808,9 @@ class Execution:
             await self._flush(snapshot=True)
             batch = Batch.EMPTY
         self._inbox[:0] = self._take_kept()
+        for each in self._inbox:  # the next execution is not told how it came
+            if each.plain and self.encrypted:
+                each.data = Unreadable(NOT_ENCRYPTED)
         draft = self.engine.draft if isinstance(self.engine, Drafting) else None
         planned = bool(self.engine.plan.nodes)
         return Ended(

@@ -88,6 +88,9 @@ COMMAND_MODELS: dict[str, type[Command]] = {
 }
 
 
+REFUSES_SIGNALS = "refuses-changes-by-signal"
+"""The patch of executions that refuse a change which came as a signal; older ones say nothing."""
+
 _CONFLICTS = (ChangeConflict, CommandConflict, InterruptNotOpen, InvalidArguments, NotPermitted)
 """Refusals that are of a kind of their own."""
 REFUSED_BY = "refused-by"
@@ -136,6 +139,8 @@ class Incoming:
     """The outcome that its id has already, where the state does not remember that any more."""
     plain: bool = False
     """Whether it came without encryption, to workers that have it on and accept that."""
+    asked: bool = False
+    """Whether somebody waits for what becomes of it, by an update: then it may be `late`."""
     late: bool = False
     """Whether the run has moved on since it was prepared: it is neither applied nor refused, and
     its handler prepares it anew."""
@@ -347,6 +352,11 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | No
     if incoming.refusal is not None:
         raise incoming.refusal
     if isinstance(command, Change):
+        if not incoming.asked and workflow.patched(REFUSES_SIGNALS):
+            raise CommandRejected(
+                "a change is sent as an update, and this came as a signal",
+                remedy="Send the update 'change': it is answered by what becomes of it.",
+            )
         changed = changes.apply(engine, incoming, command)
         incoming.late = changed is None
         return changed

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, ToJsonOptions
 from temporalio.converter import (
@@ -37,7 +39,7 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError
 
-from crewlog.encryption.codec import ENCRYPTED, REFUSED, EncryptionCodec, why_refused
+from crewlog.encryption.codec import ENCRYPTED, REFUSED, EncryptionCodec, refused, why_refused
 from crewlog.encryption.failures import EncryptedFailures, RedactedFailures
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring, from_environment
 from crewlog.errors import KeyMissing, SealBroken, StoreIncomplete, StoreUnavailable
@@ -132,7 +134,7 @@ class _KeylessConverter(EncodingPayloadConverter):
 
 
 class _UnreadConverter(EncodingPayloadConverter):
-    """Reads nothing: protobuf's converters construct whatever message a payload names.
+    """Reads what its reader names alone: protobuf's converters construct whatever a payload names.
 
     Args:
         written: What makes such payloads, for those who send them elsewhere.
@@ -151,12 +153,15 @@ class _UnreadConverter(EncodingPayloadConverter):
         return self._written.to_payload(value)
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
-        """Raises.
+        """The message that its reader asked for, as the SDK does of what the server tells of a run.
 
         Raises:
-            TypeError: always.
+            TypeError: for any other, and where no message is asked for.
         """
-        del payload, type_hint
+        if isinstance(type_hint, type) and issubclass(type_hint, Message):
+            named = payload.metadata.get("messageType", b"").decode(errors="replace")
+            if named == type_hint.DESCRIPTOR.full_name:
+                return self._written.from_payload(payload, type_hint)
         raise TypeError(f"what is encoded as {self.encoding} is not read here")
 
 
@@ -206,6 +211,9 @@ def _is_message_type(hint: Any) -> bool:
     return module is not None and isinstance(hint, type) and issubclass(hint, module.BaseMessage)
 
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
 class DirectoryDriver(StorageDriver):
     """Keeps large payloads as files named by their SHA-256: a retry writes nothing twice."""
 
@@ -251,7 +259,9 @@ class DirectoryDriver(StorageDriver):
         return StorageDriverClaim(claim_data={"sha256": key})
 
     def _read(self, claim: StorageDriverClaim) -> Payload:
-        key = claim.claim_data["sha256"]
+        key = claim.claim_data.get("sha256", "")
+        if not _SHA256.fullmatch(key):  # a stranger's: no other file may be named by it
+            return refused("it names no payload")
         path = self._directory / key[:2] / key
         try:
             data = path.read_bytes()

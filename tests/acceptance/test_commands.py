@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.client import (
+    WorkflowContinuedAsNewError,
+    WorkflowFailureError,
+    WorkflowUpdateFailedError,
+)
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
@@ -19,6 +23,8 @@ from crewlog.errors import CommandRejected, InterruptNotOpen
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
 
 NOT_JSON = RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b'{"id": '))
+REFUSAL = RawValue(Payload(metadata={"encoding": b"crewlog/refused"}, data=b"[" * 100_000))
+"""What the codec puts in the place of what it refuses, with a stranger's content."""
 
 
 OPTIONS = {"options": ["yes", "later", "no"]}
@@ -123,12 +129,14 @@ async def test_malformed_and_unknown_signals_are_journaled(crews: Site) -> None:
     handle = crews.temporal.get_workflow_handle(run.id)
     await handle.signal("pause", NOT_JSON)
     await handle.signal("pause", RawValue(Payload(metadata={"encoding": b"x/unknown"}, data=b"1")))
+    await handle.signal("pause", REFUSAL)
     await handle.signal("pause")
     await handle.signal("pause", args=[{"id": "one"}, {"id": "two"}])
     await handle.signal("pause", {"by": "nobody"})
     await handle.signal("pause", {"id": "p", "when": "now"})
     await handle.signal("message", {"id": "m", "text": "hi", "to": "private:nobody"})
     await handle.signal("dance", {"id": "d"})
+    await handle.signal("change", {"id": "c", "operations": [{"op": "remove_phase", "name": "c"}]})
     crews.open_gate(run, "g")
     result = await run.result(LIMIT)
     assert result.status == "completed"
@@ -136,17 +144,19 @@ async def test_malformed_and_unknown_signals_are_journaled(crews: Site) -> None:
     told = [
         "not JSON",
         "not JSON",
+        "not readable",
         "0 arguments",
         "2 arguments",
         "'id' is missing",
         "'when' is unknown",
         "nobody reads",
         "'dance'",
+        "came as a signal",
     ]
     assert len(rejected) == len(told)
     for entry, words in zip(rejected, told, strict=True):
         assert words in entry.reason
-    assert [e.command for e in rejected] == [None] * 5 + ["p", "m", "d"]
+    assert [e.command for e in rejected] == [None] * 6 + ["p", "m", "d", "c"]
 
 
 @pytest.mark.parametrize(
@@ -185,6 +195,27 @@ async def test_what_is_nested_too_deep_to_be_carried_is_refused(crews: Site, dee
         await run.wait_until(lambda view, id_=question: view.interrupts == (id_,), LIMIT)
         await run.respond(question, "approve")
     assert (await run.result(LIMIT)).status == "completed"
+
+
+@pytest.mark.parametrize("given", [{"carry": {"plan": {}, "state": {}}}, {"crew": "nobody"}])
+async def test_what_the_server_starts_anew_by_itself_is_refused(crews: Site, given: Any) -> None:
+    name = f"cron-{next(iter(given))}"
+    started = await crews.temporal.start_workflow(
+        "CrewRun", given, id=name, task_queue=SHARED, cron_schedule="@every 1s"
+    )
+    execution = started.first_execution_run_id
+    try:
+        for _ in range(2):  # to the second, the first looks like one that continued as new
+            handle = crews.temporal.get_workflow_handle(name, run_id=execution)
+            with pytest.raises(WorkflowContinuedAsNewError) as caught:
+                await asyncio.wait_for(handle.result(follow_runs=False), LIMIT)
+            execution = caught.value.new_execution_run_id
+            handle = crews.temporal.get_workflow_handle(name, run_id=execution)
+            first, *_ = (await handle.fetch_history()).events
+            failure = first.workflow_execution_started_event_attributes.continued_failure
+            assert failure.application_failure_info.type == "InvalidStart"
+    finally:
+        await crews.temporal.get_workflow_handle(name).terminate()
 
 
 @pytest.mark.parametrize(

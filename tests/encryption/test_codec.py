@@ -9,14 +9,25 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
     ActivitySerializationContext,
     DataConverter,
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
     WorkflowSerializationContext,
 )
 from temporalio.exceptions import ApplicationError
 
-from crewlog.encryption.codec import KEY, NAMESPACE, PLAIN_MARK, WORKFLOW, is_plain
+from crewlog.encryption.codec import (
+    KEY,
+    NAMESPACE,
+    PLAIN_MARK,
+    REFUSED,
+    WORKFLOW,
+    is_plain,
+    is_refused,
+    why_refused,
+)
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import KeyMissing, SealBroken, UsageError
-from crewlog.payloads import data_converter
+from crewlog.payloads import DirectoryDriver, data_converter
 
 SECRET = "the canary sings at dawn"
 
@@ -236,3 +247,23 @@ def test_a_file_that_is_gone_for_a_moment_changes_nothing(keys: Keyring, key_pat
     assert keys.open(key, sealed, b"y") == b"x"
     with pytest.raises(KeyMissing):
         keys.open("another", sealed, b"y")
+
+
+@pytest.mark.parametrize(
+    "told", [b"[" * 100_000, b"\xff", b"[]", b"{", b'{"plain": ' + b"9" * 9999]
+)
+def test_what_strangers_say_of_a_refusal_harms_nobody(told: bytes) -> None:
+    payload = Payload(metadata={"encoding": REFUSED}, data=told)
+
+    assert not is_plain(payload)
+    assert why_refused(payload) == ("it is not readable", False)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../../secret", "", "A" * 64, "a" * 64 + "\n"])
+async def test_a_claim_that_a_stranger_made_names_no_file(tmp_path: Path, name: str) -> None:
+    claims = [StorageDriverClaim(claim_data={"sha256": name}), StorageDriverClaim(claim_data={})]
+    driver = DirectoryDriver(tmp_path)
+    context = StorageDriverRetrieveContext()
+
+    for found in await driver.retrieve(context, claims):
+        assert is_refused(found)

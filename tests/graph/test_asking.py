@@ -109,7 +109,7 @@ async def test_a_budget_that_is_used_up_asks(limits: dict[str, Any], more: float
 
 async def test_people_say_how_much_more() -> None:
     sim = await run(plan_of(["a", "b", "c", "d"], limits={"tokens": 100}), costly())
-    for wrong in ("a lot", "-5", "nan", "inf", "0"):
+    for wrong in ("a lot", "-5", "nan", "inf", "0", "1e300", "9" * 5000):
         answer = await sim.respond(wrong)
         assert isinstance(answer.error, CommandRejected)
     assert sim.state.interrupts
@@ -134,6 +134,8 @@ async def test_time_is_a_budget() -> None:
     assert sim.asked().budget == "wall"
     assert [m[0] for m in sim.made] == ["a#1"]
     sim.engine.at += 60_000
+    for endless in ("1e308", "1e17", "400000000"):
+        assert isinstance((await sim.respond(endless)).error, CommandRejected)
     await sim.respond("go on")
     assert sim.engine.waits.earliest() == sim.engine.at + 10_000
     await sim.run()

@@ -16,19 +16,31 @@ from typing import Any
 from crewlog.content import canonical
 from crewlog.definition.expand import expand
 from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.secrets import is_reference
 from crewlog.model import Json, Model
 
-_OF_THE_CREW = frozenset({"crew", "description", "model", "flow", "flags", "merge", "checkpoints"})
+_OF_THE_CREW = frozenset({"description", "model", "flow", "flags", "merge", "checkpoints"})
 """Fields of a crew that give nobody anything."""
-_LOOKED_AT = frozenset({"agents", "tools", "permissions", "approvals", "limits", "rules", "policy"})
+_LOOKED_AT = frozenset(
+    {"crew", "agents", "tools", "permissions", "approvals", "limits", "rules", "policy"}
+)
 """Fields of a crew that are compared on their own."""
 _OF_AN_AGENT = frozenset(
     {
-        *("prompt", "description", "model", "model_settings", "outputs", "writes_flags"),
+        *("prompt", "description", "model", "outputs", "writes_flags"),
         *("max_calls", "timeout", "heartbeat", "retry", "on_error", "enabled", "pattern"),
-        *("tools", "reads", "writes"),  # compared on their own
+        *("tools", "reads", "writes", "model_settings"),  # compared on their own
     }
 )
+_SETTINGS = frozenset(
+    {
+        *("temperature", "top_p", "top_k", "seed", "n", "stop", "stop_sequences", "streaming"),
+        *("max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty"),
+        *("logprobs", "top_logprobs", "reasoning_effort", "verbosity"),
+    }
+)
+"""Settings of a model that say how it answers; any other may say where prompts, and the secrets
+that settings name, are sent."""
 _OF_A_TOOL = frozenset({"description", "timeout", "heartbeat", "policy", "on_error", "placed"})
 _ORDERED: Mapping[str, tuple[str, ...]] = {
     "risk": ("low", "high"),
@@ -52,6 +64,8 @@ def widening(old: CrewDefinition, new: CrewDefinition) -> tuple[str, ...]:
 def _ways(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
     if old.policy != new.policy:
         yield "the policy, which says who may command"
+    if old.crew != new.crew:
+        yield "the crew's name, by which it has its memory and its quotas"
     before, after = _data(old), _data(new)
     asks = _has_conditions(before)
     harmless = (_OF_THE_CREW - _CONDITIONS) if asks else _OF_THE_CREW
@@ -213,10 +227,33 @@ def _agent(
                 yield f"agent {name} {verb} {log}"
     before = _data(old) if old is not None else _data(_NOBODY)
     after = _data(new)
+    yield from _settings(name, before["model_settings"], after["model_settings"])
     harmless = (_OF_AN_AGENT - _CONDITIONS_OF_AGENTS) if asks else _OF_AN_AGENT
     for key in sorted({*before, *after} - harmless):
         if not _same(before.get(key), after.get(key)):
             yield f"agent {name}: {key}"
+
+
+def _settings(name: str, old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[str]:
+    for key in sorted({*old, *new}):
+        was, now = old.get(key), new.get(key)
+        if not _same(was, now) and (key not in _SETTINGS or _names_secrets(now)):
+            yield f"agent {name}: the model's setting {key}"
+
+
+def _names_secrets(value: Json) -> bool:
+    """Whether it names a secret somewhere, which would be looked up."""
+    match value:
+        case str():
+            return is_reference(value)
+        case list():
+            items: list[Json] = value  # pyright: ignore[reportUnknownVariableType]
+            return any(map(_names_secrets, items))
+        case dict():
+            entries: dict[str, Json] = value  # pyright: ignore[reportUnknownVariableType]
+            return any(map(_names_secrets, entries.values()))
+        case _:
+            return False
 
 
 _NOBODY = AgentDefinition(prompt="-")

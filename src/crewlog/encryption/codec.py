@@ -194,7 +194,7 @@ def why_refused(payload: Payload) -> tuple[str, bool]:
 def _told(payload: Payload) -> dict[str, object]:
     try:
         found = json.loads(payload.data)
-    except ValueError:
+    except (ValueError, RecursionError):  # from a stranger: any client may send this encoding
         return {}
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 

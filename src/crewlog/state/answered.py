@@ -19,6 +19,12 @@ BRIEF = 80
 """Characters of an answer that it tells."""
 
 
+_MOST = 1e15
+"""How much more of tokens and dollars one answer can allow: what is added up must stay a number."""
+_MOST_SECONDS = 3660 * 86400.0
+"""The same of time: ten years, as for everything that is waited for."""
+
+
 def answered(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered) -> dict[str, Any]:
     """What an answer changes of the run as a whole."""
     changes: dict[str, Any] = {}
@@ -43,7 +49,7 @@ def granted(asked: Interrupt, decision: str) -> float:
         more = float(decision)
     except ValueError:
         return 0
-    return more if 0 < more < float("inf") else 0
+    return more if 0 < more <= (_MOST_SECONDS if asked.budget == "wall" else _MOST) else 0
 
 
 def _allowed(state: CrewState, asked: Interrupt, entry: j.InterruptAnswered, more: float) -> float:
