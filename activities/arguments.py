@@ -46,7 +46,7 @@ def fault_in(tool: Tool, args: Mapping[str, Any]) -> str | None:
 
 def misfit(tool: Tool, args: Mapping[str, Any]) -> str | None:
     """How the arguments of a call do not fit the tool itself; none where they do."""
-    faults = list(_size(args)) or list(_unknown(tool, args)) or list(_schema(tool, args))
+    faults = list(_size(args)) or [*_schema(tool, args), *_unknown(tool, args)]
     return refusal(tool.tool.name, faults) if faults else None
 
 

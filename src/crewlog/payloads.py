@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, ToJsonOptions
 from temporalio.converter import (
@@ -133,7 +134,7 @@ class _KeylessConverter(EncodingPayloadConverter):
 
 
 class _UnreadConverter(EncodingPayloadConverter):
-    """Reads nothing: protobuf's converters construct whatever message a payload names.
+    """Reads what its reader names alone: protobuf's converters construct whatever a payload names.
 
     Args:
         written: What makes such payloads, for those who send them elsewhere.
@@ -152,12 +153,15 @@ class _UnreadConverter(EncodingPayloadConverter):
         return self._written.to_payload(value)
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
-        """Raises.
+        """The message that its reader asked for, as the SDK does of what the server tells of a run.
 
         Raises:
-            TypeError: always.
+            TypeError: for any other, and where no message is asked for.
         """
-        del payload, type_hint
+        if isinstance(type_hint, type) and issubclass(type_hint, Message):
+            named = payload.metadata.get("messageType", b"").decode(errors="replace")
+            if named == type_hint.DESCRIPTOR.full_name:
+                return self._written.from_payload(payload, type_hint)
         raise TypeError(f"what is encoded as {self.encoding} is not read here")
 
 

@@ -8,6 +8,7 @@ import secrets
 
 from temporalio.api.enums.v1 import EventType, IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client as TemporalClient
 from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError
@@ -53,7 +54,7 @@ async def test_runs_are_found_by_their_status(crews: Site) -> None:
 async def test_the_web_interface_tells_what_runs_do(crews: Site) -> None:
     run = await asking(crews)
     handle = crews.temporal.get_workflow_handle(run.id)
-    metadata = str(await handle.query("__temporal_workflow_metadata"))
+    metadata = str(await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata))
     assert "Publish?" in metadata
     assert "mermaid" in metadata
     history = await handle.fetch_history()

@@ -301,7 +301,9 @@ class World:
         found = {int(mark) for mark in MARK.findall(text)}
         for mark in sorted(found):
             canary = self.canaries[mark]
-            if not self._is_for(agent, canary):
+            # An item of a public list is for whom the flow gives it to.
+            public = canary.kind in ("output", "edited") and "public" in canary.logs
+            if not self._is_for(agent, canary) and not (public and item_of(StepId(step))):
                 self.leaks.append(Leak("shown", agent, step, mark, canary))
         left = visit_of(step) in self.engine.plan.left  # type: ignore[arg-type]
         if not whole or left or item_of(step):  # type: ignore[arg-type]

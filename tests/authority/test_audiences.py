@@ -145,7 +145,7 @@ def _lost_logs_stay_in_memory(patch: pytest.MonkeyPatch) -> None:
         (_no_view_check, 0),
         (_no_check_at_all, 0),
         (_left_steps_read_on, 38),
-        (_left_steps_write_on, 118),
+        (_left_steps_write_on, 3323),
         (_items_for_all, 3),
         (_outputs_without_audience, 3),
         (_final_messages_public, 0),
@@ -196,6 +196,7 @@ def test_who_may_write_to_a_log_and_see_what_is_for_its_readers() -> None:
     assert not may_write(ANN, other, writes=[group]).allowed
     assert may_see(ANN, (), reads=[]).allowed
     assert may_see(ANN, (other, group), reads=[group]).allowed
+    assert may_see(ANN, (other, PUBLIC), reads=[]).allowed
     refused = may_see(ANN, (other, group), reads=[PUBLIC])
     assert not refused.allowed
     assert refused.reason == "it is for who reads group:h or group:g, and 'ann' does not"

@@ -139,7 +139,7 @@ def test_rules_are_written_as_they_are_read_and_told_where_they_differ() -> None
     assert load_definition(to_yaml(crew)) == crew
     assert CrewDefinition.from_json(crew.to_json()) == crew
     other = crew.model_copy(update={"rules": crew.rules[:1], "timezone": "Europe/Berlin"})
-    assert [c.path for c in diff(crew, other).changes] == [("rules",), ("timezone",)]
+    assert [c.path for c in diff(crew, other).changes] == [("rules", "rules[1]"), ("timezone",)]
 
 
 def test_rules_change_with_the_crew_and_never_widen() -> None:

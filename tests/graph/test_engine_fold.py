@@ -50,7 +50,7 @@ async def test_the_crews_do_everything_that_the_other_tests_are_about() -> None:
     never |= {"DefinitionEdited", "DefinitionApproved", "DefinitionRejected"}  # test_drafting.py
     never |= {"ChangeAccepted", "GraphSwapped", "SwapFailed"}  # test_swap_properties.py
     never |= {"RulesChanged"}  # the same
-    never |= {"RolledBack", "Forked", "Reopened"}  # test_rewinding.py
+    never |= {"RolledBack", "Forked", "Reopened", "InterruptDue"}  # test_rewinding.py
     wanted = {kind for kind in _entry_kinds() if kind not in never}
     wanted |= {"ask", "requirement", "step_failed", "outcome_unknown", "limit", "manual"}
     wanted |= {"tool_approval", "append"}

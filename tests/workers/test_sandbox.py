@@ -110,7 +110,8 @@ CHILD = SimpleNamespace(command_type=CommandType.COMMAND_TYPE_START_CHILD_WORKFL
 @pytest.mark.parametrize("of", [None, ACTIVITY], ids=["the run's", "an activity's"])
 def test_what_a_run_stores_outside_is_stored_for_the_run(of: Any) -> None:
     instance = Instance(Inner())  # type: ignore[arg-type]
-    assert instance.get_serialization_context(of) is None
+    said: Any = instance.get_serialization_context(of)
+    assert (said.namespace, said.workflow_id) == ("n", "w")
     target: Any = instance.get_external_store_context(of).target
     assert (target.id, target.run_id, target.type, target.namespace) == ("w", "r", "t", "n")
 

@@ -11,7 +11,16 @@ from collections.abc import Collection
 
 from crewlog.authority.permissions import Decision
 from crewlog.definition.findings import listed
-from crewlog.ids import AgentName, LogName, StepId, item_log, item_of, named_readers, private_log
+from crewlog.ids import (
+    PUBLIC,
+    AgentName,
+    LogName,
+    StepId,
+    item_log,
+    item_of,
+    named_readers,
+    private_log,
+)
 
 
 def may_read(
@@ -51,7 +60,10 @@ def may_see(
     reads: Collection[LogName],
     step: StepId | None = None,
 ) -> Decision:
-    """Whether an agent may see what is for the readers of some logs, e.g. an item of a list.
+    """Whether an agent may be given what is for the readers of some logs: an item of a list.
+
+    What is public is for every agent whose phase the definition gives it to, also for one that
+    lists no log, so that its prompt is short.
 
     Args:
         agent: The agent.
@@ -62,7 +74,7 @@ def may_see(
     for log in logs:
         if may_read(agent, log, reads=reads, step=step).allowed:
             return Decision(allowed=True, reason=f"{agent!r} reads {log!r}")
-    if not logs:
+    if not logs or PUBLIC in logs:
         return Decision(allowed=True, reason="it is for everybody")
     return Decision(
         allowed=False, reason=f"it is for who reads {listed(logs, 'or')}, and {agent!r} does not"

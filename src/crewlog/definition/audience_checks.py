@@ -154,8 +154,8 @@ def _items(crew: CrewDefinition, audiences: Audiences, found: list[Phase]) -> It
         if not {maker, item.agent} <= {*crew.agents} or maker == item.agent:
             continue
         writes = audiences.writes(maker)
-        if any(not audiences.no_reader(item.agent, log) for log in writes):
-            continue
+        if any(log == PUBLIC or not audiences.no_reader(item.agent, log) for log in writes):
+            continue  # what is public is for everybody whom the flow gives it to
         where = f"writes to {listed(writes)}" if writes else "writes to nobody but itself"
         say = f"{item.agent!r} may not see {item.for_each}, its list: {maker!r} {where}"
         remedy = f"Let {item.agent} read what {maker} writes, or {maker} write what it reads."

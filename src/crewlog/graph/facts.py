@@ -12,7 +12,6 @@ from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.conditions import Condition, holds
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
-    PUBLIC,
     AgentName,
     FlagName,
     InterruptId,
@@ -189,10 +188,9 @@ class RunFacts:
 
     def sees(self, agent: AgentName, item: Item, step: StepId) -> Item:
         """An item as an agent may be shown it, in a step: without what it may not see."""
-        logs = item.logs or ((PUBLIC,) if self.plan.apart else ())
-        if may_see(agent, logs, reads=self.reads_of(agent, step), step=step).allowed:
-            return item.model_copy(update={"logs": logs})
-        return Item(number=item.number, of=item.of, logs=logs, withheld=True)
+        if may_see(agent, item.logs, reads=self.reads_of(agent, step), step=step).allowed:
+            return item
+        return Item(number=item.number, of=item.of, logs=item.logs, withheld=True)
 
     def rules_of(self, agent: AgentName, step: StepId | None = None) -> AgentRules:
         """The rules of an agent, in a step: one whose node is gone keeps those that it had."""

@@ -112,7 +112,6 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         ),
         limits=definition.limits,
         interrupts=definition.interrupts,
-        apart=any({*rules.reads, *rules.writes} != {PUBLIC} for rules in agents.values()),
         policy=definition.policy,
     )
 

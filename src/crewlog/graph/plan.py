@@ -210,9 +210,6 @@ class GraphPlan(Model):
     limits: Limits = Limits()
     interrupts: InterruptPolicy = InterruptPolicy()
     """Who answers questions, and what happens to those that nobody answers."""
-    apart: bool = False
-    """Whether its agents do not all read and write `public`, and nothing else: then what does not
-    say who may see it is for who reads that."""
     policy: Policy | None = None
     """Who may command; none: whoever reaches the server."""
     left: dict[StepId, LeftStep] = Field(default_factory=dict[StepId, LeftStep])
