@@ -66,7 +66,8 @@ test-replay: setup  ## Every test but those of size, with workers that replay at
 test-encrypted: setup  ## Every test but those of size, with all payloads and rows encrypted
 	@$(RUN)python -m crewlog.dev
 	@rm -f .encrypted/keys.json && $(RUN)crewlog encryption init .encrypted/keys.json >/dev/null 2>&1
-	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest --ignore tests/size
+	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest --numprocesses 2 --dist loadfile $(ALONE:%=--ignore=%)
+	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest $(filter-out tests/size,$(ALONE))
 
 coverage: setup  ## Every test, with the lines and branches that none of them enters
 	@$(RUN)python -m crewlog.dev

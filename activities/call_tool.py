@@ -216,7 +216,8 @@ class ToolCalls:
         definition = crew.tools.get(task.tool)
         if definition is None:
             return f"the crew has no tool {task.tool!r} any more"
-        return fault_in_edit(await self._registry.ready(task.tool, definition), task.args)
+        tool = await self._registry.ready(task.tool, definition, crew.mcp)
+        return fault_in_edit(tool, task.args)
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:

@@ -14,6 +14,7 @@ from crewlog.activities.recent import Made
 from crewlog.errors import CrewlogError, ModelRefused
 from crewlog.ids import ContentHash
 from crewlog.model import Json
+from crewlog.redaction import remember
 from crewlog.secrets import resolved
 from crewlog.state.hashing import hash_json
 
@@ -46,6 +47,7 @@ def build_openai(name: str, settings: Mapping[str, Json], timeout: float) -> Bas
             remedy="Set OPENAI_API_KEY in the worker's environment, or give the agent "
             "`model_settings: {api_key: env:NAME}`, or use a scripted model.",
         )
+    remember(str(key))  # a service may repeat it, e.g. where it refuses it
     # Here, because it takes seconds, and crews with scripted models never need it.
     from langchain_openai import ChatOpenAI  # noqa: PLC0415
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from crewlog.content import hash_bytes
 from crewlog.errors import CrewlogError, ModelRefused, ModelUnavailable
+from crewlog.redaction import remember
 from crewlog.store.memories import Embedded, words_of
 
 TIMEOUT = 20.0
@@ -86,6 +87,7 @@ def build_openai(name: str) -> Embedder:
             f"the embedding 'openai:{name}' needs a key, and OPENAI_API_KEY is not set",
             remedy="Set OPENAI_API_KEY in the worker's environment, or leave `embedding` out.",
         )
+    remember(key)  # a service may repeat it, e.g. where it refuses it
     # Here, because it takes seconds, and few crews need it.
     from langchain_openai import OpenAIEmbeddings  # noqa: PLC0415
 

@@ -73,6 +73,7 @@ def test_arguments_are_given_or_read(tmp_path: Path) -> None:
     ("question", "args", "told"),
     [
         (view(), "{table}", "not JSON"),
+        (view(), "[" * 100_000, "not JSON"),
         (view(), "[1]", "not a JSON object"),
         (view(), "@/no/such/file", "cannot be read"),
         (view(), None, "at a terminal"),

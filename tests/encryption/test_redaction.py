@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from temporalio.api.failure.v1 import Failure
 
+from crewlog import embedding
+from crewlog.activities import models
 from crewlog.activities.errors import to_application_error
 from crewlog.definition.load import load_definition
 from crewlog.encryption.failures import RedactedFailures
 from crewlog.errors import InvalidDefinition, SecretMissing, ToolFailed
 from crewlog.payloads import data_converter
-from crewlog.redaction import REDACTED, LogFilter, Redactor, log_processor
+from crewlog.redaction import REDACTED, LogFilter, Redactor, log_processor, redacted
 from crewlog.secrets import resolve, resolved
 
 CANARY = 'wh!te "käna/rie+ 7'
@@ -105,6 +107,22 @@ def test_a_reference_is_looked_up_and_its_value_is_told_no_more(
         ToolFailed("it said token-of-a-test-1", remedy="token-of-a-test-2")
     )
     assert (error.message, error.details[1]) == (f"it said {REDACTED}", REDACTED)
+
+
+@pytest.mark.parametrize("of", ["a model", "an embedding"])
+def test_the_worker_s_own_key_of_a_service_is_told_no_more(
+    of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = f"service-key-of-{of}"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    if of == "a model":
+        models.build_openai("x", {}, 5.0)
+    else:
+        embedding.build_openai("x")
+
+    assert redacted(f"Incorrect API key provided: {key}") == (
+        f"Incorrect API key provided: {REDACTED}"
+    )
 
 
 async def test_failures_and_their_causes_tell_no_secret(

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from mcp.server.fastmcp import FastMCP
+from mcp.server.fastmcp import Context, FastMCP
 from pydantic import Field
 
 state = Path(os.environ["STATE"])
@@ -39,12 +39,17 @@ def env() -> str:
     return "\n".join(sorted(os.environ)) + f"\nTOKEN={os.environ.get('TOKEN')}"
 
 
+def header(ctx: Context) -> str:
+    """Tells what a request over HTTP carried."""
+    return str(ctx.request_context.request.headers.get("authorization"))
+
+
 def die() -> str:
     """Dies."""
     os._exit(3)
 
 
-for tool in (shout, fail, env, die):
+for tool in (shout, fail, env, header, die):
     server.add_tool(tool, structured_output=False)
 
 listed = server._tool_manager.list_tools

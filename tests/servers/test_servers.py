@@ -15,14 +15,19 @@ from typing import Any
 import pytest
 
 from crewlog.activities.arguments import fault_in
+from crewlog.activities.built_in import BuiltIn
+from crewlog.activities.call_tool import ToolCalls
+from crewlog.activities.definitions import Definitions
 from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.tool_graph import ToolRunner
 from crewlog.activities.tools import Tool, ToolRegistry
-from crewlog.definition.model import ToolDefinition
+from crewlog.activities.views import Hydrator
+from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import SecretMissing, ToolChanged, ToolMissing
 from crewlog.ids import ToolName
 from crewlog.servers.described import LARGEST_SCHEMA, LONGEST_TEXT, cleaned, described
+from crewlog.state.calls import CheckArguments
 from crewlog.store.memory import InMemoryStore
 from crewlog.tool_call import ToolCall, calling
 
@@ -102,6 +107,27 @@ async def test_nothing_is_used_that_nobody_approved(kit: Kit, tmp_path: Path) ->
     assert "there is no such argument" in (fault_in(tool, {"a": 1, "b": 2, "c": 3}) or "")
     message = await kit.call(tool, tmp_path, a=1, b=2)
     assert (message.status, message.text) == ("success", "3")
+
+
+async def test_arguments_that_people_edit_are_checked_against_a_server_s_tool(
+    kit: Kit, tmp_path: Path
+) -> None:
+    await kit.approve("add")
+    given = {
+        "crew": "c",
+        "agents": {"a": {"prompt": "A"}},
+        "tools": {"s_add": {"run": "mcp:s/add"}},
+        "mcp": {"s": kit.servers["s"].to_json()},
+    }
+    crew = await kit.store.put_definition(CrewDefinition.from_json(given).to_json())
+    store = kit.store
+    definitions, hydrator = Definitions(store), Hydrator(store)
+    calls = ToolCalls(store, definitions, hydrator, kit.registry, BuiltIn(), tmp_path)
+    for args, fault in [({"a": 1, "b": 2}, ""), ({"a": 1, "b": 101}, "b: 101 is greater")]:
+        task = CheckArguments(definition=crew, tool=ToolName("s_add"), args=args)
+        found = await calls.check_arguments(task)
+        assert fault in found
+        assert bool(fault) == bool(found)
 
 
 async def test_a_tool_that_changes_is_blocked_until_it_is_approved_anew(
@@ -304,3 +330,23 @@ def test_descriptions_that_cannot_be_used() -> None:
     said = {"type": "object", "properties": {"a": {"description": "a\x1b[1m\u202eb"}}}
     assert described("t", "", said).schema["properties"]["a"]["description"] == "a[1mb"
     assert cleaned("a\tb\nc\x00\u2066\U000e0041\ud800é日") == "a\tb\ncé日"
+
+
+async def test_references_in_headers_are_looked_up(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://127.0.0.1:{port}/mcp"
+    server = McpServer(url=url, headers={"Authorization": "env:WIKI_AUTH"})
+    monkeypatch.setenv("WIKI_AUTH", "Bearer from-the-environment")
+    kit = Kit(s=server)
+    try:
+        await kit.approve("header")
+        told = (await kit.call(await kit.ready("header"), tmp_path)).text
+        assert told == "Bearer from-the-environment"
+    finally:
+        await kit.registry.close()
+    monkeypatch.delenv("WIKI_AUTH")
+    lacking = Kit(s=server)
+    with pytest.raises(SecretMissing, match="env:WIKI_AUTH"):
+        await lacking.ready("header")
+    await lacking.registry.close()

@@ -105,7 +105,7 @@ def _read(file: str) -> str:
 def _object(text: str) -> dict[str, Json]:
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             f"the arguments are not JSON: {error}",
             remedy='For example: --args \'{"to": "staging"}\', or --args @args.json.',
