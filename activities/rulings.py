@@ -17,7 +17,7 @@ from crewlog.activities.clock import Clock
 from crewlog.definition.quotas import quota_of, window_ends, window_of
 from crewlog.errors import RuledSince, ToolFailed
 from crewlog.ids import call_key
-from crewlog.state.calls import CallQuota, CallTool
+from crewlog.state.calls import CallQuota, CallTool, quota_name
 from crewlog.store.protocol import Reservation, Store
 
 
@@ -80,7 +80,7 @@ def _key(task: CallTool) -> str:
 
 
 def _name(quota: CallQuota) -> str:
-    return f"{quota.crew}/{quota.key}"
+    return quota_name(quota.crew, quota.key)
 
 
 def _reservations(quotas: Sequence[CallQuota], at: int) -> Iterable[Reservation]:

@@ -225,3 +225,25 @@ def test_a_registered_crew_is_explained_by_its_name(crews: Cli, name: str) -> No
     missing = crews("explain", f"{name}x", "checker", "--json")
     assert (missing.code, missing.out) == (2, "")
     assert "no registered crew" in json.loads(missing.err)["error"]["message"]
+
+
+def test_show_tells_who_sees_asks_and_commands(crews: Cli, tmp_path: Path, name: str) -> None:
+    more = """\
+groups: {desk: [writer, checker]}
+logs: {facts: {readers: [writer], writers: [collector]}}
+rules: [{tool: wipe, do: never, reason: Nobody needs it.}]
+interrupts: {people: [ana], expires: 2h}
+policy: {mode: open}
+"""
+    (tmp_path / "crew.yaml").write_text(CREW.replace("NAME", name) + more)
+    assert crews("crews", "add", "crew.yaml").code == 0
+    out = crews("crews", "show", name).out
+    for words in (
+        "desk: writer and checker",
+        "facts: read by writer, written by collector",
+        "wipe is never called (Nobody needs it.)",
+        "only ana may answer",
+        "questions wait 2h, then they count as rejected",
+        "open: whoever reaches the server commands",
+    ):
+        assert words in out

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewlog.graph.matrix import Cell, cell, cells, facts_of, tools_in
+from crewlog.graph.matrix import Cell, cell, cells, facts_of, tools_in, with_used
 from crewlog.ids import AgentName, ToolName
 from graph.crews import plan_of
 from graph.simulation import RandomScript, Replies, Simulation, dice, random_plan, says
@@ -105,6 +105,34 @@ async def test_what_is_left_of_a_quota() -> None:
     found = of(sim, "a", "read")
     assert (found.outcome, found.rule, decided(found)) == ("deny", "rules[0]", ["rules[0]"])
     assert [q.left for q in found.quotas] == [0]
+
+
+async def test_what_the_store_says_of_a_day_is_left_and_refuses_where_nothing_is() -> None:
+    rules = [{"tool": "act", "quota": "9 per day"}, {"tool": "act", "do": "ask"}]
+    sim = await begun(rules=rules)
+    found = of(sim, "a", "act")
+    (key,) = {quota.key for quota in found.quotas}
+    assert found.quotas[0].zone == "UTC"
+    assert with_used(found, {}) == found
+    some = with_used(found, {key: 7, "other": 9})
+    assert (some.outcome, some.quotas[0].used, some.quotas[0].left) == ("ask", 7, 2)
+    assert decided(some) == ["rules[1]"]
+    assert [look.says.endswith(": 2 left") for look in some.looks if look.rule == "rules[0]"] == [
+        True
+    ]
+    full = with_used(found, {key: 9})
+    assert (full.outcome, full.rule, decided(full)) == ("deny", "rules[0]", ["rules[0]"])
+    assert "9 per day over all runs" in full.reason
+    never = of(await begun(rules=[*rules, {"tool": "act", "do": "never"}]), "a", "act")
+    assert with_used(never, {key: 9}).rule == never.rule == "rules[2]"
+
+
+async def test_an_agent_that_works_for_another_shows_that_ones_quotas() -> None:
+    agents = {"a": {"prompt": "p", "parent": "b"}, "b": {"prompt": "p"}}
+    rules = [{"tool": "act", "agents": ["b"], "quota": "9 per day"}]
+    plan = plan_of(["a", "b"], agents, tools=TOOLS, rules=rules)
+    sim = await Simulation.begin(plan, Replies({}))
+    assert [quota.quota for quota in of(sim, "a", "act").quotas] == ["9 per day"]
 
 
 async def test_an_agent_that_works_for_another() -> None:

@@ -74,6 +74,44 @@ async def test_a_call_that_was_not_made_is_given_back(store: Store) -> None:
     assert await store.reserve("c2", [wanted(1, "t4/k")], 1) is None
 
 
+async def test_what_is_counted_is_told(store: Store) -> None:
+    spans = [("t7/k", "2026-03-29"), ("t7/k", "2026-03-30"), ("t7/l", "2026-03-29")]
+
+    async def used() -> list[int]:
+        counted = await store.counted(spans)
+        return [counted[each] for each in spans]
+
+    assert await used() == [0, 0, 0]
+    assert await store.counted([]) == {}
+    for call in ("c1", "c2", "c1"):
+        await store.reserve(call, [wanted(2, "t7/k"), wanted(9, "t7/l")], 1)
+    assert await used() == [2, 0, 2]
+    full = await store.reserve("c3", [wanted(2, "t7/k"), wanted(9, "t7/l")], 1)
+    assert (full, await used()) == ("t7/k", [2, 0, 2])
+    await store.reserve("c2", [wanted(2, "t7/k", span="2026-03-30")], 1)  # it was counted before
+    assert await used() == [2, 0, 2]
+    for _ in range(2):
+        await store.release("c1", ["t7/k", "t7/other"])
+        assert await used() == [1, 0, 2]
+    await store.reserve("c4", [wanted(2, "t7/k", span="2026-03-30")], RESERVED + 2)
+    assert await used() == [0, 1, 2]  # what is old of one quota is forgotten when it counts again
+    await store.release("c4", ["t7/k"])
+    assert await used() == [0, 0, 2]
+
+
+async def test_reservations_and_releases_at_once_leave_the_true_count(store: Store) -> None:
+    quotas = [wanted(50, "t8/a"), wanted(50, "t8/b")]
+
+    async def one(n: int) -> None:
+        await store.reserve(f"c{n}", quotas[:: 1 if n % 2 else -1], 1)
+        if n % 3 == 0:
+            await store.release(f"c{n}", ["t8/b", "t8/a"][:: 1 if n % 2 else -1])
+
+    await asyncio.gather(*(one(n) for n in range(30)))
+    spans = [(each.quota, each.span) for each in quotas]
+    assert await store.counted(spans) == dict.fromkeys(spans, 20)
+
+
 async def test_as_many_calls_at_once_as_there_may_be_pass(store: Store) -> None:
     quotas = [wanted(7, "t5/a"), wanted(9, "t5/b")]
     tries = [store.reserve(f"c{n % 40}", quotas[:: 1 if n % 2 else -1], 1) for n in range(60)]
@@ -86,3 +124,7 @@ async def test_what_was_counted_long_ago_is_forgotten(store: Store) -> None:
     assert await store.reserve("c1", [wanted(1, "t6/k")], 1) is None
     assert await store.reserve("c2", [wanted(1, "t6/k", span="later")], RESERVED + 2) is None
     assert await store.reserve("c3", [wanted(1, "t6/k")], RESERVED + 2) is None
+    # A call that comes again long after it was counted is counted still, and once.
+    for at in (2 * RESERVED + 4, 2 * RESERVED + 5):
+        assert await store.reserve("c3", [wanted(1, "t6/k")], at) is None
+        assert await store.counted([("t6/k", "2026-03-29")]) == {("t6/k", "2026-03-29"): 1}

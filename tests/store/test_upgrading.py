@@ -21,6 +21,8 @@ from store.journals import Journal, answered, asked, random_journal, rows_of, se
 
 OLD = 3
 """The schema before runs could be changed, rolled back and forked."""
+COUNTS = 14
+"""The schema that keeps how many calls a quota counts."""
 STATUS: dict[str, str] = {
     "RunStarted": "running",
     "Resumed": "running",
@@ -180,3 +182,20 @@ async def test_they_are_deleted_whole(both: tuple[PostgresStore, InMemoryStore])
     assert await migrated.list_runs() == []
     rows = await migrated._pool.fetch("SELECT count(*) FROM crewlog.bodies")
     assert rows[0]["count"] == 0
+
+
+async def test_calls_that_were_counted_before_there_were_counts_are_counted(
+    server_url: str,
+) -> None:
+    url = await new_database(server_url)
+    connection: Any = await asyncpg.connect(url)
+    await migrate(connection, [each for each in migrations() if each.version < COUNTS])
+    rows = [("t/k", f"c{n}", "monday" if n < 3 else "tuesday", 1) for n in range(5)]
+    await connection.executemany("INSERT INTO crewlog.reservations VALUES ($1, $2, $3, $4)", rows)
+    await connection.close()
+    store = await PostgresStore.connect(url)
+    spans = [("t/k", "monday"), ("t/k", "tuesday")]
+    assert [*(await store.counted(spans)).values()] == [3, 2]
+    await store.release("c0", ["t/k"])
+    assert [*(await store.counted(spans)).values()] == [2, 2]
+    await store.close()

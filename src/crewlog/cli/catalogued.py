@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from crewlog.authority.telling import terms
 from crewlog.cli.screen import Part, Screen, ago, counted, plain, plain_lines
 from crewlog.client.catalog import RegisteredCrew, RegisteredRegistry
 from crewlog.definition.capabilities import Capability, Offer, callers, idle_tools, offer_of
@@ -196,6 +197,11 @@ async def _show_crew(screen: Screen, catalog: Catalog, definition: CrewDefinitio
     for tool, named in definition.approvals.items():
         whose = "every call" if named is None else f"calls of {listed(named)}"
         _line(screen, "approvals", [plain(tool), (f"  {plain(whose)} waits for a yes", "dim")])
+    last = ""
+    for label, words in terms(definition):
+        head: list[Part] = ["  ", ((label if label != last else "").ljust(_LABEL), "dim")]
+        screen.wrapped(head, plain(words), indent=_LABEL + 2)
+        last = label
     if definition.flags:
         flags = [f"{name} = {value!r}" for name, value in definition.flags.items()]
         _line(screen, "flags", [plain(", ".join(flags))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from crewlog.client.gateway import STATUS_NAMES, Gateway
 from crewlog.client.journal import OpenStore
+from crewlog.client.quotas import with_quotas
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import RunNotFound, StoreIncomplete, WorkerMissing
 from crewlog.graph.lower import lower
@@ -18,10 +19,18 @@ async def matrix_of(
 ) -> PermissionsPage:
     """A part of a run's matrix. A run that is under way tells it itself, where a worker answers.
 
+    What is used of quotas over runs the store says.
+
     Raises:
         RunNotFound: neither the server nor the store knows the run.
         StoreUnavailable: only the store could tell, and it is away.
     """
+    return await with_quotas(open_store, await _told(gateway, open_store, run, asked))
+
+
+async def _told(
+    gateway: Gateway, open_store: OpenStore, run: RunId, asked: PermissionsQuery
+) -> PermissionsPage:
     missing: RunNotFound | None = None
     try:
         status = (await gateway.describe(run)).status

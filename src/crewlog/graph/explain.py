@@ -9,10 +9,11 @@ from pydantic import Field
 
 from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.permissions import Decision, bounded, check_tool
+from crewlog.authority.rules import rule_words, rules_of
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import Path, did_you_mean, listed
-from crewlog.definition.model import MEMORY_TOOLS, AgentPhase, CrewDefinition
+from crewlog.definition.model import MEMORY_TOOLS, AgentDefinition, AgentPhase, CrewDefinition
 from crewlog.definition.phases import phases
 from crewlog.definition.times import duration_words
 from crewlog.errors import UsageError
@@ -96,6 +97,12 @@ class Explanation(Model):
     """Logs that its final messages go to."""
     tools: tuple[ToolAccess, ...] = ()
     """Every tool of the crew: first those that it may call."""
+    groups: tuple[str, ...] = ()
+    """The groups that it is in."""
+    rules: tuple[str, ...] = ()
+    """The crew's rules that are about it, as sentences."""
+    bounded: tuple[str, ...] = ()
+    """What else bounds it: the agent that it works for, and when people are asked about it."""
     flags: tuple[str, ...] = ()
     """Flags it may set."""
     outputs: tuple[str, ...] = ()
@@ -214,6 +221,13 @@ def _agent(
         "reads": (*rules.reads, private_log(name)),
         "writes": rules.writes,
         "tools": tuple(_tools(definition, plan, name, rules)),
+        "groups": tuple(g for g, members in definition.groups.items() if name in members),
+        "rules": tuple(
+            rule_words(rule)
+            for rule in rules_of(definition)
+            if rule.agents is None or name in rule.agents
+        ),
+        "bounded": tuple(_bounded(agent)),
         "flags": rules.flags,
         "outputs": rules.outputs,
         "limits": {
@@ -224,6 +238,13 @@ def _agent(
             "enabled": rules.enabled,
         },
     }
+
+
+def _bounded(agent: AgentDefinition) -> Iterator[str]:
+    if agent.parent is not None:
+        yield f"it works for {agent.parent}, and may no more than that one"
+    if agent.ask_below is not None:
+        yield f"people are asked where its confidence is below {agent.ask_below:g}"
 
 
 def _tools(

@@ -6,12 +6,13 @@ a plan and a state are enough. Nothing here decides: `RunFacts.check` does, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from crewlog.authority.permissions import EVERYONE, Outcome, Ruling, needs_approval, ruling_of
 from crewlog.authority.rules import CallRule, rule_words
 from crewlog.definition.findings import listed
+from crewlog.definition.quotas import quota_of
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ToolName
@@ -46,11 +47,13 @@ class QuotaView(Model):
     quota: str
     """`5 per run`."""
     used: int | None = None
-    """How many are used; none where only the store knows: of hours and days."""
+    """How many are used; none where it is not known: of hours and days the store is asked."""
     left: int | None = None
     """How many are left; likewise."""
     key: str = ""
-    """Its name in the store."""
+    """Its name within the crew."""
+    zone: str = ""
+    """Of hours and days: whose."""
 
 
 class Look(Model):
@@ -136,11 +139,9 @@ def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False
     made = _set_at_run_time(run, agent, tool)
     ruled = made is not None and made.do != "permission"
     covering = [rule for rule in run.plan.checks if rule.covers(agent, tool)]
-    quotas = [
-        _quota(run, rule)
-        for rule in covering
-        if rule.quota and (rule.when is None or run.holds(rule.when))
-    ]
+    # An agent that works for another one uses up that one's, too.
+    counting = [rule for each in (agent, *rules.within) for rule in _quotas(run, each, tool)]
+    quotas = [_quota(run, rule) for rule in {rule.place: rule for rule in counting}.values()]
     return Cell(
         agent=agent,
         tool=tool,
@@ -155,11 +156,55 @@ def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False
     )
 
 
+def _quotas(run: RunFacts, agent: str, tool: str) -> list[CallRule]:
+    return [
+        rule
+        for rule in run.plan.checks
+        if rule.quota and rule.covers(agent, tool) and (rule.when is None or run.holds(rule.when))
+    ]
+
+
 def _quota(run: RunFacts, rule: CallRule) -> QuotaView:
-    limit = rule.limit
-    used = run.state.quotas.get(rule.key, 0) if limit and limit.per == "run" else None
-    left = None if limit is None or used is None else max(0, limit.most - used)
-    return QuotaView(rule=rule.called, quota=rule.quota, used=used, left=left, key=rule.key)
+    view = QuotaView(rule=rule.called, quota=rule.quota, key=rule.key)
+    if rule.quota.endswith(" run"):
+        return _used(view, run.state.quotas.get(rule.key, 0))
+    return view.model_copy(update={"zone": run.plan.timezone})
+
+
+def _used(view: QuotaView, used: int) -> QuotaView:
+    left = max(0, quota_of(view.quota).most - used)
+    return view.model_copy(update={"used": used, "left": left})
+
+
+def with_used(cell: Cell, used: Mapping[str, int]) -> Cell:
+    """A cell with what is used of its quotas over runs: where one is used up, that refuses.
+
+    Args:
+        cell: The cell, as a run tells it.
+        used: How many calls are counted now, by the quotas' keys.
+    """
+    quotas = tuple(_used(q, used[q.key]) if q.key in used else q for q in cell.quotas)
+    told = {quota.rule: quota for quota in quotas if quota.key in used}
+    looks = tuple(
+        look.model_copy(update={"says": f"{look.says}: {told[look.rule].left} left"})
+        if look.rule in told and look.applies
+        else look
+        for look in cell.looks
+    )
+    found = cell.model_copy(update={"quotas": quotas, "looks": looks})
+    full = next((quota for quota in told.values() if quota.left == 0), None)
+    if full is None or cell.outcome == "deny":
+        return found
+    decided = tuple(
+        look.model_copy(update={"outcome": "deny", "decides": True})
+        if look.rule == full.rule
+        else look.model_copy(update={"decides": False})
+        for look in looks
+    )
+    reason = f"{full.rule} is used up: at most {full.quota} over all runs of the crew"
+    return found.model_copy(
+        update={"outcome": "deny", "reason": reason, "rule": full.rule, "looks": decided}
+    )
 
 
 def _set_at_run_time(run: RunFacts, agent: str, tool: str) -> SetAtRunTime | None:

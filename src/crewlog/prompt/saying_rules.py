@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crewlog.authority.rules import rule_words, rules_of
+from crewlog.authority.telling import commands, questions
 from crewlog.definition.builders import find_builder
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
 from crewlog.definition.model import (
     AgentDefinition,
     AgentPhase,
+    CheckpointPolicy,
     CrewDefinition,
     Limits,
     PatternUse,
 )
 from crewlog.prompt import ast
 from crewlog.prompt.names import agent_name, crew_name
+from crewlog.prompt.registry import Registry
+from crewlog.prompt.standing import with_standing
 
 if TYPE_CHECKING:
     from crewlog.prompt.saying import Teller
@@ -74,8 +79,7 @@ class RulesTeller:
             self._teller.unsaid(f"the crew's name {crew.crew!r}")
         if crew.description:
             said.unsaid_words.append("the crew's description")
-        if crew.groups:
-            self._teller.unsaid(f"the groups {listed(sorted(crew.groups))}")
+        self._standing()
         if crew.logs:
             self._teller.unsaid(f"who reads and writes {listed(sorted(crew.logs))}")
         if crew.flags:
@@ -90,6 +94,29 @@ class RulesTeller:
         elif crew.approval != CrewDefinition.model_fields["approval"].default:
             self._teller.unsaid(f"who must approve it: {crew.approval}")
 
+    def _standing(self) -> None:
+        """What people write into a definition, and no sentence says."""
+        crew, registry = self._crew, self._registry or Registry()
+        bare = crew.model_copy(update={"groups": {}, "rules": ()})
+        given = with_standing(bare, registry.groups, registry.rules)
+        if crew.groups != given.groups:
+            self._teller.unsaid(f"the groups {listed(sorted(crew.groups))}")
+        known = {rule_words(rule) for rule in rules_of(given)}
+        for words in map(rule_words, rules_of(crew)):
+            if words not in known:
+                self._teller.unsaid(f"the rule that {words}")
+        for words in questions(crew.interrupts):
+            self._teller.unsaid(f"of what a run asks people by itself: {words}")
+        if crew.policy is not None:
+            for words in commands(crew):
+                self._teller.unsaid(f"who commands its runs: {words}")
+        if crew.memory is not None:
+            self._teller.unsaid("what the crew remembers beyond one run")
+        if crew.timezone != "UTC":
+            self._teller.unsaid(f"the time zone {crew.timezone}")
+        if crew.checkpoints != CheckpointPolicy():
+            self._teller.unsaid("which checkpoints are kept")
+
     def _limits(self) -> None:
         limits = self._crew.limits
         most = self._registry.limits if self._registry is not None else Limits()
@@ -99,6 +126,9 @@ class RulesTeller:
             self._add(ast.Limit(what="parallel", most=limits.parallel))
         if limits.events != most.events:
             self._teller.unsaid(f"the bound of {limits.events} events")
+        for what in ("tokens", "cost", "wall"):
+            if getattr(limits, what) != getattr(most, what):
+                self._teller.unsaid(f"the bound of {what}: {getattr(limits, what)}")
         for what in ("steps", "parallel"):
             if getattr(limits, what) > getattr(most, what):
                 self._teller.unsaid(f"more {what} than {getattr(most, what)}")

@@ -236,6 +236,11 @@ class CallQuota(Model):
     """The rule, for the reason of a refusal."""
 
 
+def quota_name(crew: str, key: str) -> str:
+    """The name in the store of a crew's quota over runs."""
+    return f"{crew}/{key}"
+
+
 class CallTool(StepCall):
     """Execute one tool call of a reply; the view is for tools that ask for the state."""
 

@@ -309,6 +309,15 @@ class InMemoryStore:
         for quota in quotas:
             self._reserved.get(quota, {}).pop(call, None)
 
+    async def counted(self, spans: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        """See `Store`."""
+        return {
+            (quota, wanted): sum(
+                span == wanted for span, _ in self._reserved.get(quota, {}).values()
+            )
+            for quota, wanted in spans
+        }
+
     async def shut(self, run: RunId, executions: Collection[str]) -> None:
         """See `Store`."""
         self._shut |= {(run, execution) for execution in executions}

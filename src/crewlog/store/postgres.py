@@ -261,23 +261,32 @@ class PostgresStore:
 
     async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
         """See `Store`."""
-        names = sorted({each.quota for each in wanted})
-        async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(self._sql["lock_quotas"], names)
-            full = await connection.fetch(
-                self._sql["reserve"],
-                call,
-                [each.quota for each in wanted],
-                [each.span for each in wanted],
-                [each.most for each in wanted],
-                at,
-                at - RESERVED,
-            )
-        return str(full[0]["quota"]) if full else None
+        # Sorted: the quotas are locked in this order, and no two calls wait for each other.
+        new = sorted(wanted, key=lambda each: each.quota)
+        rows = await self._fetch(
+            "reserve",
+            call,
+            [each.quota for each in new],
+            [each.span for each in new],
+            [each.most for each in new],
+            at,
+            at - RESERVED,
+        )
+        full: str | None = rows[0]["quota"]
+        return full
 
     async def release(self, call: str, quotas: Collection[str]) -> None:
         """See `Store`."""
-        await self._fetch("release", call, list(quotas))
+        await self._fetch("release", call, sorted(quotas))
+
+    async def counted(self, spans: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        """See `Store`."""
+        wanted = sorted(set(spans))
+        if not wanted:
+            return {}
+        rows = await self._fetch("counted", [quota for quota, _ in wanted], [s for _, s in wanted])
+        used = {(row["quota"], row["span"]): int(row["used"]) for row in rows}
+        return {each: used.get(each, 0) for each in wanted}
 
     async def shut(self, run: RunId, executions: Collection[str]) -> None:
         """See `Store`."""

@@ -286,6 +286,14 @@ class Store(Protocol):
     async def release(self, call: str, quotas: Collection[str]) -> None:
         """Takes a call out of quotas: it was not made."""
 
+    async def counted(self, spans: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        """How many calls are counted in quotas, each in one of its hours or days.
+
+        Args:
+            spans: Quotas by name, each with the span.
+        """
+        ...
+
     async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
         """Keeps what a person approved of a server's tool, in the place of what was before.
 

@@ -23,40 +23,19 @@ SELECT owner FROM crewlog.claims WHERE key = $1::text
 -- name: last_ruling
 SELECT COALESCE(max(position), 0) AS ruling FROM crewlog.rulings WHERE run = $1::text
 
--- name: lock_quotas
--- Calls of one quota queue up; the keys are sorted, so that no two wait for each other.
-SELECT pg_advisory_xact_lock(hashtextextended(key, 4854126601903010)) FROM unnest($1::text[]) AS key
-
 -- name: reserve
--- All or none. A call that is counted already is not counted again, in whichever span that was.
-WITH wanted AS (
-    SELECT * FROM unnest($2::text[], $3::text[], $4::bigint[]) AS new (quota, span, most)
-),
-used_up AS (
-    SELECT quota FROM wanted
-    WHERE NOT EXISTS (
-        SELECT FROM crewlog.reservations AS old
-        WHERE old.quota = wanted.quota AND old.call = $1::text
-    )
-    AND most <= (
-        SELECT count(*) FROM crewlog.reservations AS old
-        WHERE old.quota = wanted.quota AND old.span = wanted.span
-    )
-),
-made AS (
-    INSERT INTO crewlog.reservations (quota, call, span, at)
-    SELECT quota, $1, span, $5::bigint FROM wanted
-    WHERE NOT EXISTS (SELECT FROM used_up)
-    ORDER BY quota
-    ON CONFLICT DO NOTHING
-),
-old AS (
-    DELETE FROM crewlog.reservations WHERE quota = ANY($2) AND at < $6::bigint AND call <> $1
-)
-SELECT quota FROM used_up ORDER BY quota LIMIT 1
+SELECT crewlog.reserve(
+    $1::text, $2::text[], $3::text[], $4::bigint[], $5::bigint, $6::bigint
+) AS quota
 
 -- name: release
-DELETE FROM crewlog.reservations WHERE call = $1::text AND quota = ANY($2::text[])
+SELECT crewlog.release($1::text, $2::text[])
+
+-- name: counted
+SELECT counts.quota, counts.span, counts.used
+FROM unnest($1::text[], $2::text[]) AS wanted (quota, span)
+JOIN crewlog.quota_counts AS counts USING (quota, span)
+
 -- name: approve_tool
 INSERT INTO crewlog.tool_approvals (source, tool, digest, approver, at)
 VALUES ($1, $2, $3, $4, $5)

@@ -1,0 +1,120 @@
+"""What a crew's groups, logs, rules, questions and policy say to people who look at it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlog.authority.telling import terms
+from crewlog.cli.explained import show_explanation
+from crewlog.cli.screen import Screen
+from crewlog.definition.load import load_data
+from crewlog.definition.model import CrewDefinition
+from crewlog.graph.explain import explain
+from crewlog.prompt.english import expressible
+from crewlog.prompt.keeping import CREW
+from crewlog.prompt.registry import registry_of_crew
+
+KEY = "ed25519:A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="
+BARE: dict[str, Any] = {
+    "crew": "paper",
+    "model": "openai:x",
+    "agents": {
+        "scout": {"prompt": "Scout.", "outputs": ["confidence"], "ask_below": 0.7},
+        "author": {"prompt": "Write.", "parent": "scout"},
+    },
+    "tools": {"send": {"run": "m:send"}},
+}
+MORE: dict[str, Any] = {
+    "groups": {"desk": ["scout", "author"], "none": []},
+    "logs": {"facts": {"readers": ["author"]}, "shut": {"writers": []}},
+    "rules": [
+        {"tool": "send", "agents": ["group:desk"], "quota": "5 per run", "reason": "Be brief."},
+        {"tool": "*", "agents": ["author"], "do": "ask"},
+    ],
+    "interrupts": {
+        "people": ["ana", "ben"],
+        "approve_risk": "high",
+        "valid": "10m",
+        "expires": "2h",
+        "default": "escalate",
+        "escalate_to": "carla",
+        "kinds": {"budget": {"expires": "1d", "default": "stop"}},
+    },
+    "limits": {"tokens": 200_000, "cost": 5, "wall": "1d"},
+    "timezone": "Europe/Berlin",
+    "policy": {
+        "mode": "signed",
+        "principals": {"ada": {"key": KEY, "rights": ["change", "grant"]}},
+    },
+}
+TOLD = [
+    ("groups", "desk: scout and author"),
+    ("groups", "none: nobody"),
+    ("logs", "facts: read by author, written by all that list it"),
+    ("logs", "shut: read by all that list it, written by people alone"),
+    ("rules", "send is called by scout and author at most 5 per run (Be brief.)"),
+    ("rules", "calls of every tool by author wait for a person's yes"),
+    ("interrupts", "only ana and ben may answer"),
+    ("interrupts", "calls of tools of high risk wait for a yes"),
+    ("interrupts", "a yes to a call holds for 10m"),
+    ("interrupts", "questions wait 2h, then they go to carla"),
+    ("interrupts", "budgets: they wait 1d, then the run ends"),
+    ("limits", "people are asked after 200,000 tokens, $5 or 1d"),
+    ("policy", "ada may change and grant, by signed commands"),
+    ("timezone", "Europe/Berlin"),
+]
+
+
+def test_all_of_it_is_told() -> None:
+    assert list(terms(load_data({**BARE, **MORE}))) == TOLD
+    assert list(terms(load_data(BARE))) == []
+    opened = load_data({**BARE, "policy": {"mode": "open"}})
+    assert list(terms(opened)) == [("policy", "open: whoever reaches the server commands")]
+
+
+def test_a_node_is_explained_with_what_bounds_its_agent() -> None:
+    crew = load_data({**BARE, **MORE})
+    scout, author = explain(crew, "scout"), explain(crew, "author")
+    assert scout.groups == author.groups == ("desk",)
+    assert scout.rules == ("send is called by scout and author at most 5 per run",)
+    assert author.rules[1] == "calls of every tool by author wait for a person's yes"
+    assert scout.bounded == ("people are asked where its confidence is below 0.7",)
+    assert author.bounded == ("it works for scout, and may no more than that one",)
+
+
+def test_a_node_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    show_explanation(Screen(), explain(load_data({**BARE, **MORE}), "author"))
+    said = capsys.readouterr().out
+    for words in ("groups", "desk", "at most 5 per run", "it works for scout"):
+        assert words in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "unsaid"),
+    [
+        ("groups", MORE["groups"], "the groups desk and none"),
+        ("rules", [{"tool": "send", "do": "never"}], "the rule that send is never called"),
+        ("logs", MORE["logs"], "who reads and writes facts and shut"),
+        ("interrupts", {"people": ["ana"]}, "only ana may answer"),
+        ("policy", MORE["policy"], "who commands its runs: ada may change and grant"),
+        ("memory", {}, "what the crew remembers"),
+        ("timezone", "Europe/Berlin", "the time zone Europe/Berlin"),
+        ("checkpoints", {"keep_last": 3}, "which checkpoints are kept"),
+        ("limits", {"tokens": 9}, "the bound of tokens: 9"),
+        ("flags", {"x": True}, "the first values of flags: x"),
+        ("merge", {"author.text": "append"}, "how the values of author.text combine"),
+        ("approval", "required", "who must approve it"),
+    ],
+)
+def test_what_no_sentence_says_is_named(key: str, value: Any, unsaid: str) -> None:
+    crew = CrewDefinition.from_json({**BARE, key: value})
+    assert any(unsaid in line for line in expressible(crew)), expressible(crew)
+    assert key in CREW
+
+
+def test_what_a_registry_has_need_not_be_said() -> None:
+    crew = load_data({**BARE, "groups": {"desk": ["scout"]}, "rules": MORE["rules"]})
+    found = expressible(crew, registry_of_crew(crew))
+    assert not [line for line in found if "rule" in line or "group" in line]
