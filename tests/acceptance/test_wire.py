@@ -14,8 +14,13 @@ import pytest
 
 from crewlog.client import Run
 from crewlog.dev.temporal_cli import find_cli
+from crewlog.encryption.keys import KEYS
 
 from .harness import LIMIT, SHARED, Site, calls, tool, until
+
+pytestmark = pytest.mark.skipif(
+    bool(os.environ.get(KEYS)), reason="with encryption on, what is not encrypted is refused"
+)
 
 
 class CommandLine:

@@ -135,6 +135,12 @@ def test_a_question_that_takes_words_says_so() -> None:
         assert text_of(*numbered(question)).plain.strip() == prompt
 
 
+def test_an_approval_of_a_call_says_that_its_arguments_may_be_edited() -> None:
+    call = asked(kind="tool_approval", options=("approve", "reject", "stop"))
+    line = "crewlog answer shop i1 approve|edit|reject|stop"
+    assert answer_line("shop", question_of(call))[1] == line
+
+
 def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
     """Programs find the definition and its remarks in it, whether a worker is there or not."""
     crew: dict[str, Any] = {

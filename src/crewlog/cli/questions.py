@@ -43,8 +43,11 @@ def numbered(question: InterruptView) -> list[Part]:
 
 
 def answer_line(run: str, question: InterruptView) -> list[Part]:
-    """How to answer it from anywhere: `crewlog answer music-7f3a i1 approve|reject`."""
-    options = "|".join(shlex.quote(plain(option)) for option in question.options)
+    """How to answer it from anywhere: `crewlog answer music-7f3a i1 approve|edit|reject`."""
+    named = [shlex.quote(plain(option)) for option in question.options]
+    if question.kind == "tool_approval":
+        named[1:1] = ["edit"]
+    options = "|".join(named)
     words = f"  (or {ANY_WORDS})" if question.words else ""
     return [("answer:  ", "dim"), f"crewlog answer {run} {question.id} {options}{words}"]
 
