@@ -3,8 +3,9 @@
 Each test begins with empty tables, so that a dump is what its run made. Equal means: every column
 of every row of every table, but for
 
-- `crews`, the registrations, and `memories`, `reservations` and `tool_approvals`, which are in no
-  history; no run here is of a registered crew, and none remembers, counts or approves anything;
+- `crews`, the registrations, and `memories`, `reservations`, `quota_counts` and `tool_approvals`,
+  which are in no history; no run here is of a registered crew, and none remembers, counts or
+  approves anything;
 - `schema_migrations`, which is no run's: it has the time at which the tables were made.
 """
 
@@ -52,7 +53,7 @@ TABLES = {
 }
 NO_RUNS_TABLES = {
     *("crews", "registered", "orphans", "forks", "forked", "shut", "schema_migrations"),
-    *("memories", "reservations", "tool_approvals"),
+    *("memories", "quota_counts", "reservations", "tool_approvals"),
 }
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000
