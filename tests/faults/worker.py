@@ -101,10 +101,11 @@ class StoreAtPoints(PostgresStore):
         bodies: Mapping[ContentHash, Json] | None = None,
         *,
         execution: str = "",
-    ) -> None:
+    ) -> int:
         _pass("append.before")
-        await super().append(run, batch, bodies, execution=execution)
+        ruled = await super().append(run, batch, bodies, execution=execution)
         _pass("append.after")
+        return ruled
 
     async def claim(self, key: str, owner: str) -> str:
         _pass("claim.before")
