@@ -9,11 +9,15 @@ from uuid import uuid4
 
 import pytest
 
-from crewlog.cli.auditing import when
+from crewlog.cli.auditing import said, when
+from crewlog.cli.inboxing import others
 from crewlog.cli.matrix import tables
+from crewlog.cli.screen import Screen
+from crewlog.client.inbox import OpenQuestion
 from crewlog.errors import UsageError
 from crewlog.graph.matrix import Cell, SetAtRunTime
 from crewlog.ids import AgentName, ToolName
+from crewlog.state.audit_records import AuditRecord
 
 from .conftest import Cli
 
@@ -51,6 +55,34 @@ def test_times_are_durations_or_have_a_zone() -> None:
     assert when("1970-01-01T00:00:01Z") == 1000
     with pytest.raises(UsageError, match="is no time"):
         when("yesterday")
+
+
+def test_a_pipe_is_wrapped_where_columns_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "word " * 40
+    Screen().wrapped(["  head "], words, indent=7)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    monkeypatch.setenv("COLUMNS", "60")
+    Screen().wrapped(["  head "], words, indent=7)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 60
+
+
+def test_a_refusal_in_the_audit_is_of_a_ruling_and_not_of_a_name_on_the_wire() -> None:
+    record = AuditRecord(
+        position=1, at=1, kind="refusal", who="ben", what="set_permission", outcome="refused",
+        reason="this set_permission has no signature\nSign it.",
+    )  # fmt: skip
+    assert said(record) == "ben's ruling was refused: this ruling has no signature. Sign it."
+
+
+def test_the_inbox_of_one_says_who_is_asked_else() -> None:
+    asked = {"id": "i1", "kind": "ask", "question": "Go?", "options": ["yes", "no"]}
+    every = [OpenQuestion.model_validate({**asked, "run": f"r{n}", "to": ["ana"]}) for n in (1, 2)]
+    assert others(every, 2, "ben") == ""
+    assert others(every, 0, "ben") == "2 questions are asked of others: ana"
 
 
 @pytest.fixture(scope="module")
