@@ -2,8 +2,8 @@
 
 One agent calls a short tool twenty times. The one crew has groups, rules with conditions, quotas, a
 table of permissions and a log of its own for its group; a third has a quota of the day in the place
-of that of the run, reserved in the store before each call. What is compared is what a call costs the
-turn, in the same round.
+of that of the run, reserved in the store before each call. What is compared is what a call costs
+the turn, in the same round.
 """
 
 from __future__ import annotations
