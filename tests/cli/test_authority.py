@@ -122,7 +122,7 @@ def test_who_may_what_is_seen_and_set(crewlog: Cli, guarded: str) -> None:
     run = guarded
     page = crewlog("permissions", run)
     assert page.code == 0, page.err
-    for words in ("first   ✓     ✗", "second  ✓     ·", "Not on Fridays.", "4 left of 5 per run"):
+    for words in ("first   ✓     ✗", "second  ✓     ·", "Not on Fridays", "4 left of 5 per run"):
         assert words in page.out, page.out
     reasons = crewlog("why", run, "first", "send")
     assert "▸ ✗ rules[0]" in reasons.out
