@@ -14,9 +14,9 @@ from collections.abc import Mapping
 
 from crewlog.definition.secrets import REFERENCE
 from crewlog.errors import SecretMissing
-from crewlog.guarded.secret_files import OWN, NoSecretError, read_secret
 from crewlog.model import Json
 from crewlog.redaction import SHORTEST, remember
+from crewlog.secret_files import OWN, NoSecretError, read_secret
 
 
 def resolve(reference: str, environ: Mapping[str, str] | None = None) -> str:
