@@ -15,11 +15,13 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from crewlog import wire
 from crewlog.encryption.codec import ENCRYPTED, KEY
 from crewlog.errors import TemporalUnavailable
+from crewlog.payloads import DirectoryDriver
 
 _LIMIT = timedelta(seconds=30)
 _CLAIM = re.compile(rb'"sha256" *: *"([0-9a-f]{64})"')
@@ -41,6 +43,15 @@ def payloads_in(message: Message) -> Iterator[Payload]:
         for each in items:
             if isinstance(each, Message):
                 yield from payloads_in(each)
+
+
+def folder_of(converter: DataConverter) -> Path | None:
+    """The payload folder of a converter; none where it has another place for large payloads."""
+    storage = converter.external_storage
+    for driver in storage.drivers if storage is not None else ():
+        if isinstance(driver, DirectoryDriver):
+            return driver.directory
+    return None
 
 
 def keys_of(message: Message, folder: Path | None = None) -> set[str]:

@@ -223,6 +223,14 @@ class Keyring:
         self._look()
         return tuple(self._ciphers)
 
+    def lacks(self, key: str) -> Literal["", "retired", "unknown"]:
+        """Why nothing opens that is encrypted with a key; empty where the key is there."""
+        if key not in self._ciphers and key not in self._retired:
+            self._look(now=True)
+        if key in self._retired:
+            return "retired"
+        return "" if key in self._ciphers else "unknown"
+
     def _look(self, *, now: bool = False) -> None:
         """Reads the file again where it has changed; what was read stays where it cannot be."""
         at = time.monotonic()
