@@ -7,14 +7,12 @@ looked at here, and only once something went wrong.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import timedelta
 
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
-from temporalio.converter import DataConverter, WorkflowSerializationContext
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from crewlog.client.key_uses import folder_of, keys_of
@@ -51,11 +49,10 @@ async def locked(client: Client, run: RunId, execution: str = "") -> KeyMissing 
         return None  # whoever asks knows already what went wrong
     if told is None or told.application_failure_info.type != KeyMissing.__name__:
         return None
-    said = await _message(converter, client.namespace, run, told)
     return KeyMissing(
-        f"the workers cannot go on with the run {run!r}: {said}",
+        f"the workers cannot go on with the run {run!r}, since they lack a key: {told.message}",
         remedy="Give them the key file of those who speak to the run: `crewlog encryption status` "
-        "names its keys. The run is safe, and goes on then.",
+        "names its keys. The run is safe, and goes on a while after.",
         place=f"run {run!r}",
     )
 
@@ -82,11 +79,3 @@ def _lacking(
         remedy=remedy,
         place=f"run {run!r}",
     )
-
-
-async def _message(converter: DataConverter, namespace: str, run: RunId, failure: Failure) -> str:
-    """What a worker said, where we have its key; else what it said to everybody."""
-    own = converter.with_context(WorkflowSerializationContext(namespace, run))
-    with suppress(KeyMissing):
-        return str(getattr(await own.decode_failure(failure), "message", failure.message))
-    return failure.message
