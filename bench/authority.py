@@ -1,8 +1,9 @@
 """A call of a tool with everything on that authority knows, by one of a crew that says nothing.
 
 One agent calls a short tool twenty times. The one crew has groups, rules with conditions, quotas, a
-table of permissions and a log of its own for its group. What is
-compared is what a call costs the turn, and what the whole run takes, in the same round.
+table of permissions and a log of its own for its group; a third has a quota of the day in the place
+of that of the run, reserved in the store before each call. What is compared is what a call costs
+the turn, in the same round.
 """
 
 from __future__ import annotations
@@ -18,8 +19,13 @@ from bench.pairs import Figure, figure, ratio, rounds
 CALLS = 20
 
 
-def guarded(count: int) -> dict[str, Any]:
-    """The crew of `lookups` with rules, quotas and audiences."""
+def guarded(count: int, per: str = "run") -> dict[str, Any]:
+    """The crew of `lookups` with rules, quotas and audiences.
+
+    Args:
+        count: How many calls.
+        per: What the quota is of: "run", or "day", which the store counts over all runs.
+    """
     crew = lookups(count, local=False)
     crew["crew"] = "lookups-guarded"
     crew["flags"] = {"closed": False}
@@ -32,7 +38,7 @@ def guarded(count: int) -> dict[str, Any]:
     crew["rules"] = [
         {"tool": "*", "do": "never", "if": "closed", "reason": "the desk is closed"},
         {"tool": "lookup", "agents": ["group:desk"], "do": "ask", "if": "closed"},
-        {"tool": "lookup", "quota": "100000 per run"},
+        {"tool": "lookup", "quota": f"100000 per {per}"},
     ]
     return crew
 
@@ -51,9 +57,11 @@ async def run(bench: Bench) -> list[Figure]:
     systems = {
         "off": lambda: measured(lookups(CALLS, local=False)),
         "on": lambda: measured(guarded(CALLS)),
+        "daily": lambda: measured(guarded(CALLS, per="day")),
     }
     found = await rounds(systems, bench.pairs, told=bench.told("authority"))
     return [
         figure("authority_on_ms", found["on"]),
         ratio("authority_on_vs_off", found["on"], found["off"]),
+        ratio("authority_daily_quota_vs_off", found["daily"], found["off"]),
     ]

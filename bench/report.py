@@ -127,6 +127,7 @@ SPECS: tuple[Spec, ...] = (
         "by the same call of a crew without any",
         at_most("authority_on_vs_off", 1.05),
     ),
+    Spec("authority_daily_quota_vs_off", "by the same with a quota that the store counts"),
     Spec("swap_ms", "a swap, from the accepted change to the new execution's first task, ms"),
     Spec("can_ms", "a bare workflow's continue-as-new, ms"),
     Spec("swap_vs_can", "the one by the other", at_most("swap_vs_can", 1.5)),

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Ways in which a change widens authority that a refusal names."""
+GRANT_ONCE = "says-grant-once"
+"""The patch of executions whose refusals name the right `grant` once: they are journaled."""
 _NEVER = -1
 """A time at which nothing has expired."""
 
@@ -92,8 +94,9 @@ async def tell_time(engine: Engine | Drafting, incoming: Incoming) -> None:
 
 
 def refusal(found: Standing) -> NotPermitted:
-    """The error for what is not let in."""
-    return NotPermitted(found.reason, remedy=found.remedy)
+    """The error for what is not let in, in the words that its execution has for it."""
+    older = found.older and workflow.in_workflow() and not workflow.patched(GRANT_ONCE)
+    return NotPermitted(found.reason, remedy=found.older if older else found.remedy)
 
 
 def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str) -> None:

@@ -11,8 +11,10 @@ import random
 import time
 from typing import Any
 
+from crewlog.client import Run
 from crewlog.errors import CommandRejected
 from crewlog.state import journal as j
+from crewlog.state.calls import CALL_TOOL
 
 from .harness import LIMIT, Site, calls, tool
 
@@ -31,6 +33,40 @@ def hostile(rng: random.Random) -> list[dict[str, Any]]:
         calls(*[(rng.choice(names), {"text": "x"}) for _ in range(EACH)]) for _ in range(REPLIES)
     ]
     return [*replies, {"text": "done"}]
+
+
+async def test_a_call_that_is_forbidden_while_it_waits_for_a_worker_is_not_begun(
+    crews: Site,
+) -> None:
+    """The run has let it pass already: the look in the activity alone stops it."""
+    echo = calls(("echo", {"text": "x"}))
+    crew = crews.crew(
+        {name: [echo, {"text": name}] for name in ("a", "b")},
+        tools={"echo": tool("echo", "never", effects="external", queue="later")},
+        flow=[["a", "b"]],
+    )
+    run = await crews.start(crew)
+    await until_scheduled(crews, run, 2)
+    await run.rule("a", "echo", "deny", by="ana")
+    await crews.start_worker("later")
+    assert (await run.result(LIMIT)).status == "completed"
+    await asyncio.to_thread(crews.end_workers, "later")
+    done = [str(line["step"]).partition("#")[0] for line in crews.ledger(run, "start")]
+    assert done == ["b"], "what was not ruled of is made, and made once"
+    (denied,) = await crews.entries(run, "PermissionDenied")
+    assert (denied.agent, denied.rule) == ("a", "ruling")
+
+
+async def until_scheduled(site: Site, run: Run, calls: int) -> None:
+    """Waits until that many of a run's calls of tools wait for a worker."""
+    handle = site.temporal.get_workflow_handle(run.id)
+    async with asyncio.timeout(LIMIT):
+        while True:
+            pending = (await handle.describe()).raw_description.pending_activities
+            waiting = [each for each in pending if each.activity_type.name == CALL_TOOL]
+            if len(waiting) == calls:
+                return
+            await asyncio.sleep(0.05)
 
 
 async def test_nothing_forbidden_is_done_and_every_call_is_accounted_for(crews: Site) -> None:

@@ -3,9 +3,9 @@
 Each test begins with empty tables, so that a dump is what its run made. Equal means: every column
 of every row of every table, but for
 
-- `crews`, the registrations, and `memories`, `reservations`, `quota_counts` and `tool_approvals`,
-  which are in no history; no run here is of a registered crew, and none remembers, counts or
-  approves anything;
+- `crews`, the registrations, and `memories` and `tool_approvals`, which are in no history; no run
+  here is of a registered crew, and none remembers or approves anything;
+- `reservations`, whose times are a moment apart: `quota_counts` says what they come to;
 - `schema_migrations`, which is no run's: it has the time at which the tables were made.
 """
 
@@ -50,10 +50,11 @@ TABLES = {
     "snapshots": "position",
     "tags": "tag",
     "rulings": "position",
+    "quota_counts": "quota",
 }
 NO_RUNS_TABLES = {
     *("crews", "registered", "orphans", "forks", "forked", "shut", "schema_migrations"),
-    *("memories", "quota_counts", "reservations", "tool_approvals"),
+    *("memories", "reservations", "tool_approvals"),
 }
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000
@@ -73,7 +74,7 @@ async def db(site: Site) -> AsyncIterator[Any]:
 
 
 async def lose(db: Any) -> None:
-    tables = [*TABLES, "crews", "registered"]
+    tables = [*TABLES, "crews", "registered", "reservations"]
     await db.execute(f"TRUNCATE {', '.join(f'crewlog.{table}' for table in tables)}")
 
 
@@ -180,6 +181,7 @@ def busy(site: Site, events: int = 50, nap: float = 0.02, turns: int = 0) -> dic
         limits={"events": events},
     )
     crew["flow"] = [["one", "two"], {"ask": "Go on?", "sets": "go"}, "last", {"ask": "Publish?"}]
+    crew["rules"] = [{"tool": ["nap", "echo", "pay"], "quota": "1000 per day"}]
     return crew
 
 

@@ -211,6 +211,58 @@ def test_a_new_version_keeps_what_was_named(capsys: pytest.CaptureFixture[str]) 
     assert "verdict" in text
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "rules: [{tool: write_file, do: never, agents: [writer], reason: Not yet.}]\n",
+        "rules: [{tool: write_file, quota: 5 per run}]\n",
+        "groups: {desk: [writer, checker]}\n",
+        "interrupts: {people: [ana], expires: 2h, default: stop}\n",
+        "logs: {notes: {readers: [checker]}}\n",
+        "timezone: Europe/Berlin\n",
+        "approvals: {write_file: }\n",
+    ],
+)
+def test_what_people_wrote_into_the_file_stands(
+    capsys: pytest.CaptureFixture[str], written: str
+) -> None:
+    Path("notes.md").write_text(WHOLE)
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml"]) == 0
+    whole = Path("crew.yaml").read_text() + written
+    Path("crew.yaml").write_text(whole)
+    before = load_file("crew.yaml")
+    Path("notes.md").write_text(WHOLE.replace("at most 3", "at most 4"))
+    capsys.readouterr()
+    found = document(capsys, "compile", "notes.md", "--out", "crew.yaml", "--force")
+    after = load_file("crew.yaml")
+    key = written.partition(":")[0]
+    assert getattr(after, key) == getattr(before, key)
+    assert [line for line in found["replaced"] if "at most 4" in line or "at_most" in line]
+    assert definition_hash(after) == found["hash"]
+
+
+def test_what_would_be_lost_of_the_file_is_named_and_it_stays(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("notes.md").write_text(WHOLE + " At most 20 steps.")
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml"]) == 0
+    text = Path("crew.yaml").read_text().replace("steps: 20", "steps: 10")
+    text += "rules: [{tool: write_file, do: ask, agents: [checker]}]\n"
+    Path("crew.yaml").write_text(text)
+    more = WHOLE.replace("checker", "proofreader").replace("the writer may", "the proofreader may")
+    Path("notes.md").write_text(f"{more} At most 20 steps.")
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml", "--force"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "rules[0] is about 'checker', which the prompt does not have" in told
+    assert "the crew's limit of 'steps' is 10, and the prompt says 20" in told
+    assert "permissions do not let proofreader call write_file, and the prompt does" in told
+    assert "or take it out of crew.yaml first" in told
+    assert Path("crew.yaml").read_text() == text
+    Path("crew.yaml").write_text(f"{text}rulez: []\n")
+    assert run_cli(["compile", "notes.md", "--out", "crew.yaml", "--force"]) == 2
+    assert "rulez" in capsys.readouterr().err
+
+
 def test_errors_are_all_shown_and_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     Path("bad.md").write_text(BAD + "The checker uses the model gpt-8.\n")
     assert run_cli(["compile", "bad.md", "--out", "crew.yaml"]) == 2

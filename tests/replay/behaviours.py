@@ -15,7 +15,7 @@ from acceptance.builds import Deployment
 from acceptance.harness import LIMIT, Site, calls, tool, until
 from crewlog.client import Run
 from crewlog.definition.operations import RemoveAgent
-from crewlog.errors import ChangeConflict, CommandRejected, RunFailed
+from crewlog.errors import ChangeConflict, CommandRejected, InvalidArguments, RunFailed
 
 Drive = Callable[[Site], Awaitable[Run]]
 BEHAVIOURS: dict[str, Drive] = {}
@@ -255,6 +255,23 @@ async def tool_approval(site: Site) -> Run:
     )
     await run.respond("i2", "not that one", by="ana", id="no")
     await run.respond("i1", "approve", by="ana", id="yes")
+    await run.result(LIMIT)
+    return run
+
+
+@behaviour
+async def edited_arguments(site: Site) -> Run:
+    """People answer a call with other arguments: a worker refuses some, and then takes others."""
+    crew = site.crew(
+        {"a": [calls(("risky", {"text": "x"})), {"text": "A"}]},
+        tools={"risky": tool("echo", "never", effects="external")},
+        approvals={"risky": None},
+    )
+    run = await _start(site, "edited_arguments", crew)
+    question = await _asked(run)
+    with suppress(InvalidArguments):
+        await run.edit_call(question, "risky", {"txt": "y"}, by="ana", id="wrong")
+    await run.edit_call(question, "risky", {"text": "y"}, by="ana", id="right")
     await run.result(LIMIT)
     return run
 

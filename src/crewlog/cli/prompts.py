@@ -60,7 +60,9 @@ def compile_(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Replace the file; what did not change keeps its names in it."
+            "--force",
+            help="Replace the file: what did not change keeps its names in it, and what people "
+            "wrote into it stands.",
         ),
     ] = False,
     words: Annotated[
@@ -96,6 +98,10 @@ def compile_(
     previous = _previous(out, force=force)
     found = compiled(source, offer, reader=reader, previous=previous, as_json=as_json)
     faults = faults_of(found, strict=strict)
+    if previous is not None and faults is None:
+        from crewlog.prompt.replacing import replacing  # noqa: PLC0415
+
+        found = replacing(found, previous, offer.registry, str(out))
     return _tell(
         screen,
         found,
@@ -103,6 +109,7 @@ def compile_(
         words=words,
         out=out,
         assume=assumed,
+        previous=previous,
     )
 
 
@@ -122,21 +129,19 @@ def _previous(out: Path | None, *, force: bool) -> CrewDefinition | None:
 
     Raises:
         UsageError: it is not to be.
+        InvalidDefinition: it has faults, so that nobody knows what in it would be lost.
     """
     if out is None or out == STDOUT or not out.exists():
         return None
     if not force:
         raise UsageError(
             f"there is a file {str(out)!r} already",
-            remedy="Choose another name, or use --force: what did not change keeps its names.",
+            remedy="Choose another name, or use --force: what people wrote into it stands.",
             place="crewlog compile",
         )
     from crewlog.definition.load import load_file  # noqa: PLC0415
 
-    try:
-        return load_file(out)
-    except InvalidDefinition:
-        return None  # it is replaced because it is broken, perhaps
+    return load_file(out)
 
 
 def faults_of(found: CompiledPrompt, *, strict: bool = False) -> InvalidDefinition | None:
@@ -157,6 +162,7 @@ def _tell(
     words: bool,
     out: Path | None,
     assume: list[str] | None,
+    previous: CrewDefinition | None,
 ) -> int:
     from crewlog.cli.dry import dry_run_of, show_dry_run  # noqa: PLC0415
     from crewlog.cli.screen import write  # noqa: PLC0415
@@ -178,6 +184,8 @@ def _tell(
             document["out"] = str(out)
             screen.line("")
             screen.line(("  Written  ", "dim"), str(out))
+            if previous is not None:
+                document["replaced"] = _replaced(screen, previous, found.definition)
             screen.line(("  Next     ", "dim"), f"crewlog run {out}")
     if screen.as_json:
         screen.document(document)
@@ -186,6 +194,17 @@ def _tell(
             screen.line("")
         raise faults
     return exits.OK
+
+
+def _replaced(screen: Screen, before: CrewDefinition, after: CrewDefinition) -> list[str]:
+    """Shows what became of a crew's file: nothing in it goes in silence."""
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.prompt.replacing import replaced  # noqa: PLC0415
+
+    changes = replaced(before, after)
+    for number, change in enumerate(changes):
+        screen.line(("           " if number else "  Changed  ", "dim"), plain(change))
+    return changes
 
 
 def write_crew(path: Path, definition: CrewDefinition) -> None:

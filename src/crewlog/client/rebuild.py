@@ -3,7 +3,8 @@
 Everything in a store follows from histories: definitions from the result of `open_run`, journal
 batches from the inputs of activities, bodies from their results, snapshots from what is handed to
 the store and from what continue-as-new carries. What is made is the same, row by row, but for what
-no history has: registrations of crews, and bodies of attempts that never answered.
+no history has: registrations of crews, and bodies of attempts that never answered. Quotas over runs
+have what their calls used of them (`crewlog.client.counted`).
 
 What a run has recorded since its last activity is in no history yet: the run itself is asked. It
 may go on while its rows are made: everything is insert-only and comes again, so that what its
@@ -19,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from crewlog.client.counted import count
 from crewlog.client.extract import Extracted, gaps, join, last, pieces
 from crewlog.client.gateway import Gateway, pauses
 from crewlog.client.histories import Chain, Histories, Tell
@@ -273,6 +275,7 @@ class Rebuild:
         """
         for key, owner in _claims(self._run, found.chain):
             await store.claim(key, owner)
+        await count(store, self._run, found.chain, int(time.time() * 1000))
         definitions = {h: d for each in found.all for h, d in each.definitions.items()}
         for definition in definitions.values():
             await store.put_definition(definition)
