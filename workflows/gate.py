@@ -43,6 +43,8 @@ SHOWN = 10
 """Ways in which a change widens authority that a refusal names."""
 GUARDS_STATE = "guards-what-the-state-decides"
 """The patch of executions in which who steers a run lifts no rule and answers no question by it."""
+GRANT_ONCE = "says-grant-once"
+"""The patch of executions whose refusals name the right `grant` once: they are journaled."""
 _NEVER = -1
 """A time at which nothing has expired."""
 
@@ -97,8 +99,9 @@ async def tell_time(engine: Engine | Drafting, incoming: Incoming) -> None:
 
 
 def refusal(found: Standing) -> NotPermitted:
-    """The error for what is not let in."""
-    return NotPermitted(found.reason, remedy=found.remedy)
+    """The error for what is not let in, in the words that its execution has for it."""
+    older = found.older and workflow.in_workflow() and not workflow.patched(GRANT_ONCE)
+    return NotPermitted(found.reason, remedy=found.older if older else found.remedy)
 
 
 def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str) -> None:
