@@ -141,6 +141,7 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         workflows=[CrewRun],
         workflow_runner=sandbox(),
         data_converter=data_converter(crews.payloads),
+        namespace=crews.temporal.namespace,  # what is encrypted is bound to it
         interceptors=[OneArgument()],
     )
     await replayer.replay_workflow(history)
