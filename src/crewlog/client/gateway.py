@@ -276,7 +276,7 @@ class Gateway:
             return True
         if size > INLINE_LIMIT:
             raise UsageError(
-                f"{wire.spoken(name)}: its {size} bytes were not sent: no worker says that it "
+                f"{wire.noun(name)}: its {size} bytes were not sent: no worker says that it "
                 f"reads the payload folder of this client, and a history takes {INLINE_LIMIT}",
                 remedy="Set CREWLOG_PAYLOADS here to the folder of the workers, and see that one "
                 "of them runs.",
@@ -510,7 +510,7 @@ class Gateway:
         status = await self._how_it_ended(run)
         again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
-            f"the run {run!r} has ended ({status}): {wire.spoken(name)!r} has no effect",
+            f"the run {run!r} has ended ({status}): {wire.noun(name)!r} has no effect",
             remedy=_TO_GO_BACK.format(run=run)
             if name == "rollback"
             else f"`crewlog show {run}` shows how{again}.",
@@ -622,4 +622,4 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
     details = cause.details if isinstance(cause, ApplicationError) else ()
     remedy = str(details[0] or "") if details else ""
     error_type = _REFUSALS.get(kind or "", CommandRejected)
-    return error_type(message or f"the run {run!r} refused {wire.spoken(name)!r}", remedy=remedy)
+    return error_type(message or f"the run {run!r} refused {wire.noun(name)!r}", remedy=remedy)
