@@ -62,6 +62,7 @@ def test_times_are_durations_or_have_a_zone() -> None:
 def test_a_pipe_is_wrapped_where_columns_are_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     words = "word " * 40
     Screen().wrapped(["  head "], words, indent=7)
     assert len(capsys.readouterr().out.splitlines()) == 1

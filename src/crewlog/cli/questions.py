@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _LONGEST_LINE = 65_536
 _SIGN = "    › "  # noqa: RUF001
 _SOURCE = re.compile(r"\nof the message \S+\Z")
+_REST = re.compile(r"(\A|\nShortened: )[Tt]he message \S+ has [^\n]* approved\.\Z")
 BUDGET = "budget"
 """The kind of question that is answered by how much more."""
 _CREWS_OWN = frozenset({"ask", "tool_approval", "approval"})
@@ -42,10 +43,12 @@ def show_question(screen: Screen, question: InterruptView) -> None:
 
 
 def _told(question: InterruptView) -> str:
-    """The detail for people: without the hash of a message that asks for what they read anyway."""
+    """The detail for people: a command that shows all of it, where it has a message's hash."""
     if question.kind != "tool_approval":
         return question.detail
-    return _SOURCE.sub("", question.detail)
+    shows = f"crewlog trace RUN --step {question.step} --full shows all that is approved"
+    told = _SOURCE.sub("", question.detail)
+    return _REST.sub(lambda found: found[1] + shows, told)
 
 
 def numbered(question: InterruptView) -> list[Part]:
