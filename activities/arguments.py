@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
-from jsonschema import Draft202012Validator, SchemaError
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
+from crewlog.activities.schemas import schema_faults
 from crewlog.activities.tools import Tool
 from crewlog.authority.reach import check_path, check_url
 from crewlog.definition.findings import did_you_mean
+from crewlog.definition.matching import NotLinear, pattern_of
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.reaching import ArgumentCheck
 from crewlog.model import Json
 from crewlog.state.brief import brief
 
-LONGEST_MATCHED = 10_000
-"""Characters of a text that a pattern is tried on: a pattern may take its time."""
 MOST_BYTES = 1_000_000
 """Arguments of one call, as JSON."""
 _MOST_FAULTS = 8
@@ -60,7 +56,8 @@ def refusal(tool: str, faults: list[str]) -> str:
     """The sentence of a call that is not made for its arguments."""
     more = len(faults) - _MOST_FAULTS
     told = "; ".join([*faults[:_MOST_FAULTS], *([f"and {more} more"] if more > 0 else [])])
-    return f"The arguments of {tool!r} are not valid: {told}. Call it again."
+    end = "" if told.endswith("?") else "."
+    return f"The arguments of {tool!r} are not valid: {told}{end} Call it again."
 
 
 def faults_of(errors: list[ErrorDetails]) -> list[str]:
@@ -130,7 +127,7 @@ def _takes_any(tool: BaseTool, parameters: Mapping[str, Json]) -> bool:
 def _schema(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
     schema = tool.tool.args_schema
     if isinstance(schema, dict):
-        yield from _json_schema(schema, args)
+        yield from schema_faults(schema, args)
         return
     model = _model(tool.tool)
     if model is None:
@@ -156,19 +153,6 @@ def _is_model(value: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(value, type) and issubclass(value, BaseModel)
 
 
-def _json_schema(schema: dict[str, Json], args: Mapping[str, Any]) -> Iterator[str]:
-    # Without a registry of ours, the library fetches what a schema refers to from anywhere.
-    validator = Draft202012Validator(schema, registry=Registry())
-    try:
-        errors = sorted(validator.iter_errors(dict(args)), key=lambda e: list(map(str, e.path)))
-    except (SchemaError, Unresolvable, RecursionError, re.error) as error:
-        yield f"all: the tool's schema cannot be used ({type(error).__name__})"
-        return
-    for found in errors:
-        where = ".".join(map(str, found.absolute_path)) or "all"
-        yield f"{where}: {brief(found.message, 200)}"
-
-
 # -- what the definition says ----------------------------------------------------------------------
 
 
@@ -181,12 +165,52 @@ def _checks(definition: ToolDefinition, args: Mapping[str, Any]) -> Iterator[str
 
 
 def _values(args: Mapping[str, Any], name: str) -> Iterator[Any]:
-    """The values of an argument, which may be inside another; of a list each."""
+    """The values of an argument, which may be inside another; of a list each.
+
+    What they are inside may be a text of JSON, which the tool reads: it is looked into. For a text
+    that is none, `_CLOSED` stands: nobody knows what the tool finds in it.
+    """
     found: list[Any] = [args]
     for part in name.split("."):
-        found = [value[part] for value in found if _is_mapping(value) and part in value]
+        inside = [each for value in found for each in _opened(value)]
+        yield from (value for value in inside if value is _CLOSED)
+        found = [value[part] for value in inside if _is_mapping(value) and part in value]
         found = [inner for value in found for inner in _each(value)]
     yield from found
+
+
+_CLOSED = object()
+"""Stands for what may be in a text that is no JSON."""
+
+
+def _opened(value: Any) -> list[Any]:
+    """A value, or what is in it where it is a text of JSON."""
+    if not isinstance(value, str) or not value.strip():
+        return [value]
+    try:
+        return _each(json.loads(value, object_pairs_hook=_once))
+    except (ValueError, RecursionError):
+        return [_CLOSED]
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # one reader takes the first of two, and another the last
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _is_packed(text: str) -> bool:
+    """Whether a text is one of JSON, which a tool may take for what is in it."""
+    if text.lstrip()[:1] not in ("[", "{", '"'):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    except RecursionError:
+        return True
+    return True
 
 
 def _each(value: Any) -> list[Any]:
@@ -197,6 +221,8 @@ def _each(value: Any) -> list[Any]:
 
 
 def _fault(definition: ToolDefinition, check: ArgumentCheck, value: Any) -> str:
+    if value is _CLOSED:
+        return "what it is in must be an object, or a text of JSON that has each key once"
     if value is None:
         return ""  # left out, where the schema lets it be
     if check.enum is not None and not any(_same(value, each) for each in check.enum):
@@ -228,11 +254,10 @@ def _text_fault(definition: ToolDefinition, check: ArgumentCheck, value: Any) ->
         return "it must be a text"
     if check.longest is not None and len(value) > check.longest:
         return f"it must have at most {check.longest:,} characters"
-    if check.pattern is not None:
-        if len(value) > LONGEST_MATCHED:
-            return f"it must have at most {LONGEST_MATCHED:,} characters"
-        if not re.fullmatch(check.pattern, value):
-            return f"it must match {check.pattern}"
+    if check.pattern is not None and (fault := _pattern_fault(check.pattern, value)):
+        return fault
+    if check.is_ is not None and _is_packed(value):
+        return f"it must be the {check.is_} itself, and no text of JSON"
     if check.is_ == "path":
         found = check_path(value, definition.paths)
         return "" if found.allowed else found.reason
@@ -240,6 +265,16 @@ def _text_fault(definition: ToolDefinition, check: ArgumentCheck, value: Any) ->
         found = check_url(value, definition.hosts)
         return "" if found.allowed else found.reason
     return ""
+
+
+def _pattern_fault(text: str, value: str) -> str:
+    try:
+        pattern = pattern_of(text)
+    except NotLinear as error:  # an old definition's: new ones are refused
+        return f"its pattern cannot be used: {error}. The crew's definition has to be mended"
+    if len(value) > pattern.longest:
+        return f"it must have at most {pattern.longest:,} characters"
+    return "" if pattern.matches(value) else f"it must match {text}"
 
 
 def _is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:

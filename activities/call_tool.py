@@ -141,9 +141,10 @@ class ToolCalls:
         message = await self._hydrator.message(task.run, task.message)
         begun = time.monotonic()
         refusal: DeniedError | None = None
+        counted: dict[str, str] = {}
         try:
             context = await self._prepare(task, message, crew)
-            await reserve(self._store, task)
+            counted = await reserve(self._store, task)
         except DeniedError as denied:
             await self._unbegun(task, crew)
             outcome, refusal = _refused(task, str(denied)), denied
@@ -151,12 +152,18 @@ class ToolCalls:
             await self._unbegun(task, crew)
             outcome = _refused(task, str(fault))
         else:
-            outcome = await self._execute(context, pulse, effect)
+            try:
+                outcome = await self._execute(context, pulse, effect)
+            except ToolInvocationError as exc:
+                await release(self._store, task)
+                outcome, counted = _refused(task, _bad_arguments(exc)), {}
             if task.approval is not None and task.approval.edited:
                 told = with_edit(outcome.message, context.args)
                 outcome = replace(outcome, message=cast("ToolMessage", told))
         ms = int((time.monotonic() - begun) * 1000)
         result = await self._result(task, outcome, ms)
+        if counted:
+            result = result.model_copy(update={"counted": counted})
         if refusal is not None:
             reason = brief(scrubbed_text(redacted(str(refusal))), _LONGEST_REASON)
             said = {"denied": reason, "rule": refusal.rule}
@@ -214,10 +221,13 @@ class ToolCalls:
         """What is wrong with arguments that people put in the place of a call's; empty: nothing."""
         crew = await self._definitions.get(task.definition)
         definition = crew.tools.get(task.tool)
-        if definition is None:
-            return f"the crew has no tool {task.tool!r} any more"
-        tool = await self._registry.ready(task.tool, definition, crew.mcp)
-        return fault_in_edit(tool, task.args)
+        if definition is not None:
+            tool = await self._registry.ready(task.tool, definition, crew.mcp)
+            return fault_in_edit(tool, task.args)
+        own = task.agent in crew.agents and self._built_in.tool(task.tool, crew, task.agent)
+        if not own:
+            return f"the crew has no tool {task.tool!r} any more, or nothing that it may be used on"
+        return fault_in_edit(own, task.args)
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:
@@ -245,9 +255,8 @@ class ToolCalls:
             with calling(call):
                 running = self._runner.run(context.tool, task.id, context.args, state)
                 return await _interruptible(running, context.tool, call.stop)
-        except ToolInvocationError as exc:
-            await release(self._store, task)
-            return _refused(task, _bad_arguments(exc))
+        except ToolInvocationError:
+            raise
         except NotJson as exc:  # it did run: neither a retry nor a failed step mends that
             return _refused(task, _told(exc))
         except Exception as exc:  # noqa: BLE001 - tools are anybody's code

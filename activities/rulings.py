@@ -9,16 +9,15 @@ or it is scheduled once more. Where the store cannot be asked, nothing begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, tzinfo
-from zoneinfo import ZoneInfo
+from datetime import tzinfo
 
 from crewlog.activities.clock import Clock
-from crewlog.definition.quotas import quota_of, window_ends, window_of
+from crewlog.definition.quotas import quota_of, window_ends
 from crewlog.errors import RuledSince, ToolFailed
 from crewlog.ids import call_key
 from crewlog.state.calls import CallQuota, CallTool, quota_name
-from crewlog.store.protocol import Reservation, Store
+from crewlog.store.protocol import Store
+from crewlog.store.quotas import reservation, zone_of
 
 
 class DeniedError(Exception):
@@ -48,18 +47,22 @@ def check_rulings(task: CallTool, ruled: int) -> None:
         )
 
 
-async def reserve(store: Store, task: CallTool) -> None:
+async def reserve(store: Store, task: CallTool) -> dict[str, str]:
     """Counts a call in its quotas over runs.
+
+    Returns:
+        The quotas by their names in the store, each with the hour or day that counts the call.
 
     Raises:
         DeniedError: one of them is used up; the call is counted in none.
         StoreUnavailable: the store is away; nothing may begin.
     """
     if not task.quotas:
-        return
+        return {}
     at = Clock().now()
     wanted = {_name(quota): quota for quota in task.quotas}
-    full = await store.reserve(_key(task), list(_reservations(task.quotas, at)), at)
+    new = [reservation(quota, at, _zone(quota)) for quota in task.quotas]
+    full = await store.reserve(_key(task), new, at)
     if full is not None:
         quota = wanted[full]
         ends = window_ends(
@@ -67,6 +70,7 @@ async def reserve(store: Store, task: CallTool) -> None:
         )
         say = f"Refused: {quota.rule}: at most {quota.quota}, and the next begins at {ends}."
         raise DeniedError(say, quota.rule.partition(" ")[0])
+    return {each.quota: each.span for each in new}
 
 
 async def release(store: Store, task: CallTool) -> None:
@@ -83,19 +87,11 @@ def _name(quota: CallQuota) -> str:
     return quota_name(quota.crew, quota.key)
 
 
-def _reservations(quotas: Sequence[CallQuota], at: int) -> Iterable[Reservation]:
-    for quota in quotas:
-        most, per = quota_of(quota.quota)
-        yield Reservation(quota=_name(quota), span=window_of(per, at, _zone(quota)), most=most)
-
-
 def _zone(quota: CallQuota) -> tzinfo:
-    if quota.zone == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(quota.zone)
-    except (KeyError, ValueError, OSError) as error:
+    zone = zone_of(quota.zone)
+    if zone is None:
         raise ToolFailed(
             f"this worker does not know the time zone {quota.zone!r}, whose days a quota counts",
             remedy="Install the package tzdata on it.",
-        ) from error
+        )
+    return zone

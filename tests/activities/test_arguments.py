@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from langgraph.prebuilt import InjectedState
 from pydantic import Field
 
 from crewlog.activities.arguments import MOST_BYTES, fault_in, guarded, unchecked
+from crewlog.activities.schemas import schema_faults
 from crewlog.activities.tools import Tool, make_tool
 from crewlog.definition.model import ToolDefinition
 
@@ -50,6 +52,9 @@ CHECKS: dict[str, Any] = {
         ({"n": 1, "path": "notes/x", "tags": ["abc", "d"], "url": "https://x.org/"}, None),
         ({"n": 1, "options": {"deep": {"to": "notes/b"}, "more": 1}}, None),
         ({"n": 1, "mode": "a"}, None),
+        ({"n": 1, "path": "notes/[id]/page.tsx"}, None),
+        ({"n": 1, "path": '["/etc/passwd"]'}, "path: it must be the path itself, and no text of"),
+        ({"n": 1, "path": ' "/etc/passwd"'}, "path: it must be the path itself"),
         ({"n": 1, "mode": False}, None),
         ({}, "n: Field required"),
         ({"n": "x"}, "n: Input should be a valid integer"),
@@ -155,3 +160,85 @@ def test_what_is_followed_before_the_call() -> None:
         ("path", "a"), ("options.deep.to", "b"), ("options.deep.to", "c")
     ]  # fmt: skip
     assert list(guarded(tool, "url", args)) == [("url", "https://x.org/")]
+
+
+def texts(options: str = "") -> str:
+    """Takes an object as text, which it reads by itself."""
+    return options
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("", None),
+        ('{"deep": {"to": "a/b"}, "more": 1}', None),
+        ('{"deep": "{\\"to\\": \\"a/b\\"}"}', None),
+        ('{"deep": {"to": "../b"}}', "options.deep.to: "),
+        ('{"deep": "{\\"to\\": \\"/b\\"}"}', "options.deep.to: "),
+        ('[{"deep": []}, {"deep": [{"to": ["a", "/b"]}]}]', "options.deep.to: "),
+        ('{"deep": {"to": "a", "to": "/b"}}', "must be an object, or a text of JSON"),
+        ("deep: {to: /b}", "must be an object, or a text of JSON"),
+        ("[" * 100_000, "must be an object, or a text of JSON"),
+    ],
+)
+def test_what_is_checked_may_be_in_a_text_of_json(options: str, told: str | None) -> None:
+    tool = made(texts, checks={"options.deep.to": "path"})
+    fault = fault_in(tool, {"options": options})
+    assert fault is None if told is None else fault is not None and told in fault, fault
+    assert all(name == "options.deep.to" for name, _ in guarded(tool, "path", {"options": options}))
+
+
+# -- what takes a lifetime -------------------------------------------------------------------------
+
+
+def checked(pattern: str) -> Tool:
+    return made(texts, checks={"options": {"pattern": pattern}})
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "([a-z]{0,60}){0,60}[0-9]", "(.*){20}b"])
+def test_no_pattern_of_a_definition_holds_up_a_worker(pattern: str) -> None:
+    begun = time.process_time()
+    assert "it must " in (fault_in(checked(pattern), {"options": "a" * 10_000}) or "")
+    assert "it must match" in (fault_in(checked(pattern), {"options": "a" * 1_000}) or "")
+    assert time.process_time() - begun < 3
+
+
+def test_a_pattern_of_an_old_definition_lets_nothing_through() -> None:
+    assert "has look-around" in (fault_in(checked("(?!b)a"), {"options": "a"}) or "")
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    """A schema in which each level asks for the next one twice."""
+    twice = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
+    last = {f"d{levels}": {"type": "string"}}
+    return {**SCHEMA, "properties": {"q": {"$ref": "#/$defs/d0"}}, "$defs": twice | last}
+
+
+HOSTILE: list[tuple[dict[str, Any], Any, str | None]] = [
+    (doubling(3), "a", None),
+    (doubling(60), "a", "takes too long"),
+    ({"$ref": "#/properties/q"}, "a", "cannot be used"),
+    ({"required": 5}, {}, "cannot be used"),
+    ({"pattern": "^(a+)+$"}, "a" * 9_000 + "b", "q: it does not match"),
+    ({"pattern": "^(?!b)"}, "b", None),  # its server looks
+    ({"items": {"enum": list(range(2_000))}}, [9] * 100_000, "takes too long"),
+    ({"uniqueItems": True}, [{}] * 50_000, "not all different"),
+    ({"patternProperties": {"^(a+)+$": {"type": "string"}}}, {"a" * 9_000 + "b": 1}, None),
+    ({"patternProperties": {"^x": {"type": "string"}}}, {"x1": 1}, "q.x1: 1 is not of type"),
+    (
+        {"patternProperties": {"^x": {}}, "additionalProperties": False},
+        {"x1": 1, "y": 1},
+        "q: there is no 'y'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "told"), HOSTILE)
+def test_no_schema_of_a_server_holds_up_a_worker(
+    schema: dict[str, Any], value: Any, told: str | None
+) -> None:
+    whole = schema if "$defs" in schema else {**SCHEMA, "properties": {"q": schema}}
+    begun = time.process_time()
+    faults = "; ".join(schema_faults(whole, {"q": value}))
+    assert faults == "" if told is None else told in faults, faults
+    assert time.process_time() - begun < 3

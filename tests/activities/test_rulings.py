@@ -52,11 +52,14 @@ async def test_nothing_begins_where_the_store_cannot_be_asked(tool_call, store, 
 
 async def test_a_quota_over_runs_is_used_once_per_call_and_then_refuses(tool_call, store):
     args = {"a": 1, "b": 2}
-    assert (await tool_call("add", args, quotas=(QUOTA,))).ok
+    made = await tool_call("add", args, quotas=(QUOTA,))
+    assert made.ok
+    assert made.counted == {"t/k": "1970-01-01"}
     assert (await tool_call("add", args, quotas=(QUOTA,))).ok  # the same call again
     refused = await tool_call("add", args, quotas=(QUOTA,), step="backend#2")
     assert not refused.ok
     assert refused.rule == "rules[0]"
+    assert refused.counted == {}
     assert refused.denied == refused.body["content"]
     assert "at most 1 per day, and the next begins at 1970-01-02 00:00 +01:00." in refused.denied
 
@@ -64,6 +67,7 @@ async def test_a_quota_over_runs_is_used_once_per_call_and_then_refuses(tool_cal
 async def test_a_call_that_is_refused_where_it_runs_is_not_counted(tool_call, store):
     bad = await tool_call("add", {"a": "x"}, quotas=(QUOTA,))
     assert not bad.ok
+    assert "counted" not in bad.to_json()
     assert (await tool_call("add", {"a": 1, "b": 2}, quotas=(QUOTA,), step="backend#2")).ok
 
 

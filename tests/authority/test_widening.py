@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import pytest
 
+from crewlog.authority.fields import FIELDS, ORDER, way_of
 from crewlog.authority.permissions import check_tool, needs_approval
 from crewlog.authority.widening import regained, widening
-from crewlog.definition.model import CrewDefinition
+from crewlog.definition.model import AgentDefinition, CrewDefinition, PatternUse
 from crewlog.errors import InvalidDefinition
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
+from crewlog.model import Model
 
 AGENTS, TOOLS = ("a", "b", "c"), ("read", "write", "send")
 LOGS = ("public", "group:g", "channel:x")
@@ -68,7 +72,30 @@ SIGNED = {
         (other(BASE, approvals={}), "calls of write by agent b need no approval any more"),
         (other(BASE, approvals={"write": ["a"]}), "calls of write by agent b"),
         (other(BASE, approval="none"), "the crew's approval"),
-        (agent(BASE, "b", prompt="Other words.", model="scripted:x", max_calls=3), None),
+        (agent(BASE, "b", prompt="Other words.", max_calls=3, timeout=9, on_error="fail"), None),
+        (agent(BASE, "b", model="scripted:x"), "agent b: the model scripted:x"),
+        (other(BASE, model="scripted:x"), "the model scripted:x"),
+        (agent(BASE, "b", max_calls=26), "agent b: max_calls"),
+        (agent(BASE, "d", prompt="D", tools=[], max_calls=26), "agent d: max_calls"),
+        (agent(BASE, "b", timeout=181), "agent b: timeout"),
+        (agent(BASE, "b", retry={"attempts": 5}), "agent b: retry: attempts"),
+        (agent(BASE, "b", retry={"attempts": 2, "first": 9}), None),
+        (agent(BASE, "b", on_error="continue"), "agent b: on_error"),
+        (agent(BASE, "d", prompt="D", tools=[], parent="b"), None),
+        (tool(BASE, "write", timeout=61), "tool write: timeout"),
+        (tool(BASE, "write", hosts=["api.example.org"]), "tool write: hosts"),
+        (tool(BASE, "write", checks={"to": "url"}), "tool write: checks"),
+        (tool(BASE, "write", placed="local"), "tool write: placed"),
+        (tool(BASE, "write", risk="high", timeout=3, on_error="fail", retry="never"), None),
+        (other(BASE, limits={"steps": 10_001}), "limits: steps"),
+        (other(BASE, limits={"parallel": 65}), "limits: parallel"),
+        (other(BASE, limits={"tokens": 5, "wall": 9}), None),
+        (other(BASE, interrupts={"default": "stop"}), "the crew's interrupts"),
+        (other(BASE, groups={"g": ["a"]}), "the crew's groups"),
+        (other(BASE, timezone="Europe/Berlin"), "the crew's timezone"),
+        (other(BASE, memory={}), "the crew's memory"),
+        (other(BASE, logs={"x": {"readers": ["a"]}}), "the crew's logs"),
+        (other(BASE, mcp={"m": {"url": "https://example.org"}}), "the crew's mcp"),
         (agent(BASE, "b", model_settings={"temperature": 0, "stop": ["x"]}), None),
         (agent(BASE, "b", model_settings={"base_url": "http://x"}), "the model's setting base_url"),
         (agent(BASE, "b", model_settings={"api_key": "env:TOKEN"}), "the model's setting api_key"),
@@ -83,6 +110,7 @@ SIGNED = {
         (other(BASE, approvals={"write": None, "read": ["a"]}), None),
         (other(BASE, flow=["b", "a"], flags={"x": 1}), None),
         (other(BASE, limits={"steps": 5}), None),
+        (other(BASE, approval="required"), None),
         (BASE, None),
     ],
 )
@@ -91,6 +119,130 @@ def test_what_widens_is_told_and_what_does_not_is_let_pass(
 ) -> None:
     found = "; ".join(widening(BASE, new))
     assert (way in found) if way else not found
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "way"),
+    [
+        ({"limits": {"cost": 5}}, {"limits": {"cost": 6}}, "limits: cost"),
+        ({"limits": {"wall": 5}}, {"limits": {}}, "limits: wall"),
+        ({"limits": {"tokens": 5}}, {"limits": {"tokens": 4}}, None),
+        ({"rules": [{"tool": "*", "do": "ask"}]}, {"rules": []}, "a rule that the crew had"),
+        ({"rules": []}, {"rules": [{"tool": "*", "quota": "5 per day"}]}, None),
+        ({"interrupts": {"approve_risk": "low"}}, {"interrupts": {}}, "interrupts"),
+        ({"policy": SIGNED}, {"policy": None}, "the policy"),
+    ],
+)
+def test_what_gives_way_to_less_is_told(
+    was: dict[str, Any], now: dict[str, Any], way: str | None
+) -> None:
+    found = "; ".join(widening(other(BASE, **was), other(BASE, **was | now)))
+    assert (way in found) if way else not found
+
+
+ASK: dict[str, Any] = {"ask": "Publish?", "sets": "ok"}
+END: dict[str, Any] = {"if": "not ok", "go": "end"}
+ASKING = crew(flow=["a", ASK, END, "b"])
+
+
+FLOWS: list[tuple[list[Any], str | None]] = [
+    (["a", ASK, END, "b"], None),
+    ([{"agent": "a", "task": "Anew."}, ASK, END, "b"], None),
+    (["a", {"wait": "1h"}, ASK, END, "b", {"agent": "a", "phase": "again"}], None),
+    ([ASK, END, "b"], None),
+    (["a", "c", ASK, END, "b"], None),
+    (["a", ["c", ASK], END, "b"], None),
+    (["a", END, "b"], "the question 'Publish?' is gone"),
+    (["a", ASK, "b"], "without the decision 'not ok' before it"),
+    (["a", "b", ASK, END], "its turn b without the question 'Publish?'"),
+    (["a", ASK, END, {"agent": "b", "after": "a"}], "without the question 'Publish?'"),
+    (["a", ASK, END, {"agent": "b", "after": []}], "without the question 'Publish?'"),
+    ([["a", ASK], {"agent": "b", "after": "a"}, END], "without the question 'Publish?'"),
+    (["a", {**ASK, "ask": "Tea?"}, END, "b"], "the question 'Publish?' is gone"),
+    (["a", {**ASK, "options": ["no", "yes"]}, END, "b"], "is gone, or is another one"),
+    (["a", {**ASK, "options": ["approve", "b", "reject"]}, END, "b"], "is gone"),
+    (["a", ASK, {"if": "not ok", "go": "b"}, {"agent": "a", "phase": "z"}, "b"], "decision"),
+    (["a", {"if": "x", "go": "b"}, ASK, END, "b"], "without the question 'Publish?'"),
+    (
+        ["a", {"parallel": ["c", ASK], "join": "any"}, END, "b"],
+        "without the question 'Publish?'",
+    ),
+    (["a", {"agent": "c", "when": "x", "else": "b"}, ASK, END, "b"], "without the question"),
+    (["a", {"ask": "What?", "sets": "ok", "options": ["x"]}, ASK, END, "b"], "sets ok"),
+    (["a", {**ASK, "only_if": "late"}, END, "b"], "is gone, or is another one"),
+]
+
+
+@pytest.mark.parametrize(("flow", "way"), FLOWS)
+def test_nobody_comes_before_a_question_that_came_after_it(
+    flow: list[Any], way: str | None
+) -> None:
+    new = agent(ASKING, "c", prompt="C", tools=[])
+    found = "; ".join(widening(ASKING, other(new, flow=flow)))
+    assert (way in found) if way else not found
+
+
+def test_a_flow_that_asks_nobody_says_how_a_crew_works() -> None:
+    base = crew(flow=["a", {"if": "x", "go": "end"}, {"agent": "b", "when": "y"}])
+    assert not widening(base, other(base, flow=["b", "a"]))
+
+
+def test_what_the_condition_of_a_rule_reads_is_not_changed() -> None:
+    rule = {"tool": "write", "do": "never", "if": "closed or a.risk > 1"}
+    base = crew(rules=[rule], flags={"closed": True}, flow=["a", "b"])
+    for way, new in {
+        "the flag closed": other(base, flags={"closed": False}),
+        "agent b sets closed": agent(base, "b", writes_flags=["closed"]),
+        "agent a sets risk": agent(base, "a", outputs=["risk"]),
+        "how the values of closed": other(base, merge={"closed": "append"}),
+        "the crew's flow": other(base, flow=["b", "a"]),
+    }.items():
+        assert way in "; ".join(widening(base, new))
+    assert not widening(base, other(base, flags={"closed": True, "other": 1}))
+    assert not widening(base, agent(base, "b", outputs=["risk"], writes_flags=["other"]))
+
+
+def _models(of: Any) -> Iterator[type[Model]]:
+    """The models that a field's type is made of."""
+    if inspect.isclass(of) and issubclass(of, Model):
+        yield of
+    for part in get_args(of):
+        yield from _models(part)
+
+
+def test_each_field_of_a_definition_has_its_place_in_the_table() -> None:
+    """A field that is new must be looked at: what does a change of it give, and to whom?"""
+    seen = set[type[Model]]()
+    todo: list[type[Model]] = [CrewDefinition]
+    while todo:
+        model = todo.pop()
+        if model in seen:
+            continue
+        seen.add(model)
+        assert set(FIELDS[model]) == set(model.model_fields), model
+        for name, field in model.model_fields.items():
+            if FIELDS[model][name] not in ("same", "free") and (model, name) not in WHOLE:
+                todo += _models(field.annotation)
+    assert seen == set(FIELDS) - {PatternUse}
+    assert {
+        (model, key) for model, key in ORDER if FIELDS[model][key] not in ("order", "own")
+    } == set()
+
+
+WHOLE: set[tuple[type[Model], str]] = {
+    (CrewDefinition, "rules"),
+    *((model, key) for model in FIELDS for key in ("after", "when", "only_if", "if_")),
+}
+"""Fields that are compared whole, whatever their models have."""
+
+
+def test_a_field_that_is_not_known_counts_as_wider() -> None:
+    class Newer(AgentDefinition):
+        powers: tuple[str, ...] = ()
+        """What a later build adds."""
+
+    assert way_of(AgentDefinition, "powers") == "same"
+    assert way_of(Newer, "prompt") == "same"
 
 
 def test_an_end_of_the_policy_is_told() -> None:

@@ -22,8 +22,8 @@ from crewlog.client.extract import (
     last,
     pick,
     pieces,
-    unanswered,
 )
+from crewlog.client.outcomes import unanswered
 from crewlog.client.rebuild import heads_after
 from crewlog.ids import ContentHash, LogName, RunId
 from crewlog.state import calls

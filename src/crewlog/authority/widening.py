@@ -3,57 +3,27 @@
     widening(old, new)  →  ("agent writer may call send_mail", "the policy")
 
 Who may change a crew may not, by that alone, say who may do what. So a change is compared with the
-crew that there is: it is let pass where nothing of it can widen anything, and what is not known
-here to be harmless counts as wider. A field that is new to definitions is so until it is listed.
+crew that there is: it is let pass where nothing of it can widen anything. What may be done to each
+field is in the table of `crewlog.authority.fields`; a field that is not there counts as wider.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from crewlog.authority.fields import ORDER, SETTINGS, way_of
+from crewlog.authority.guards import Names, deciding_names, unguarded
 from crewlog.content import canonical
 from crewlog.definition.expand import expand
-from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.model import AgentDefinition, AskPhase, CrewDefinition, ToolDefinition
+from crewlog.definition.phases import phases
 from crewlog.definition.secrets import is_reference
 from crewlog.model import Json, Model
 
-_OF_THE_CREW = frozenset({"description", "model", "flow", "flags", "merge", "checkpoints"})
-"""Fields of a crew that give nobody anything."""
-_LOOKED_AT = frozenset(
-    {"crew", "agents", "tools", "permissions", "approvals", "limits", "rules", "policy"}
-)
-"""Fields of a crew that are compared on their own."""
-_OF_AN_AGENT = frozenset(
-    {
-        *("prompt", "description", "model", "outputs", "writes_flags"),
-        *("max_calls", "timeout", "heartbeat", "retry", "on_error", "enabled", "pattern"),
-        *("tools", "reads", "writes", "model_settings"),  # compared on their own
-    }
-)
-_SETTINGS = frozenset(
-    {
-        *("temperature", "top_p", "top_k", "seed", "n", "stop", "stop_sequences", "streaming"),
-        *("max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty"),
-        *("logprobs", "top_logprobs", "reasoning_effort", "verbosity"),
-    }
-)
-"""Settings of a model that say how it answers; any other may say where prompts, and the secrets
-that settings name, are sent."""
-_OF_A_TOOL = frozenset({"description", "timeout", "heartbeat", "policy", "on_error", "placed"})
-_ORDERED: Mapping[str, tuple[str, ...]] = {
-    "risk": ("low", "high"),
-    "retry": ("safe", "keyed", "never"),
-}
-"""Fields of tools whose later values allow no more than the earlier ones."""
 _NARROWING = frozenset({"never", "ask"})
 """What rules do that allow nothing."""
-_RUN_LIMITS = frozenset({"steps", "parallel", "events"})
-"""Limits that bound a run's work, and not what it may spend."""
-_CONDITIONS = frozenset({"flags", "merge", "flow"})
-"""Fields of a crew that the conditions of rules may look at; and of its agents:"""
-_CONDITIONS_OF_AGENTS = frozenset({"outputs", "writes_flags"})
 
 
 def widening(old: CrewDefinition, new: CrewDefinition) -> tuple[str, ...]:
@@ -62,22 +32,59 @@ def widening(old: CrewDefinition, new: CrewDefinition) -> tuple[str, ...]:
 
 
 def _ways(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
-    if old.policy != new.policy:
-        yield "the policy, which says who may command"
-    if old.crew != new.crew:
-        yield "the crew's name, by which it has its memory and its quotas"
-    before, after = _data(old), _data(new)
-    asks = _has_conditions(before)
-    harmless = (_OF_THE_CREW - _CONDITIONS) if asks else _OF_THE_CREW
-    for key in sorted({*before, *after} - harmless - _LOOKED_AT):
-        if not _same(before.get(key), after.get(key)):
-            yield f"the crew's {key}"
-    yield from _limits(before.get("limits") or {}, after.get("limits") or {})
-    yield from _rules(before.get("rules") or [], after.get("rules") or [])
+    yield from _fields(old, new, "the crew's ")
+    yield from _rules(_data(old)["rules"], _data(new)["rules"])
     yield from _tools(old, new)
     yield from _cells(old, new)
+    decide = deciding_names(old)
+    yield from _deciding(old, new, decide)
+    yield from unguarded(old, new)
+    models = {agent.model or old.model for agent in old.agents.values()} | {old.model}
     for name, agent in new.agents.items():
-        yield from _agent(name, old.agents.get(name), agent, asks=asks)
+        yield from _agent(name, old.agents.get(name), agent, decide)
+        if (model := agent.model or new.model) not in models:
+            yield f"agent {name}: the model {model}, which the crew did not use"
+
+
+def _fields(old: Model, new: Model, whose: str) -> Iterator[str]:
+    """By which of its own fields a model gives more; see `crewlog.authority.fields`."""
+    kind = type(new)
+    before, after = _data(old), _data(new)
+    for key in kind.model_fields:
+        was, now = before[key], after[key]
+        if _same(was, now):
+            continue
+        match way_of(kind, key):
+            case "free" | "own" | "flow":
+                continue
+            case "inner":
+                yield from _fields(getattr(old, key), getattr(new, key), f"{whose}{key}: ")
+            case "less" if _is_less(was, now):
+                continue
+            case "more" if _is_less(now, was):
+                continue
+            case "fewer" if {*map(canonical, now)} <= {*map(canonical, was)}:
+                continue
+            case "order" if _is_no_less_strict(ORDER[kind, key], was, now):
+                continue
+            case _:
+                yield _TOLD.get((kind, key), f"{whose}{key}")
+
+
+_TOLD: Mapping[tuple[type[Model], str], str] = {
+    (CrewDefinition, "policy"): "the policy, which says who may command",
+    (CrewDefinition, "crew"): "the crew's name, by which it has its memory and its quotas",
+}
+"""Fields whose names do not say enough."""
+
+
+def _is_less(was: Json, now: Json) -> bool:
+    """Whether a bound is one, and no higher than it was; null is no bound."""
+    return now is not None and (was is None or now <= was)
+
+
+def _is_no_less_strict(order: Sequence[str], was: Json, now: Json) -> bool:
+    return was in order and now in order and order.index(was) <= order.index(now)
 
 
 def regained(
@@ -127,30 +134,48 @@ def _names(permissions: Mapping[str, tuple[str, ...] | None], tool: str, agent: 
 
 
 def _data(model: Model) -> dict[str, Json]:
-    return model.model_dump(mode="json", by_alias=True)
+    return model.model_dump(mode="json", by_alias=False)
 
 
 def _same(one: Json, other: Json) -> bool:
     return canonical(one) == canonical(other)
 
 
-def _has_conditions(crew: Mapping[str, Json]) -> bool:
-    """Whether a rule holds only where something else is so: whoever changes that changes it."""
-    rules: list[dict[str, Json]] = crew.get("rules") or []
-    return any(rule.get("if") is not None for rule in rules)
-
-
 # -- what holds for the whole crew -----------------------------------------------------------
 
 
-def _limits(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[str]:
-    for key in sorted({*old, *new} - _RUN_LIMITS):
-        was, now = old.get(key), new.get(key)
-        if _same(was, now) or (was is None and now is not None):
-            continue
-        if isinstance(was, int | float) and isinstance(now, int | float) and now <= was:
-            continue
-        yield f"the limit {key}"
+def _deciding(old: CrewDefinition, new: CrewDefinition, decide: Names) -> Iterator[str]:
+    """What conditions read that decide who may do what, where it comes to be otherwise."""
+    for flag in sorted(decide.flags):
+        if not _same(old.flags.get(flag), new.flags.get(flag)):
+            yield f"the flag {flag}, which a condition reads"
+    outputs = {f"{agent}.{name}" for agent, name in decide.outputs}
+    for key in sorted(decide.flags | outputs):
+        if old.merge.get(key) != new.merge.get(key):
+            yield f"how the values of {key} combine, which a condition reads"
+    asked = Counter(map(_said, _questions(old)))
+    for item in _questions(new):
+        if item.sets in decide.flags and not asked[_said(item)]:
+            yield f"a question sets {item.sets}, which a condition reads"
+    has_rules = any(rule.if_ is not None for rule in old.rules)
+    if has_rules and not _same(_flow(old), _flow(new)):
+        yield "the crew's flow, by which the conditions of rules come to hold"
+
+
+def _questions(crew: CrewDefinition) -> list[AskPhase]:
+    return [phase.item for phase in phases(crew) if isinstance(phase.item, AskPhase)]
+
+
+def _said(item: AskPhase) -> bytes:
+    return canonical(_data(item) | {"phase": None, "after": None})
+
+
+def _flow(crew: CrewDefinition) -> Json:
+    """The flow of an expanded definition, without what its agents are told."""
+    return [
+        [each.name, each.sources, each.need, each.entry, _data(each.item) | {"task": None}]
+        for each in phases(crew)
+    ]
 
 
 def _rules(old: list[Json], new: list[Json]) -> Iterator[str]:
@@ -173,16 +198,10 @@ def _tools(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
         if name not in old.tools:
             yield f"the tool {name} is new"
             continue
-        before, after = _data(old.tools[name]), _data(tool)
-        for key in sorted({*before, *after} - _OF_A_TOOL):
-            was, now = before.get(key), after.get(key)
-            if not _same(was, now) and not _is_no_less_strict(key, was, now):
-                yield f"tool {name}: {key}"
-
-
-def _is_no_less_strict(key: str, was: Json, now: Json) -> bool:
-    order = _ORDERED.get(key, ())
-    return was in order and now in order and order.index(was) <= order.index(now)
+        before = old.tools[name]
+        yield from _fields(before, tool, f"tool {name}: ")
+        if not _is_no_less_strict(ORDER[ToolDefinition, "retry"], before.repeat, tool.repeat):
+            yield f"tool {name}: retry"
 
 
 def _cells(old: CrewDefinition, new: CrewDefinition) -> Iterator[str]:
@@ -215,30 +234,44 @@ def _is_approved(crew: CrewDefinition, name: str, tool: str) -> bool:
 
 
 def _agent(
-    name: str, old: AgentDefinition | None, new: AgentDefinition, *, asks: bool
+    name: str, old: AgentDefinition | None, new: AgentDefinition, decide: Names
 ) -> Iterator[str]:
+    before = old or _NOBODY
     logs: tuple[tuple[str, Callable[[AgentDefinition], tuple[str, ...]]], ...] = (
         ("reads", lambda agent: agent.reads),
         ("writes", lambda agent: agent.writes),
     )
     for verb, of in logs:
-        known = {"public"} if old is None else {*of(old)}
         for log in of(new):
-            if log not in known:
+            if log not in of(before):
                 yield f"agent {name} {verb} {log}"
-    before = _data(old) if old is not None else _data(_NOBODY)
-    after = _data(new)
-    yield from _settings(name, before["model_settings"], after["model_settings"])
-    harmless = (_OF_AN_AGENT - _CONDITIONS_OF_AGENTS) if asks else _OF_AN_AGENT
-    for key in sorted({*before, *after} - harmless):
-        if not _same(before.get(key), after.get(key)):
-            yield f"agent {name}: {key}"
+    yield from _fields(before, new, f"agent {name}: ")
+    yield from _settings(name, before.model_settings, new.model_settings)
+    if before.parent is not None and before.parent != new.parent:
+        yield f"agent {name}: parent"
+    if new.enabled and not before.enabled:
+        yield f"agent {name} takes part again"
+    yield from _sets(name, before, new, decide)
+
+
+def _sets(name: str, old: AgentDefinition, new: AgentDefinition, decide: Names) -> Iterator[str]:
+    """What an agent may set that decides, where it may by now and could not, or the reverse."""
+    flags = {*old.writes_flags} ^ {*new.writes_flags}
+    outputs = {(name, key) for key in {*old.outputs} ^ {*new.outputs}}
+    changed = sorted((flags & decide.flags) | {key for _, key in outputs & decide.outputs})
+    for key in changed:
+        yield f"agent {name} sets {key}, or does no longer, which a condition reads"
+    decides = {*old.writes_flags} & decide.flags or {
+        (name, key) for key in old.outputs
+    } & decide.outputs
+    if old.enabled and not new.enabled and decides:
+        yield f"agent {name} takes no part any more, and sets what a condition reads"
 
 
 def _settings(name: str, old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[str]:
     for key in sorted({*old, *new}):
         was, now = old.get(key), new.get(key)
-        if not _same(was, now) and (key not in _SETTINGS or _names_secrets(now)):
+        if not _same(was, now) and (key not in SETTINGS or _names_secrets(now)):
             yield f"agent {name}: the model's setting {key}"
 
 

@@ -1,7 +1,6 @@
 """What histories tell of a run, as what a store is made of: pure, without a server.
 
 pick(events)       the payloads that tell facts; whoever calls decodes them
-unanswered(events) the activities that have no outcome yet
 extract(told)      batches, bodies, definitions and snapshots of one execution
 join(batches)      batches that overlap or touch, as the fewest that do not
 gaps(batches)      the positions that nobody told
@@ -116,6 +115,10 @@ class Extracted:
     """The tool calls that were scheduled, by the activity's id."""
     attempts: dict[str, int] = field(default_factory=dict[str, int])
     """Which try gave a tool's result, by the activity's id."""
+    counted: dict[str, tuple[dict[str, str], int]] = field(
+        default_factory=dict[str, tuple[dict[str, str], int]]
+    )
+    """The quotas that count calls, as `ToolResult.counted`, and when: by `STEP/CALL`."""
     plans: list[GraphPlan] = field(default_factory=list[GraphPlan])
     """The plan that the execution followed, with those that people were asked about."""
     problems: list[str] = field(default_factory=list[str])
@@ -162,38 +165,6 @@ def pick(events: Iterable[HistoryEvent]) -> Iterator[Picked]:
                     yield from _picked(known, completed.result)
             case _:
                 pass
-
-
-_ANSWERS = {
-    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: "activity_task_completed_event_attributes",
-    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: "activity_task_failed_event_attributes",
-    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: "activity_task_timed_out_event_attributes",
-    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: "activity_task_canceled_event_attributes",
-}
-
-
-_CLOSES = {
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
-}
-
-
-def unanswered(events: Iterable[HistoryEvent]) -> set[str]:
-    """The ids of activities without an outcome; none where the execution ended without it."""
-    open_: dict[int, str] = {}
-    for event in events:
-        if event.event_type in _CLOSES:
-            return set()
-        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-            scheduled = event.activity_task_scheduled_event_attributes
-            open_[event.event_id] = scheduled.activity_id
-        elif (name := _ANSWERS.get(event.event_type)) is not None:
-            open_.pop(getattr(event, name).scheduled_event_id, None)
-    return set(open_.values())
 
 
 _TELLING = {
@@ -291,6 +262,8 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             answer = calls.ToolResult.model_validate(value, extra="ignore")
             out.attempts[item.place.activity] = item.place.attempt
             out.messages[answer.hash] = answer.body
+            if answer.counted:  # a local call's input is in no history: its message names it
+                out.counted[str(answer.body["id"])] = (answer.counted, answer.at)
             _keep(out, item, answer.hash, answer.body)
             for output in answer.outputs:
                 if output.body is not None:

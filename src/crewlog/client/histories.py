@@ -10,7 +10,7 @@ named.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -20,8 +20,9 @@ from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
-from crewlog.client.extract import Ends, Extracted, Picked, Told, ends_of, extract, pick, unanswered
+from crewlog.client.extract import Ends, Extracted, Picked, Told, ends_of, extract, pick
 from crewlog.client.gateway import CALL_LIMIT, Gateway
+from crewlog.client.outcomes import unanswered, uncertain
 from crewlog.errors import RunNotFound
 from crewlog.ids import RunId
 
@@ -46,6 +47,8 @@ class Execution:
     """The ids of its activities that had no outcome in it yet."""
     began: float = 0.0
     """When it was started, in seconds since the epoch."""
+    uncertain: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The ids of its activities that may have begun and have no result, and when they ended."""
 
 
 @dataclass
@@ -189,6 +192,7 @@ class Histories:
             extracted,
             frozenset(unanswered(events)),
             events[0].event_time.ToNanoseconds() / 1e9,
+            uncertain(events),
         )
 
     async def _events(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC
-from zoneinfo import ZoneInfo
 
 from crewlog.client.journal import OpenStore
 from crewlog.definition.quotas import quota_of, window_of
 from crewlog.errors import StoreUnavailable
 from crewlog.graph.matrix import QuotaView, with_used
 from crewlog.state.calls import quota_name
+from crewlog.store.quotas import zone_of
 from crewlog.wire import PermissionsPage
 
 
@@ -42,10 +41,5 @@ async def with_quotas(
 
 def _span(quota: QuotaView, at: int) -> str:
     """The hour or the day that calls are counted in now; empty where that is not known."""
-    if not quota.zone:
-        return ""
-    try:
-        zone = UTC if quota.zone == "UTC" else ZoneInfo(quota.zone)
-    except (KeyError, ValueError, OSError):
-        return ""
-    return window_of(quota_of(quota.quota).per, at, zone)
+    zone = zone_of(quota.zone) if quota.zone else None
+    return "" if zone is None else window_of(quota_of(quota.quota).per, at, zone)

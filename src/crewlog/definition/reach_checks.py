@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from crewlog.definition.findings import Finding, Path, did_you_mean
+from crewlog.definition.matching import NotLinear, pattern_of
 from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.reaching import McpServer, mcp_tool
 
@@ -21,6 +22,10 @@ def tool_faults(
     for name, tool in tools.items():
         path: Path = ("tools", name)
         for argument, check in tool.checks.items():
+            if check.pattern is not None and (fault := _pattern_fault(check.pattern)):
+                say = f"the pattern of {argument!r} of the tool {name!r} cannot be used: {fault}"
+                remedy = "Write one without it: patterns are those of Rust's regex."
+                yield Finding((*path, "checks", argument), say, remedy)
             if check.is_ == "url" and not tool.hosts:
                 say = f"tool {name!r} checks the URL {argument!r}, and may reach no host"
                 remedy = 'Name its hosts, e.g. hosts: [api.example.org], or hosts: ["*"].'
@@ -35,3 +40,11 @@ def tool_faults(
         if tool.placed == "local":
             say = f"the tool {name!r} is placed local, and is of an MCP server"
             yield Finding((*path, "placed"), say, "Remove 'placed': servers may take their time.")
+
+
+def _pattern_fault(text: str) -> str:
+    try:
+        pattern_of(text)
+    except NotLinear as error:
+        return str(error)
+    return ""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from crewlog.definition.matching import NotLinear, pattern_of
 from crewlog.model import Json, Model
 
 MCP_RUN = re.compile(r"mcp:([A-Za-z][A-Za-z0-9_-]{0,63})/([A-Za-z0-9_./-]{1,128})")
@@ -130,7 +132,8 @@ class ArgumentCheck(Model):
     """`path`: a file inside the workspace and the tool's `paths`. `url`: one that `hosts`
     allows."""
     pattern: str | None = None
-    """A regular expression that the whole text must match."""
+    """A regular expression that the whole text must match; matched in linear time, as Rust's
+    `regex` has them: without look-around and back-references."""
     enum: tuple[Json, ...] | None = None
     """The only values that it may have."""
     minimum: float | None = None
@@ -142,12 +145,21 @@ class ArgumentCheck(Model):
 
     @model_validator(mode="after")
     def _compiles(self) -> Self:
-        if self.pattern is not None:
-            try:
-                re.compile(self.pattern)
-            except re.error as error:
-                raise ValueError(f"the pattern is no regular expression: {error}") from None
+        if self.pattern is not None and not _is_expression(self.pattern):
+            raise ValueError("the pattern is no regular expression")
         return self
+
+
+def _is_expression(text: str) -> bool:
+    """Whether a text is a pattern; of old definitions, also one that is not used any more."""
+    try:
+        pattern_of(text)
+    except NotLinear:
+        with suppress(re.error, RecursionError, OverflowError, MemoryError):
+            re.compile(text)
+            return True
+        return False
+    return True
 
 
 Check = Annotated[

@@ -24,11 +24,12 @@ _KNOWN = re.compile(
     r"|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}"
     r"|xox[abeprs]-[A-Za-z0-9-]{10,}|hf_[A-Za-z0-9]{30,}|[rs]k_live_[A-Za-z0-9]{16,}"
     r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
-    r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"
+    r"|eyJ[A-Za-z0-9_-]{10,1000}+\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"
     r")|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
-"""How the keys of services look that say so themselves."""
-_IN_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@]*:(?!\$)[^\s/@]{3,}@")
+"""How the keys of services look that say so themselves. What may begin anywhere has a bounded
+length, so that a long text of beginnings does not take a time that grows with its square."""
+_IN_URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]*:(?!\$)[^\s/@]{3,}@")
 """A password in a URL."""
 _NAMED = re.compile(
     r"(?i)(?:^|[_-])(?:api[_-]?key|secret(?:[_-]?key)?|password|passwd|access[_-]?token"

@@ -305,6 +305,9 @@ class ToolResult(Answer):
     """Why the activity refused the call, where a check did: the journal says it, too."""
     rule: str = ""
     """What decided so."""
+    counted: dict[str, str] = Field(default_factory=dict[str, str])
+    """The quotas over runs that count the call, by their names in the store, each with the hour or
+    day: what a store has lost is counted again by them."""
 
     @classmethod
     @override
@@ -475,6 +478,8 @@ class CheckArguments(Model):
     """The definition that has the tool."""
     tool: ToolName
     args: dict[str, Json]
+    agent: AgentName = AgentName("")
+    """Whose call it is: the tools that every crew has are made for each agent."""
 
 
 class CheckedArguments(Model):

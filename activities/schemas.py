@@ -1,0 +1,157 @@
+"""Arguments held against a JSON Schema that a stranger may have written: in bounded work.
+
+The schema of a server's tool may refer to itself until two branches have become a million, and its
+patterns may be made to take a lifetime. So the work is counted, and patterns are matched in linear
+time. What cannot be looked at that way is left to the server, which has said it of its own tool.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from itertools import islice
+from typing import Any
+
+from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import ValidationError
+from referencing import Registry
+
+from crewlog.definition.matching import NotLinear, pattern_of
+from crewlog.model import Json
+from crewlog.state.brief import brief
+
+MOST_WORK = 40_000
+"""Keywords that are looked at for one call, large ones counted by their entries: about a second."""
+_MOST_ERRORS = 50
+_PER_STEP = 64
+"""Entries or characters of a value that cost as much as a keyword: it may be told in an error."""
+
+
+class _TooMuchError(Exception):
+    """The work is more than a call may cost."""
+
+
+def schema_faults(schema: Mapping[str, Json], args: Mapping[str, Any]) -> list[str]:
+    """How arguments do not fit a schema, each with its place; empty where they do.
+
+    Args:
+        schema: The schema. What it refers to elsewhere is never fetched.
+        args: What the model says, or a person.
+    """
+    left = _LEFT.set([MOST_WORK])
+    try:
+        # Without a registry of ours, the library fetches what a schema refers to from anywhere.
+        nothing: Registry[Any] = Registry()
+        validator: Any = _Bounded(dict(schema), registry=nothing)
+        found: list[ValidationError] = list(islice(validator.iter_errors(dict(args)), _MOST_ERRORS))
+    except _TooMuchError:
+        return ["all: to hold them against the tool's schema takes too long"]
+    except Exception as error:  # noqa: BLE001 - the schema may be anything
+        return [f"all: the tool's schema cannot be used ({type(error).__name__})"]
+    finally:
+        _LEFT.reset(left)
+    found.sort(key=lambda each: list(map(str, each.path)))
+    return [
+        f"{'.'.join(map(str, each.absolute_path)) or 'all'}: {brief(each.message, 200)}"
+        for each in found
+    ]
+
+
+_LEFT: ContextVar[list[int]] = ContextVar("crewlog_schema_work")
+
+
+def _spend(amount: int) -> None:
+    left = _LEFT.get()
+    left[0] -= amount
+    if left[0] < 0:
+        raise _TooMuchError
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, str | list | dict) else 0  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _counted(keyword: Any) -> Any:
+    def looked_at(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        entries = len(value) if isinstance(value, list | dict) else 0  # pyright: ignore[reportUnknownArgumentType]
+        _spend(1 + entries + _length(instance) // _PER_STEP)
+        yield from keyword(validator, value, instance, schema) or ()
+
+    return looked_at
+
+
+def _fits(pattern: object, text: str) -> bool | None:
+    """Whether a pattern is somewhere in a text; none where that cannot be looked at."""
+    try:
+        found = pattern_of(str(pattern))
+    except NotLinear:
+        return None
+    return None if len(text) > found.longest else found.matches(text, whole=False)
+
+
+def _pattern(_v: Any, value: Any, instance: Any, _s: Any) -> Iterator[Any]:
+    if isinstance(instance, str):
+        _spend(len(instance) // _PER_STEP)
+        if _fits(value, instance) is False:
+            yield ValidationError(f"it does not match {brief(str(value), 100)!r}")
+
+
+def _by_pattern(validator: Any, value: Any, instance: Any, _s: Any) -> Iterator[Any]:
+    if not isinstance(instance, dict):
+        return
+    for pattern, inner in value.items():
+        for key, each in instance.items():  # pyright: ignore[reportUnknownVariableType]
+            _spend(1)
+            if _fits(pattern, key):  # pyright: ignore[reportUnknownArgumentType]
+                yield from validator.descend(each, inner, path=key, schema_path=pattern)
+
+
+def _others(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if not isinstance(instance, dict):
+        return
+    named: Any = schema.get("properties", {})
+    patterns: Any = schema.get("patternProperties", {})
+    _spend(len(instance) * (1 + len(patterns)))  # pyright: ignore[reportUnknownArgumentType]
+    others: list[str] = [
+        key
+        for key in instance  # pyright: ignore[reportUnknownVariableType]
+        # What cannot be looked at may fit.
+        if key not in named and all(_fits(each, key) is False for each in patterns)  # pyright: ignore[reportUnknownArgumentType]
+    ]
+    if isinstance(value, dict):
+        for key in others:
+            yield from validator.descend(instance[key], value, path=key)
+    elif not value and others:
+        yield ValidationError(f"there is no {brief(others[0], 80)!r}")
+
+
+def _unique(_v: Any, value: Any, instance: Any, _s: Any) -> Iterator[Any]:
+    if value and isinstance(instance, list):
+        found = [json.dumps(each, sort_keys=True) for each in instance]  # pyright: ignore[reportUnknownVariableType]
+        if len(set(found)) < len(found):
+            yield ValidationError("its items are not all different")
+
+
+def _left_to_the_server(_v: Any, _value: Any, _instance: Any, _s: Any) -> Iterator[Any]:
+    yield from ()
+
+
+_LIBRARY: Any = validators
+_Bounded: Any = _LIBRARY.extend(
+    Draft202012Validator,
+    {
+        name: _counted(keyword)
+        for name, keyword in (
+            dict(Draft202012Validator.VALIDATORS)
+            | {
+                "pattern": _pattern,
+                "patternProperties": _by_pattern,
+                "additionalProperties": _others,
+                "uniqueItems": _unique,
+                "unevaluatedProperties": _left_to_the_server,
+                "unevaluatedItems": _left_to_the_server,
+            }
+        ).items()
+    },
+)

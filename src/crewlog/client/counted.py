@@ -1,0 +1,68 @@
+"""The calls of a run that count in quotas over runs, by its histories.
+
+A tool's result says in which hours and days the call was counted. Of one that began and has no
+result nobody knows whether it was made: it counts, as in the store that was lost, from when that
+was known, or from now where it is still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crewlog.client.histories import Chain, Execution
+from crewlog.ids import RunId, call_key
+from crewlog.store.protocol import RESERVED, Reservation, Store
+from crewlog.store.quotas import reservation, zone_of
+
+_ANY = 2**62
+"""More calls than any quota has: what was made counts, also beyond what is allowed today."""
+
+
+class Counted(NamedTuple):
+    """A call that counts."""
+
+    call: str
+    """Its idempotency key."""
+    quotas: tuple[Reservation, ...]
+    """Where it counts."""
+    at: int
+    """When it was made, or may have been, in milliseconds since the epoch."""
+
+
+def counted(run: RunId, chain: Chain, now: int) -> Iterator[Counted]:
+    """The calls of a run that count, as far as a store still knows of calls of that age.
+
+    Args:
+        run: The run.
+        chain: Its executions.
+        now: In milliseconds since the epoch.
+    """
+    for execution in chain.executions:
+        for each in (*_answered(run, execution), *_open(run, execution, now)):
+            if each.quotas and each.at > now - RESERVED:
+                yield each
+
+
+async def count(store: Store, run: RunId, chain: Chain, now: int) -> None:
+    """Counts a run's calls again; what is counted already stays as it is."""
+    for call, quotas, at in counted(run, chain, now):
+        await store.reserve(call, quotas, at)
+
+
+def _answered(run: RunId, execution: Execution) -> Iterator[Counted]:
+    for call, (spans, at) in execution.extracted.counted.items():
+        quotas = (Reservation(quota=name, span=span, most=_ANY) for name, span in spans.items())
+        yield Counted(f"{run}/{call}", tuple(quotas), at)
+
+
+def _open(run: RunId, execution: Execution, now: int) -> Iterator[Counted]:
+    told = execution.extracted
+    for activity, task in told.calls.items():
+        at = now if activity in execution.unanswered else execution.uncertain.get(activity)
+        if at is None or activity in told.attempts:
+            continue
+        zones = ((quota, zone_of(quota.zone)) for quota in task.quotas)
+        quotas = (reservation(quota, at, zone) for quota, zone in zones if zone is not None)
+        most = (each.model_copy(update={"most": _ANY}) for each in quotas)
+        yield Counted(call_key(run, task.step, task.call), tuple(most), at)

@@ -1,0 +1,33 @@
+"""How a store counts calls in quotas over runs: each in the hour or the day that it begins in."""
+
+from __future__ import annotations
+
+from datetime import UTC, tzinfo
+from zoneinfo import ZoneInfo
+
+from crewlog.definition.quotas import quota_of, window_of
+from crewlog.state.calls import CallQuota, quota_name
+from crewlog.store.protocol import Reservation
+
+
+def zone_of(name: str) -> tzinfo | None:
+    """A time zone; none where this machine does not know it."""
+    if name == "UTC":  # which needs no tables of zones
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return None
+
+
+def reservation(quota: CallQuota, at: int, zone: tzinfo) -> Reservation:
+    """Where a call is counted that begins at a time.
+
+    Args:
+        quota: A quota of the call.
+        at: The time, in milliseconds since the epoch.
+        zone: The quota's zone.
+    """
+    most, per = quota_of(quota.quota)
+    span = window_of(per, at, zone)
+    return Reservation(quota=quota_name(quota.crew, quota.key), span=span, most=most)
