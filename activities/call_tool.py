@@ -221,10 +221,13 @@ class ToolCalls:
         """What is wrong with arguments that people put in the place of a call's; empty: nothing."""
         crew = await self._definitions.get(task.definition)
         definition = crew.tools.get(task.tool)
-        if definition is None:
-            return f"the crew has no tool {task.tool!r} any more"
-        tool = await self._registry.ready(task.tool, definition, crew.mcp)
-        return fault_in_edit(tool, task.args)
+        if definition is not None:
+            tool = await self._registry.ready(task.tool, definition, crew.mcp)
+            return fault_in_edit(tool, task.args)
+        own = task.agent in crew.agents and self._built_in.tool(task.tool, crew, task.agent)
+        if not own:
+            return f"the crew has no tool {task.tool!r} any more, or nothing that it may be used on"
+        return fault_in_edit(own, task.args)
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:

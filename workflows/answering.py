@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.errors import CommandRejected, InvalidArguments
     from crewlog.graph.engine import Engine
     from crewlog.graph.turns import calls_of
-    from crewlog.ids import ToolName
+    from crewlog.ids import AgentName, ToolName
     from crewlog.state.calls import CHECK_ARGUMENTS, CheckArguments, CheckedArguments
     from crewlog.state.model import Interrupt
     from crewlog.wire import Respond
@@ -52,6 +52,7 @@ async def check_edit(engine: Engine, incoming: Incoming, queue: str) -> None:
                 definition=engine.plan.definition_at(asked.step),
                 tool=ToolName(asked.tool),
                 args=edited.args,
+                agent=engine.plan.node_at(asked.step).agent or AgentName(""),
             ),
             result_type=CheckedArguments,
             task_queue=(rules.queue if rules is not None else None) or queue or None,

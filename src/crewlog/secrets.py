@@ -1,7 +1,7 @@
 """Secrets: what a definition names, and only the process that needs it looks up.
 
     env:GITHUB_TOKEN          a variable of the worker's environment
-    file:/run/secrets/token   a file on the worker's machine; one newline at its end is not meant
+    file:/run/secrets/token   a plain file on the worker's machine, without the newline at its end
 
 A reference may stand in definitions, histories and logs. A value may not: it is looked up in the
 activity that uses it, and from then on taken out of all that the worker tells (`redaction`).
@@ -10,19 +10,13 @@ activity that uses it, and from then on taken out of all that the worker tells (
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from crewlog.definition.secrets import REFERENCE
 from crewlog.errors import SecretMissing
 from crewlog.model import Json
 from crewlog.redaction import SHORTEST, remember
-
-LARGEST = 64 * 1024
-"""Bytes of a file that holds a secret."""
-_OWN = re.compile(r"(CREWLOG_|TEMPORAL_|PG)[A-Z0-9_]*|DATABASE_URL")
-"""Variables that are the worker's own: no crew has a use for them."""
+from crewlog.secret_files import OWN, NoSecretError, read_secret
 
 
 def resolve(reference: str, environ: Mapping[str, str] | None = None) -> str:
@@ -44,7 +38,7 @@ def resolve(reference: str, environ: Mapping[str, str] | None = None) -> str:
         )
     kind, _, rest = reference.partition(":")
     found = os.environ if environ is None else environ
-    value = _variable(rest, reference, found) if kind == "env" else _file(rest, reference)
+    value = _variable(rest, reference, found) if kind == "env" else _file(rest, reference, found)
     if len(value) < SHORTEST:
         raise SecretMissing(
             f"the secret {reference!r} has fewer than {SHORTEST} characters",
@@ -76,7 +70,7 @@ def resolved(value: Json) -> Json:
 
 
 def _variable(name: str, reference: str, environ: Mapping[str, str]) -> str:
-    if _OWN.fullmatch(name):
+    if OWN.fullmatch(name):
         raise SecretMissing(
             f"the secret {reference!r} is a setting of the worker itself",
             remedy="Give the crew's secret a variable of its own.",
@@ -92,23 +86,21 @@ def _variable(name: str, reference: str, environ: Mapping[str, str]) -> str:
     return value
 
 
-def _file(path: str, reference: str) -> str:
-    where = Path(path).expanduser()
+def _file(path: str, reference: str, environ: Mapping[str, str]) -> str:
     try:
-        with where.open("rb") as file:
-            data = file.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            why = f"it has more than {LARGEST} bytes"
-        elif text := data.decode().removesuffix("\n").removesuffix("\r"):
-            return text
-        else:
-            why = "it is empty"
+        text = read_secret(path, environ).decode().removesuffix("\n").removesuffix("\r")
+        why = "" if text else "it is empty"
+    except NoSecretError as refused:
+        text, why = "", str(refused)
     except UnicodeDecodeError:
-        why = "it is no text"
+        text, why = "", "it is no text"
     except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or "it is no path"
+        found = error.strerror if isinstance(error, OSError) else None
+        text, why = "", found or "it is no path"
+    if not why:
+        return text
     raise SecretMissing(
         f"the secret {reference!r} cannot be read on this worker: {why}",
-        remedy="Put the file there; the run goes on with the next try.",
+        remedy="Put the secret into a plain file; the run goes on with the next try.",
         place=reference,
-    ) from None
+    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlog.errors import RunNotFound
+import pytest
+
+from crewlog.errors import InvalidArguments, RunNotFound
 from crewlog.ids import AgentName
 
 from .harness import LIMIT, Site, calls
@@ -83,6 +85,23 @@ async def test_a_permission_and_an_approval_hold_for_it(crews: Site) -> None:
     (memory,) = await crews.client().memory.newest("asks")
     assert (memory.key, memory.text, memory.author.agent) == ("k", "one", AgentName("a"))
     assert memory.author.step == "a#1"
+
+
+async def test_what_is_to_be_remembered_can_be_edited(crews: Site) -> None:
+    crew = crews.crew(
+        {"a": [notes("one", key="k"), {"text": "A"}]}, memory={}, approvals={"memory_write": None}
+    ) | {"crew": "edits"}
+    run = await crews.start(crew)
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    (question,) = await run.interrupts()
+    args = question.action_requests[0]["args"]
+    wrong, right = ({"text": text, "key": "k"} for text in ("", "two"))
+    with pytest.raises(InvalidArguments, match=r"artifacts\.0\.text"):
+        await run.edit_call(question.id, "memory_write", {**args, "artifacts": [wrong]})
+    await run.edit_call(question.id, "memory_write", {**args, "artifacts": [right]})
+    assert (await run.result(LIMIT)).status == "completed"
+    (memory,) = await crews.client().memory.newest("edits")
+    assert memory.text == "two"
 
 
 async def test_a_rollback_leaves_what_was_remembered_and_writes_anew(crews: Site) -> None:

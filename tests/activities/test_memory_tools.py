@@ -16,6 +16,7 @@ from crewlog.definition.model import CrewDefinition
 from crewlog.embedding import Embedding, HashEmbedder, register
 from crewlog.errors import ModelRefused, ModelUnavailable, ToolFailed
 from crewlog.ids import AgentName, CrewName, RunId, StepId, ToolName, call_key
+from crewlog.state.calls import CheckArguments
 from crewlog.store.memories import Author, FoundMemories, Memory, Terms
 from crewlog.tool_call import ToolCall, calling
 
@@ -45,6 +46,28 @@ async def put(store: Any, *memories: Memory, now: int = 1) -> None:
 def content(result: Any) -> str:
     said: str = result.body["content"]
     return said
+
+
+async def test_arguments_that_people_edit_are_checked_for_the_agent(activities: Any, env: Any):
+    given = await activities._store.put_definition(crew().to_json())
+    task = CheckArguments(
+        definition=given,
+        tool=ToolName("memory_write"),
+        args={"artifacts": [{"text": "Tea is green."}], "scope": "public"},
+        agent=AgentName("backend"),
+    )
+    for change, fault in [
+        ({}, ""),
+        ({"args": {**task.args, "scope": "group:g"}}, "scope: "),
+        ({"args": {**task.args, "more": 1}}, "more: there is no such argument"),
+        ({"args": {**task.args, "scope": "agent:backend"}}, ""),
+        ({"args": {**task.args, "scope": "agent:backend"}, "agent": "other"}, "scope: "),
+        ({"agent": "nobody"}, "nothing that it may be used on"),
+        ({"tool": "set_flag"}, "nothing that it may be used on"),
+    ]:
+        found = await env.run(activities.check_arguments, task.model_copy(update=change))
+        assert fault in found.fault
+        assert bool(fault) == bool(found.fault)
 
 
 async def test_what_is_written_is_read_with_its_author(tool_call, store):

@@ -150,7 +150,7 @@ async def test_failures_and_their_causes_tell_no_secret(
         ("env:CREWLOG_ENCRYPTION_KEYS", "setting of the worker itself"),
         ("env:DATABASE_URL", "setting of the worker itself"),
         ("file:/no/such/file", "cannot be read on this worker: No such file"),
-        ("file:/", "cannot be read on this worker: Is a directory"),
+        ("file:/", "cannot be read on this worker: it is no plain file"),
         ("the value itself by mistake", "something that is no reference"),
     ],
 )

@@ -7,11 +7,16 @@ from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError
 from typing_extensions import override
 
+from crewlog.errors import KeyMissing
 from crewlog.redaction import redacted
 
 TOLD = frozenset({"Starting", "BadPage"})
 """Types of errors whose messages are ours, say nothing of a run, and are read by clients past all
 converters: of a query that failed they are told the bare message."""
+
+
+ENCODED = "Encoded failure"
+"""The message of a failure whose own is encrypted, as the SDK has it."""
 
 
 class RedactedFailures(DefaultFailureConverter):
@@ -40,5 +45,6 @@ class EncryptedFailures(RedactedFailures):
             return
         told = {"message": failure.message, "stack_trace": failure.stack_trace}
         failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([told])[0])
-        failure.message = "Encoded failure"
+        # Whoever is told that a key is missing cannot read what is encrypted, as it may be.
+        failure.message = exception.message if isinstance(exception, KeyMissing) else ENCODED
         failure.stack_trace = ""

@@ -478,6 +478,8 @@ class CheckArguments(Model):
     """The definition that has the tool."""
     tool: ToolName
     args: dict[str, Json]
+    agent: AgentName = AgentName("")
+    """Whose call it is: the tools that every crew has are made for each agent."""
 
 
 class CheckedArguments(Model):
