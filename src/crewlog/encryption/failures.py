@@ -7,6 +7,7 @@ from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError
 from typing_extensions import override
 
+from crewlog.errors import KeyMissing
 from crewlog.redaction import redacted
 
 TOLD = frozenset({"Starting", "BadPage"})
@@ -17,6 +18,10 @@ TRACES = 1500
 """Characters of traces that a failure takes along, with its causes. Of a try that failed and is
 made again, the server keeps a failure of 4 kB, and of a larger one what it can read: the message,
 which is encrypted elsewhere. So it would keep nothing that tells why."""
+
+
+ENCODED = "Encoded failure"
+"""The message of a failure whose own is encrypted, as the SDK has it."""
 
 
 class RedactedFailures(DefaultFailureConverter):
@@ -48,5 +53,6 @@ class EncryptedFailures(RedactedFailures):
         trace = failure.stack_trace[-room:] if room else ""
         told = {"message": failure.message, "stack_trace": trace}
         failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([told])[0])
-        failure.message = "Encoded failure"
+        # Whoever is told that a key is missing cannot read what is encrypted, as it may be.
+        failure.message = exception.message if isinstance(exception, KeyMissing) else ENCODED
         failure.stack_trace = ""
