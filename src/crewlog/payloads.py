@@ -218,7 +218,8 @@ class DirectoryDriver(StorageDriver):
     """Keeps large payloads as files named by their SHA-256: a retry writes nothing twice."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
+        """Where the files are."""
 
     def name(self) -> str:
         """The driver's name in claims; durable data."""
@@ -243,7 +244,7 @@ class DirectoryDriver(StorageDriver):
     def _write(self, payload: Payload) -> StorageDriverClaim:
         data = payload.SerializeToString(deterministic=True)
         key = hashlib.sha256(data).hexdigest()
-        path = self._directory / key[:2] / key
+        path = self.directory / key[:2] / key
         try:
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -253,7 +254,7 @@ class DirectoryDriver(StorageDriver):
         except OSError as error:
             raise StoreUnavailable(
                 f"a payload of {len(data)} bytes could not be written: {error.strerror}",
-                place=str(self._directory),
+                place=str(self.directory),
                 remedy="Make room, or point CREWLOG_PAYLOADS at a directory that can be written.",
             ) from error
         return StorageDriverClaim(claim_data={"sha256": key})
@@ -262,7 +263,7 @@ class DirectoryDriver(StorageDriver):
         key = claim.claim_data.get("sha256", "")
         if not _SHA256.fullmatch(key):  # a stranger's: no other file may be named by it
             return refused("it names no payload")
-        path = self._directory / key[:2] / key
+        path = self.directory / key[:2] / key
         try:
             data = path.read_bytes()
         except OSError as error:
