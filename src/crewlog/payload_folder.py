@@ -106,7 +106,12 @@ class DirectoryDriver(StorageDriver):
     def _is_there(self) -> bool:
         """Whether the folder is the one that it was: one that is not mounted has no files."""
         now = _identity(self._directory)
-        self._known = self._known or now
+        if self._known is None:
+            if now is None:  # nobody has written anything yet
+                with suppress(OSError):
+                    self._directory.mkdir(parents=True, exist_ok=True)
+                now = _identity(self._directory)
+            self._known = now
         return now is not None and now == self._known
 
     def _read(self, claim: StorageDriverClaim) -> Payload:
@@ -115,12 +120,13 @@ class DirectoryDriver(StorageDriver):
             return refused("it names no payload")
         path = self._file(key)
         found = _content(path, key)
+        there = found is not None or self._is_there()
         if found is None and (asked := _when(_beside(path, _ASKED))) is not None:
             until = time.monotonic() + GRACE  # the folder's clock may be another one
             while found is None and time.time() < asked + GRACE and time.monotonic() < until:
                 time.sleep(0.05)
                 found = _content(path, key)
-            if found is None and self._is_there():
+            if found is None and there:
                 with suppress(OSError):  # then it is waited for, as for any other
                     _beside(path, _GIVEN_UP).touch()
         given_up = _beside(path, _GIVEN_UP).exists()

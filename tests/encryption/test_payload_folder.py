@@ -90,6 +90,13 @@ async def test_nothing_is_given_up_for_a_folder_that_is_away(tmp_path: Path) -> 
     assert not is_given_up(found)
 
 
+async def test_a_folder_that_nobody_has_written_to_yet(tmp_path: Path) -> None:
+    driver = DirectoryDriver(tmp_path / "not" / "yet")
+    claim = StorageDriverClaim(claim_data={"sha256": "0" * 64})
+    ask_for(lost_file(await read(driver, claim)))
+    assert is_given_up(await read(driver, claim))
+
+
 @pytest.mark.parametrize("encrypted", [False, True])
 async def test_whoever_needs_what_is_lost_waits(
     tmp_path: Path, keys: Keyring, encrypted: bool
