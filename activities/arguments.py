@@ -56,7 +56,8 @@ def refusal(tool: str, faults: list[str]) -> str:
     """The sentence of a call that is not made for its arguments."""
     more = len(faults) - _MOST_FAULTS
     told = "; ".join([*faults[:_MOST_FAULTS], *([f"and {more} more"] if more > 0 else [])])
-    return f"The arguments of {tool!r} are not valid: {told}. Call it again."
+    end = "" if told.endswith("?") else "."
+    return f"The arguments of {tool!r} are not valid: {told}{end} Call it again."
 
 
 def faults_of(errors: list[ErrorDetails]) -> list[str]:

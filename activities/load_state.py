@@ -9,9 +9,11 @@ from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
 from crewlog.activities.open_run import Probe, lowered
 from crewlog.activities.writing import append
+from crewlog.authority.guards import names_in
 from crewlog.authority.widening import freed, regained, widening
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import UsageError
+from crewlog.graph.deciding import answered, lifted
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
 from crewlog.ids import ContentHash, RunId, StepId, visit_of
@@ -70,7 +72,14 @@ async def load_state(
         search_attributes=await search_attributes(),
         last=last,
         decision=decision,
-        widens=await _widens(task, store, force, CrewDefinition.from_json(definition), then),
+        widens=await _widens(
+            task,
+            store,
+            force,
+            CrewDefinition.from_json(definition),
+            GraphPlan.from_json(plan),
+            then,
+        ),
         policy=force.policy if force is not None else None,
         compared=task.against,
         older=older,
@@ -90,6 +99,7 @@ async def _widens(
     store: Store,
     force: CrewDefinition | None,
     definition: CrewDefinition,
+    plan: GraphPlan,
     then: CrewState,
 ) -> tuple[str, ...] | None:
     """By what the loaded run may do more than what it comes of; none where nobody asks for that."""
@@ -99,8 +109,11 @@ async def _widens(
     if task.against:  # whoever goes back knows itself what people said while it lived
         return ways
     now = await last_state(store, task.run)
+    read = names_in(rule.if_ for rule in force.rules if rule.if_ is not None)
     return (
         *ways,
+        *lifted(read, now, then),
+        *answered(plan, now, then),
         *regained(now.tool_permissions, then.tool_permissions, definition.agents),
         *freed(now.rulings, then.rulings),
     )

@@ -11,7 +11,7 @@ local activity tells the time, which the history then has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
@@ -22,14 +22,17 @@ with workflow.unsafe.imports_passed_through():
 
     from crewlog.authority.principals import Standing, holds, standing
     from crewlog.authority.proof import START, Proof
-    from crewlog.definition.policy import Policy
+    from crewlog.definition.policy import Policy, Right
     from crewlog.errors import NotPermitted
+    from crewlog.graph import deciding
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
+    from crewlog.graph.plan import GraphPlan
     from crewlog.ids import RESERVED
     from crewlog.state.brief import brief
-    from crewlog.state.calls import TELL_TIME
-    from crewlog.wire import StartRun
+    from crewlog.state.calls import TELL_TIME, LoadedState
+    from crewlog.state.model import CrewState
+    from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun
 
 from crewlog.workflows.activity_options import LOCAL
 
@@ -38,6 +41,10 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Ways in which a change widens authority that a refusal names."""
+GUARDS_STATE = "guards-what-the-state-decides"
+"""The patch of executions in which who steers a run lifts no rule and answers no question by it."""
+GRANT_ONCE = "says-grant-once"
+"""The patch of executions whose refusals name the right `grant` once: they are journaled."""
 _NEVER = -1
 """A time at which nothing has expired."""
 
@@ -92,8 +99,9 @@ async def tell_time(engine: Engine | Drafting, incoming: Incoming) -> None:
 
 
 def refusal(found: Standing) -> NotPermitted:
-    """The error for what is not let in."""
-    return NotPermitted(found.reason, remedy=found.remedy)
+    """The error for what is not let in, in the words that its execution has for it."""
+    older = found.older and workflow.in_workflow() and not workflow.patched(GRANT_ONCE)
+    return NotPermitted(found.reason, remedy=found.older if older else found.remedy)
 
 
 def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str) -> None:
@@ -117,6 +125,55 @@ def check_widening(found: Standing | None, ways: Sequence[str] | None, what: str
     )
     if not asked.allowed:
         raise refusal(asked)
+
+
+def check_steering(
+    engine: Engine | Drafting,
+    incoming: Incoming,
+    command: Command,
+    patched: Callable[[str], bool],
+) -> None:
+    """Checks that who steers a run lifts no rule by that, and answers no question.
+
+    Args:
+        engine: The run's.
+        incoming: The command, with whose it is.
+        command: The same, read.
+        patched: Whether an execution does something as this build does.
+
+    Raises:
+        NotPermitted: it does, and who sends it has not the right to that.
+    """
+    found = incoming.standing
+    if found is None or not found.proven:
+        return
+    for right, what, ways in _steered(engine, incoming, command):
+        told = "; ".join(brief(each, 200) for each in [*ways][:SHOWN])
+        asked = holds(found.principal, found.rights, right, f"{what} {told}")
+        if told and not asked.allowed and patched(GUARDS_STATE):
+            raise refusal(asked)
+
+
+def _steered(
+    engine: Engine | Drafting, incoming: Incoming, command: Command
+) -> Iterator[tuple[Right, str, Iterable[str]]]:
+    """What a command does besides steering, with the right to that."""
+    plan, now = engine.plan, engine.state
+    match command:
+        case EditState():
+            paths = [*command.set, *command.delete]
+            yield "grant", "an edit of", deciding.lifting(plan, paths)
+            yield "answer", "an edit of", deciding.answering(plan, paths)
+        case Redirect() if deciding.passes_a_question(plan, command.node):
+            yield "answer", "a redirect past a question, to", [command.node]
+        case Rollback() if isinstance(incoming.prepared, LoadedState):
+            loaded = incoming.prepared
+            then, there = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
+            read = deciding.rule_names(plan)
+            yield "grant", "a rollback:", deciding.lifted(read, now, then)
+            yield "answer", "a rollback:", deciding.answered(there, now, then)
+        case _:
+            pass
 
 
 def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int) -> StartRun:

@@ -305,7 +305,7 @@ async def take(
         patched: Whether an execution does something as this build does; by default it does.
     """
     try:
-        incoming.result = await _apply(engine, incoming)
+        incoming.result = await _apply(engine, incoming, patched)
     except CrewlogError as error:
         incoming.error = error
         refused = isinstance(error, NotPermitted)
@@ -360,7 +360,9 @@ def _is_lent(known: CommandOutcome) -> bool:
     return known.error_type == NotPermitted.__name__
 
 
-async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | None:
+async def _apply(
+    engine: Engine | Drafting, incoming: Incoming, patched: Callable[[str], bool]
+) -> Accepted | None:
     gate.check(engine, incoming)
     command = parse(incoming.name, incoming.data)
     incoming.dry = isinstance(command, Change) and command.dry_run
@@ -397,6 +399,7 @@ async def _apply(engine: Engine | Drafting, incoming: Incoming) -> Accepted | No
         changed = changes.apply(engine, incoming, command)
         incoming.late = changed is None
         return changed
+    gate.check_steering(engine, incoming, command, patched)
     detail = await _effect(engine, incoming, command)
     outcome = engine.state.commands[command.id]
     return Accepted(id=command.id, position=outcome.position, detail=detail, digest=outcome.digest)

@@ -53,7 +53,8 @@ class DirectoryDriver(StorageDriver):
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
+        """Where the files are."""
         self._known = _identity(directory)
 
     def name(self) -> str:
@@ -91,7 +92,7 @@ class DirectoryDriver(StorageDriver):
         except OSError as error:
             raise StoreUnavailable(
                 f"a payload of {len(data)} bytes could not be written: {error.strerror}",
-                place=str(self._directory),
+                place=str(self.directory),
                 remedy="Make room, or point CREWLOG_PAYLOADS at a directory that can be written.",
             ) from error
         return StorageDriverClaim(claim_data={"sha256": path.name})
@@ -101,16 +102,16 @@ class DirectoryDriver(StorageDriver):
         return data, self._file(hashlib.sha256(data).hexdigest())
 
     def _file(self, key: str) -> Path:
-        return self._directory / key[:2] / key
+        return self.directory / key[:2] / key
 
     def _is_there(self) -> bool:
         """Whether the folder is the one that it was: one that is not mounted has no files."""
-        now = _identity(self._directory)
+        now = _identity(self.directory)
         if self._known is None:
             if now is None:  # nobody has written anything yet
                 with suppress(OSError):
-                    self._directory.mkdir(parents=True, exist_ok=True)
-                now = _identity(self._directory)
+                    self.directory.mkdir(parents=True, exist_ok=True)
+                now = _identity(self.directory)
             self._known = now
         return now is not None and now == self._known
 

@@ -71,6 +71,31 @@ def spoken(name: str) -> str:
     return _SPOKEN.get(name, name)
 
 
+_NOUNS = {"set_permission": "ruling", "ask": "question"}
+# Not in `_SPOKEN`: what a run journals has those words, and a replay says them again.
+
+
+def noun(name: str) -> str:
+    """What people are told that a command is: `this ruling`, of what `deny` and `allow` send."""
+    return _NOUNS.get(name, spoken(name))
+
+
+_NAMED = re.compile(
+    r"\b(this|that) (respond|set_permission|edit_state|message)(?= needs|,| has| is)"
+)
+
+
+def in_nouns(refusal: str) -> str:
+    """What the gate says, for people: `this ruling` where it has `this set_permission`."""
+
+    def told(found: re.Match[str]) -> str:
+        called = noun(found[2])
+        article = "an " if called[0] in "aeiou" else "a "
+        return f"{found[1]} {'' if found[1] == 'this' else article}{called}"
+
+    return _NAMED.sub(told, refusal)
+
+
 SEARCH_ATTRIBUTES = ("CrewlogCrew", "CrewlogPhase", "CrewlogStatus", "CrewlogWaiting")
 """Keyword search attributes; left out where the server does not know them."""
 

@@ -6,6 +6,7 @@ Commands go through Temporal's own client too, as anybody sends them who reaches
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from temporalio.worker import Replayer
 
 from crewlog.authority.proof import Proof
 from crewlog.client import Client, Run, keys
+from crewlog.client import client as client_module
 from crewlog.definition.operations import EditAgent, EditCrew, EditPermission
 from crewlog.errors import NotPermitted, RunFailed
 from crewlog.payloads import data_converter
@@ -139,6 +141,7 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         workflows=[CrewRun],
         workflow_runner=sandbox(),
         data_converter=data_converter(crews.payloads),
+        namespace=crews.temporal.namespace,  # what is encrypted is bound to it
         interceptors=[OneArgument()],
     )
     await replayer.replay_workflow(history)
@@ -203,6 +206,13 @@ async def test_a_change_widens_nothing_without_grant(crews: Site, folder: Path) 
     assert (await run.result(LIMIT)).status in ("stopped", "completed")
 
 
+@pytest.fixture
+def careless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that does not look itself whether a run would be let begin."""
+    monkeypatch.setattr(client_module, "check_start", lambda *_: None)
+
+
+@pytest.mark.usefixtures("careless")
 async def test_who_may_not_start_a_run_of_a_signed_crew(crews: Site, folder: Path) -> None:
     crew = crews.crew({"a": [{"text": "A"}]}) | {"policy": policy(folder)}
     for name in (None, "eve", "dev"):
@@ -217,6 +227,42 @@ async def test_who_may_not_start_a_run_of_a_signed_crew(crews: Site, folder: Pat
     assert answer.status == "completed"
 
 
+async def test_who_would_be_refused_is_told_before_anything_begins_or_ends(
+    crews: Site, folder: Path
+) -> None:
+    run = await at_a_gate(crews, folder)
+    crew = crews.crew({"a": [{"text": "A"}]})
+    signed = crew | {"policy": policy(folder)}
+    (first, *_) = (await run.checkpoints()).checkpoints
+    for name in (None, "eve", "dev"):
+        whose = client(crews, folder, name)
+        with pytest.raises(NotPermitted, match="nothing was started"):
+            await whose.start(signed, "go", id=f"{run.id}-x")
+        for other in (crew, signed):
+            with pytest.raises(NotPermitted, match="nothing was started"):
+                await whose.start(other, "go", id=run.id, existing="replace")
+        with pytest.raises(NotPermitted, match="nothing was started"):
+            await whose.run(run.id).fork(first.position)
+        with pytest.raises(NotPermitted, match="nothing was started"):
+            await whose.schedules.create(f"{run.id}-s", signed, every=timedelta(days=1))
+    assert (await run.status()).status == "running"
+    await run.stop()
+    crews.open_gate(run, "g")
+    assert (await run.result(LIMIT)).status == "stopped"
+    with pytest.raises(NotPermitted, match="nothing was started"):
+        await of(crews, folder, "dev", run).resume()
+    oncall = client(crews, folder, "oncall")
+    again = await oncall.start(
+        crew, "go", id=run.id, existing="replace", execution_timeout=RUN_LIMIT
+    )
+    assert (await again.result(LIMIT)).status == "completed"
+    history = await crews.temporal.get_workflow_handle(run.id).fetch_history()
+    begun = history.events[0].workflow_execution_started_event_attributes
+    (sent,) = await data_converter(crews.payloads).decode(begun.input.payloads)
+    assert sent["queue"] == oncall.task_queue
+
+
+@pytest.mark.usefixtures("careless")
 async def test_a_fork_and_a_resumption_shed_no_policy(crews: Site, folder: Path) -> None:
     run = await at_a_gate(crews, folder)
     crews.open_gate(run, "g")
@@ -240,6 +286,7 @@ async def test_a_fork_and_a_resumption_shed_no_policy(crews: Site, folder: Path)
     assert [e.by for e in await crews.entries(forked, "Forked")] == ["oncall"]
 
 
+@pytest.mark.usefixtures("careless")
 async def test_a_run_that_goes_on_after_its_end_keeps_its_policy(crews: Site, folder: Path) -> None:
     run = await at_a_gate(crews, folder)
     await run.stop()

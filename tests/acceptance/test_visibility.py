@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 
+import asyncpg
 from temporalio.api.enums.v1 import EventType, IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.sdk.v1 import WorkflowMetadata
@@ -79,7 +80,8 @@ async def test_attributes_that_the_server_refuses_are_left_out(site: Site) -> No
             },
         )
     )
-    worker = await site.start_worker("full", TEMPORAL_NAMESPACE=namespace)
+    url = await _database(site, namespace)
+    worker = await site.start_worker("full", TEMPORAL_NAMESPACE=namespace, DATABASE_URL=url)
     try:
         assert "search attributes are left out" in worker.said()
         crew = site.crew({"a": [{"text": "A"}]})
@@ -93,6 +95,16 @@ async def test_attributes_that_the_server_refuses_are_left_out(site: Site) -> No
         assert result["outputs"]["a"]["text"] == "A"
     finally:
         site.end_workers("full")
+
+
+async def _database(site: Site, name: str) -> str:
+    """A database of a namespace's own: with encryption, rows are bound to the namespace."""
+    url = site.endpoints.database_url
+    connection = await asyncpg.connect(url)
+    await connection.execute(f'CREATE DATABASE "{name}"')
+    await connection.close()
+    head, question, query = url.partition("?")
+    return f"{head.rpartition('/')[0]}/{name}{question}{query}"
 
 
 async def _usable(address: str, namespace: str, site: Site) -> TemporalClient:

@@ -42,6 +42,22 @@ def test_the_strictest_of_all_that_applies_counts() -> None:
     assert told(check("a", "act", rule("never", agents=("b",)))) == ("allow", "")
 
 
+def test_a_reasons_full_stop_does_not_stand_before_what_goes_on() -> None:
+    data = {"crew": "t", "model": "openai:x", "agents": {"a": {"prompt": "p"}}}
+    tools = {"tools": {"act": {"run": "m:f"}}}
+    for said, kept in (("Be brief.", "Be brief"), ("Wait...", "Wait..."), ("Why? ", "Why?")):
+        rules = {"rules": [{"tool": "act", "quota": "1 per run", "reason": said}]}
+        (found,) = rules_of(CrewDefinition.from_json({**data, **tools, **rules}))
+        assert found.reason == kept
+        assert (
+            check("a", "act", found, used={found.key: 1}).reason
+            == f"rules[0] is used up: {kept}: act at most 1 per run"
+        )
+    # A plan of an older build has it as it was said: what was journaled is said again.
+    older = found.model_copy(update={"reason": "Be brief."})
+    assert "Be brief.: act" in check("a", "act", older, used={older.key: 1}).reason
+
+
 def test_a_rule_with_a_condition_applies_where_that_holds() -> None:
     late = rule("never", when=parse_condition("late"))
     assert told(check("a", "act", late, holds=lambda _: True)) == ("deny", "rules[0]")

@@ -21,12 +21,13 @@ from crewlog.authority.principals import (
     RIGHT_OF,
     Standing,
     content_digest,
+    holds,
     signed_text,
     standing,
 )
 from crewlog.authority.proof import SCHEDULE, START, Proof
 from crewlog.definition.policy import RIGHTS, Policy
-from crewlog.wire import SIGNALS, UPDATES
+from crewlog.wire import SIGNALS, UPDATES, in_nouns
 
 ADA, BOB, EVE = (Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2, 3))
 RUN, NOW = "music-7f3a", 1_800_000_000_000
@@ -234,3 +235,20 @@ def test_openssl_verifies_the_documented_example(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes(VECTOR["text"].encode() + b"\n")
     other = subprocess.run([*how.split(), *files.split()], cwd=tmp_path, check=False)
     assert other.returncode != 0
+
+
+def test_a_refusal_names_the_right_to_grant_once() -> None:
+    found = holds("ben", ("change",), "grant", "the change")
+    assert found.remedy.count("grant") == 1
+    assert found.older.count("grant") == 2  # as older builds have journaled it
+    other = holds("ben", ("change",), "answer", "respond")
+    assert other.remedy.count("grant") == 1
+    assert not other.older
+
+
+def test_people_are_told_of_a_ruling_and_not_of_its_name_on_the_wire() -> None:
+    assert (
+        in_nouns("and this set_permission has no signature") == "and this ruling has no signature"
+    )
+    assert in_nouns("'answer' that respond needs; it") == "'answer' that an answer needs; it"
+    assert in_nouns("'deny' of this respond_all") == "'deny' of this respond_all"

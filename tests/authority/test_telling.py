@@ -54,7 +54,7 @@ TOLD = [
     ("groups", "none: nobody"),
     ("logs", "facts: read by author, written by all that list it"),
     ("logs", "shut: read by all that list it, written by people alone"),
-    ("rules", "send is called by scout and author at most 5 per run (Be brief.)"),
+    ("rules", "send is called by scout and author at most 5 per run (Be brief)"),
     ("rules", "calls of every tool by author wait for a person's yes"),
     ("interrupts", "only ana and ben may answer"),
     ("interrupts", "calls of tools of high risk wait for a yes"),

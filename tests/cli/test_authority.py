@@ -9,11 +9,15 @@ from uuid import uuid4
 
 import pytest
 
-from crewlog.cli.auditing import when
+from crewlog.cli.auditing import said, when
+from crewlog.cli.inboxing import others
 from crewlog.cli.matrix import tables
+from crewlog.cli.screen import Screen
+from crewlog.client.inbox import OpenQuestion
 from crewlog.errors import UsageError
 from crewlog.graph.matrix import Cell, SetAtRunTime
 from crewlog.ids import AgentName, ToolName
+from crewlog.state.audit_records import AuditRecord
 
 from .conftest import Cli
 
@@ -53,6 +57,34 @@ def test_times_are_durations_or_have_a_zone() -> None:
         when("yesterday")
 
 
+def test_a_pipe_is_wrapped_where_columns_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "word " * 40
+    Screen().wrapped(["  head "], words, indent=7)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    monkeypatch.setenv("COLUMNS", "60")
+    Screen().wrapped(["  head "], words, indent=7)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 60
+
+
+def test_a_refusal_in_the_audit_is_of_a_ruling_and_not_of_a_name_on_the_wire() -> None:
+    record = AuditRecord(
+        position=1, at=1, kind="refusal", who="ben", what="set_permission", outcome="refused",
+        reason="this set_permission has no signature\nSign it.",
+    )  # fmt: skip
+    assert said(record) == "ben's ruling was refused: this ruling has no signature. Sign it."
+
+
+def test_the_inbox_of_one_says_who_is_asked_else() -> None:
+    asked = {"id": "i1", "kind": "ask", "question": "Go?", "options": ["yes", "no"]}
+    every = [OpenQuestion.model_validate({**asked, "run": f"r{n}", "to": ["ana"]}) for n in (1, 2)]
+    assert others(every, 2, "ben") == ""
+    assert others(every, 0, "ben") == "2 questions are asked of others: ana"
+
+
 @pytest.fixture(scope="module")
 def guarded(home: Path, project: Path, served: dict[str, Any]) -> str:
     """A run that asks people, behind an agent that was refused a tool."""
@@ -90,7 +122,7 @@ def test_who_may_what_is_seen_and_set(crewlog: Cli, guarded: str) -> None:
     run = guarded
     page = crewlog("permissions", run)
     assert page.code == 0, page.err
-    for words in ("first   ✓     ✗", "second  ✓     ·", "Not on Fridays.", "4 left of 5 per run"):
+    for words in ("first   ✓     ✗", "second  ✓     ·", "Not on Fridays", "4 left of 5 per run"):
         assert words in page.out, page.out
     reasons = crewlog("why", run, "first", "send")
     assert "▸ ✗ rules[0]" in reasons.out

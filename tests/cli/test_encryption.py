@@ -68,6 +68,7 @@ def test_a_key_is_rotated_and_retired_once_nothing_needs_it(sealed: Cli) -> None
     path = Path(sealed.env[KEYS])
     old = read_keys(path).current
     assert sealed("memory", "write", "sealed", "public", "Tea at five.", "--key", "tea").code == 0
+    assert sealed("run", "two.yaml", "--id", "early").code == 0
     assert sealed("run", "ask.yaml", "--id", "waits", "--detach").code == 0
     until(lambda: sealed("show", "waits", "--json"), lambda done: '"i1"' in done.out)
     found = keys_of(sealed)
@@ -82,6 +83,8 @@ def test_a_key_is_rotated_and_retired_once_nothing_needs_it(sealed: Cli) -> None
     assert refused.code == 2
     assert "is the current one" in refused.err
 
+    copy = path.with_name("copy.json")
+    shutil.copy(path, copy)
     done = sealed("encryption", "rotate", "--json")
     new = done.records[0]["key"]
     assert (read_keys(path).current, done.records[0]["current"]) == (new, new)
@@ -110,6 +113,26 @@ def test_a_key_is_rotated_and_retired_once_nothing_needs_it(sealed: Cli) -> None
     found = keys_of(sealed)
     assert {key: each["state"] for key, each in found.items()} == {new: "current", old: "retired"}
     assert (found[old]["runs"], found[old]["rows"]) == (0, 0)
+
+    # A run that has ended is told by the store; what needs its history says which key it lacks.
+    for command in ("log", "audit", "checkpoints", "watch", "show", "trace"):
+        told = sealed(command, "waits")
+        assert told.code == 0, (command, told)
+    assert "publish" in sealed("log", "waits").out
+    refused = sealed("pause", "waits")
+    assert (refused.code, "has ended (completed)" in refused.err) == (2, True)
+    part = sealed("rebuild", "waits", "--replace")
+    assert (part.code, f"the retired key '{old}'" in part.out) == (5, True)
+    refused = sealed("rebuild", "early", "--replace")
+    assert refused.code == 5
+    assert f"encrypted with the key '{old}', which is retired (event 1:" in refused.err
+    assert "Nothing was changed" in refused.err
+    assert "RunCompleted" in sealed("log", "early").out
+    added = sealed("encryption", "add", str(copy), old, "--json")
+    assert added.records[0]["added"] == [old]
+    assert read_keys(path).current == new
+    rebuilt = until(lambda: sealed("rebuild", "waits"), lambda done: done.code == 0)
+    assert "not read" not in rebuilt.out
 
     told = sealed("memory", "read", "sealed", "tea", "--json").records[0]
     assert [(each["key"], each["text"]) for each in told["memories"]] == [("tea", "Tea at five.")]

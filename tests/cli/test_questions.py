@@ -128,7 +128,7 @@ async def test_an_approval_in_advance_does_not_answer_a_failure(capsys: Any) -> 
 def test_a_question_that_takes_words_says_so() -> None:
     for words, line, prompt in (
         (False, "crewlog answer shop i1 yes|no", "1 yes   2 no"),
-        (True, "crewlog answer shop i1 yes|no  (or any words)", "1 yes   2 no   or any words"),
+        (True, "crewlog answer shop i1 yes|no|respond WORDS", "1 yes   2 no   or any words"),
     ):
         question = question_of(asked(words=words))
         assert answer_line("shop", question)[1] == line

@@ -100,6 +100,12 @@ def test_a_misspelt_tool_is_shown_with_its_place_a_suggestion_and_where_tools_ar
         ("tools:\n", "toolz:\n", "unknown key 'toolz'", "toolz", "'tools'"),
         ("retry: keyed", "retry: .nan", "does not fit", ".nan", "quotes"),
         ("effects: read", "effects: read, timeout: soon", "a duration is", "soon", ""),
+        ("tools:\n", "approvals: {git_log: all}\ntools:\n", "list, not the text 'all'", "all", "every agent: git_log: null"),
+        ("tools:\n", "memory: {read: {public: no}}\ntools:\n", "list, not the text 'no'", "no", "no agent: public: []"),
+        ("tools:\n", "rules: [{tool: git_log, dou: ask}]\ntools:\n", "unknown key 'dou' in rules[0]", "dou", "'do'"),
+        ("tools:\n", "rules: {tool: git_log}\ntools:\n", "list, not a mapping", "rules", "a list: - {tool"),
+        ("tools:\n", "interrupts: {kinds: {budgets: {}}}\ntools:\n", "unknown key 'budgets'", "budgets", "'budget'"),
+        ("tools:\n", "policy: {mode: signed}\ntools:\n", "cannot be as it is: no principal", "policy", ""),
     ],
 )  # fmt: skip
 def test_shape_faults_are_sentences_at_their_place(

@@ -68,9 +68,16 @@ def test_a_scope_that_is_none_is_told_as_such() -> None:
     assert "agent, public or group:NAME" in str(info.value)
 
 
-def test_a_group_that_nobody_has_is_warned_of() -> None:
-    (warning,) = warnings(crew({"read": {"group:h": None}}))
+def test_a_group_that_nobody_reads_is_warned_of() -> None:
+    (warning,) = warnings(crew({"read": {"group:h": None}}, groups={"g": ["a"], "h": []}))
     assert "no agent reads the log 'group:h'" in warning.message
+
+
+def test_a_group_that_there_is_not_is_refused_and_the_groups_are_named() -> None:
+    for named, remedy in (("desks", "Did you mean 'desk'?"), ("h", "groups: g and desk.")):
+        (fault,) = check(crew({"read": {f"group:{named}": ["a"]}}, groups={"g": ["a"], "desk": []}))
+        assert f"memory.read names the group '{named}'" in fault.message
+        assert remedy in fault.remedy
 
 
 def test_the_tools_names_are_taken_where_there_is_a_memory() -> None:

@@ -50,46 +50,46 @@ def faults(text: str) -> list[str]:
     [
         (
             "rules:\n- {tool: akt, do: never}",
-            ["2: a rule names the tool 'akt', which is not defined."],
+            ["2: rules[0] names the tool 'akt', which is not defined."],
         ),
         (
             "rules:\n- {tool: [read, akt]}",
-            ["2: a rule names the tool 'akt', which is not defined."],
+            ["2: rules[0] names the tool 'akt', which is not defined."],
         ),
         (
             "rules:\n- {tool: act, agents: [c]}",
-            ["2: rule 1 names the agent 'c', which is not defined."],
+            ["2: rules[0] names the agent 'c', which is not defined."],
         ),
         (
             "rules:\n- {tool: act, agents: ['group:h']}",
-            ["2: rule 1 names the group 'h', which is not defined."],
+            ["2: rules[0] names the group 'h', which is not defined."],
         ),
-        ("rules:\n- {tool: act, agents: []}", ["2: rule 1 holds for no agent"]),
+        ("rules:\n- {tool: act, agents: []}", ["2: rules[0] holds for no agent"]),
         (
             "rules:\n- {tool: act, do: never, quota: 5 per run}",
-            ["2: rule 1 counts calls that it says are never made"],
+            ["2: rules[0] counts calls that it says are never made"],
         ),
         ("rules:\n- {tool: act, if: not good, do: ask}", ["2: nobody writes the flag 'good'"]),
         ("timezone: Europe/Berln", ["1: there is no time zone 'Europe/Berln'"]),
         ("timezone: ../../etc/passwd", ["1: there is no time zone '../../etc/passwd'"]),
         (
             "rules:\n- {tool: act}\n- {tool: '*', agents: [b], do: never}",
-            [f"{n}: rule 1 says always and rule 2 says never: act by b" for n in (2, 3)],
+            [f"{n}: rules[0] says always and rules[1] says never: act by b" for n in (2, 3)],
         ),
         (
             "rules:\n- {tool: act, agents: ['group:g']}\n- {tool: act, do: ask}",
-            [f"{n}: rule 1 says always and rule 2 says ask: act by a and b" for n in (2, 3)],
+            [f"{n}: rules[0] says always and rules[1] says ask: act by a and b" for n in (2, 3)],
         ),
         (
             "approvals: {act: [a]}\nrules:\n- {tool: act, agents: [a]}",
             [
-                f"{n}: rule 1 says always, and approvals say that people are asked: act by a"
+                f"{n}: rules[0] says always, and approvals say that people are asked: act by a"
                 for n in (1, 3)
             ],
         ),
         (
             "permissions: {act: [b]}\nrules:\n- {tool: act, agents: [a]}",
-            [f"{n}: rule 1 says always, and permissions do not let a call act" for n in (1, 3)],
+            [f"{n}: rules[0] says always, and permissions do not let a call act" for n in (1, 3)],
         ),
     ],
 )

@@ -320,6 +320,21 @@ def full() -> GraphPlan:
     return plan_of(flow, agents, tools=tools, approvals={"delete": ["cleaner"]})
 
 
+def test_tools_that_rules_ask_about_are_drawn() -> None:
+    tools = {name: {"run": "m:f"} for name in ("delete", "read", "send")}
+    rules = [
+        {"tool": "delete", "do": "ask", "if": "ok"},
+        {"tool": "send", "do": "ask", "agents": ["a"]},
+        {"tool": "send", "do": "never", "agents": ["b"]},
+    ]
+    agents: dict[str, Any] = {"a": {}, "b": {"writes_flags": ["ok"]}}
+    plan = plan_of(["a", "b"], agents, tools=tools, rules=rules, approvals={"send": ["b"]})
+    text = picture(plan, width=140)
+    assert "? a: asks before delete and send" in text
+    assert "? b: asks before delete" in text
+    assert "? b: asks before delete and" not in text
+
+
 def test_conditions_needs_lists_and_approvals_are_drawn() -> None:
     text = picture(full(), width=140)
     for words in (

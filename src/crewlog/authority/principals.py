@@ -81,6 +81,8 @@ class Standing(Model):
     """Why, for people; names the policy, and the right or the proof that lacks."""
     remedy: str = ""
     """What the sender can do about a refusal."""
+    older: str = ""
+    """The remedy as older builds journaled it, where that is another: replays say it again."""
     principal: str = ""
     """Who commands: of a signed policy the principal whose signature it is, proven; with an open
     one, and of a refusal that comes before that, who the sender says to be."""
@@ -164,6 +166,9 @@ _HOW = (
 )
 
 
+_GRANTER = "who has 'grant' "
+
+
 def holds(who: str, rights: tuple[Right, ...], needed: Right, what: str) -> Standing:
     """Whether a proven principal has a right.
 
@@ -183,8 +188,12 @@ def holds(who: str, rights: tuple[Right, ...], needed: Right, what: str) -> Stan
         f"{has}",
         remedy=""
         if allowed
-        else f"Somebody with the right {needed!r} can do it, or who has 'grant' can give it to "
-        f"{who!r}: change the crew's policy.",
+        else f"Somebody with the right {needed!r} can do it, or "
+        f"{'' if needed == 'grant' else _GRANTER}can give it to {who!r}: change the crew's policy.",
+        older=f"Somebody with the right 'grant' can do it, or {_GRANTER}can give it to {who!r}: "
+        "change the crew's policy."
+        if not allowed and needed == "grant"
+        else "",
         principal=who,
         proven=True,
         rights=rights,

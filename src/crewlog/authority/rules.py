@@ -86,8 +86,18 @@ def _kept(place: int, rule: Rule, named: tuple[str, ...] | None) -> CallRule:
         when=rule.if_,
         quota=rule.quota or "",
         key=key,
-        reason=rule.reason,
+        reason=_clause(rule.reason),
     )
+
+
+def _clause(reason: str) -> str:
+    """A reason without its full stop: what is told goes on behind it.
+
+    Plans have it so, and not the sentences that are made of them: an older plan's stay what they
+    were, since they are journaled, and a replay says them again.
+    """
+    text = reason.strip()
+    return text if text.endswith("..") else text.removesuffix(".")
 
 
 def rule_words(rule: CallRule) -> str:

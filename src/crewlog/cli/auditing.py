@@ -36,6 +36,8 @@ _VERBS = {
     "stop": "stopped it",
     "change": "changed it",
     "set_permission": "ruled",
+    "respond": "answered",
+    "ask": "asked it",
     "edit_state": "edited its state",
     "redirect": "redirected it",
     "tag": "named a checkpoint",
@@ -207,12 +209,13 @@ def show_record(screen: Screen, at: datetime, record: AuditRecord) -> None:
 def said(record: AuditRecord) -> str:
     """What a record says, for people."""
     from crewlog.cli.screen import plain  # noqa: PLC0415
-    from crewlog.wire import spoken  # noqa: PLC0415
+    from crewlog.wire import in_nouns, noun  # noqa: PLC0415
 
     who = plain(record.who)
     # A refusal has its remedy in a line of its own.
     first, *more = record.reason.splitlines() or [""]
-    detail, reason = plain(record.detail), ". ".join(map(plain, (first.rstrip("."), *more)))
+    detail = plain(record.detail)
+    reason = in_nouns(". ".join(map(plain, (first.rstrip("."), *more))))
     at = f" in {record.step}" if record.step else ""
     why = f" ({reason})" if reason else ""
     because = f": {reason}" if reason else ""
@@ -231,12 +234,12 @@ def said(record: AuditRecord) -> str:
             asked = f" to {record.interrupt}" if record.interrupt else ""
             return f"{who or 'nobody'} said {plain(record.outcome)}{asked}{about}{why}"
         case "refusal":
-            return f"{who or 'somebody'} was refused {spoken(what)}{because}"
+            return f"{who or 'somebody'}'s {noun(what)} was refused{because}"
         case _:
             about = f": {detail}" if detail else ""
             if record.outcome != "applied":
                 return f"the change is {record.outcome}{f' ({who})' if who else ''}{about}{why}"
-            return f"{who or 'somebody'} {_VERBS.get(what, spoken(what))}{about}{why}"
+            return f"{who or 'somebody'} {_VERBS.get(what, noun(what))}{about}{why}"
 
 
 def _summary(counted: Counter[tuple[str, str]]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from temporalio.service import RPCError
 
 from crewlog.cli.hands import Assignment, Hand, assigned, remember, start_worker
 from crewlog.cli.screen import Screen, plain
-from crewlog.client import Client
+from crewlog.client import Client, RunSummary
 from crewlog.client.client import no_worker
 from crewlog.dev.processes import Guard, ProcessRecord
 from crewlog.dev.services import Services
@@ -84,6 +85,35 @@ async def _at_work(client: Client, worker: Background, queue: str) -> None:
         await asyncio.sleep(0.2)
 
 
+async def unpolled(client: Client, runs: Sequence[RunSummary]) -> set[str]:
+    """The task queues of runs under way that no worker polls."""
+    queues = sorted({each.task_queue for each in runs if each.ended is None and each.task_queue})
+    answers = await asyncio.gather(*(polled(client, queue) for queue in queues))
+    return {queue for queue, answer in zip(queues, answers, strict=True) if not answer}
+
+
+async def tell_others(screen: Screen, client: Client, queue: str) -> None:
+    """Tells of runs that wait for a worker of another task queue than the one that has it now.
+
+    Those of this machine's directories alone: others are other people's business.
+    """
+    runs = await client.list(statuses=LIVE, limit=_MOST)
+    others = [r for r in runs if r.task_queue != queue and assigned(r.task_queue).own]
+    alone = await unpolled(client, others)
+    for each in [r for r in others if r.task_queue in alone][:_NAMED]:
+        screen.note(
+            ("▸ ", "yellow"),
+            f"{plain(each.run)} waits for a worker of its own task queue "
+            f"'{plain(each.task_queue)}': crewlog watch {plain(each.run)} brings it one",
+        )
+
+
+LIVE = ("running", "paused", "waiting", "stopping")
+"""The statuses of runs that are under way."""
+_MOST = 200
+"""Runs that are looked through."""
+_NAMED = 3
+"""Runs that are told of."""
 COME_UP = 40.0
 """Seconds for a worker to come up."""
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from crewlog.cli import exits
-from crewlog.cli.background import Background, background_worker, polled
+from crewlog.cli.background import Background, background_worker, polled, tell_others
 from crewlog.cli.hands import (
     COMMAND,
     DEFAULT_QUEUE,
@@ -248,7 +248,9 @@ async def work(*, queue: str | None, detach: bool, as_json: bool) -> int:
                     f"task queue '{plain(chosen)}'",
                     (f"     {short_path(made.log)}", "dim"),
                 )
+                await tell_others(screen, client, chosen)
             return exits.OK
+        await tell_others(screen, client, chosen)
     return await _foreground(screen, chosen, here)
 
 

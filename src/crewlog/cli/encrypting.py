@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -84,7 +83,7 @@ def status(keys: KeyFileOption = None, as_json: AsJson = False, debug: Debug = F
 async def _status(path: Path | None, *, as_json: bool) -> int:
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.encryption.keys import read_keys  # noqa: PLC0415
+    from crewlog.encryption.keys import ACCEPT_PLAIN, read_keys  # noqa: PLC0415
 
     screen, where = Screen(as_json=as_json), _path(path)
     file = read_keys(where)
@@ -110,6 +109,11 @@ async def _status(path: Path | None, *, as_json: bool) -> int:
             for each in found
         ],
     )
+    if plain := runs.get(""):
+        screen.note(
+            f"  What is not encrypted is needed by {_named(plain)}: until they have ended, keep "
+            f"{ACCEPT_PLAIN}=true."
+        )
     return exits.OK
 
 
@@ -140,26 +144,29 @@ def rotate(
     """Write with a new key from now on; old ones go on reading. Nothing is started anew."""
     del debug
     from crewlog.cli.screen import Screen  # noqa: PLC0415
-    from crewlog.encryption.keys import new_key, read_keys, write_keys  # noqa: PLC0415
+    from crewlog.encryption.keys import change_keys, new_key  # noqa: PLC0415
 
     where = _path(keys)
-    file = read_keys(where)
-    newest = file.keys[-1]
-    waiting = newest.id != file.current and file.prepared == newest.id
-    if prepare and waiting:
-        raise UsageError(
-            f"the key {newest.id!r} is prepared already",
-            remedy="Once every machine has the file: `crewlog encryption rotate`.",
+
+    def rotated(file: KeyFile) -> KeyFile:
+        newest = file.keys[-1]
+        waiting = newest.id != file.current and file.prepared == newest.id
+        if prepare and waiting:
+            raise UsageError(
+                f"the key {newest.id!r} is prepared already",
+                remedy="Once every machine has the file: `crewlog encryption rotate`.",
+            )
+        key = newest if waiting else new_key(_now())
+        return file.model_copy(
+            update={
+                "keys": file.keys if waiting else (*file.keys, key),
+                "current": file.current if prepare else key.id,
+                "prepared": key.id if prepare else "",
+            }
         )
-    key = newest if waiting else new_key(_now())
-    changed = file.model_copy(
-        update={
-            "keys": file.keys if waiting else (*file.keys, key),
-            "current": file.current if prepare else key.id,
-            "prepared": key.id if prepare else "",
-        }
-    )
-    write_keys(where, changed)
+
+    changed = change_keys(where, rotated)
+    key = changed.keys[-1]
     screen = Screen(as_json=as_json)
     if as_json:
         screen.document({"path": str(where), "key": key.id, "current": changed.current})
@@ -192,10 +199,39 @@ def retire(
 async def _retire(key: str, where: Path, *, unknown: bool, as_json: bool) -> int:
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.encryption.keys import read_keys, write_keys  # noqa: PLC0415
+    from crewlog.encryption.keys import change_keys, read_keys  # noqa: PLC0415
 
     screen, file = Screen(as_json=as_json), read_keys(where)
+    _check_given(file, key, where, unknown=unknown)
+    if not unknown:
+        async with connected(screen, both=True) as client:
+            await asyncio.sleep(_unsettled(where))
+            runs, rows = await _uses(client)
+        _check_unused(key, runs.get(key, []), rows.get(key, 0))
+
+    def retired(now: KeyFile) -> KeyFile:
+        _check_given(now, key, where, unknown=unknown)  # it may be another file than before
+        return now.model_copy(
+            update={
+                "keys": tuple(each for each in now.keys if each.id != key),
+                "retired": tuple(dict.fromkeys([*now.retired, key])),
+                "prepared": "" if now.prepared == key else now.prepared,
+            }
+        )
+
+    change_keys(where, retired)
+    if as_json:
+        screen.document({"path": str(where), "retired": key})
+        return exits.OK
+    screen.line(("✓ ", "green"), f"the key {key} is retired: what it encrypts is refused")
+    screen.note("  Histories of runs that have ended with it can be read no more; rows still are.")
+    return exits.OK
+
+
+def _check_given(file: KeyFile, key: str, where: Path, *, unknown: bool) -> None:
     known = [each.id for each in file.keys]
+    if key in file.retired:
+        raise UsageError(f"the key {key!r} is retired already", place=str(where))
     if unknown == (key in known):
         raise UsageError(
             f"the key {key!r} is {'' if unknown else 'not '}in the key file",
@@ -207,33 +243,20 @@ async def _retire(key: str, where: Path, *, unknown: bool, as_json: bool) -> int
             f"the key {key!r} is the current one",
             remedy="First `crewlog encryption rotate`, then `crewlog encryption reseal`.",
         )
-    if not unknown:
-        async with connected(screen, both=True) as client:
-            runs, rows = await _uses(client)
-        _check_unused(key, runs.get(key, []), rows.get(key, 0))
-    write_keys(
-        where,
-        file.model_copy(
-            update={
-                "keys": tuple(each for each in file.keys if each.id != key),
-                "retired": tuple(dict.fromkeys([*file.retired, key])),
-                "prepared": "" if file.prepared == key else file.prepared,
-            }
-        ),
-    )
-    if as_json:
-        screen.document({"path": str(where), "retired": key})
-        return exits.OK
-    screen.line(("✓ ", "green"), f"the key {key} is retired: what it encrypts is refused")
-    screen.note("  Histories of runs that have ended with it can be read no more.")
-    return exits.OK
+
+
+def _unsettled(where: Path) -> float:
+    """Seconds until every process has read the file: until then it may write with another key."""
+    from crewlog.encryption.keys import LOOK  # noqa: PLC0415
+
+    changed = where.stat().st_mtime
+    return min(max(changed + 3 * LOOK - time.time(), 0), 3 * LOOK)
 
 
 def _check_unused(key: str, runs: list[str], rows: int) -> None:
     if runs:
-        rest = f" and {len(runs) - 3} more" if len(runs) > 3 else ""
         raise UsageError(
-            f"the key {key!r} is needed by open runs: {', '.join(runs[:3])}{rest}",
+            f"the key {key!r} is needed by open runs: {_named(runs)}",
             remedy="Wait until they have ended, or continued as new; a schedule is made anew.",
         )
     if rows:
@@ -241,6 +264,60 @@ def _check_unused(key: str, runs: list[str], rows: int) -> None:
             f"the key {key!r} is needed by {rows:,} texts in the store",
             remedy="`crewlog encryption reseal` encrypts them with the current key.",
         )
+
+
+def _named(runs: list[str]) -> str:
+    return ", ".join(runs[:3]) + (f" and {len(runs) - 3} more" if len(runs) > 3 else "")
+
+
+@encryption.command()
+def add(
+    copy: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Another key file.", show_default=False)
+    ],
+    key: Annotated[
+        str,
+        typer.Argument(
+            metavar="[KEY]",
+            help="Only the key with this id, even if it is retired. Default: all that are not.",
+            show_default=False,
+        ),
+    ] = "",
+    keys: KeyFileOption = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> int:
+    """Take keys of another key file, to read with: a copy, or that of another machine."""
+    del debug
+    from crewlog.cli.screen import Screen  # noqa: PLC0415
+    from crewlog.encryption.keys import change_keys, read_keys  # noqa: PLC0415
+
+    where, found = _path(keys), {each.id: each for each in read_keys(copy).keys}
+    if key and key not in found:
+        raise UsageError(
+            f"the key {key!r} is not in the file",
+            remedy=f"Its keys: {', '.join(found)}.",
+            place=str(copy),
+        )
+    taken: list[str] = []
+
+    def added(file: KeyFile) -> KeyFile:
+        known = {each.id for each in file.keys}
+        wanted = {key} if key else found.keys() - set(file.retired)
+        new = tuple(each for each in found.values() if each.id in wanted - known)
+        taken.extend(each.id for each in new)
+        # The newest stays last: it may be prepared.
+        rest = tuple(each for each in file.retired if each not in taken)
+        return file.model_copy(update={"keys": (*new, *file.keys), "retired": rest})
+
+    change_keys(where, added)
+    screen = Screen(as_json=as_json)
+    if as_json:
+        screen.document({"path": str(where), "added": taken})
+        return exits.OK
+    told = f"can read with {', '.join(taken)}" if taken else "has them all already"
+    screen.line(("✓ ", "green"), f"{where} {told}")
+    return exits.OK
 
 
 @encryption.command()
@@ -286,40 +363,9 @@ def serve(
 
     Its token is in CREWLOG_CODEC_TOKEN, else made anew.
     """
-    return go(_serve(port, origin, as_json=as_json), debug=debug)
+    from crewlog.cli.decoding import serve_pages  # noqa: PLC0415
 
-
-async def _serve(port: int, origin: str | None, *, as_json: bool) -> int:
-    from crewlog.cli.screen import Screen  # noqa: PLC0415
-    from crewlog.cli.services import connected  # noqa: PLC0415
-    from crewlog.encryption.keys import Keyring  # noqa: PLC0415
-    from crewlog.encryption.server import CodecServer  # noqa: PLC0415
-
-    screen = Screen(as_json=as_json)
-    async with connected(screen) as client:
-        page, namespace = origin or client.endpoints.ui_url, client.endpoints.namespace
-    if page is None:
-        raise UsageError(
-            "the address of the web UI is not known",
-            remedy="Say it: --origin http://localhost:8233",
-        )
-    token = os.environ.get("CREWLOG_CODEC_TOKEN") or secrets.token_urlsafe(24)
-    server = CodecServer(Keyring(_path(None)), page, token, namespace)
-    try:
-        listening = await server.start(port)
-    except OSError as error:
-        raise UsageError(
-            f"the port {port} cannot be had: {error.strerror}", remedy="Choose another: --port"
-        ) from None
-    at = listening.sockets[0].getsockname()[1]
-    if as_json:
-        screen.record({"endpoint": f"http://localhost:{at}", "origin": page, "token": token})
-    else:
-        screen.line(("▸ ", "green"), f"decrypts at http://localhost:{at} for {page}")
-        screen.line(f"  token   {token}")
-    async with listening:
-        await asyncio.Event().wait()
-    return exits.OK
+    return go(serve_pages(_path(None), port, origin, as_json=as_json), debug=debug)
 
 
 def _path(given: Path | None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -52,9 +53,10 @@ async def _inbox(mine: str, *, watch: bool, as_json: bool) -> int:
     shown: dict[tuple[str, str], OpenQuestion] = {}
     async with connected(screen, both=True) as client:
         while True:
+            every = await client.inbox()
             found = {
                 (str(each.run), str(each.id)): each
-                for each in await client.inbox()
+                for each in every
                 if not mine or not each.to or mine in each.to
             }
             for key, each in found.items():
@@ -71,9 +73,29 @@ async def _inbox(mine: str, *, watch: bool, as_json: bool) -> int:
             await asyncio.sleep(PAUSE)
     if not as_json:
         told = counted(len(shown), "question") if shown else "nothing is asked"
+        if more := others(every, len(shown), mine):
+            told += f" of {mine}; {more}"
         screen.line()
         screen.line("  ", (told, "dim"))
     return exits.OK
+
+
+def others(every: Sequence[OpenQuestion], shown: int, mine: str) -> str:
+    """Whom the questions are asked of that `--for` leaves out; empty where it leaves out none.
+
+    Args:
+        every: All open questions.
+        shown: How many of them are shown.
+        mine: The name behind `--for`.
+    """
+    from crewlog.cli.screen import counted, plain  # noqa: PLC0415
+    from crewlog.definition.findings import listed  # noqa: PLC0415
+
+    if not (left := len(every) - shown):
+        return ""
+    people = sorted({name for each in every for name in each.to if name != mine})
+    verb = "is" if left == 1 else "are"
+    return f"{counted(left, 'question')} {verb} asked of others: {plain(listed(people))}"
 
 
 def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
@@ -105,12 +127,6 @@ def _expires(due: int) -> str:
 
 def how(each: OpenQuestion) -> str:
     """How a question is answered from anywhere."""
-    import shlex  # noqa: PLC0415
+    from crewlog.cli.questions import answer_command  # noqa: PLC0415
 
-    from crewlog.cli.screen import plain  # noqa: PLC0415
-
-    options = [shlex.quote(plain(option)) for option in each.options]
-    if each.tool:
-        options[1:1] = ["edit"]
-    words = "|respond WORDS" if each.words else ""
-    return f"crewlog answer {each.run} {each.id} {'|'.join(options)}{words}"
+    return answer_command(each.run, each.id, each.options, edits=bool(each.tool), words=each.words)

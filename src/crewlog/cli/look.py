@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -47,16 +46,16 @@ def ps(
 
 
 async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
+    from crewlog.cli.background import LIVE, unpolled  # noqa: PLC0415
     from crewlog.cli.screen import Screen  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
-    live = ("running", "paused", "waiting", "stopping")
     async with connected(screen, both=True) as client:
-        found = await client.list(statuses=() if all_ else live, limit=limit)
+        found = await client.list(statuses=() if all_ else LIVE, limit=limit)
         if as_json:
-            unpolled = await _unpolled(client, found)
-            runs = [{**vars(r), "waits_for_worker": _alone(r, unpolled)} for r in found]
+            alone = await unpolled(client, found)
+            runs = [{**vars(r), "waits_for_worker": _alone(r, alone)} for r in found]
             screen.document({"runs": runs})
             return exits.OK
         if not found and not all_:
@@ -66,17 +65,8 @@ async def _ps(*, all_: bool, limit: int, as_json: bool) -> int:
                 return exits.OK
             screen.line("Nothing is under way. ", ("The last runs:", "dim"))
             found = ended
-        _table(screen, found, await _unpolled(client, found))
+        _table(screen, found, await unpolled(client, found))
     return exits.OK
-
-
-async def _unpolled(client: Client, runs: list[RunSummary]) -> set[str]:
-    """The task queues of runs under way that no worker polls."""
-    from crewlog.cli.background import polled  # noqa: PLC0415
-
-    queues = sorted({each.task_queue for each in runs if each.ended is None and each.task_queue})
-    answers = await asyncio.gather(*(polled(client, queue) for queue in queues))
-    return {queue for queue, answer in zip(queues, answers, strict=True) if not answer}
 
 
 def _alone(run: RunSummary, unpolled: set[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import signal
 import sys
@@ -17,6 +18,7 @@ from crewlog.wire import InterruptView
 
 _LONGEST_LINE = 65_536
 _SIGN = "    › "  # noqa: RUF001
+_SOURCE = re.compile(r"\nof the message \S+\Z")
 _CREWS_OWN = frozenset({"ask", "tool_approval", "approval"})
 """The kinds of questions that a crew's author foresaw; the others tell of trouble."""
 
@@ -28,8 +30,16 @@ def show_question(screen: Screen, question: InterruptView) -> None:
     named = not question.step or question.step in text
     where = "" if named else f" ({plain(question.step)})"
     screen.line(("  ? ", "bold yellow"), (text, "bold"), (where, "dim"))
-    if question.detail and plain(question.detail) != plain(question.question):
-        screen.paragraph(question.detail, style="dim", indent=4)
+    detail = _told(question)
+    if detail and plain(detail) != plain(question.question):
+        screen.paragraph(detail, style="dim", indent=4)
+
+
+def _told(question: InterruptView) -> str:
+    """The detail for people: without the hash of a message that asks for what they read anyway."""
+    if question.kind != "tool_approval":
+        return question.detail
+    return _SOURCE.sub("", question.detail)
 
 
 def numbered(question: InterruptView) -> list[Part]:
@@ -44,12 +54,27 @@ def numbered(question: InterruptView) -> list[Part]:
 
 def answer_line(run: str, question: InterruptView) -> list[Part]:
     """How to answer it from anywhere: `crewlog answer music-7f3a i1 approve|edit|reject`."""
-    named = [shlex.quote(plain(option)) for option in question.options]
-    if question.kind == "tool_approval":
-        named[1:1] = ["edit"]
-    options = "|".join(named)
-    words = f"  (or {ANY_WORDS})" if question.words else ""
-    return [("answer:  ", "dim"), f"crewlog answer {run} {question.id} {options}{words}"]
+    edits = question.kind == "tool_approval"
+    command = answer_command(run, question.id, question.options, edits=edits, words=question.words)
+    return [("answer:  ", "dim"), command]
+
+
+def answer_command(
+    run: str, question: str, options: Sequence[str], *, edits: bool, words: bool
+) -> str:
+    """What somebody types to answer a question: `crewlog answer music-7f3a i1 yes|no`.
+
+    Args:
+        run: The run.
+        question: The question's id.
+        options: What may be said.
+        edits: Whether it asks for a call, whose arguments may be edited.
+        words: Whether it takes words, too.
+    """
+    named = [shlex.quote(plain(option)) for option in options]
+    named[1:1] = ["edit"] if edits else []
+    named += ["respond WORDS"] if words else []
+    return f"crewlog answer {run} {question} {'|'.join(named)}"
 
 
 def chosen(question: InterruptView, typed: str) -> str:

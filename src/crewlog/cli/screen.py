@@ -115,8 +115,8 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """Columns of the terminal; a pipe has no end."""
-        return self.out.width if self.out.is_terminal else 10_000
+        """Columns of the terminal; a pipe has no end, but where COLUMNS says so."""
+        return self.out.width if _has_edge(self.out) else 10_000
 
     @property
     def colored(self) -> bool:
@@ -156,7 +156,7 @@ class Screen:
         self._lift()
         room = max(20, min(self.width, 100) - indent)
         for line in plain_lines(text).split("\n"):
-            for each in folded(line, room) if self.tty else [line]:
+            for each in folded(line, room) if self.tty or _asked_width() else [line]:
                 self.out.print(text_of(" " * indent, (each, style)), soft_wrap=True)
 
     def wrapped(self, head: Iterable[Part], text: str, *, indent: int, style: str = "") -> None:
@@ -218,7 +218,7 @@ def write(line: str) -> None:
 def _wrapped(console: Console, head: Iterable[Part], text: str, indent: int, style: str) -> None:
     whole = text_of(*head)
     start = whole.cell_len
-    if not console.is_terminal:
+    if not _has_edge(console):
         console.print(whole.append(text, style), soft_wrap=True)
         return
     room = max(20, console.width - indent)
@@ -266,10 +266,22 @@ def _console(*, stderr: bool) -> Console:
         highlight=False,
         emoji=False,
         # A narrow or unknown terminal still gets whole words.
-        width=max(24, int(os.environ["COLUMNS"]))
-        if os.environ.get("COLUMNS", "").isdigit()
-        else None,
+        width=_asked_width() or None,
     )
+
+
+def _asked_width() -> int:
+    """Columns that COLUMNS asks for; 0 where it does not."""
+    asked = os.environ.get("COLUMNS", "")
+    return max(24, int(asked)) if asked.isdigit() else 0
+
+
+def _has_edge(console: Console) -> bool:
+    """Whether lines are to end somewhere: at a terminal, or where COLUMNS is set for a pipe.
+
+    Else a pipe has a line for each thing that is told, however long: `grep` finds all of it.
+    """
+    return console.is_terminal or _asked_width() > 0
 
 
 def short_path(path: Path) -> str:

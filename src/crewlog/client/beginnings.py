@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 
 from crewlog.client import forking
 from crewlog.client.gateway import CALL_LIMIT, pauses
+from crewlog.client.starting import policy_of_run
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.operations import Operation
 from crewlog.errors import (
@@ -68,7 +69,8 @@ async def fork(
         payload = StartRun(fork=begin, by=by)
     except ValidationError as error:
         raise UsageError(f"the fork cannot be started: {faults_of(error)}") from error
-    return await client.begin(id, crew or "fork", payload, execution_timeout)
+    policy = await policy_of_run(client, source)
+    return await client.begin(id, crew or "fork", payload, execution_timeout, policy=policy)
 
 
 async def forked_crew(
@@ -201,7 +203,8 @@ async def reopen(
         crew = row.crew if row else ""
     ended = tuple(filter(None, [description.run_id]))
     payload = StartRun(reopen=from_, replaced=ended, by=by)
-    return await client.begin(run, crew, payload, execution_timeout, again=True)
+    policy = await policy_of_run(client, run)
+    return await client.begin(run, crew, payload, execution_timeout, again=True, policy=policy)
 
 
 async def end(client: Client, run: RunId) -> tuple[str, ...]:

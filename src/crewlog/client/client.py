@@ -41,7 +41,9 @@ from crewlog.client.key_folder import may_sign
 from crewlog.client.memories import CrewMemory
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
+from crewlog.client.starting import check_start, policy_of_crew, policy_of_run
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.policy import Policy
 from crewlog.errors import CrewlogError, RunAlreadyExists, ServiceError, UsageError
 from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
@@ -60,6 +62,8 @@ Crew = str | Path | Mapping[str, Json] | CrewDefinition
 
 _FILES = (".yaml", ".yml", ".json")
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.:@+=-]{0,199}")
+_SOME_TIME = "-2000-01-01T00:00:00Z"
+"""What the id of a run of a schedule ends with, whichever it is."""
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 _CREW_MEMO = "crew"
 _LONGEST_PATH = 255
@@ -168,13 +172,33 @@ class Client:
         Raises:
             UsageError: the key that is chosen cannot be used, or the content not be signed.
         """
+        key = self._chosen_key()
+        return key.signed(run, name, content) if key is not None else content
+
+    def _chosen_key(self) -> Key | None:
         if not self._key_chosen:
             if may_sign():
                 from crewlog.client import keys  # noqa: PLC0415 - slow, and few have keys
 
                 self._key = keys.chosen(self.user)
             self._key_chosen = True
-        return self._key.signed(run, name, content) if self._key is not None else content
+        return self._key
+
+    def signed_start(self, run: str, start: StartRun, name: str = START) -> dict[str, Json]:
+        """A start as it is sent; where it is signed, it says where its activities are done.
+
+        Args:
+            run: The run's id; of a schedule, its own.
+            start: What the run is started with.
+            name: `start`, or `schedule`.
+
+        Raises:
+            UsageError: the key that is chosen cannot be used, or the content not be signed.
+        """
+        if self._chosen_key() is not None and not start.queue:
+            # Else whoever has the signed start could have the activities done elsewhere.
+            start = start.model_copy(update={"queue": self.task_queue})
+        return self.signed(run, name, _start_json(start))
 
     async def store(self) -> Store:
         """The store, opened at the first call.
@@ -247,6 +271,7 @@ class Client:
             RunAlreadyExists: the id is taken, by an open run or a closed one.
             InvalidDefinition: the definition has faults.
             UsageError: there is no crew of that name, or the id cannot be one.
+            NotPermitted: the policy of the crew, or of a run to be replaced, does not let it.
             TemporalUnavailable: the server is away.
         """
         name, content = await self._resolve(crew)
@@ -258,8 +283,9 @@ class Client:
             raise UsageError(f"{existing!r} needs the id of a run")
         if id is not None and existing == "replace":
             return await self._replace(checked(id), name, payload, execution_timeout)
+        policy = await policy_of_crew(self, payload.crew)
         try:
-            return await self.begin(id, name, payload, execution_timeout)
+            return await self.begin(id, name, payload, execution_timeout, policy=policy)
         except RunAlreadyExists:
             if id is None or existing != "attach":
                 raise
@@ -279,10 +305,14 @@ class Client:
     async def _replace(
         self, run: RunId, name: str, payload: StartRun, timeout: timedelta | None
     ) -> Run:
+        policy = await policy_of_crew(self, payload.crew)
         try:
-            return await self._start(run, name, payload, timeout)
+            return await self._start(run, name, payload, timeout, policy=policy)
         except RunAlreadyExists:
             await self._attached(run)
+        # Before anything is ended: what would be refused takes no run's place.
+        asked = self.signed_start(run, payload.model_copy(update={"replace": True}))
+        check_start(await policy_of_run(self, run), run, asked)
         ended = await beginnings.end(self, run)
         await beginnings.await_forks(self, [run])
         # The run does the same when it begins; who follows it may look at the store before.
@@ -299,6 +329,7 @@ class Client:
         timeout: timedelta | None,
         *,
         again: bool = False,
+        policy: Policy | None = None,
     ) -> Run:
         """Starts a workflow under an id, or under one that is made of a name.
 
@@ -308,15 +339,20 @@ class Client:
             payload: What it is started with.
             timeout: When Temporal ends it.
             again: Whether the id may be that of a run that has ended.
+            policy: Who may start it: the crew's policy, or that of the run that it comes of.
 
         Raises:
             RunAlreadyExists: the id is taken.
+            NotPermitted: the policy does not let it begin.
         """
         if id is not None:
-            return await self._start(checked(id), name, payload, timeout, again=again)
+            return await self._start(
+                checked(id), name, payload, timeout, again=again, policy=policy
+            )
         for _ in range(8):
+            run = RunId(f"{name}-{_suffix(4)}")
             try:
-                return await self._start(RunId(f"{name}-{_suffix(4)}"), name, payload, timeout)
+                return await self._start(run, name, payload, timeout, policy=policy)
             except RunAlreadyExists:
                 continue
         raise RunAlreadyExists(
@@ -331,7 +367,10 @@ class Client:
         timeout: timedelta | None,
         *,
         again: bool = False,
+        policy: Policy | None = None,
     ) -> Run:
+        content = self.signed_start(run, payload)
+        check_start(policy, run, content)
         if payload.fork is not None:
             await beginnings.note_fork(self, payload.fork.run, run)
         options = self._options(run, name, payload, timeout)
@@ -341,7 +380,7 @@ class Client:
         try:
             await self.temporal.start_workflow(
                 wire.WORKFLOW_TYPE,
-                self.signed(run, START, _start_json(payload)),
+                content,
                 id_conflict_policy=replaced if payload.replace else WorkflowIDConflictPolicy.FAIL,
                 rpc_timeout=timedelta(seconds=CALL_LIMIT),
                 **options,
@@ -428,7 +467,7 @@ class Client:
         def operation() -> WithStartWorkflowOperation[Any, Any]:
             return WithStartWorkflowOperation(
                 wire.WORKFLOW_TYPE,
-                self.signed(run, START, _start_json(start)),
+                self.signed_start(run, start),
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 **self._options(run, name, start, execution_timeout),
             )
@@ -450,7 +489,8 @@ class Client:
         crew_name, content = await self._resolve(crew)
         start = StartRun(crew=content, input=input, by=self.user if by is None else by)
         options = self._options(id, crew_name, start, None)
-        content = self.signed(id, SCHEDULE, _start_json(start))
+        content = self.signed_start(id, start, SCHEDULE)
+        check_start(await policy_of_crew(self, start.crew), f"{id}{_SOME_TIME}", content)
         return crew_name, start, scheduled_start(options, content)
 
     async def _ask(

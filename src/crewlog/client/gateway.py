@@ -36,7 +36,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
+from crewlog.client.locked import locked
 from crewlog.dev.pollers import alive
+from crewlog.encryption.failures import ENCODED
 from crewlog.errors import (
     ApprovalMismatch,
     ChangeConflict,
@@ -49,6 +51,7 @@ from crewlog.errors import (
     RunBusy,
     RunFailed,
     RunNotFound,
+    SealBroken,
     TemporalUnavailable,
     UsageError,
     WorkerMissing,
@@ -132,6 +135,7 @@ class Gateway:
         Raises:
             RunNotFound: there is no such run.
             WorkerMissing: no worker answered in time.
+            KeyMissing: the run's history is encrypted with a key that nobody here has.
             TemporalUnavailable: the server is away.
         """
         began = time.monotonic()
@@ -151,6 +155,8 @@ class Gateway:
                 if late or await self._over(run) or not await self._polled(run):
                     raise await self._no_answer(run) from error
                 deadline = time.monotonic() + ANSWER_LIMIT
+            except ApplicationError as error:
+                raise await self.unread(error, run) from error
             except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
                 starting = STARTING in str(error)
                 if not starting or time.monotonic() + pause > deadline or await self._over(run):
@@ -270,7 +276,7 @@ class Gateway:
             return True
         if size > INLINE_LIMIT:
             raise UsageError(
-                f"{wire.spoken(name)}: its {size} bytes were not sent: no worker says that it "
+                f"{wire.noun(name)}: its {size} bytes were not sent: no worker says that it "
                 f"reads the payload folder of this client, and a history takes {INLINE_LIMIT}",
                 remedy="Set CREWLOG_PAYLOADS here to the folder of the workers, and see that one "
                 "of them runs.",
@@ -319,6 +325,8 @@ class Gateway:
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError):
+                if cause.message == ENCODED and (unread := await locked(self.temporal, run)):
+                    return unread.message
                 # Place and remedy; what else a failure tells is for the run.
                 told = [d for d in cause.details[:2] if isinstance(d, str) and d]
                 return "\n    ".join([cause.message, *told])
@@ -326,6 +334,11 @@ class Gateway:
         except RPCError as error:
             return error.message
         return ""
+
+    async def unread(self, error: ApplicationError, run: RunId) -> CrewlogError:
+        """The error for an answer that was refused when it was decoded; see `crewlog.payloads`."""
+        found = await locked(self.temporal, run)
+        return found or SealBroken(error.message, place=f"run {run!r}")
 
     async def describe(self, run: RunId) -> WorkflowExecutionDescription:
         """What the server knows of the run's current execution.
@@ -445,6 +458,10 @@ class Gateway:
         queue = execution.task_queue
         unsure = _unsure(command) if command else ""
         tries = execution.raw_description.pending_workflow_task.attempt
+        if tries > 1 and (unread := await locked(self.temporal, run)) is not None:
+            if command:
+                unread.remedy += _unsure(command)
+            return unread
         if tries >= FAILING_TRIES:
             return WorkerMissing(
                 f"the workers cannot go on with the run {run!r}: its workflow task has failed "
@@ -477,6 +494,8 @@ class Gateway:
                 remedy="Look at the worker's log: it may not reach its store.",
                 place=self.address,
             )
+        if (unread := await locked(self.temporal, run)) is not None:
+            return unread
         if "failed state" in message or "WorkflowTaskFailed" in message:
             return WorkerMissing(
                 f"the workers cannot go on with the run {run!r}: {message}",
@@ -491,7 +510,7 @@ class Gateway:
         status = await self._how_it_ended(run)
         again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
-            f"the run {run!r} has ended ({status}): {wire.spoken(name)!r} has no effect",
+            f"the run {run!r} has ended ({status}): {wire.noun(name)!r} has no effect",
             remedy=_TO_GO_BACK.format(run=run)
             if name == "rollback"
             else f"`crewlog show {run}` shows how{again}.",
@@ -506,7 +525,8 @@ class Gateway:
         execution = await self.describe(run)
         name = STATUS_NAMES.get(execution.status, "ended") if execution.status else "ended"
         if execution.status is WorkflowExecutionStatus.COMPLETED:
-            with suppress(WorkflowFailureError, RPCError):
+            # The result may be encrypted with a key that is not here any more.
+            with suppress(WorkflowFailureError, RPCError, ApplicationError, CrewlogError):
                 result = await self.handle(run).result(rpc_timeout=timedelta(seconds=CALL_LIMIT))
                 return str(result.get("status", name))
         return name.replace("_", " ")
@@ -602,4 +622,4 @@ def refusal(error: WorkflowUpdateFailedError, run: RunId, name: str) -> CrewlogE
     details = cause.details if isinstance(cause, ApplicationError) else ()
     remedy = str(details[0] or "") if details else ""
     error_type = _REFUSALS.get(kind or "", CommandRejected)
-    return error_type(message or f"the run {run!r} refused {wire.spoken(name)!r}", remedy=remedy)
+    return error_type(message or f"the run {run!r} refused {wire.noun(name)!r}", remedy=remedy)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from crewlog.client.gateway import Gateway
 from crewlog.errors import (
     CrewlogError,
+    KeyMissing,
     RunNotFound,
     StoreIncomplete,
     StoreUnavailable,
@@ -66,7 +67,7 @@ class JournalReader:
             return JournalPart(await self._stored(after, limit, nobody), live=False)
         try:
             page = await self._ask(after, limit)
-        except (WorkerMissing, RunNotFound) as error:
+        except (WorkerMissing, RunNotFound, KeyMissing) as error:
             return JournalPart(await self._stored(after, limit, error), live=False)
         after = max(after, page.base)
         if page.first > after + 1:
@@ -88,7 +89,7 @@ class JournalReader:
         try:
             answer = await self._gateway.query(self._run, "checkpoints", argument)
             page = CheckpointPage.model_validate(answer, extra="ignore")
-        except (WorkerMissing, RunNotFound) as error:
+        except (WorkerMissing, RunNotFound, KeyMissing) as error:
             failure = error
         try:
             rows = await self._rows_or(failure, after, limit)

@@ -15,15 +15,25 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from crewlog import wire
 from crewlog.encryption.codec import ENCRYPTED, KEY
 from crewlog.errors import TemporalUnavailable
+from crewlog.payloads import DirectoryDriver
 
 _LIMIT = timedelta(seconds=30)
 _CLAIM = re.compile(rb'"sha256" *: *"([0-9a-f]{64})"')
 """What the history has of a payload that lies in the payload folder."""
+
+_PLAIN_EVENTS = {
+    "marker_recorded_event_attributes",  # the SDK's own notes are never encrypted
+    "workflow_execution_signaled_event_attributes",  # a run that began encrypted refuses them
+    "workflow_execution_update_accepted_event_attributes",
+    "workflow_execution_update_admitted_event_attributes",
+}
+"""Events whose plain payloads say nothing of whether their run needs that plain ones are read."""
 
 
 def payloads_in(message: Message) -> Iterator[Payload]:
@@ -43,6 +53,15 @@ def payloads_in(message: Message) -> Iterator[Payload]:
                 yield from payloads_in(each)
 
 
+def folder_of(converter: DataConverter) -> Path | None:
+    """The payload folder of a converter; none where it has another place for large payloads."""
+    storage = converter.external_storage
+    for driver in storage.drivers if storage is not None else ():
+        if isinstance(driver, DirectoryDriver):
+            return driver.directory
+    return None
+
+
 def keys_of(message: Message, folder: Path | None = None) -> set[str]:
     """The ids of the keys that a message's payloads are encrypted with.
 
@@ -50,6 +69,11 @@ def keys_of(message: Message, folder: Path | None = None) -> set[str]:
         message: An event of a history.
         folder: The payload folder, for what lies there.
     """
+    return {key for key in _keys_of(message, folder) if key}
+
+
+def _keys_of(message: Message, folder: Path | None) -> set[str]:
+    """As `keys_of`, with an empty one where a payload is plain."""
     found: set[str] = set()
     for payload in payloads_in(message):
         if payload.metadata.get("encoding") == ENCRYPTED:
@@ -60,7 +84,9 @@ def keys_of(message: Message, folder: Path | None = None) -> set[str]:
                 beside = Payload.FromString((folder / name[:2] / name).read_bytes())
             except (OSError, DecodeError):
                 continue  # who needs it says so
-            found |= keys_of(beside)
+            found |= _keys_of(beside, folder=None)
+        else:
+            found.add("")
     return found
 
 
@@ -68,6 +94,8 @@ async def open_runs(
     client: Client, folder: Path, tell: Callable[[str], None] = lambda _text: None
 ) -> dict[str, list[str]]:
     """The open runs of the namespace that need a key, by the key's id.
+
+    Under an empty one: those with what is not encrypted, which must be accepted for them.
 
     Args:
         client: Temporal's client.
@@ -84,15 +112,11 @@ async def open_runs(
         async for execution in client.list_workflows(query, rpc_timeout=_LIMIT):
             count += 1
             tell(f"reading the histories of open runs: {count}")
-            handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
-            found: set[str] = set()
-            async for event in handle.fetch_history_events(rpc_timeout=_LIMIT):
-                found |= keys_of(event, folder)
-            for key in found:
+            for key in await _needed(client, execution.id, execution.run_id, folder):
                 needed.setdefault(key, []).append(execution.id)
         async for listed in await client.list_schedules(rpc_timeout=_LIMIT):
             described = await client.get_schedule_handle(listed.id).describe(rpc_timeout=_LIMIT)
-            for key in keys_of(described.raw_description, folder):
+            for key in _keys_of(described.raw_description, folder):
                 needed.setdefault(key, []).append(f"schedule {listed.id}")
     except RPCError as error:
         raise TemporalUnavailable(
@@ -100,3 +124,13 @@ async def open_runs(
             remedy="Nothing was changed. `crewlog doctor` looks closer.",
         ) from error
     return needed
+
+
+async def _needed(client: Client, run: str, execution: str, folder: Path) -> set[str]:
+    handle = client.get_workflow_handle(run, run_id=execution)
+    # What activities told by their last heartbeats is in no history.
+    found = keys_of((await handle.describe(rpc_timeout=_LIMIT)).raw_description, folder)
+    async for event in handle.fetch_history_events(rpc_timeout=_LIMIT):
+        plain_too = event.WhichOneof("attributes") not in _PLAIN_EVENTS
+        found |= _keys_of(event, folder) if plain_too else keys_of(event, folder)
+    return found

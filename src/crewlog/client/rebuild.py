@@ -24,6 +24,7 @@ from crewlog.client.counted import count
 from crewlog.client.extract import Extracted, gaps, join, last, pieces
 from crewlog.client.gateway import Gateway, pauses
 from crewlog.client.histories import Chain, Histories, Tell
+from crewlog.client.locked import locked
 from crewlog.errors import (
     CrewlogError,
     HistoryConflict,
@@ -102,8 +103,8 @@ class RebuildReport(Model):
 
     @property
     def whole(self) -> bool:
-        """Whether everything up to `position` is in the store."""
-        return not (self.missing or self.lacking)
+        """Whether everything up to `position` is in the store, and all of the history was read."""
+        return not (self.missing or self.lacking or self.problems)
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class Rebuild:
         tries = 0
         while tries < _TRIES:
             found = await self._find()
+            await self._check_unlocked(found)
             awaited = _unanswered(found.chain) if awaited is None else awaited
             differs = await self._first_beyond(store, found, replace=replace)
             if differs is None:
@@ -167,6 +169,7 @@ class Rebuild:
                     await asyncio.sleep(next(waits))
                     continue
             tries += 1
+            _check_read(found, self._run, differs)
             if not replace:
                 raise UsageError(
                     f"from position {differs} on, the store has another journal of the run "
@@ -184,6 +187,15 @@ class Rebuild:
             f"the rows of the run {self._run!r} change faster than they can be replaced",
             remedy="Pause the run, and try again.",
         )
+
+    async def _check_unlocked(self, found: _Found) -> None:
+        """Refuses to report on histories of which nothing can be read, since a key is gone."""
+        if found.position or not any(each.problems for each in found.all):
+            return
+        for execution in found.chain.executions:
+            if (error := await locked(self._gateway.temporal, self._run, execution.id)) is not None:
+                error.remedy += " Nothing was changed."
+                raise error
 
     async def _held_back(self, found: _Found, awaited: _Calls) -> bool:
         """Whether the histories lack an answer that may have been stored before the rows were lost.
@@ -316,6 +328,17 @@ class Rebuild:
             tail=found.tail,
             replaced_after=replaced,
             problems=tuple(problem for each in found.all for problem in each.problems),
+        )
+
+
+def _check_read(found: _Found, run: RunId, differs: int) -> None:
+    """Rows that a history seems not to have may be what could not be read of it: they stay."""
+    for problem in (problem for each in found.all for problem in each.problems):
+        raise StoreIncomplete(
+            f"the history of the run {run!r} cannot be read whole, so whether its rows from "
+            f"position {differs} on are of another one is not known: {problem}",
+            remedy="Nothing was changed. Once the history can be read, do it again: the keys that "
+            "it is encrypted with, or the payload folder, are missing here.",
         )
 
 

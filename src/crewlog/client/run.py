@@ -292,6 +292,8 @@ class Run(ByHand, Authority):
                 answer = await self._gateway.handle(self.id).result()
             except WorkflowFailureError as error:
                 raise await self._failed(error) from error
+            except ApplicationError as error:
+                raise await self._gateway.unread(error, self.id) from error
             except RPCError as error:
                 failure = await self._gateway.failed(error, self.id)
                 if not isinstance(failure, TemporalUnavailable):

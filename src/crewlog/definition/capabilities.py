@@ -129,7 +129,7 @@ def _callers(tool: str, offer: Offer) -> Iterator[Capability]:
         rule = None if offer.crew is None else refusing(offer.crew, name, tool)
         if allowed and rule is not None:
             allowed = False
-            how += f", but rule {rule + 1} says never"
+            how += f", but rules[{rule}] says never"
         if allowed and _covers(offer.approvals, tool, name):
             how += "; each call waits for a person's yes"
         if not agent.enabled:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from crewlog.definition.audiences import Audiences
-from crewlog.definition.findings import Finding, Path, did_you_mean
+from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import (
+    GROUP,
     MEMORY_TOOLS,
     OWN_SCOPE,
     CrewDefinition,
@@ -39,9 +40,18 @@ def _table(
     way: Literal["read", "write"],
     table: dict[str, tuple[str, ...] | None],
 ) -> Iterator[Finding]:
+    groups = _groups(definition)
     for scope, named in table.items():
         path: Path = ("memory", way, scope)
-        if scope.startswith("group:") and not any(
+        if scope.startswith(GROUP) and scope not in groups:
+            name = scope.removeprefix(GROUP)
+            say = f"memory.{way} names the group {name!r}, which is not defined."
+            known = [each.removeprefix(GROUP) for each in groups]
+            has = f"The crew's groups: {listed(known)}." if known else "The crew has no groups."
+            remedy = did_you_mean(name, known, f"{has} Define it under 'groups:'.")
+            yield Finding(path, say, remedy, at="key")
+            continue
+        if scope.startswith(GROUP) and not any(
             scope in logs_of(definition, agent, way) for agent in definition.agents
         ):
             say = f"memory.{way} names {scope!r}, and no agent {way}s the log {scope!r}"
@@ -56,6 +66,14 @@ def _table(
                 say = f"memory.{way} gives {scope!r} to {name!r}, who does not {way} that log"
                 remedy = f"Add {scope} to the agent's '{way}s', or leave {name!r} out."
                 yield Finding((*path, i), say, remedy)
+
+
+def _groups(definition: CrewDefinition) -> tuple[str, ...]:
+    """The scopes of groups that there are: those defined; where none is, those that agents list."""
+    if definition.groups:
+        return tuple(f"{GROUP}{name}" for name in definition.groups)
+    lists = (log for each in definition.agents.values() for log in (*each.reads, *each.writes))
+    return tuple(dict.fromkeys(log for log in lists if log.startswith(GROUP)))
 
 
 def logs_of(

@@ -42,7 +42,7 @@ def needed_by_rules(crew: CrewDefinition, agent: str) -> Iterator[Finding]:
     """Rules and agents that cannot be as they are without an agent: it does not go before."""
     for i, rule in enumerate(crew.rules):
         if rule.if_ is not None and any(fact.agent == agent for fact in facts_in(rule.if_)):
-            say = f"the condition of rule {i + 1} looks at {agent!r}"
+            say = f"the condition of rules[{i}] looks at {agent!r}"
             yield Finding(("rules", i, "if"), say, f"{FIRST}: edit_crew, with other 'rules'.")
     for name, other in crew.agents.items():
         if name != agent and other.parent == agent:

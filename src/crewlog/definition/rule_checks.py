@@ -35,25 +35,27 @@ def refusing(definition: CrewDefinition, agent: str, tool: str) -> int | None:
 def rule_findings(definition: CrewDefinition) -> Iterator[Finding]:
     """What is wrong with the rules, the time zone, and who works for whom."""
     for i, rule in enumerate(definition.rules):
-        yield from _tools(definition, rule, ("rules", i, "tool"))
+        yield from _tools(definition, rule, i)
         for n, name in enumerate(rule.agents or ()):
-            yield from _agent(definition, name, ("rules", i, "agents", n), f"rule {i + 1}")
+            yield from _agent(definition, name, ("rules", i, "agents", n), f"rules[{i}]")
         if rule.agents == ():
-            say = f"rule {i + 1} holds for no agent"
+            say = f"rules[{i}] holds for no agent"
             remedy = "Name agents, or leave 'agents' out: it then holds for all."
             yield Finding(("rules", i, "agents"), say, remedy)
         if rule.quota is not None and rule.do == "never":
-            say = f"rule {i + 1} counts calls that it says are never made"
+            say = f"rules[{i}] counts calls that it says are never made"
             yield Finding(("rules", i, "quota"), say, "Leave out 'quota', or 'do: never'.")
     yield from _contradictions(definition)
     yield from _parents(definition)
     yield from _zone(definition.timezone)
 
 
-def _tools(definition: CrewDefinition, rule: Rule, path: Path) -> Iterator[Finding]:
+def _tools(definition: CrewDefinition, rule: Rule, place: int) -> Iterator[Finding]:
+    path: Path = ("rules", place, "tool")
     alone = isinstance(rule.tool, str)
     if not rule.tools:
-        yield Finding(path, "a rule names no tool", 'Name tools, or "*" for all of them.')
+        say = f"rules[{place}] names no tool"
+        yield Finding(path, say, 'Name tools, or "*" for all of them.')
     for i, tool in enumerate(rule.tools):
         if tool in definition.callable_tools or (alone and tool == EVERY_TOOL):
             continue
@@ -61,7 +63,7 @@ def _tools(definition: CrewDefinition, rule: Rule, path: Path) -> Iterator[Findi
         if tool == EVERY_TOOL:
             yield Finding(here, '"*" stands alone: it is every tool', 'Write tool: "*".')
             continue
-        say = f"a rule names the tool {tool!r}, which is not defined."
+        say = f"rules[{place}] names the tool {tool!r}, which is not defined."
         where = "Tools are defined under 'tools:'."
         yield Finding(here, say, f"{did_you_mean(tool, definition.tools)} {where}".strip())
 
@@ -90,7 +92,7 @@ def _contradictions(definition: CrewDefinition) -> Iterator[Finding]:
         for n, other in plain:
             cells = _both(definition, always, other) if other.do != "always" else ""
             if cells:
-                say = f"rule {i + 1} says always and rule {n + 1} says {other.do}: {cells}"
+                say = f"rules[{i}] says always and rules[{n}] says {other.do}: {cells}"
                 remedy = "Take one back, or say by 'if' or 'agents' when each of them holds."
                 yield Finding(("rules", i), say, remedy)
                 yield Finding(("rules", n), say, remedy)
@@ -98,7 +100,7 @@ def _contradictions(definition: CrewDefinition) -> Iterator[Finding]:
             asks = Rule(tool=tool, agents=named, do="ask")
             cells = _both(definition, always, asks) if named != () else ""
             if cells:
-                say = f"rule {i + 1} says always, and approvals say that people are asked: {cells}"
+                say = f"rules[{i}] says always, and approvals say that people are asked: {cells}"
                 remedy = "Take one of the two back."
                 yield Finding(("rules", i), say, remedy)
                 yield Finding(("approvals", tool), say, remedy, at="key")
@@ -132,7 +134,7 @@ def _not_permitted(definition: CrewDefinition, i: int, always: Rule) -> Iterator
             continue
         out = [agent for agent in named if agent in definition.agents and agent not in allowed]
         if out:
-            say = f"rule {i + 1} says always, and permissions do not let {listed(out)} call {tool}"
+            say = f"rules[{i}] says always, and permissions do not let {listed(out)} call {tool}"
             yield Finding(("rules", i), say, "Take one of the two back.")
             yield Finding(("permissions", tool), say, "Take one of the two back.", at="key")
 

@@ -250,6 +250,8 @@ def _sentence(
     if kind == "missing":
         owner = _where(path[:-1], top)
         return Finding(path, f"{owner} has no {str(path[-1])!r}", _example(str(path[-1])))
+    if is_key and kind == "literal_error":
+        return _no_such_key(detail, path)
     if is_key or kind == "string_pattern_mismatch":
         return _bad_text(detail, path, is_key)
     cause = context.get("error")
@@ -259,11 +261,20 @@ def _sentence(
         return Finding(path, message, remedy, offset=cause.offset)
     if path[-1:] == ("join",):
         say = "must be all, any, or how many"
+    elif isinstance(cause, ValueError) and isinstance(detail["input"], dict | list):
+        say = f"cannot be as it is: {cause}"
     elif isinstance(cause, ValueError):
         say = f"cannot be {called(detail['input'])}: {cause}"
     else:
         say = rule(kind, context, detail["input"])
-    return Finding(path, f"{_named(path)} {say}", _repair(detail))
+    return Finding(path, f"{_named(path)} {say}", _repair(detail, path))
+
+
+def _no_such_key(detail: ErrorDetails, path: Path) -> Finding:
+    """A key of a mapping that has only certain ones."""
+    known = _expected(detail)
+    remedy = did_you_mean(str(path[-1]), known, f"It can have {listed(known)}.")
+    return Finding(path, f"unknown key {path[-1]!r} in {_where(path[:-1])}", remedy, at="key")
 
 
 def _bad_text(detail: ErrorDetails, path: Path, is_key: bool) -> Finding:
@@ -279,15 +290,26 @@ def _bad_text(detail: ErrorDetails, path: Path, is_key: bool) -> Finding:
     return Finding(path, say, remedy, at="key" if is_key else "value")
 
 
-def _repair(detail: ErrorDetails) -> str:
+def _expected(detail: ErrorDetails) -> list[str]:
+    return str(detail.get("ctx", {}).get("expected", "")).split("'")[1::2]
+
+
+def _repair(detail: ErrorDetails, path: Path) -> str:
     kind, value = detail["type"], detail["input"]
     if kind == "literal_error":
-        words = str(detail.get("ctx", {}).get("expected", "")).split("'")[1::2]
-        return did_you_mean(str(value), words)
+        return did_you_mean(str(value), _expected(detail))
     if kind == "string_type" and isinstance(value, bool | int | float):
         return f'To make it text, put it in quotes: "{json.dumps(value)}".'
-    if kind == "tuple_type" and isinstance(value, str):
-        return f"Write it as a list: [{value[:40]}]."
+    if kind == "tuple_type" and isinstance(value, str | bool):
+        said, key = str(value)[:40], path[-1]
+        tabled = path[0] in _TABLES
+        if said.lower() in _EVERYBODY and (tabled or (path[0] == "rules" and key == "agents")):
+            return f"For every agent: {key}: null."
+        if said.lower() in _NOBODY and tabled:
+            return f"For no agent: {key}: []."
+        return f"Write it as a list: [{said}]."
+    if kind == "tuple_type" and path == ("rules",):
+        return "Write it as a list: - {tool: publish, do: ask}"
     return ""
 
 
@@ -324,8 +346,15 @@ def _model_in(kind: Any) -> type[BaseModel] | None:
     return next((found for each in get_args(kind) if (found := _model_in(each))), None)
 
 
+_TABLES = ("approvals", "permissions", "memory")
+"""Where null is every agent, and an empty list none."""
+_EVERYBODY = ("all", "any", "every", "everybody", "everyone", "yes", "true", "*")
+_NOBODY = ("none", "never", "nobody", "no", "false")
+
+
 def _example(key: str) -> str:
     examples = {
+        "tool": "tool: publish",
         "crew": "crew: release-notes",
         "agents": "agents: {writer: {prompt: Write notes for users.}}",
         "prompt": "prompt: Write notes for users.",
@@ -345,6 +374,8 @@ def _where(path: Path, top: str = "crew") -> str:
             return f"{key!r}"
         case ("agents" | "tools" as section, str(name)):
             return f"{section[:-1]} {name!r}"
+        case ("rules", int(item)):
+            return f"rules[{item}]"  # what `why` and the audit call it
         case ("flow", int(item)):
             return f"item {item + 1} of the flow"
         case ("flow", int(item), *_, int(part)):

@@ -10,10 +10,13 @@ keys are rotated without starting anything anew.
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -117,10 +120,17 @@ def read_keys(path: Path) -> KeyFile:
                 remedy="Copy the file anew from where it is whole.",
                 place=str(path),
             )
-    if found.current not in {each.id for each in found.keys}:
+    ids = {each.id for each in found.keys}
+    if found.current not in ids:
         raise UsageError(
             f"the current key {found.current!r} is not in the file",
             remedy="Copy the file anew from where it is whole.",
+            place=str(path),
+        )
+    if both := sorted(ids & set(found.retired)):
+        raise UsageError(
+            f"the key {both[0]!r} is there, and retired: what it encrypts cannot be both",
+            remedy="Take it away from one of `keys` and `retired`.",
             place=str(path),
         )
     return found
@@ -128,6 +138,7 @@ def read_keys(path: Path) -> KeyFile:
 
 def write_keys(path: Path, file: KeyFile) -> None:
     """Writes a key file, so that a reader sees the old one or the new one, and nobody else any."""
+    path = path.resolve()  # a link leads to the file still
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(file.model_dump(mode="json"), indent=1)
@@ -136,7 +147,40 @@ def write_keys(path: Path, file: KeyFile) -> None:
         out.write(text + "\n")
         out.flush()
         os.fsync(out.fileno())
+    with suppress(OSError):  # whoever may not give it away owns it anyway
+        owner = path.stat()
+        os.chown(draft, owner.st_uid, owner.st_gid)  # workers may be another user's
     draft.replace(path)
+
+
+def change_keys(path: Path, change: Callable[[KeyFile], KeyFile]) -> KeyFile:
+    """Changes a key file: what it is as it is written, and nobody else changes it between.
+
+    A key that another change had put there, and that is lost again, may have encrypted something.
+
+    Args:
+        path: The key file.
+        change: Makes the new one of what is there.
+
+    Raises:
+        UsageError: it cannot be read, or not written.
+    """
+    read_keys(path)  # before anything else: it says what is wrong with the path
+    try:
+        folder = os.open(path.resolve().parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            changed = change(read_keys(path))
+            write_keys(path, changed)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise UsageError(
+            f"the key file cannot be written: {error.strerror}",
+            remedy="Nothing was changed.",
+            place=str(path),
+        ) from None
+    return changed
 
 
 def _raw(key: Key) -> bytes | None:
@@ -202,9 +246,9 @@ class Keyring:
         if cipher is None:
             raise KeyMissing(
                 f"this process has no key {key[:40]!r}",
-                remedy=f"Put it into {self.path}: `crewlog encryption status` names the keys that "
-                "there are. If no key of yours has that id, it is not from you: `crewlog "
-                f"encryption retire {key[:40]} --unknown` has it refused.",
+                remedy=f"`crewlog encryption add FILE {key[:40]}` takes it from a key file that "
+                "has it. If no key of yours has that id, it is not from you: `crewlog encryption "
+                f"retire {key[:40]} --unknown` has it refused.",
                 place=str(self.path),
             )
         try:
@@ -222,6 +266,14 @@ class Keyring:
         """The ids of the keys, oldest first."""
         self._look()
         return tuple(self._ciphers)
+
+    def lacks(self, key: str) -> Literal["", "retired", "unknown"]:
+        """Why nothing opens that is encrypted with a key; empty where the key is there."""
+        if key not in self._ciphers and key not in self._retired:
+            self._look(now=True)
+        if key in self._retired:
+            return "retired"
+        return "" if key in self._ciphers else "unknown"
 
     def _look(self, *, now: bool = False) -> None:
         """Reads the file again where it has changed; what was read stays where it cannot be."""

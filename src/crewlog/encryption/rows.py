@@ -134,8 +134,9 @@ class RowSeal:
     def _broken(self, why: str, kind: str, place: tuple[str, ...]) -> SealBroken:
         return SealBroken(
             f"a row of the store is refused: {why} ({kind} {'/'.join(place)[:120]!r})",
-            remedy="Somebody has written to the database past Crewlog. `crewlog rebuild RUN` makes "
-            "the rows of a run again from its history.",
+            remedy="Somebody has written to the database past Crewlog, or another namespace "
+            "uses it, which needs one of its own. `crewlog rebuild RUN` makes the rows of a run "
+            "again from its history.",
         )
 
 

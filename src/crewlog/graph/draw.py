@@ -18,7 +18,7 @@ from crewlog.graph.layout import arrange, without_shortcuts
 from crewlog.graph.loops import Loops
 from crewlog.graph.lower import ANY_WORDS, decision_text, wait_words
 from crewlog.graph.plan import ASK_HUMAN, END, NEXT, Ask, GraphPlan, PlanNode, Wait
-from crewlog.ids import NodeName
+from crewlog.ids import AgentName, NodeName, ToolName
 from crewlog.state.brief import shortened
 
 START_KEY, END_KEY = "\0start", "\0end"
@@ -157,7 +157,15 @@ def _guarded(node: PlanNode, plan: GraphPlan) -> list[str]:
         for tool in plan.agents[node.agent].tools
         if (named := plan.permissions.get(tool)) is None or node.agent in named
     ]
-    return [tool for tool in tools if needs_approval(node.agent, tool, plan.approvals)]
+    return [tool for tool in tools if _asks(node.agent, tool, plan)]
+
+
+def _asks(agent: AgentName, tool: ToolName, plan: GraphPlan) -> bool:
+    """Whether an agent's calls of a tool wait for a yes, now or where a condition holds."""
+    rules = [rule for rule in plan.checks if rule.covers(agent, tool)]
+    if any(rule.do == "never" and rule.when is None for rule in rules):
+        return False
+    return needs_approval(agent, tool, plan.approvals) or any(r.do == "ask" for r in rules)
 
 
 def _wait(wait: Wait) -> str:

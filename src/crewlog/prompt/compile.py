@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from typing import Any, Literal
 
+from crewlog.authority.rules import rule_words
+from crewlog.authority.rules import rules_of as call_rules
 from crewlog.definition.conditions import AllOf, AnyOf, Condition, Fact, Not
 from crewlog.definition.findings import Finding, Path, listed
 from crewlog.definition.model import (
@@ -401,9 +403,14 @@ class _Finish:
         gone = {*crew.members}
         offered = self.registry.tools
         limits = self.registry.limits.model_copy(
-            update={what: most for what, (most, _) in crew.limits.items()}
+            update={
+                what: most
+                for what, (most, _) in (*crew.limits.items(), *crew.ruling.budgets.items())
+            }
         )
         tools = {tool: offered[tool].definition() for tool in crew.authority.used(granted)}
+        for tool, hosts in crew.ruling.hosts.items():
+            tools[tool] = tools[tool].model_copy(update={"hosts": hosts})
         definition = CrewDefinition(
             crew=crew.crew,
             model=crew.model or self.registry.model,
@@ -419,6 +426,20 @@ class _Finish:
                 tool: named if named is None else tuple(name for name in named if name in gone)
                 for tool, named in granted.approvals.items()
             },
+            groups={
+                group: tuple(name for name in named if name in gone)
+                for group, named in crew.ruling.groups.items()
+            },
+            rules=tuple(crew.ruling.rules),
+            flags=dict(crew.ruling.flags),
+            logs={
+                log: said.model_copy(
+                    update={"readers": tuple(n for n in said.readers or () if n in gone)}
+                )
+                for log, said in granted.logs.items()
+                if log in gone
+            },
+            interrupts=crew.ruling.interrupts(),
             limits=limits,
             approval=self.registry.approval,
         )
@@ -475,8 +496,15 @@ class _Finish:
             text = _rights(tool, definition)
             key = "permissions" if tool in definition.permissions else "tools"
             found.append(Provenance("permission", text, (key, tool), words))
-        for bound, (most, words) in self.crew.limits.items():
-            found.append(Provenance("limit", f"{bound}: {most}", ("limits", bound), words))
+        ruling = self.crew.ruling
+        calls = {rule.place: rule_words(rule) for rule in call_rules(definition)}
+        first = max(0, len(definition.rules) - len(ruling.rules))  # behind the registry's
+        for at, said in enumerate(ruling.places, first):
+            found.append(Provenance("permission", calls.get(at, ""), ("rules", at), said))
+        for text, path, words in ruling.settings():
+            found.append(Provenance("setting", text, path, words))
+        for bound, (most, words) in (*self.crew.limits.items(), *ruling.budgets.items()):
+            found.append(Provenance("limit", f"{bound}: {most:g}", ("limits", bound), words))
         return tuple(found)
 
     def _tell(self, provenance: Sequence[Provenance]) -> None:
@@ -555,7 +583,11 @@ def _with_bare_flags(definition: CrewDefinition) -> CrewDefinition:
         return item
 
     flow = tuple(mended(item) for item in definition.flow)
-    return definition.model_copy(update={"flow": flow})
+    rules = tuple(
+        rule if rule.if_ is None else rule.model_copy(update={"if_": _bare(rule.if_, sole)})
+        for rule in definition.rules
+    )
+    return definition.model_copy(update={"flow": flow, "rules": rules})
 
 
 def _bare(condition: Condition, sole: Collection[str]) -> Condition:

@@ -1,0 +1,81 @@
+"""Why a run's history cannot be read: the key that it needs, and what is encrypted with it.
+
+A worker without a key says what the SDK makes of it: a task that fails, or, where the key is
+retired, a history that does not fit, since what is refused is refused for good. So the history is
+looked at here, and only once something went wrong.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.converter import DataConverter
+from temporalio.service import RPCError
+
+from crewlog.client.key_uses import folder_of, keys_of
+from crewlog.encryption.codec import EncryptionCodec
+from crewlog.encryption.keys import KEYS
+from crewlog.errors import KeyMissing
+from crewlog.ids import RunId
+
+_LIMIT = timedelta(seconds=10)
+_NAMED = "EVENT_TYPE_"
+
+
+async def locked(client: Client, run: RunId, execution: str = "") -> KeyMissing | None:
+    """The key that nobody has whom we could ask of a run; none where that is not the reason.
+
+    Args:
+        client: Temporal's client.
+        run: The run.
+        execution: Temporal's id of one of its executions; by default the current one.
+    """
+    converter = client.data_converter
+    folder, told = folder_of(converter), None
+    handle = client.get_workflow_handle(run, run_id=execution or None)
+    try:
+        async for event in handle.fetch_history_events(rpc_timeout=_LIMIT):
+            for key in sorted(keys_of(event, folder)):
+                if (error := _lacking(converter, key, run, event)) is not None:
+                    return error
+            if event.HasField("workflow_task_completed_event_attributes"):
+                told = None
+            elif event.HasField("workflow_task_failed_event_attributes"):
+                told = event.workflow_task_failed_event_attributes.failure
+    except RPCError:
+        return None  # whoever asks knows already what went wrong
+    if told is None or told.application_failure_info.type != KeyMissing.__name__:
+        return None
+    return KeyMissing(
+        f"the workers cannot go on with the run {run!r}, since they lack a key: {told.message}",
+        remedy="Give them the key file of those who speak to the run: `crewlog encryption status` "
+        "names its keys. The run is safe, and goes on a while after.",
+        place=f"run {run!r}",
+    )
+
+
+def _lacking(
+    converter: DataConverter, key: str, run: RunId, event: HistoryEvent
+) -> KeyMissing | None:
+    codec = converter.payload_codec
+    if not isinstance(codec, EncryptionCodec):
+        why, remedy = "and this process has no keys", f"Set {KEYS} to the key file of the workers."
+    elif not (state := codec.keys.lacks(key)):
+        return None
+    else:
+        why = "which is retired" if state == "retired" else "which this process does not have"
+        remedy = (
+            "What the store has of the run is there still: `crewlog log` and `show` tell it. For "
+            f"its history take the key back: `crewlog encryption add COPY {key}`, with a copy of "
+            f"{codec.keys.path} that has it."
+        )
+    what = EventType.Name(event.event_type).removeprefix(_NAMED).lower().replace("_", " ")
+    return KeyMissing(
+        f"the history of the run {run!r} cannot be read: it is encrypted with the key {key!r}, "
+        f"{why} (event {event.event_id}: {what})",
+        remedy=remedy,
+        place=f"run {run!r}",
+    )

@@ -1,0 +1,74 @@
+"""Whether a run would be let begin, looked at before it is started or another one is ended for it.
+
+The run itself decides, and so does the one that it comes of. A client looks first, so that people
+are told at once, and nothing is ended that a refused run was to take the place of.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from crewlog.authority.proof import START, Proof
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.policy import Policy
+from crewlog.errors import CrewlogError, NotPermitted
+from crewlog.ids import CrewName, RunId
+from crewlog.model import Json
+from crewlog.wire import is_prompt
+
+if TYPE_CHECKING:
+    from crewlog.client.client import Client
+
+
+async def policy_of_crew(client: Client, crew: str | Mapping[str, Json]) -> Policy | None:
+    """The policy of a crew that is to be started; none where it has none, or it is not known here.
+
+    Args:
+        client: The client.
+        crew: A registered crew's name, a definition, or a prompt.
+    """
+    if not isinstance(crew, str):
+        return CrewDefinition.from_json(crew).policy if "policy" in crew else None
+    if not crew or is_prompt(crew):
+        return None
+    try:
+        store = await client.store()
+        row = await store.get_crew(CrewName(crew))
+        data = await store.get_definition(row.definition) if row is not None else {}
+        return await policy_of_crew(client, data)
+    except CrewlogError:
+        return None  # the run judges it
+
+
+async def policy_of_run(client: Client, run: RunId) -> Policy | None:
+    """The policy of a run as the store has it by now; none where it has none, or is not there."""
+    try:
+        store = await client.store()
+        row = await store.get_run(run)
+        data = await store.get_definition(row.definition) if row and row.definition else {}
+        return await policy_of_crew(client, data)
+    except CrewlogError:
+        return None
+
+
+def check_start(policy: Policy | None, run: str, content: Mapping[str, Json]) -> None:
+    """Checks that a policy lets a run begin.
+
+    Args:
+        policy: The crew's, or that of the run that it comes of.
+        run: The run's id.
+        content: What it is started with, as it is sent.
+
+    Raises:
+        NotPermitted: it does not.
+    """
+    if policy is None or not policy.signed:
+        return
+    from crewlog.authority.principals import standing  # noqa: PLC0415 - slow, and few are signed
+
+    proof = Proof.from_json(content["proof"]) if content.get("proof") else None
+    found = standing(policy, START, content, proof, run=run, at=int(time.time() * 1000))
+    if not found.allowed:
+        raise NotPermitted(f"{found.reason}; nothing was started", remedy=found.remedy)

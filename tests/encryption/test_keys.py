@@ -1,0 +1,83 @@
+"""The key file: what is wrong with it is said, and no change of it loses another one's key."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from crewlog.encryption.keys import KeyFile, Keyring, change_keys, new_key, read_keys, write_keys
+from crewlog.errors import SealBroken, UsageError
+
+
+def test_keys_that_are_added_at_once_are_all_there(key_path: Path) -> None:
+    first = read_keys(key_path).current
+    new = [new_key(at) for at in range(8)]
+    together = threading.Barrier(len(new))
+
+    def add(index: int) -> None:
+        def changed(file: KeyFile) -> KeyFile:
+            return file.model_copy(update={"keys": (*file.keys, new[index])})
+
+        together.wait()
+        change_keys(key_path, changed)
+
+    threads = [threading.Thread(target=add, args=(index,)) for index in range(len(new))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {each.id for each in read_keys(key_path).keys} == {first, *(each.id for each in new)}
+
+
+def test_a_link_leads_to_the_key_file_still(key_path: Path, tmp_path: Path) -> None:
+    link, new = tmp_path / "link.json", new_key(2)
+    link.symlink_to(key_path)
+    change_keys(link, lambda file: file.model_copy(update={"keys": (*file.keys, new)}))
+    assert link.is_symlink()
+    assert read_keys(key_path).keys[-1] == new
+
+
+def test_a_key_is_not_there_and_retired(key_path: Path) -> None:
+    file = read_keys(key_path)
+    write_keys(key_path, file.model_copy(update={"retired": (file.current,)}))
+    with pytest.raises(UsageError, match=f"the key '{file.current}' is there, and retired"):
+        read_keys(key_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_that_cannot_be_written_is_said(key_path: Path) -> None:
+    key_path.parent.chmod(0o500)
+    try:
+        with pytest.raises(UsageError, match="the key file cannot be written"):
+            change_keys(key_path, lambda file: file)
+    finally:
+        key_path.parent.chmod(0o700)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 40, -3])
+def test_a_file_that_was_cut_off_is_said_and_the_keys_at_hand_go_on(
+    key_path: Path, keys: Keyring, kept: int
+) -> None:
+    text = key_path.read_text().rstrip()
+    secret = read_keys(key_path).keys[0].key
+    key_path.write_text(text[:kept])
+    with pytest.raises(UsageError, match="no key file") as error:
+        read_keys(key_path)
+    assert secret[:10] not in str(error.value)
+    keys._looked = 0  # type: ignore[attr-defined]
+    key, data = keys.seal(b"text", b"here")
+    assert keys.open(key, data, b"here") == b"text"
+
+
+def test_why_a_key_opens_nothing_is_told_as_the_file_has_it(key_path: Path, keys: Keyring) -> None:
+    key, data = keys.seal(b"text", b"")
+    assert (keys.lacks(key), keys.lacks("AAAAAAAAAAAA")) == ("", "unknown")
+    new = new_key(2)
+    write_keys(key_path, KeyFile(keys=(new,), current=new.id, retired=(key,)))
+    assert keys.lacks(new.id) == ""
+    assert keys.lacks(key) == "retired"
+    with pytest.raises(SealBroken, match="retired key"):
+        keys.open(key, data, b"")

@@ -1,0 +1,152 @@
+"""Who steers a run lifts no rule by that, and answers no question."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from crewlog.authority.principals import signed_text
+from crewlog.errors import NotPermitted
+from crewlog.graph.deciding import passes_a_question
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import NodeName
+from crewlog.state.calls import LoadedState
+from crewlog.workflows.gate import GUARDS_STATE
+from crewlog.workflows.inbox import Incoming, take
+from graph.crews import plan_of
+from graph.simulation import Simulation, final
+
+RIGHTS = {"ops": ["operate"], "boss": ["operate", "answer"], "ada": ["operate", "grant", "answer"]}
+KEYS = {
+    name: Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n, name in enumerate(RIGHTS)
+}
+FOREVER = 2**50
+
+
+def public(name: str) -> str:
+    raw = KEYS[name].public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    return f"ed25519:{base64.b64encode(raw).decode()}"
+
+
+def signed_plan() -> GraphPlan:
+    principals = {name: {"key": public(name), "rights": given} for name, given in RIGHTS.items()}
+    return plan_of(
+        ["a", {"ask": "Publish?", "sets": "ok"}, "b", {"agent": "c", "after": "a"}],
+        {"a": {"outputs": ["risk"], "writes_flags": ["free"]}},
+        tools={"send": {"run": "deeds:send"}},
+        flags={"closed": True},
+        rules=[{"tool": "send", "do": "never", "if": "closed or a.risk > 1"}],
+        policy={"mode": "signed", "principals": principals},
+    )
+
+
+async def send(
+    sim: Simulation, who: str, name: str, prepared: LoadedState | None = None, **content: Any
+) -> Incoming:
+    """A signed command, as the loop takes it."""
+    data = {"id": f"{who}-{len(sim.journal)}", "by": who, **content}
+    text = signed_text(sim.state.run, name, FOREVER, data)
+    signature = base64.b64encode(KEYS[who].sign(text)).decode()
+    data["proof"] = {"key": public(who), "expires": FOREVER, "signature": signature}
+    incoming = Incoming(name, data)
+    incoming.prepared = prepared
+    await take(sim.engine, incoming, lambda _: True)
+    return incoming
+
+
+async def begun() -> Simulation:
+    sim = await Simulation.begin(signed_plan(), final)
+    await sim.settle()
+    return sim
+
+
+@pytest.mark.parametrize(
+    ("content", "who"),
+    [
+        ({"set": {"flags.closed": False}}, {"ada"}),
+        ({"delete": ["flags.closed"]}, {"ada"}),
+        ({"set": {"outputs.a.risk": 0}}, {"ada"}),
+        ({"set": {"flags.ok": True}}, {"ada", "boss"}),
+        ({"set": {"flags.free": 1, "shared.closed": 1}}, {"ada", "boss", "ops"}),
+    ],
+)
+async def test_an_edit_of_what_decides_needs_the_right_to_decide(
+    content: dict[str, Any], who: set[str]
+) -> None:
+    sim = await begun()
+    for name in RIGHTS:
+        error = (await send(sim, name, "edit_state", **content)).error
+        assert (error is None) is (name in who), error
+        if error is not None:
+            assert isinstance(error, NotPermitted)
+            assert "reads" in str(error) or "sets" in str(error)
+
+
+async def test_a_redirect_past_a_question_needs_the_right_to_answer_it() -> None:
+    sim = await begun()
+    found = [(await send(sim, name, "redirect", node="b")).error for name in RIGHTS]
+    assert [type(error) for error in found] == [NotPermitted, type(None), type(None)]
+    sim = await begun()
+    assert (await send(sim, "ops", "redirect", node="c")).error is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "who"),
+    [
+        ({"closed": True}, {"ada", "boss", "ops"}),
+        ({"closed": False}, {"ada"}),
+        ({"closed": True, "ok": True}, {"ada", "boss"}),
+    ],
+)
+async def test_a_rollback_lifts_no_rule_and_brings_no_answer_back(
+    flags: dict[str, Any], who: set[str]
+) -> None:
+    for name in RIGHTS:
+        sim = await begun()
+        plan, then = sim.engine.plan, sim.state.model_copy(update={"flags": flags})
+        loaded = LoadedState(
+            position=2,
+            state=then.to_json(),
+            definition={},
+            plan=plan.to_json(),
+            widens=(),
+            compared=plan.definition,
+        )
+        error = (await send(sim, name, "rollback", loaded, position=2)).error
+        assert (error is None) is (name in who), error
+
+
+def test_what_is_behind_a_question() -> None:
+    def behind(flow: list[Any]) -> set[str]:
+        plan = plan_of(flow, flags={"x": True})
+        return {str(name) for name in plan.nodes if passes_a_question(plan, NodeName(name))}
+
+    ask = {"ask": "Go?", "phase": "q"}
+    assert behind(["a", ask, "b", "c"]) == {"b", "c"}
+    assert behind([["a", ask], "b"]) == {"b"}
+    assert behind([{"parallel": ["a", ask], "join": "any"}, "b"]) == set()
+    assert behind(["a", {"if": "x", "go": "b"}, ask, "b"]) == set()
+    assert behind(["a", {**ask, "options": ["a", "c"]}, "b", {"agent": "c", "after": "go"}]) == {
+        "b",
+        "c",
+    }
+
+
+async def test_an_execution_of_an_older_build_goes_on_as_it_began() -> None:
+    sim = await begun()
+    asked: list[str] = []
+
+    def older(patch: str) -> bool:
+        asked.append(patch)
+        return False
+
+    made = await send(sim, "ops", "edit_state", set={"flags.closed": False})
+    assert made.error is not None
+    incoming = Incoming("edit_state", made.data)
+    await take(sim.engine, incoming, older)
+    assert incoming.error is None
+    assert asked == [GUARDS_STATE]
