@@ -460,10 +460,8 @@ class CrewRun:
                 **CHECKING,
             )
         except ActivityError as error:
-            cause = error.cause
-            why = cause.message if isinstance(cause, ApplicationError) else str(cause or error)
             incoming.edited = CommandRejected(
-                f"the edited crew is not valid:\n{why}",
+                f"the edited crew is not valid:\n{answering.why_failed(error)}",
                 remedy="The question stays open: correct the definition, and use a new id.",
             )
 

@@ -78,17 +78,20 @@ class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):
         return super().from_payload(payload, type_hint)
 
 
-class _RefusedConverter(EncodingPayloadConverter):
+class _NeverWritten(EncodingPayloadConverter):
+    """Payloads that the codec alone makes: no value becomes one."""
+
+    def to_payload(self, value: Any) -> Payload | None:
+        del value
+        return None
+
+
+class _RefusedConverter(_NeverWritten):
     """Says, to whoever reads it, why a payload was refused when it was decoded."""
 
     @property
     def encoding(self) -> str:
         return REFUSED.decode()
-
-    def to_payload(self, value: Any) -> Payload | None:
-        """Nothing becomes one."""
-        del value
-        return None
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         """Raises.
@@ -111,17 +114,12 @@ class _RefusedConverter(EncodingPayloadConverter):
         )
 
 
-class _KeylessConverter(EncodingPayloadConverter):
+class _KeylessConverter(_NeverWritten):
     """Says that a payload is encrypted, where encryption is off."""
 
     @property
     def encoding(self) -> str:
         return ENCRYPTED.decode()
-
-    def to_payload(self, value: Any) -> Payload | None:
-        """Nothing becomes one."""
-        del value
-        return None
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         """Raises.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from temporalio.api.common.v1 import Payload
@@ -247,11 +247,6 @@ def _told(payload: Payload) -> dict[str, object]:
 @lru_cache(maxsize=4096)
 def _codec(keys: Keyring, namespace: str, workflow: str) -> EncryptionCodec:
     return EncryptionCodec(keys, namespace, workflow)
-
-
-def keys_in(payloads: Iterable[Payload]) -> set[str]:
-    """The ids of the keys that payloads are encrypted with; an empty one for those that are not."""
-    return {payload.metadata.get(KEY, b"").decode("utf-8", "replace") for payload in payloads}
 
 
 def _bytes(text: str) -> bytes:
