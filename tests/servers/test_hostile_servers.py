@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,7 +23,7 @@ LARGEST = 1_000_000
 
 
 @asynccontextmanager
-async def serving(head: str, pieces: Iterable[bytes]) -> AsyncIterator[tuple[Session, list[int]]]:
+async def serving(head: str, pieces: Iterable[bytes]) -> AsyncGenerator[tuple[Session, list[int]]]:
     """A session with a server that answers everything like that, and how much it has sent."""
     sent: list[int] = []
     answer = list(pieces)
@@ -97,10 +97,10 @@ class Listing:
 
 async def test_a_server_has_so_many_tools() -> None:
     few = Listing(2, 10)
-    assert len(await sessions._listed(cast("ClientSession", few))) == 20
+    assert len(await sessions.listed(cast("ClientSession", few))) == 20
     endless = Listing(10**9, MOST_TOOLS // 2)
     with pytest.raises(ConnectionError, match="more than 2,000 tools"):
-        await sessions._listed(cast("ClientSession", endless))
+        await sessions.listed(cast("ClientSession", endless))
     assert endless.asked == 3
 
 

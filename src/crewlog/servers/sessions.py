@@ -108,7 +108,7 @@ class Session:
             async with self.in_use() as session:
                 try:
                     async with asyncio.timeout(OPEN_SECONDS):
-                        return await _listed(session)
+                        return await listed(session)
                 except Exception as exc:
                     await self.close()
                     if last:
@@ -214,7 +214,12 @@ async def called(session: ClientSession, tool: str, args: dict[str, Json]) -> ty
     return await session.send_request(request, types.CallToolResult)
 
 
-async def _listed(session: ClientSession) -> dict[str, Described]:
+async def listed(session: ClientSession) -> dict[str, Described]:
+    """A server's tools, as it describes them.
+
+    Raises:
+        ConnectionError: it has too many.
+    """
     found: dict[str, Described] = {}
     cursor: str | None = None
     for _ in range(MOST_PAGES):
