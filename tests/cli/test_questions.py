@@ -166,6 +166,15 @@ def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
     assert stored.review_configs[0]["allowed_decisions"] == ["approve", "reject", "edit"]
 
 
+def test_words_are_told_for_what_they_do() -> None:
+    for kind, told in (
+        ("tool_approval", "or words, which refuse it"),
+        ("budget", "or a number: how much more"),
+        ("ask", "or any words"),
+    ):
+        assert text_of(*numbered(question_of(asked(kind=kind, words=True)))).plain.endswith(told)
+
+
 def test_people_are_told_a_command_and_no_hash(capsys: pytest.CaptureFixture[str]) -> None:
     shows = "crewlog trace RUN --step a#1 --full shows all that is approved"
     for detail, told in (

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 65_536
 _SIGN = "    › "  # noqa: RUF001
-_SOURCE = re.compile(r"\nof the message \S+\Z")
-_REST = re.compile(r"(\A|\nShortened: )[Tt]he message \S+ has [^\n]* approved\.\Z")
 BUDGET = "budget"
 """The kind of question that is answered by how much more."""
+_WORDS = {BUDGET: "a number: how much more", "tool_approval": "words, which refuse it"}
+"""What else is an answer, where it is not just anything."""
+_SOURCE = re.compile(r"\nof the message \S+\Z")
+_REST = re.compile(r"(\A|\nShortened: )[Tt]he message \S+ has [^\n]* approved\.\Z")
 _CREWS_OWN = frozenset({"ask", "tool_approval", "approval"})
 """The kinds of questions that a crew's author foresaw; the others tell of trouble."""
 
@@ -57,8 +59,7 @@ def numbered(question: InterruptView) -> list[Part]:
     for number, option in enumerate(question.options, 1):
         parts += [(f"{number} ", "cyan"), plain(option), "   "]
     if question.words:
-        words = "a number: how much more" if question.kind == BUDGET else ANY_WORDS
-        parts.append((f"or {words}", "dim"))
+        parts.append((f"or {_WORDS.get(question.kind, ANY_WORDS)}", "dim"))
     return parts
 
 
