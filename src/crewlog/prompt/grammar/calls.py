@@ -505,8 +505,9 @@ def _bounds(words: Sequence[str], at: int, tools: Sequence[int]) -> bool:
     before = [i for i in tools if i < at]
     between = words[before[-1] + 1 : at] if before else []
     if scan.takes(_ONLY_IF):
-        # `Only if T is available` is what a step needs.
-        return bool(before) and not between and max(tools) < at
+        # `Only if T is available` is what a step needs, and `only after I agree` a question.
+        rest = {*scan.rest}
+        return bool(before) and not between and max(tools) < at and not rest & _PEOPLE
     if scan.word in _TIMES:
         scan.at += 1
         return bool(before) and scan.takes(_PER) and scan.word in _SPANS
@@ -522,6 +523,7 @@ def _bounds(words: Sequence[str], at: int, tools: Sequence[int]) -> bool:
 
 
 _ONLY_IF = ways("only if|only when|only while|only after|only once|only as long as")
+_PEOPLE = word_set("i me we us my our human humans person people user boss somebody someone")
 _NEAR = 3
 """Words that may stand between a tool and its bound."""
 _BREAKS = word_set(", ; . and then or but back ( ) –")
