@@ -41,7 +41,7 @@ from temporalio.exceptions import ApplicationError
 
 from crewlog.encryption.codec import ENCRYPTED, REFUSED, EncryptionCodec, refused, why_refused
 from crewlog.encryption.failures import EncryptedFailures, RedactedFailures
-from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring, from_environment
+from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, NO_KEY, Keyring, from_environment
 from crewlog.errors import KeyMissing, SealBroken, StoreIncomplete, StoreUnavailable
 
 MESSAGE_TAG = "lc_message"
@@ -128,7 +128,7 @@ class _KeylessConverter(EncodingPayloadConverter):
         """
         del payload, type_hint
         raise KeyMissing(
-            "a payload is encrypted, and this process has no keys",
+            f"a payload is encrypted, and {NO_KEY}s",
             remedy=f"Set {KEYS} to the key file of those who wrote it.",
         )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
 from temporalio.converter import (
     ActivitySerializationContext,
     DataConverter,
@@ -18,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 from crewlog.encryption.codec import (
     KEY,
     NAMESPACE,
+    NOT_ENCRYPTED,
     PLAIN_MARK,
     REFUSED,
     WORKFLOW,
@@ -194,8 +196,6 @@ async def test_large_payloads_lie_encrypted_beside_the_history(
 
 
 async def test_failures_tell_nothing(tmp_path: Path, keys: Keyring) -> None:
-    from temporalio.api.failure.v1 import Failure
-
     ours, failure = converter(tmp_path, keys), Failure()
     try:
         try:
@@ -209,6 +209,22 @@ async def test_failures_tell_nothing(tmp_path: Path, keys: Keyring) -> None:
     told: Any = await ours.decode_failure(failure)
     assert (told.message, told.details, told.type) == (SECRET, (SECRET,), "ToolFailed")
     assert str(told.cause.message) == SECRET
+
+
+async def test_a_failure_that_is_about_keys_says_so_to_who_has_none(
+    tmp_path: Path, keys: Keyring
+) -> None:
+    ours = converter(tmp_path, keys)
+    for error, told in (
+        (KeyMissing("this process has no key 'K'", place="/keys.json"), True),
+        (SealBroken(f"a payload is refused: {NOT_ENCRYPTED}"), True),
+        (SealBroken("a row of the store is refused: it was changed (memory 'tea')"), False),
+    ):
+        failure = Failure()
+        await ours.encode_failure(error, failure)
+        assert (failure.message == error.message) == told
+        assert b"/keys.json" not in failure.SerializeToString()
+        assert b"tea" not in failure.SerializeToString()
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
