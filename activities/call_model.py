@@ -157,7 +157,7 @@ class ModelCalls:
         for name in task.tools:
             definition = crew.tools.get(name)
             if definition is not None:
-                out.append(await self._registry.schema(name, definition, crew.mcp))
+                out.append(await self._registry.schema(name, definition, crew.mcp, crew.policy))
             elif built_in := self._built_in.tool(name, crew, task.agent):
                 out.append(built_in.schema)
         return out

@@ -222,7 +222,7 @@ class ToolCalls:
         crew = await self._definitions.get(task.definition)
         definition = crew.tools.get(task.tool)
         if definition is not None:
-            tool = await self._registry.ready(task.tool, definition, crew.mcp)
+            tool = await self._registry.ready(task.tool, definition, crew.mcp, policy=crew.policy)
             return fault_in_edit(tool, task.args)
         own = task.agent in crew.agents and self._built_in.tool(task.tool, crew, task.agent)
         if not own:
@@ -231,7 +231,9 @@ class ToolCalls:
 
     async def _tool(self, task: CallTool, crew: CrewDefinition, definition: ToolDefinition) -> Tool:
         if definition is not BUILT_IN:
-            ready = self._registry.ready(task.tool, definition, crew.mcp, for_call=True)
+            ready = self._registry.ready(
+                task.tool, definition, crew.mcp, for_call=True, policy=crew.policy
+            )
             return _whole(await ready)
         found = self._built_in.tool(task.tool, crew, task.agent)
         if found is None:

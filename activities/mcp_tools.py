@@ -9,7 +9,7 @@ moment ago is good enough; before a call, the server and the store are asked ane
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,11 @@ from langchain_mcp_adapters.interceptors import MCPToolCallRequest
 from langchain_mcp_adapters.tools import convert_mcp_tool_to_langchain_tool
 from mcp import types
 
+from crewlog.authority.approving import approver
+from crewlog.authority.proof import SignedApproval
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
+from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer, mcp_tool
 from crewlog.errors import ToolChanged, ToolMissing
 from crewlog.ids import ToolName
@@ -42,6 +45,8 @@ class _Known:
     at: float
     tools: dict[str, Described]
     approved: dict[str, str] = field(default_factory=dict[str, str])
+    proofs: Sequence[SignedApproval] = ()
+    """Signed approvals; looked up for crews alone whose policy is signed."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class McpTools:
         servers: Mapping[str, McpServer],
         *,
         for_call: bool,
+        policy: Policy | None = None,
     ) -> OfferedTool:
         """A tool of a server, approved.
 
@@ -105,6 +111,7 @@ class McpTools:
             definition: What the crew says of it.
             servers: The crew's servers.
             for_call: Whether it is to be called now, and not only shown to a model.
+            policy: The crew's: where it is signed, who may grant must have signed the approval.
 
         Raises:
             ToolMissing: where the server is away, or has no such tool.
@@ -116,7 +123,8 @@ class McpTools:
         if server is None:
             raise ToolMissing(f"there is no MCP server {server_name!r}", place=place)
         session = self._sessions.of(server_name, server)
-        known = await self._ask(session, server, fresh=for_call)
+        signed = policy is not None and policy.signed and definition.approved is None
+        known = await self._ask(session, server, fresh=for_call, proofs=signed)
         found = known.tools.get(remote)
         if found is None:
             raise ToolMissing(
@@ -131,14 +139,19 @@ class McpTools:
                 remedy="Its server has to be mended.",
                 place=place,
             )
-        _check_approved(name, found, definition.approved or known.approved.get(remote))
+        if policy is not None and signed:
+            _check_proven(name, found, policy, known.proofs)
+        else:
+            _check_approved(name, found, definition.approved or known.approved.get(remote))
         return OfferedTool(name, definition, found, session)
 
     async def close(self) -> None:
         """Ends all sessions."""
         await self._sessions.close()
 
-    async def _ask(self, session: Session, server: McpServer, *, fresh: bool) -> _Known:
+    async def _ask(
+        self, session: Session, server: McpServer, *, fresh: bool, proofs: bool
+    ) -> _Known:
         key = server.model_dump_json()
         known = self._known.get(key)
         if known is None or fresh or time.monotonic() - known.at > FRESH_SECONDS:
@@ -148,7 +161,23 @@ class McpTools:
         elif any(known.approved.get(name) != each.digest for name, each in known.tools.items()):
             # A run may wait for just that: it need not wait for the server to be asked again.
             known.approved = await self._store.tool_approvals(server.source)
+        if proofs:
+            known.proofs = await self._store.tool_proofs(server.source)
         return known
+
+
+def _check_proven(
+    name: ToolName, found: Described, policy: Policy, proofs: Sequence[SignedApproval]
+) -> None:
+    if approver(policy, proofs, found.name, found.digest, at=int(time.time() * 1000)):
+        return
+    raise ToolChanged(
+        f"nobody who has the right 'grant' by the crew's policy has signed an approval of the tool "
+        f"{name!r} of an MCP server as it is",
+        remedy="Somebody who has it looks at it with `crewlog mcp show`, then says `crewlog mcp "
+        "approve` with their key; the run goes on.",
+        place=f"tool {name!r}",
+    )
 
 
 def _check_approved(name: ToolName, found: Described, approved: str | None) -> None:

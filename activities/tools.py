@@ -20,6 +20,7 @@ from crewlog.activities.recent import Made, Recent
 from crewlog.activities.tool_results import checked
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
+from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer, mcp_tool
 from crewlog.errors import ToolMissing
 from crewlog.ids import ToolName
@@ -75,6 +76,7 @@ class ToolRegistry:
         servers: Mapping[str, McpServer] | None = None,
         *,
         for_call: bool = False,
+        policy: Policy | None = None,
     ) -> Tool:
         """The tool of a crew; one that must be imported is imported in a thread.
 
@@ -85,6 +87,7 @@ class ToolRegistry:
             definition: What the crew says of it.
             servers: The crew's MCP servers.
             for_call: Whether it is to be called now, and not only shown to a model.
+            policy: The crew's: it says whose approvals of servers' tools count.
 
         Raises:
             ToolMissing: where this worker has no such module or name, or it is no tool, or its
@@ -92,7 +95,9 @@ class ToolRegistry:
             ToolChanged: where nobody has approved what a server's tool says of itself.
         """
         if mcp_tool(definition.run) is not None:
-            return await self._of_server(name, definition, servers or {}, for_call=for_call)
+            return await self._of_server(
+                name, definition, servers or {}, for_call=for_call, policy=policy
+            )
         key = (name, definition.model_dump_json(exclude_defaults=True))
         return await self._tools.ready(key, lambda: _resolved(name, definition))
 
@@ -108,13 +113,14 @@ class ToolRegistry:
         servers: Mapping[str, McpServer],
         *,
         for_call: bool,
+        policy: Policy | None,
     ) -> Tool:
         if self._speak is None:
             raise ToolMissing("this worker speaks with no MCP server", place=f"tool {name!r}")
         if self._mcp is None:
             made = await asyncio.to_thread(self._speak)
             self._mcp = self._mcp or made  # another call may have been quicker
-        offered = await self._mcp.ready(name, definition, servers, for_call=for_call)
+        offered = await self._mcp.ready(name, definition, servers, for_call=for_call, policy=policy)
         key = (name, definition.model_dump_json(exclude_defaults=True), offered.key)
         found = self._made.get(key)
         try:
@@ -132,6 +138,7 @@ class ToolRegistry:
         name: ToolName,
         definition: ToolDefinition,
         servers: Mapping[str, McpServer] | None = None,
+        policy: Policy | None = None,
     ) -> dict[str, Json]:
         """What a model is told of a tool.
 
@@ -139,7 +146,7 @@ class ToolRegistry:
         its arguments are not described, and are checked where it runs.
         """
         try:
-            return (await self.ready(name, definition, servers)).schema
+            return (await self.ready(name, definition, servers, policy=policy)).schema
         except ToolMissing:
             if definition.queue is None:
                 raise

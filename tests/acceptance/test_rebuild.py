@@ -54,7 +54,7 @@ TABLES = {
 }
 NO_RUNS_TABLES = {
     *("crews", "registered", "orphans", "forks", "forked", "shut", "schema_migrations"),
-    *("memories", "reservations", "tool_approvals"),
+    *("memories", "reservations", "tool_approvals", "tool_proofs"),
 }
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000

@@ -13,6 +13,7 @@ import pytest
 
 from crewlog.cli import services
 from crewlog.cli.main import run_cli
+from crewlog.client import keys
 from crewlog.store.memory import InMemoryStore
 
 SERVER = Path(__file__).parents[1] / "servers" / "server.py"
@@ -25,14 +26,22 @@ class Connected:
 
     def __init__(self) -> None:
         self.kept = InMemoryStore()
+        self.key: keys.Key | None = None
 
     async def store(self) -> InMemoryStore:
         return self.kept
 
+    def signed(self, run: str, name: str, content: dict[str, Any]) -> dict[str, Any]:
+        return self.key.signed(run, name, content) if self.key else content
+
 
 @pytest.fixture
-def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    client = Connected()
+def client() -> Connected:
+    return Connected()
+
+
+@pytest.fixture
+def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: Connected) -> Path:
 
     @asynccontextmanager
     async def connected(*_: Any, **__: Any) -> AsyncIterator[Connected]:
@@ -85,6 +94,31 @@ def test_from_new_to_changed(
     found = states(crew, capsys)
     # What the crew does not have is not approved along with the rest.
     assert (found["add"], found["shout"], found["fail"]) == ("approved", "approved", "new")
+    (tmp_path / "state").write_text(" And more.")
+    assert states(crew, capsys)["add"] == "changed"
+
+
+def test_of_a_signed_crew_only_who_may_grant_approves(
+    crew: Path, tmp_path: Path, client: Connected, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ada, dev = keys.make("ada", tmp_path / "keys"), keys.make("dev", tmp_path / "keys")
+    data = json.loads(crew.read_text())
+    assert run_cli(["mcp", "approve", str(crew), "--yes"]) == 0  # whoever has the store
+    principals = {
+        "ada": {"key": ada.public, "rights": ["grant"]},
+        "dev": {"key": dev.public, "rights": ["change"]},
+    }
+    crew.write_text(json.dumps({**data, "policy": {"mode": "signed", "principals": principals}}))
+    for key in (None, dev):
+        client.key = key
+        assert run_cli(["mcp", "approve", str(crew), "--yes"]) != 0
+        assert "who have the right 'grant'" in capsys.readouterr().err
+        assert states(crew, capsys)["add"] == "new"
+    client.key = ada
+    assert run_cli(["mcp", "approve", str(crew), "--yes", "--by", "dev"]) == 0
+    capsys.readouterr()
+    assert run_cli(["mcp", "list", str(crew)]) == 0
+    assert "approved by ada" in capsys.readouterr().out
     (tmp_path / "state").write_text(" And more.")
     assert states(crew, capsys)["add"] == "changed"
 

@@ -139,6 +139,14 @@ def meaning(definition: CrewDefinition) -> dict[str, Any]:
     for table in (plan["permissions"], plan["approvals"]):
         for tool, named in table.items():
             table[tool] = named and sorted(named)
+    plan["checks"] = [
+        # A quota's key is made of the condition as it is spelled.
+        {**check, "key": "", "when": _bare(check.get("when"), sole)}
+        for check in plan["checks"]
+    ]
+    plan["groups"] = {name: sorted(named) for name, named in definition.groups.items()}
+    plan["logs"] = {name: log.to_json() for name, log in definition.logs.items()}
+    plan["hosts"] = {name: tool.hosts for name, tool in definition.tools.items() if tool.hosts}
     plan["models"] = {n: a.model or definition.model for n, a in definition.agents.items()}
     plan["loads"] = sorted(definition.tools)
     return plan

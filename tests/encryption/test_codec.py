@@ -29,7 +29,8 @@ from crewlog.encryption.codec import (
 )
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import KeyMissing, SealBroken, UsageError
-from crewlog.payloads import DirectoryDriver, data_converter
+from crewlog.payload_folder import DirectoryDriver
+from crewlog.payloads import data_converter
 
 SECRET = "the canary sings at dawn"
 
@@ -225,6 +226,34 @@ async def test_a_failure_that_is_about_keys_says_so_to_who_has_none(
         assert (failure.message == error.message) == told
         assert b"/keys.json" not in failure.SerializeToString()
         assert b"tea" not in failure.SerializeToString()
+
+
+async def test_a_failure_is_as_small_as_the_server_keeps_it(tmp_path: Path, keys: Keyring) -> None:
+    def deep(levels: int) -> None:
+        if levels % 2:  # another line than its caller's, else the trace counts them
+            deep(levels - 1)
+        if levels:
+            deep(levels - 1)
+        raise OSError("the very first cause")
+
+    ours, failure = converter(tmp_path, keys), Failure()
+    error: BaseException | None = None
+    for _ in range(3):
+        try:
+            try:
+                deep(60) if error is None else deep(0)
+            except OSError as cause:
+                raise ApplicationError("it is away", "place", "remedy") from (error or cause)
+        except ApplicationError as caught:
+            error = caught
+    assert error is not None
+    await ours.encode_failure(error, failure)
+    assert failure.ByteSize() < 4096
+    told: Any = await ours.decode_failure(failure)
+    assert told.message == "it is away"
+    first = told.cause.cause.cause
+    assert first.message == "the very first cause"
+    assert 'raise OSError("the very first cause")' in first.failure.stack_trace
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])

@@ -77,7 +77,16 @@ TRAITS = (
 )
 SPANS = ("2h", "30m", "90m", "1d", "45s", "0.25s", "8d", 5400.5)
 TIMES = ("2026-12-01T09:00:00Z", "2026-12-01T09:00:00+01:00", "2031-02-28T23:59:30.5-05:30")
-COURSES = ("may run side by side", "which never come together", "leads to the end")
+GROUPS = ("desk", "press_office", "night_shift")
+QUOTAS = ("1 per run", "5 per run", "20 per hour", "100 per day")
+SWITCHES = ("house_open", "weekend")
+"""Flags that people set."""
+PEOPLE = ("ana", "Bob", "the-boss", "eve")
+HOSTS = ("example.com", "*.example.org", "api.example.net")
+COURSES = (
+    *("may run side by side", "which never come together", "leads to the end"),
+    "its list:",  # of whose items another agent sees nothing
+)
 """What chance cannot see coming."""
 CREWS = ("release-notes", "weekly-newsletter", "incident-desk", "month-end", "crew")
 
@@ -126,6 +135,8 @@ class Roll:
         self.latest: dict[str, str] = {}
         self.builder = False
         self.tools: dict[str, dict[str, Any]] = {}
+        self.desks: dict[str, list[str]] = {}
+        self.logs: dict[str, dict[str, Any]] = {}
         self.flags: dict[str, str] = {}
         """The agent that sets a flag."""
         self.many: set[str] = set()
@@ -449,6 +460,9 @@ class Roll:
         offered = dice.some(TOOLS, 0, 5)
         self.tools = {tool: self.tool(tool) for tool in offered}
         out: dict[str, Any] = {"permissions": {}, "approvals": {}, "limits": {}}
+        if dice.chance(25):
+            desks = dice.some(GROUPS, 1, 2)
+            out["groups"] = self.desks = {desk: dice.some(names, 1, 3) for desk in desks}
         for tool in offered:
             having = names if dice.chance(15) else dice.some(names, 0, 3)
             for name in having:
@@ -460,14 +474,76 @@ class Roll:
         for node in self.nodes:
             if _works(node) and not _sent(node) and offered and dice.chance(6):
                 node["fields"]["needs"] = dice.some(offered, 1, 2)
-        if dice.chance(20):
-            out["limits"]["steps"] = dice.number(5, 500)
-        if dice.chance(20):
-            out["limits"]["parallel"] = dice.number(1, 9)
+        out["limits"] = self.limits()
         for name in names:
             self.settings(name)
         self.sight(names)
+        if self.logs:
+            out["logs"] = self.logs
+        self.calls(offered, out)
+        if dice.chance(25):
+            out["interrupts"] = self.questions()
         return out
+
+    def limits(self) -> dict[str, Any]:
+        dice = self.dice
+        found: dict[str, Any] = {}
+        if dice.chance(20):
+            found["steps"] = dice.number(5, 500)
+        if dice.chance(20):
+            found["parallel"] = dice.number(1, 9)
+        spent = (("tokens", 50_000), ("cost", 2.5), ("wall", "90m"))
+        return {**found, **{what: most for what, most in spent if dice.chance(10)}}
+
+    def calls(self, offered: Sequence[str], out: dict[str, Any]) -> None:
+        """Rules over calls of tools, and what these may reach."""
+        dice, rules = self.dice, list[dict[str, Any]]()
+        for _ in range(dice.number(1, 3) if offered and dice.chance(40) else 0):
+            tools = dice.some(offered, 1, 2) or [offered[0]]
+            several = tools if len(tools) > 1 else tools[0]
+            rule: dict[str, Any] = {"tool": dice.one((tools[0], several, "*"))}
+            if dice.chance(60):
+                agents = dice.some(list(self.agents), 0, 2)
+                groups = [f"group:{name}" for name in dice.some(list(self.desks), 0, 1)]
+                rule |= {"agents": [*agents, *groups]} if agents or groups else {}
+            do = dice.one(("never", "ask", "always"))
+            rule["do"] = do
+            if do == "always" or (do == "ask" and dice.chance(30)):
+                rule["quota"] = dice.one(QUOTAS)
+            if dice.chance(50):
+                rule["if"] = self.condition()
+            elif dice.chance(30):
+                switch = dice.one(SWITCHES)
+                rule["if"] = dice.one((switch, f"not {switch}"))
+                out["flags"] = {**out.get("flags", {}), switch: False}
+            if rule not in rules:
+                rules.append(rule)
+        if rules:
+            out["rules"] = rules
+        for tool in offered:
+            if dice.chance(10):
+                self.tools[tool]["hosts"] = dice.some(HOSTS, 1, 3) or [HOSTS[0]]
+
+    def questions(self) -> dict[str, Any]:
+        """When people are asked, who answers, and what happens where nobody does."""
+        dice = self.dice
+        found: dict[str, Any] = {}
+        if dice.chance(50):
+            found["people"] = dice.some(PEOPLE, 1, 2) or [PEOPLE[0]]
+        if dice.chance(30):
+            found["valid"] = dice.one(SPANS)
+        if dice.chance(30):
+            found["approve_risk"] = dice.one(("high", "low"))
+        if dice.chance(50):
+            found |= self.late()
+        if dice.chance(30):
+            found["kinds"] = {dice.one(("ask", "tool_approval", "budget")): self.late()}
+        return found
+
+    def late(self) -> dict[str, Any]:
+        default = self.dice.one(("reject", "stop", "escalate"))
+        found = {"expires": self.dice.one(SPANS), "default": default}
+        return {**found, "escalate_to": "eve"} if default == "escalate" else found
 
     def tool(self, name: str) -> dict[str, Any]:
         made = {"run": f"my_tools:{name}", "effects": self.dice.one(("read", "write", "external"))}
@@ -493,6 +569,9 @@ class Roll:
             if len(mine) == 1 and mine[0]["fields"].get("task"):
                 trait = f"{mine[0]['fields'].pop('task')}. {trait}"
             agent["prompt"] += f" Your part: {trait}."
+        if name not in self.many and dice.chance(8):
+            agent["outputs"].append("confidence")
+            agent["ask_below"] = dice.one((0.8, 0.57, 1))
         if not self.plain and dice.chance(30):
             agent["max_calls"] = dice.number(1, 50)
             agent["model_settings"] = {"temperature": 0}
@@ -506,9 +585,12 @@ class Roll:
         source = self.dice.one(names)
         others = [n for n in names if n != source and n not in blind]
         readers = self.dice.some(others, 1, len(others))
-        self.agents[source]["writes"] = [f"group:{source}"]
+        log = f"{'channel' if self.desks else 'group'}:{source}"
+        if self.desks:  # there, `group:` is for groups
+            self.logs[source] = {"readers": readers, "writers": [source]}
+        self.agents[source]["writes"] = [log]
         for name in readers:
-            self.agents[name]["reads"] = ["public", f"group:{source}"]
+            self.agents[name]["reads"] = ["public", log]
 
     # -- the definition ----------------------------------------------------------------------------
 
@@ -521,6 +603,8 @@ class Roll:
         named = {*rules["permissions"], *rules["approvals"]}
         named |= {tool for agent in self.agents.values() for tool in agent["tools"]}
         named |= {tool for node in self.nodes for tool in node["fields"].get("needs", ())}
+        for rule in rules.get("rules", ()):
+            named |= {rule["tool"]} if isinstance(rule["tool"], str) else {*rule["tool"]}
         for agent in self.agents.values():
             for key in ("outputs", "writes_flags"):
                 agent[key] = list(dict.fromkeys(agent[key]))
@@ -613,7 +697,8 @@ class Roll:
         if dice.chance(50):
             whole["description"] = "Does: what it's told: “quickly”."
         if dice.chance(30):
-            whole["flags"] = {"weekend": dice.one((True, False, "no", 3))}
+            more = {"weekend": dice.one((True, False, "no", 3))}
+            whole["flags"] = {**whole.get("flags", {}), **more}
         if dice.chance(30):
             whole["approval"] = dice.one(("required", "none"))
         if dice.chance(30):
@@ -675,10 +760,8 @@ def crews(draw: Any, *, plain: bool = False, largest: int = 30) -> CrewDefinitio
 
 def registry_for(crew: CrewDefinition) -> Registry:
     """A registry that offers what a crew uses."""
-    return Registry.model_validate(
-        {
-            "model": crew.model,
-            "models": list(MODELS),
-            "tools": {name: tool.to_json() for name, tool in crew.tools.items()},
-        }
-    )
+    tools = {name: tool.to_json() for name, tool in crew.tools.items()}
+    for tool in tools.values():
+        if tool.get("hosts"):
+            tool["hosts"] = ["*"]  # more than what is said that it may reach
+    return Registry.model_validate({"model": crew.model, "models": list(MODELS), "tools": tools})

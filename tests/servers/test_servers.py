@@ -22,7 +22,11 @@ from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.tool_graph import ToolRunner
 from crewlog.activities.tools import Tool, ToolRegistry
 from crewlog.activities.views import Hydrator
+from crewlog.authority.approving import APPROVE, EVERY_CREW, approval_content
+from crewlog.authority.proof import Proof, SignedApproval
+from crewlog.client import keys
 from crewlog.definition.model import CrewDefinition, ToolDefinition
+from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import SecretMissing, ToolChanged, ToolMissing
 from crewlog.ids import ToolName
@@ -50,11 +54,16 @@ class Kit:
         self.mcp = McpTools(self.store)
         self.registry = ToolRegistry(mcp=lambda: self.mcp)
         self.servers = servers
+        self.policy: Policy | None = None
 
     async def ready(self, tool: str, *, for_call: bool = True, **more: Any) -> Tool:
         definition = ToolDefinition.model_validate({"run": f"mcp:s/{tool}", **more})
         return await self.registry.ready(
-            ToolName(f"s_{tool}"), definition, self.servers, for_call=for_call
+            ToolName(f"s_{tool}"),
+            definition,
+            self.servers,
+            for_call=for_call,
+            policy=self.policy,
         )
 
     async def approve(self, *tools: str) -> None:
@@ -90,6 +99,40 @@ async def kit(tmp_path: Path) -> AsyncGenerator[Kit]:
     yield made
     await made.registry.close()
     assert children() == []  # closed with the worker
+
+
+async def test_by_a_signed_policy_who_may_grant_must_have_signed_the_approval(
+    kit: Kit, tmp_path: Path
+) -> None:
+    ada, dev = keys.make("ada", tmp_path / "keys"), keys.make("dev", tmp_path / "keys")
+    principals = {"ada": (ada, ["grant"]), "dev": (dev, ["change"])}
+    kit.policy = Policy.from_json(
+        {
+            "mode": "signed",
+            "principals": {
+                who: {"key": key.public, "rights": rights}
+                for who, (key, rights) in principals.items()
+            },
+        }
+    )
+    await kit.approve()
+    digest = (await kit.mcp._sessions.of("s", kit.servers["s"]).tools())["add"].digest
+    source = kit.servers["s"].source
+    for key, rights in (None, False), (dev, False), (ada, True):
+        if key is not None:
+            content = key.signed(EVERY_CREW, APPROVE, approval_content(source, "add", digest))
+            proof = Proof.from_json(content["proof"])
+            told = {"source": source, "tool": "add", "digest": digest, "by": "x", "at": 1}
+            await kit.store.prove_approval(SignedApproval(proof=proof, **told))
+        for for_call in (True, False):
+            if rights:
+                await kit.ready("add", for_call=for_call)
+            else:
+                with pytest.raises(ToolChanged, match="right 'grant'"):
+                    await kit.ready("add", for_call=for_call)
+    await kit.ready("add", approved=digest)  # a definition is changed by who may grant
+    with pytest.raises(ToolChanged, match="right 'grant'"):
+        await kit.ready("shout")
 
 
 async def test_nothing_is_used_that_nobody_approved(kit: Kit, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from crewlog.authority.proof import Proof, SignedApproval
 from crewlog.errors import HistoryConflict, InternalError, StoreIncomplete
 from crewlog.ids import (
     PUBLIC,
@@ -538,3 +539,16 @@ async def test_memory_survives_close() -> None:
     await store.put_bodies({hash_json(1): 1})
     await store.close()
     assert await store.get_bodies([hash_json(1)]) == {hash_json(1): 1}
+
+
+async def test_signed_approvals_are_kept_by_key(store: Store, run: RunId) -> None:
+    def made(tool: str, key: str, digest: str, at: int) -> SignedApproval:
+        proof = Proof(key=key, expires=at + 9, signature=f"{key}{digest}")
+        return SignedApproval(source=run, tool=tool, digest=digest, by="ada", at=at, proof=proof)
+
+    old, new = made("add", "k1", "D", 1), made("add", "k1", "E", 2)
+    others = [made("add", "k2", "D", 3), made("sub", "k1", "D", 1)]
+    for each in (old, *others, new, new):
+        await store.prove_approval(each)
+    assert list(await store.tool_proofs(run)) == [others[0], new, others[1]]
+    assert not await store.tool_proofs(f"{run}-x")

@@ -26,3 +26,20 @@ class Proof(Model):
     """Until when it holds, in milliseconds since 1970."""
     signature: str = Field(max_length=100)
     """The Ed25519 signature, 64 bytes in base64."""
+
+
+class SignedApproval(Model):
+    """That somebody approved what a tool of a server says of itself."""
+
+    source: str
+    """The server, as `McpServer.source` names it."""
+    tool: str
+    """The tool's name there."""
+    digest: str
+    """Of all that the tool says of itself."""
+    by: str
+    """Who says so, for people: who it is is proven by the signature."""
+    at: int
+    """When, in milliseconds since the epoch."""
+    proof: Proof
+    """The signature."""

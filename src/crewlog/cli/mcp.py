@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +18,10 @@ from crewlog.cli.options import AsJson, By, Debug
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
+    from crewlog.authority.proof import SignedApproval
     from crewlog.cli.screen import Part, Screen
     from crewlog.definition.model import CrewDefinition
+    from crewlog.definition.policy import Policy
     from crewlog.model import Json
     from crewlog.servers.described import Described
     from crewlog.store.protocol import Store
@@ -59,6 +62,8 @@ class _Offered:
     """The digest that the definition approves."""
     approved: str | None
     """The digest that counts."""
+    by: str = ""
+    """Who approved it with a signature that counts by the crew's policy."""
 
     @property
     def state(self) -> str:
@@ -77,6 +82,7 @@ class _Offered:
             "fault": self.tool.fault or None,
             "digest": self.tool.digest,
             "approved": self.approved,
+            "by": self.by or None,
             "description": self.tool.description,
             "arguments": self.tool.schema,
         }
@@ -154,7 +160,10 @@ async def _look(
                 plain(each.server),
                 plain(each.tool.name),
                 (plain(each.called) or "not in the crew", "" if each.called else "dim"),
-                (each.state, "green" if each.state == "approved" else "yellow"),
+                (
+                    f"{each.state} by {plain(each.by)}" if each.by else each.state,
+                    "green" if each.state == "approved" else "yellow",
+                ),
             ]
             for each in found
         ]
@@ -174,6 +183,8 @@ async def _approve(
 ) -> int:
     from crewlog.cli.screen import Screen, counted, plain  # noqa: PLC0415
     from crewlog.cli.services import connected  # noqa: PLC0415
+    from crewlog.client.approvals import approve_tool  # noqa: PLC0415
+    from crewlog.definition.load import load_file  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
@@ -199,12 +210,13 @@ async def _approve(
             if (await asyncio.to_thread(input)).strip().lower() not in {"y", "yes"}:
                 return exits.USAGE
         for each in new:
-            await store.approve_tool(
+            each.by = await approve_tool(
+                client,
+                load_file(file).policy,
                 each.source,
                 each.tool.name,
                 each.tool.digest,
-                by or client.user,
-                int(time.time() * 1000),
+                by=by or client.user,
             )
     if as_json:
         screen.document({"approved": [each.to_json() for each in new]})
@@ -254,7 +266,10 @@ async def _offered(
             spec = crew.mcp[name]
             approved = await store.tool_approvals(spec.source)
             tools = (await sessions.of(name, spec).tools()).values()
-            found += [_one(crew, name, each, approved.get(each.name)) for each in tools]
+            made = [_one(crew, name, each, approved.get(each.name)) for each in tools]
+            if crew.policy is not None and crew.policy.signed:
+                _proven(made, crew.policy, await store.tool_proofs(spec.source))
+            found += made
     finally:
         await sessions.close()
     if tool is not None:
@@ -264,6 +279,18 @@ async def _offered(
             remedy = did_you_mean(tool, filter(None, names), "`crewlog mcp list` says what it has.")
             raise UsageError(f"the MCP server {server!r} has no tool {tool!r}", remedy=remedy)
     return sorted(found, key=lambda each: not each.called)
+
+
+def _proven(found: list[_Offered], policy: Policy, proofs: Sequence[SignedApproval]) -> None:
+    """Leaves approved what somebody approved who may, by a signed policy."""
+    from crewlog.authority.approving import approver  # noqa: PLC0415 - slow, and few are signed
+
+    for each in found:
+        digest, at = each.tool.digest, int(time.time() * 1000)
+        each.by = approver(policy, proofs, each.tool.name, digest, at=at)
+        if each.pinned is None:
+            known = {proof.digest for proof in proofs if proof.tool == each.tool.name}
+            each.approved = digest if each.by else min(known - {digest}, default=None)
 
 
 def _one(crew: CrewDefinition, server: str, tool: Described, approved: str | None) -> _Offered:

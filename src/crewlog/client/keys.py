@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from crewlog.authority.approving import APPROVE
 from crewlog.authority.principals import signed_text
 from crewlog.authority.proof import SCHEDULE, Proof
 from crewlog.client.key_folder import VARIABLE, folder
@@ -39,9 +40,11 @@ VALID = 15 * 60
 """Seconds for which a signature holds. A worker that is away for longer finds it expired."""
 VALID_CHANGE = 24 * 3600
 """The same of a change: it is sent again until a model has read its prompt."""
+VALID_APPROVAL = 3650 * 24 * 3600
+"""The same of an approval of a server's tool: it ends with the key's right, or with another."""
 VALID_SCHEDULE = 366 * 24 * 3600
 """The same of what a schedule does: after that time it is made anew."""
-_VALID = {"change": VALID_CHANGE, SCHEDULE: VALID_SCHEDULE}
+_VALID = {"change": VALID_CHANGE, SCHEDULE: VALID_SCHEDULE, APPROVE: VALID_APPROVAL}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.@+-]{0,63}")
 _SUFFIX = ".pem"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

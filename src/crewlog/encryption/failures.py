@@ -17,6 +17,11 @@ TOLD = frozenset({"Starting", "BadPage"})
 """Types of errors whose messages are ours, say nothing of a run, and are read by clients past all
 converters: of a query that failed they are told the bare message."""
 
+TRACES = 1500
+"""Characters of traces that a failure takes along, with its causes. Of a try that failed and is
+made again, the server keeps a failure of 4 kB, and of a larger one what it can read: the message,
+which is encrypted elsewhere. So it would keep nothing that tells why."""
+
 
 ENCODED = "Encoded failure"
 """The message of a failure whose own is encrypted, as the SDK has it."""
@@ -53,7 +58,10 @@ class EncryptedFailures(RedactedFailures):
         super().to_failure(exception, payload_converter, failure)
         if isinstance(exception, ApplicationError) and exception.type in TOLD:
             return
-        told = {"message": failure.message, "stack_trace": failure.stack_trace}
+        # The causes were here before, and the first of them says best where it began.
+        room = max(0, TRACES - failure.cause.ByteSize())
+        trace = failure.stack_trace[-room:] if room else ""
+        told = {"message": failure.message, "stack_trace": trace}
         failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([told])[0])
         failure.message = exception.message if _is_of_keys(exception) else ENCODED
         failure.stack_trace = ""

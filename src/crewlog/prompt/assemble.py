@@ -23,6 +23,7 @@ from crewlog.prompt.crew import Member, speaks_of
 from crewlog.prompt.draft import Node, Sources
 from crewlog.prompt.registry import LONGEST_WAIT, WAIT_REMEDY, Registry
 from crewlog.prompt.remarks import Remarks
+from crewlog.prompt.ruling import Ruling
 from crewlog.prompt.wording import question_text
 
 ASSUMED_ROUNDS = 3
@@ -65,6 +66,7 @@ class Assembly:
         self.limits: dict[str, tuple[int, tuple[Words, ...]]] = {}
         self.model: str | None = None
         self.authority = Authority(self)
+        self.ruling = Ruling(self)
         self._blocks = 0
         self._ids = 0
         self._handlers: dict[str, Callable[[Any], None]] = {
@@ -90,6 +92,15 @@ class Assembly:
             "join": self._join,
             "pause": self._pause,
             "within": self._within,
+            "rule": self.ruling.rule,
+            "group": self.ruling.group,
+            "budget": self.ruling.budget,
+            "unanswered": self.ruling.unanswered,
+            "answers": self.ruling.answers,
+            "yes": self.ruling.yes,
+            "risk": self.ruling.risk,
+            "sure": self.ruling.sure,
+            "reach": self.ruling.reach,
         }
 
     def take(self, statement: ast.AnyStatement) -> None:
@@ -499,7 +510,7 @@ class Assembly:
     def _switch(self, said: ast.Switch) -> None:
         for name in said.agents:
             state = "on" if said.enabled else "off"
-            self._set(name, "enabled", said.enabled, f"switched {state}", said.words)
+            self.setting(name, "enabled", said.enabled, f"switched {state}", said.words)
 
     def _ask(self, said: ast.Ask) -> None:
         if said.before is not None:
@@ -547,7 +558,10 @@ class Assembly:
         """Remembers where something about an agent is said."""
         self.members[agent].settings.append((text, words))
 
-    def _set(self, agent: str, key: str, value: Any, text: str, words: tuple[Words, ...]) -> None:
+    def setting(
+        self, agent: str, key: str, value: Any, text: str, words: tuple[Words, ...]
+    ) -> None:
+        """Sets a field of an agent, unless the registry says otherwise; two values are a fault."""
         member = self.member(agent, words)
         if self.fixed(agent, key, value, words):
             return
@@ -625,7 +639,7 @@ class Assembly:
 
     def _on_error(self, said: ast.OnError) -> None:
         for name in said.agents or list(self.members):
-            self._set(name, "on_error", said.policy, said.policy, said.words)
+            self.setting(name, "on_error", said.policy, said.policy, said.words)
 
     def _limit(self, said: ast.Limit) -> None:
         known = self.limits.get(said.what)
@@ -655,7 +669,7 @@ class Assembly:
         if not said.agents:
             self.model = fits[0]
         for name in said.agents:
-            self._set(name, "model", fits[0], fits[0], said.words)
+            self.setting(name, "model", fits[0], fits[0], said.words)
 
     # -- conditions ----------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from crewlog.definition.model import Seconds, Time
+from crewlog.definition.model import QuestionKind, Seconds, Time
 from crewlog.model import Json, Model
 
 
@@ -374,6 +374,127 @@ class Within(Statement):
         return self
 
 
+class Rule(Statement):
+    """What holds for calls of tools, and gives none: `The writer must never call publish`.
+
+    `Nobody may call search more than 5 times per run`, `publish may be called only if approved`.
+    """
+
+    kind: Literal["rule"] = "rule"
+    do: Literal["never", "ask", "count"]
+    """`never`: such a call is refused; `ask`: it waits for a person's yes; `count`: it is only
+    counted."""
+    tools: tuple[str, ...] = ()
+    """Empty: every tool."""
+    agents: tuple[str, ...] = ()
+    """Empty, and `groups` too: whoever calls."""
+    groups: tuple[str, ...] = ()
+    """Groups of agents, by name."""
+    condition: Cond | None = None
+    """It holds where this does: "only if approved" is `never` where approved does not hold."""
+    people_set: tuple[str, ...] = ()
+    """Facts of the condition that people set where no agent does: "while 'open' is set"."""
+    most: int | None = Field(default=None, ge=1, le=999_999_999)
+    """How many such calls there may be, of all its tools and agents together."""
+    per: Literal["run", "hour", "day"] | None = None
+    """In a run, an hour or a day; with `most`."""
+
+    @model_validator(mode="after")
+    def _counted(self) -> Self:
+        if (self.most is None) != (self.per is None):
+            raise ValueError("`most` and `per` go together")
+        if self.do == "count" and self.most is None:
+            raise ValueError("`count` needs `most` and `per`")
+        if self.do == "never" and self.most is not None:
+            raise ValueError("what is never called is not counted")
+        return self
+
+
+class Group(Statement):
+    """Agents under one name: `The group desk has the writer and the checker`."""
+
+    kind: Literal["group"] = "group"
+    name: str
+    agents: tuple[str, ...] = Field(min_length=1)
+
+
+class Budget(Statement):
+    """`The run spends at most 2 dollars`, `… 50,000 tokens`, `The run takes at most 10 minutes`."""
+
+    kind: Literal["budget"] = "budget"
+    tokens: int | None = Field(default=None, ge=1)
+    cost: float | None = Field(default=None, gt=0)
+    """In US dollars."""
+    wall: Seconds | None = None
+    """Seconds, or as `2h`."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if sum(each is not None for each in (self.tokens, self.cost, self.wall)) != 1:
+            raise ValueError("exactly one of `tokens`, `cost` and `wall` is needed")
+        return self
+
+
+class Unanswered(Statement):
+    """`If nobody answers within a day, reject it`, `… escalate to ana`, `… stop`."""
+
+    kind: Literal["unanswered"] = "unanswered"
+    wait: Seconds
+    """Seconds, or as `2h`."""
+    otherwise: Literal["reject", "escalate", "stop"]
+    escalate_to: str | None = None
+    """Whom it is escalated to; as the words write the name."""
+    about: QuestionKind | None = None
+    """The questions it is about; none: all of them."""
+
+    @model_validator(mode="after")
+    def _to_whom(self) -> Self:
+        if (self.otherwise == "escalate") != (self.escalate_to is not None):
+            raise ValueError("`escalate` and `escalate_to` go together")
+        return self
+
+
+class Answers(Statement):
+    """`Only ana and bob may answer`: people, and no agents."""
+
+    kind: Literal["answers"] = "answers"
+    people: tuple[str, ...] = Field(min_length=1)
+    """As the words write the names."""
+
+
+class Yes(Statement):
+    """`A yes holds for 10 minutes`: if the call has not begun by then, people are asked again."""
+
+    kind: Literal["yes"] = "yes"
+    wait: Seconds
+    """Seconds, or as `2h`."""
+
+
+class Risk(Statement):
+    """`Calls of tools of high risk wait for a person's yes`, also of tools that come later."""
+
+    kind: Literal["risk"] = "risk"
+    least: Literal["low", "high"] = "high"
+    """`low`: calls of every tool."""
+
+
+class Sure(Statement):
+    """`The writer must be at least 80 % sure`: else people are asked before its turn is over."""
+
+    kind: Literal["sure"] = "sure"
+    agents: tuple[str, ...] = Field(min_length=1)
+    least: float = Field(gt=0, le=1)
+
+
+class Reach(Statement):
+    """`The tool fetch may reach only example.com`: less than the registry lets it reach."""
+
+    kind: Literal["reach"] = "reach"
+    tools: tuple[str, ...] = Field(min_length=1)
+    hosts: tuple[str, ...] = Field(min_length=1)
+    """As a definition has them: `example.com`, `*.example.org` for its subdomains."""
+
+
 AnyStatement = Annotated[
     CrewName
     | Cast
@@ -396,7 +517,16 @@ AnyStatement = Annotated[
     | UseModel
     | Join
     | Pause
-    | Within,
+    | Within
+    | Rule
+    | Group
+    | Budget
+    | Unanswered
+    | Answers
+    | Yes
+    | Risk
+    | Sure
+    | Reach,
     Field(discriminator="kind"),
 ]
 

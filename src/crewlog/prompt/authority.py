@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crewlog.definition.findings import did_you_mean, listed
+from crewlog.definition.model import GROUP, LogDefinition
 from crewlog.prompt import ast
 from crewlog.prompt.ast import Words
 from crewlog.prompt.registry import offered_tools
+from crewlog.prompt.standing import CHANNEL
 
 if TYPE_CHECKING:
     from crewlog.prompt.assemble import Assembly
@@ -35,6 +37,8 @@ class Granted:
     )
     words: dict[str, tuple[Words, ...]] = field(default_factory=dict[str, tuple[Words, ...]])
     """By tool."""
+    logs: dict[str, LogDefinition] = field(default_factory=dict[str, LogDefinition])
+    """Channels with their readers, where the crew has groups: there, `group:G` is a group's."""
 
 
 class Authority:
@@ -84,8 +88,9 @@ class Authority:
         granted = Granted()
         only = self._give(granted)
         self._take_away(granted, only)
+        self._crew.ruling.settle(granted)
         self._approvals(granted)
-        self._logs()
+        self._logs(granted)
         return granted
 
     # -- tools -----------------------------------------------------------------------------------
@@ -94,7 +99,8 @@ class Authority:
         for name in agents:
             self._crew.member(name, words)
 
-    def _known(self, tools: Sequence[str], words: tuple[Words, ...]) -> list[str]:
+    def known(self, tools: Sequence[str], words: tuple[Words, ...]) -> list[str]:
+        """The tools that the registry offers; others are an error."""
         offered = self._crew.registry.tools
         for tool in tools:
             if tool not in offered:
@@ -110,7 +116,7 @@ class Authority:
     def _give(self, granted: Granted) -> dict[str, _Only]:
         only: dict[str, _Only] = {}
         for said in self._allowed:
-            for tool in self._known(said.tools, said.words):
+            for tool in self.known(said.tools, said.words):
                 names = said.agents or tuple(self._crew.members)
                 self._grant(tool, names, said.words)
                 granted.words[tool] = (*granted.words.get(tool, ()), *said.words)
@@ -151,7 +157,7 @@ class Authority:
     def _take_away(self, granted: Granted, only: dict[str, _Only]) -> None:
         members = self._crew.members
         for said in self._denied:
-            for tool in self._known(said.tools, said.words):
+            for tool in self.known(said.tools, said.words):
                 names = said.agents or tuple(members)
                 if not said.agents and tool in only:
                     say = f"nobody and somebody may use {tool!r}"
@@ -184,7 +190,7 @@ class Authority:
         used = self.used(granted)
         offered = self._crew.registry.tools
         for said in self._asked:
-            tools = self._known(said.tools, said.words)
+            tools = self.known(said.tools, said.words)
             if not said.tools:
                 tools = [tool for tool in used if offered[tool].risk == "high"]
                 if not tools:
@@ -209,12 +215,12 @@ class Authority:
         """The tools that the crew has or speaks of, in the registry's order."""
         named = {tool for member in self._crew.members.values() for tool in member.all_tools()}
         named |= {tool for node in self._crew.nodes for tool in node.needs}
-        named |= {*granted.permissions, *granted.approvals}
+        named |= {*granted.permissions, *granted.approvals, *self._crew.ruling.tools()}
         return [tool for tool in self._crew.registry.tools if tool in named]
 
     # -- logs ------------------------------------------------------------------------------------
 
-    def _logs(self) -> None:
+    def _logs(self, granted: Granted) -> None:
         members = self._crew.members
         known: dict[str, list[str]] = {
             name: list(m.offered.reads) if m.offered else ["public"] for name, m in members.items()
@@ -226,7 +232,7 @@ class Authority:
                 blind += said.agents
                 continue
             for source in said.whose:
-                log = f"group:{source}"
+                log = self._log_of(source)
                 if self._not_ours(source, log, said.words):
                     continue
                 members[source].fields["writes"] = (log,)
@@ -235,6 +241,7 @@ class Authority:
                     who = [n for n in members if n not in said.agents and n != source]
                 else:
                     who = list(said.agents)
+                self._channel(granted, log, source, who)
                 for name in who:
                     if log not in readers[name]:
                         if self._crew.fixed(name, "reads", (*readers[name], log), said.words):
@@ -246,6 +253,20 @@ class Authority:
                 members[name].fields["reads"] = ()
             elif logs != known[name]:
                 members[name].fields["reads"] = tuple(logs)
+
+    def _log_of(self, source: str) -> str:
+        """The log of an agent whose work only some see; `group:` is for groups, if there are."""
+        groups = self._crew.ruling.groups or self._crew.registry.groups
+        return f"{CHANNEL if groups else GROUP}{source}"
+
+    @staticmethod
+    def _channel(granted: Granted, log: str, source: str, who: Sequence[str]) -> None:
+        """Says who reads a channel: it would be for all that list it."""
+        if not log.startswith(CHANNEL):
+            return
+        before = granted.logs[source].readers if source in granted.logs else ()
+        readers = tuple(dict.fromkeys((*(before or ()), *who)))
+        granted.logs[source] = LogDefinition(readers=readers, writers=(source,))
 
     def _not_ours(self, source: str, log: str, words: tuple[Words, ...]) -> bool:
         """Whether a log is the registry's: a prompt must not lead anybody to what is in it."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, Literal
 
+from crewlog.authority.rules import rule_words
+from crewlog.authority.rules import rules_of as call_rules
 from crewlog.definition.conditions import AllOf, AnyOf, Condition, Fact, Not
 from crewlog.definition.findings import Finding, Path, listed
 from crewlog.definition.model import (
@@ -19,6 +21,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     ParallelPhase,
+    Rule,
     WaitPhase,
 )
 from crewlog.definition.reaching import servers_of
@@ -147,6 +150,8 @@ class _Finish:
         self.nodes = crew.nodes
         self.findings: list[Finding] = []
         """What is found in the definition; looked for once, since it takes the longest."""
+        self.ruled: tuple[Rule, ...] = ()
+        """The rules that the prompt says, as the definition has them."""
         self.plan: GraphPlan | None = None
         """The plan of a definition without errors."""
 
@@ -401,9 +406,14 @@ class _Finish:
         gone = {*crew.members}
         offered = self.registry.tools
         limits = self.registry.limits.model_copy(
-            update={what: most for what, (most, _) in crew.limits.items()}
+            update={
+                what: most
+                for what, (most, _) in (*crew.limits.items(), *crew.ruling.budgets.items())
+            }
         )
         tools = {tool: offered[tool].definition() for tool in crew.authority.used(granted)}
+        for tool, hosts in crew.ruling.hosts.items():
+            tools[tool] = tools[tool].model_copy(update={"hosts": hosts})
         definition = CrewDefinition(
             crew=crew.crew,
             model=crew.model or self.registry.model,
@@ -419,11 +429,27 @@ class _Finish:
                 tool: named if named is None else tuple(name for name in named if name in gone)
                 for tool, named in granted.approvals.items()
             },
+            groups={
+                group: tuple(name for name in named if name in gone)
+                for group, named in crew.ruling.groups.items()
+            },
+            rules=tuple(crew.ruling.rules),
+            flags=dict(crew.ruling.flags),
+            logs={
+                log: said.model_copy(
+                    update={"readers": tuple(n for n in said.readers or () if n in gone)}
+                )
+                for log, said in granted.logs.items()
+                if log in gone
+            },
+            interrupts=crew.ruling.interrupts(),
             limits=limits,
             approval=self.registry.approval,
         )
+        definition = _with_bare_flags(definition)
+        self.ruled = definition.rules
         definition = with_standing(definition, self.registry.groups, self.registry.rules)
-        return self._with_merges(_with_bare_flags(definition))
+        return self._with_merges(definition)
 
     def _with_merges(self, definition: CrewDefinition) -> CrewDefinition:
         """The definition with a rule for each key that several steps may set at once."""
@@ -475,9 +501,22 @@ class _Finish:
             text = _rights(tool, definition)
             key = "permissions" if tool in definition.permissions else "tools"
             found.append(Provenance("permission", text, (key, tool), words))
-        for bound, (most, words) in self.crew.limits.items():
-            found.append(Provenance("limit", f"{bound}: {most}", ("limits", bound), words))
+        found += self._of_rules(definition)
+        ruling = self.crew.ruling
+        for bound, (most, words) in (*self.crew.limits.items(), *ruling.budgets.items()):
+            found.append(Provenance("limit", f"{bound}: {most:g}", ("limits", bound), words))
         return tuple(found)
+
+    def _of_rules(self, definition: CrewDefinition) -> Iterator[Provenance]:
+        """The rules over calls, the groups, and what is said of questions."""
+        ruling = self.crew.ruling
+        calls = {rule.place: rule_words(rule) for rule in call_rules(definition)}
+        for rule, said in zip(self.ruled, ruling.places, strict=True):
+            if rule in definition.rules:
+                at = definition.rules.index(rule)
+                yield Provenance("permission", calls.get(at, ""), ("rules", at), said)
+        for text, path, words in ruling.settings():
+            yield Provenance("setting", text, path, words)
 
     def _tell(self, provenance: Sequence[Provenance]) -> None:
         for finding in self.findings:
@@ -555,7 +594,11 @@ def _with_bare_flags(definition: CrewDefinition) -> CrewDefinition:
         return item
 
     flow = tuple(mended(item) for item in definition.flow)
-    return definition.model_copy(update={"flow": flow})
+    rules = tuple(
+        rule if rule.if_ is None else rule.model_copy(update={"if_": _bare(rule.if_, sole)})
+        for rule in definition.rules
+    )
+    return definition.model_copy(update={"flow": flow, "rules": rules})
 
 
 def _bare(condition: Condition, sole: Collection[str]) -> Condition:

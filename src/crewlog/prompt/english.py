@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from crewlog.definition.findings import listed
 from crewlog.definition.model import CrewDefinition
 from crewlog.prompt import ast
+from crewlog.prompt.english_authority import authority_sentence
 from crewlog.prompt.phrases import (
     a,
     before_clause,
@@ -301,7 +302,8 @@ def _rule(said: ast.AnyStatement) -> list[str]:  # noqa: C901 - a table of the r
                 f"{named(who) if who else 'every agent'} {plural('uses', who)} the model {model}"
             ]
         case _:
-            return []
+            text = authority_sentence(said)
+            return [text] if text else []
 
 
 def _sight(said: ast.Sees) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crewlog.authority.rules import rule_words, rules_of
-from crewlog.authority.telling import commands, questions
+from crewlog.authority.telling import commands
 from crewlog.definition.builders import find_builder
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
@@ -19,8 +18,7 @@ from crewlog.definition.model import (
 )
 from crewlog.prompt import ast
 from crewlog.prompt.names import agent_name, crew_name
-from crewlog.prompt.registry import Registry
-from crewlog.prompt.standing import with_standing
+from crewlog.prompt.saying_authority import AuthorityTeller
 
 if TYPE_CHECKING:
     from crewlog.prompt.saying import Teller
@@ -39,6 +37,7 @@ _SAID = {
     "on_error",
     "enabled",
     "pattern",
+    "ask_below",
 }
 """What is said of an agent; its other fields have no words."""
 _PATTERNS = ("planner_executor", "review_loop")
@@ -56,6 +55,7 @@ class RulesTeller:
         self._crew: CrewDefinition = teller.crew
         self._registry = teller.registry
         self._expanded = expand(teller.crew).definition
+        self._authority = AuthorityTeller(teller)
 
     def tell(self) -> None:
         """Says everything."""
@@ -80,10 +80,6 @@ class RulesTeller:
         if crew.description:
             said.unsaid_words.append("the crew's description")
         self._standing()
-        if crew.logs:
-            self._teller.unsaid(f"who reads and writes {listed(sorted(crew.logs))}")
-        if crew.flags:
-            self._teller.unsaid(f"the first values of flags: {listed(sorted(crew.flags))}")
         if crew.merge:
             self._teller.unsaid(f"how the values of {listed(sorted(crew.merge))} combine")
         if self._registry is not None:
@@ -95,18 +91,9 @@ class RulesTeller:
             self._teller.unsaid(f"who must approve it: {crew.approval}")
 
     def _standing(self) -> None:
-        """What people write into a definition, and no sentence says."""
-        crew, registry = self._crew, self._registry or Registry()
-        bare = crew.model_copy(update={"groups": {}, "rules": ()})
-        given = with_standing(bare, registry.groups, registry.rules)
-        if crew.groups != given.groups:
-            self._teller.unsaid(f"the groups {listed(sorted(crew.groups))}")
-        known = {rule_words(rule) for rule in rules_of(given)}
-        for words in map(rule_words, rules_of(crew)):
-            if words not in known:
-                self._teller.unsaid(f"the rule that {words}")
-        for words in questions(crew.interrupts):
-            self._teller.unsaid(f"of what a run asks people by itself: {words}")
+        """What holds for calls and questions, and what people write into a definition alone."""
+        crew = self._crew
+        self._authority.tell()
         if crew.policy is not None:
             for words in commands(crew):
                 self._teller.unsaid(f"who commands its runs: {words}")
@@ -126,9 +113,7 @@ class RulesTeller:
             self._add(ast.Limit(what="parallel", most=limits.parallel))
         if limits.events != most.events:
             self._teller.unsaid(f"the bound of {limits.events} events")
-        for what in ("tokens", "cost", "wall"):
-            if getattr(limits, what) != getattr(most, what):
-                self._teller.unsaid(f"the bound of {what}: {getattr(limits, what)}")
+        self._authority.budgets(limits, most)
         for what in ("steps", "parallel"):
             if getattr(limits, what) > getattr(most, what):
                 self._teller.unsaid(f"more {what} than {getattr(most, what)}")
@@ -143,6 +128,7 @@ class RulesTeller:
         for key, value in _others(agent).items():
             if value != _others(base).get(key):
                 self._teller.unsaid(f"{key} of the agent {name!r}")
+        self._authority.sure(name, agent.ask_below, base.ask_below)
         if agent.description and agent.description != base.description:
             said.unsaid_words.append(f"the description of the agent {name!r}")
         if told.loose:
@@ -204,7 +190,9 @@ class RulesTeller:
         self._unused(having)
         for tool, made in self._crew.tools.items():
             offered = self._registry.tools.get(tool) if self._registry is not None else None
-            if self._registry is not None and (offered is None or offered.definition() != made):
+            if self._registry is None or (offered is not None and offered.definition() == made):
+                continue
+            if not self._authority.reach(tool):
                 self._teller.unsaid(f"the tool {tool!r} as it stands in the crew")
 
     def _unused(self, having: dict[str, list[str]]) -> None:
@@ -216,6 +204,7 @@ class RulesTeller:
         }
         for tool, names in having.items():
             spoken = tool in self._crew.permissions or tool in self._crew.approvals
+            spoken = spoken or any(tool in rule.tools for rule in self._crew.rules)
             if not names and not spoken and tool not in needed and not self._owners(tool):
                 self._teller.unsaid(f"the tool {tool!r}, which nobody uses")
 
@@ -264,7 +253,7 @@ class RulesTeller:
         apart: dict[str, list[str]] = {}
         for name, agent in agents.items():
             base = self._offered(name)
-            if agent.writes == (f"group:{name}",):
+            if agent.writes == (self._authority.log_of(name),):
                 apart[name] = []
             elif agent.writes not in {PUBLIC, base.writes}:
                 self._teller.unsaid(f"where {name!r} writes: {listed(agent.writes)}")
@@ -273,9 +262,10 @@ class RulesTeller:
                 self._add(ast.Sees(agents=(name,), hidden=True))
                 continue
             for log in agent.reads:
-                group = log.removeprefix("group:")
-                if log.startswith("group:") and group in apart and group != name:
-                    apart[group].append(name)
+                source = log.partition(":")[2]
+                own = source in apart and log == self._authority.log_of(source)
+                if own and source != name:
+                    apart[source].append(name)
                 elif log != "public" and log not in self._offered(name).reads:
                     self._teller.unsaid(f"that {name!r} reads {log!r}")
             if "public" not in agent.reads:

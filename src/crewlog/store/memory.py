@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from crewlog.authority.proof import SignedApproval
 from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.model import Json
@@ -146,6 +147,7 @@ class InMemoryStore:
         self._reserved: dict[str, dict[str, tuple[str, int]]] = {}
         """The calls of each quota, with the span and the time."""
         self._approvals: dict[str, dict[str, str]] = {}
+        self._proofs: dict[tuple[str, str, str], SignedApproval] = {}
         self.memories: Memories = InMemoryMemories(self._claims)
         self._links: dict[ContentHash, LinkFacts] = {}
         self._runs: dict[RunId, _Run] = {}
@@ -260,6 +262,15 @@ class InMemoryStore:
     async def tool_approvals(self, source: str) -> dict[str, str]:
         """See `Store`."""
         return dict(self._approvals.get(source, {}))
+
+    async def prove_approval(self, approval: SignedApproval) -> None:
+        """See `Store`."""
+        self._proofs[approval.source, approval.tool, approval.proof.key] = approval
+
+    async def tool_proofs(self, source: str) -> list[SignedApproval]:
+        """See `Store`."""
+        found = [each for each in self._proofs.values() if each.source == source]
+        return sorted(found, key=lambda each: (each.tool, -each.at, each.proof.key))
 
     async def append(
         self,

@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 import asyncpg
 
+from crewlog.authority.proof import Proof, SignedApproval
 from crewlog.encryption.rows import RowSeal
 from crewlog.errors import HistoryConflict
 from crewlog.ids import AgentName, ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
@@ -234,6 +235,29 @@ class PostgresStore:
         """See `Store`."""
         rows = await self._fetch("tool_approvals", source)
         return {str(row["tool"]): str(row["digest"]) for row in rows}
+
+    async def prove_approval(self, approval: SignedApproval) -> None:
+        """See `Store`."""
+        proof = approval.proof
+        await self._fetch(
+            "prove_approval",
+            *(approval.source, approval.tool, proof.key, approval.digest, approval.by),
+            *(approval.at, proof.expires, proof.signature),
+        )
+
+    async def tool_proofs(self, source: str) -> list[SignedApproval]:
+        """See `Store`."""
+        return [
+            SignedApproval(
+                source=row["source"],
+                tool=row["tool"],
+                digest=row["digest"],
+                by=row["approver"],
+                at=row["at"],
+                proof=Proof(key=row["key"], expires=row["expires"], signature=row["signature"]),
+            )
+            for row in await self._fetch("tool_proofs", source)
+        ]
 
     async def append(
         self,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
+from crewlog.authority.proof import SignedApproval
 from crewlog.ids import (
     AgentName,
     ContentHash,
@@ -308,6 +309,17 @@ class Store(Protocol):
 
     async def tool_approvals(self, source: str) -> dict[str, str]:
         """The digests that are approved of a server's tools, by name."""
+        ...
+
+    async def prove_approval(self, approval: SignedApproval) -> None:
+        """Keeps a signed approval of a server's tool, in the place of that key's older one."""
+        ...
+
+    async def tool_proofs(self, source: str) -> Sequence[SignedApproval]:
+        """The signed approvals of a server's tools, by tool, the newest first.
+
+        Nothing is said of whether their signatures hold, and for which crews.
+        """
         ...
 
     async def append(

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crewlog.definition.findings import did_you_mean
-from crewlog.prompt.ast import AnyStatement, Ask, CrewName, Part, Pause, PromptAst, Step, Words
+from crewlog.prompt.ast import (
+    AnyStatement,
+    Ask,
+    CrewName,
+    Group,
+    Part,
+    Pause,
+    PromptAst,
+    Step,
+    Words,
+)
 from crewlog.prompt.compiled import Remark
+from crewlog.prompt.grammar.calls import Calls, unbounded
 from crewlog.prompt.grammar.lexicon import third_person
 from crewlog.prompt.grammar.mentions import Roster
+from crewlog.prompt.grammar.named_groups import NamedGroups
 from crewlog.prompt.grammar.order import read_sentence
 from crewlog.prompt.grammar.pauses import timed
 from crewlog.prompt.grammar.phrase import Phrase, Unit, too_long
@@ -17,6 +30,7 @@ from crewlog.prompt.grammar.requests import answered, plainly
 from crewlog.prompt.grammar.segments import SUBORDINATE
 from crewlog.prompt.grammar.sentences import Sentence, sentences
 from crewlog.prompt.grammar.state import Places, State
+from crewlog.prompt.grammar.terms import Terms, apart, asks_whom
 from crewlog.prompt.grammar.tokens import little
 from crewlog.prompt.grammar.tools_in_tasks import look_for_tools
 from crewlog.prompt.grammar.words_of_control import look_at_tasks
@@ -52,9 +66,15 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
         file: What the prompt is called in remarks.
     """
     parts = answered(sentences(text))
-    roster = Roster.of([s for s in parts if len(s.tokens) <= _MOST_TOKENS], registry)
+    short = [s for s in parts if len(s.tokens) <= _MOST_TOKENS]
+    groups = NamedGroups.of(short, registry.groups)
+    parts = [groups.marked(s) for s in parts]
+    short = [s for s in parts if len(s.tokens) <= _MOST_TOKENS]
+    roster = Roster.of([s for s in short if not apart(s)], registry)
     state = State(text, Places(text, file), registry, roster, models=tuple(roster.models))
+    state.groups = groups
     _strangers(state)
+    _members(state, short)
     for sentence in parts:
         if _said_enough(state, sentence, parts[-1]):
             break
@@ -65,6 +85,16 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
     look_for_tools(state)
     remarks = sorted(state.remarks, key=lambda r: r.words[0].start if r.words else 0)
     return Reading(PromptAst(statements=tuple(state.statements)), tuple(remarks))
+
+
+def _members(state: State, parts: Sequence[Sentence]) -> None:
+    """Who is in the groups: the rights of a group may be said before."""
+    state.groups.members.update(state.registry.groups)
+    for sentence in parts if state.groups.names else ():
+        if apart(sentence):
+            for said in Terms(state, state.roster.marked(sentence)).group() or ():
+                if isinstance(said, Group):
+                    state.groups.members[said.name] = said.agents
 
 
 def _said_enough(state: State, sentence: Sentence, last: Sentence) -> bool:
@@ -143,9 +173,12 @@ def _read(state: State, sentence: Sentence) -> None:
         state.too_long(whole, "sentence", LONGEST_SENTENCE)
         state.labelled = state.described = False
         return
-    units = timed(state, units)
-    state.units += units
     state.effort += min(len(units), LONGEST_SENTENCE) ** 2
+    if _authority(state, units, whole):
+        state.labelled = state.described = False
+        return
+    units = timed(state, asks_whom(units))
+    state.units += units
     _unclear(state, sentence)
     state.addressed = ()
     units, asides = _without_asides(
@@ -158,6 +191,28 @@ def _read(state: State, sentence: Sentence) -> None:
     if len(state.statements) == before and len(state.remarks) == remarked and not state.touched:
         state.not_understood(whole)
     state.touched = False
+
+
+def _authority(state: State, units: list[Unit], whole: Words) -> bool:
+    """Reads a sentence about calls, groups, budgets or questions, as a whole or not at all."""
+    said = _without_fillers(units)
+    made = Terms(state, said).read()
+    if made is None:
+        made = Calls(state, said).read()
+    if made is None and not unbounded(said):
+        return False
+    state.units += units
+    for statement in made or ():
+        state.say(statement)
+    if made is None:
+        state.remark(
+            "not_understood",
+            f"{state.shown(whole)!r} cannot be counted like that, and gives nothing",
+            [whole],
+            "Say it in a sentence of its own: 'The X may use T at most 5 times per run.'",
+            severity="error",
+        )
+    return True
 
 
 def _labelled(state: State, sentence: Sentence, units: list[Unit]) -> list[Unit]:

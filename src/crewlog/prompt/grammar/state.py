@@ -14,6 +14,7 @@ from crewlog.prompt.compiled import Code, Remark
 from crewlog.prompt.grammar.conditions import Reading
 from crewlog.prompt.grammar.groups import shared
 from crewlog.prompt.grammar.mentions import Roster
+from crewlog.prompt.grammar.named_groups import NamedGroups
 from crewlog.prompt.grammar.phrase import Phrase, Unit, agents_in, tools_in
 from crewlog.prompt.grammar.remedies import remedy
 from crewlog.prompt.registry import Registry
@@ -111,6 +112,8 @@ class State:
     """The heading that the sentence stands under."""
     units: list[Unit] = field(default_factory=list[Unit])
     """The sentences read so far, with their mentions."""
+    groups: NamedGroups = field(default_factory=NamedGroups)
+    """The groups of agents, by the numbers that stand for them."""
     times: list[Timed] = field(default_factory=list[Timed])
     """Durations and times, by the numbers that stand for them."""
     told_times: list[Words] = field(default_factory=list[Words])

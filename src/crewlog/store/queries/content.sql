@@ -45,6 +45,17 @@ SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at
 -- name: tool_approvals
 SELECT tool, digest FROM crewlog.tool_approvals WHERE source = $1
 
+-- name: prove_approval
+INSERT INTO crewlog.tool_proofs (source, tool, key, digest, approver, at, expires, signature)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (source, tool, key) DO UPDATE
+SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at,
+    expires = EXCLUDED.expires, signature = EXCLUDED.signature
+
+-- name: tool_proofs
+SELECT source, tool, key, digest, approver, at, expires, signature
+FROM crewlog.tool_proofs WHERE source = $1 ORDER BY tool, at DESC, key
+
 -- name: put_definitions
 INSERT INTO crewlog.definitions (hash, definition)
 SELECT new.* FROM unnest($1::text[], $2::text[]) AS new (hash, definition)
