@@ -24,6 +24,7 @@ from crewlog.embedding import Embedding
 from crewlog.errors import ToolFailed
 from crewlog.ids import AgentName, CrewName, ToolName
 from crewlog.model import Json
+from crewlog.remembering import keep, recall
 from crewlog.store.memories import (
     LONGEST_KEY,
     MOST_AT_ONCE,
@@ -32,13 +33,9 @@ from crewlog.store.memories import (
     Forgotten,
     FoundMemories,
     Memory,
-    Wanted,
     memories_of,
     query_of,
-    searched,
     since_of,
-    terms_of,
-    words_of,
 )
 from crewlog.store.protocol import Store
 from crewlog.tool_call import ToolCall, current_call
@@ -158,18 +155,15 @@ class MemoryTools:
     async def _search(
         self, crew: CrewDefinition, scopes: Sequence[str], query: str, limit: int
     ) -> FoundMemories:
-        policy, now = _policy(crew), self._now()
-        embedded = None
-        if policy.embedding is not None and query.strip():
-            embedded = await self._embedding.embedded(policy.embedding, [query])
-        wanted = Wanted(
-            words=tuple(words_of(query)),
-            language=policy.language,
-            embedded=embedded,
+        return await recall(
+            self._store.memories,
+            self._embedding,
+            _policy(crew),
+            CrewName(crew.crew),
+            scopes,
+            query,
             limit=min(limit, MOST_READ),
-        )
-        return await self._store.memories.search(
-            CrewName(crew.crew), scopes, wanted, now=now, since=since_of(policy, now)
+            now=self._now(),
         )
 
     async def _write(
@@ -180,13 +174,9 @@ class MemoryTools:
         memories = memories_of(
             CrewName(crew.crew), scope, given, author, policy, now=now, name=call.key
         )
-        embedded = None
-        if policy.embedding is not None:
-            texts = [searched(each) for each in memories]
-            embedded = await self._embedding.embedded(policy.embedding, texts)
         # A claim of the call, which no try of it has: those are counted from 1.
-        terms = terms_of(policy, now, call=f"{call.key}/0", embedded=embedded)
-        await self._store.memories.write(memories, terms)
+        claim = f"{call.key}/0"
+        await keep(self._store.memories, self._embedding, policy, memories, call=claim, now=now)
         return [each.key for each in memories]
 
 

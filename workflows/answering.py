@@ -59,10 +59,8 @@ async def check_edit(engine: Engine, incoming: Incoming, queue: str) -> None:
             **EDITING,
         )
     except ActivityError as error:
-        cause = error.cause
-        why = cause.message if isinstance(cause, ApplicationError) else str(cause or error)
         incoming.fault = CommandRejected(
-            f"the edited arguments of {asked.tool!r} could not be checked: {why}",
+            f"the edited arguments of {asked.tool!r} could not be checked: {why_failed(error)}",
             remedy="The question stays open: send it again, with a new id.",
         )
         return
@@ -70,6 +68,12 @@ async def check_edit(engine: Engine, incoming: Incoming, queue: str) -> None:
         incoming.fault = InvalidArguments(
             found.fault, remedy="The question stays open: correct them, and use a new id."
         )
+
+
+def why_failed(error: ActivityError) -> str:
+    """What an activity says that could not check what people put in the place of something."""
+    cause = error.cause
+    return cause.message if isinstance(cause, ApplicationError) else str(cause or error)
 
 
 def _is_open(engine: Engine, asked: Interrupt) -> bool:

@@ -19,7 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.encryption.codec import NOT_ENCRYPTED, is_plain, is_refused, was_sealed
+    from crewlog.encryption.codec import NOT_ENCRYPTED, is_lost, is_plain, is_refused, was_sealed
     from crewlog.errors import ChangeConflict, CommandRejected, CrewlogError
     from crewlog.faults import faults_of
     from crewlog.graph.drafting import Drafting
@@ -126,8 +126,8 @@ class CrewRun:
     async def _drive(self, raw: RawValue) -> Ended:
         # A replay may have other settings: what is refused follows from the history alone.
         self._encrypted = not is_plain(raw.payload)
-        if is_refused(raw.payload) and not self._encrypted:
-            # This task fails until the settings accept it.
+        if is_lost(raw.payload) or (is_refused(raw.payload) and not self._encrypted):
+            # This task fails until its file is there, or the settings accept it.
             workflow.payload_converter().from_payload(raw.payload)
         _check_begun()
         if workflow.info().continued_run_id is not None:
@@ -466,10 +466,8 @@ class CrewRun:
                 **CHECKING,
             )
         except ActivityError as error:
-            cause = error.cause
-            why = cause.message if isinstance(cause, ApplicationError) else str(cause or error)
             incoming.edited = CommandRejected(
-                f"the edited crew is not valid:\n{why}",
+                f"the edited crew is not valid:\n{answering.why_failed(error)}",
                 remedy="The question stays open: correct the definition, and use a new id.",
             )
 

@@ -85,7 +85,7 @@ from crewlog.workflows.activity_options import (
     tool_options,
     tool_rules,
 )
-from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, take
+from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, present, take
 from crewlog.workflows.seams import Stage, stage
 
 FLUSH_BYTES = 64 * 1024
@@ -349,7 +349,7 @@ class Execution:
 
     async def _take_inbox(self) -> None:
         while self._inbox:
-            incoming = self._inbox.pop(0)
+            incoming = present(self._inbox.pop(0))
             self._tick(incoming.at)
             if incoming.plain and self.encrypted:
                 incoming.data = Unreadable(NOT_ENCRYPTED)
@@ -817,7 +817,7 @@ class Execution:
             await self._flush(snapshot=True)
             batch = Batch.EMPTY
         self._inbox[:0] = self._take_kept()
-        for each in self._inbox:  # the next execution is not told how it came
+        for each in map(present, self._inbox):  # the next execution is not told how it came
             if each.plain and self.encrypted:
                 each.data = Unreadable(NOT_ENCRYPTED)
         draft = self.engine.draft if isinstance(self.engine, Drafting) else None

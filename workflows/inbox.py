@@ -21,7 +21,15 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.authority.principals import Standing
     from crewlog.authority.widening import regained
     from crewlog.content import check_depth
-    from crewlog.encryption.codec import is_plain, is_refused, why_refused
+    from crewlog.encryption.codec import (
+        LOST_FILE,
+        is_given_up,
+        is_lost,
+        is_plain,
+        is_refused,
+        lost_file,
+        why_refused,
+    )
     from crewlog.errors import (
         ChangeConflict,
         CommandConflict,
@@ -46,6 +54,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.rewinding import roll_back
     from crewlog.graph.tagging import tag
     from crewlog.ids import RESERVED, CommandId, item_log, item_of, named_readers
+    from crewlog.payload_folder import ask_for, is_away
     from crewlog.state import journal as j
     from crewlog.state.brief import brief
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
@@ -153,6 +162,27 @@ class Unreadable:
     reason: str
 
 
+@dataclass(frozen=True)
+class Lost(Unreadable):
+    """A payload whose file is not there: nobody acts on it, see `crewlog.payload_folder`."""
+
+    file: str = ""
+    """Where it would be."""
+
+
+def present(incoming: Incoming) -> Incoming:
+    """What came, where its content is there.
+
+    Not asked in its handler: all that came with a task are noted before that task fails.
+
+    Raises:
+        StoreIncomplete: it is not. The task is done again, when it is, or is given up.
+    """
+    if isinstance(incoming.data, Lost):
+        raise is_away(incoming.data.file)
+    return incoming
+
+
 def now() -> int:
     """The workflow's clock, in milliseconds; read where something comes in from the history.
 
@@ -177,6 +207,10 @@ def read_args(args: Sequence[RawValue]) -> Any:
     """
     if len(args) != 1:
         return Unreadable(f"it takes one JSON object, not {len(args)} arguments")
+    if is_given_up(args[0].payload):
+        return Unreadable(LOST_FILE)
+    if is_lost(args[0].payload):
+        return Lost(LOST_FILE, lost_file(args[0].payload))
     if is_refused(args[0].payload):
         return Unreadable(why_refused(args[0].payload)[0])
     try:
@@ -194,6 +228,8 @@ def read_args(args: Sequence[RawValue]) -> Any:
 def from_outside(args: Sequence[RawValue]) -> Any:
     """`read_args` of what a client sent, who may not use the run's own command ids."""
     data = read_args(args)
+    if isinstance(data, Lost) and not workflow.unsafe.is_replaying():
+        ask_for(data.file)
     command = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if isinstance(command, str) and command.startswith(RESERVED):
         return Unreadable(f"ids that begin with {RESERVED!r} are the run's own")
@@ -202,7 +238,8 @@ def from_outside(args: Sequence[RawValue]) -> Any:
 
 def incoming_of(name: str, args: Sequence[RawValue]) -> Incoming:
     """What a client sent, on its way to the loop."""
-    plain = any(is_plain(each.payload) for each in args)
+    # What is given up is refused as that, also where its file came late and is plain.
+    plain = any(is_plain(each.payload) and not is_given_up(each.payload) for each in args)
     return Incoming(name, from_outside(args), now(), plain=plain)
 
 

@@ -9,9 +9,7 @@ encryption is on, payloads are encrypted before they go anywhere, into the histo
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -28,21 +26,26 @@ from temporalio.converter import (
     DataConverter,
     DefaultPayloadConverter,
     EncodingPayloadConverter,
-    ExternalStorage,
     JSONPlainPayloadConverter,
     StorageDriver,
-    StorageDriverClaim,
-    StorageDriverRetrieveContext,
     StorageDriverSelectContext,
-    StorageDriverStoreContext,
     StorageDriverWorkflowInfo,
 )
 from temporalio.exceptions import ApplicationError
 
-from crewlog.encryption.codec import ENCRYPTED, REFUSED, EncryptionCodec, refused, why_refused
+from crewlog.encryption.codec import (
+    ENCRYPTED,
+    LOST,
+    REFUSED,
+    EncryptionCodec,
+    is_lost,
+    lost_file,
+    why_refused,
+)
 from crewlog.encryption.failures import EncryptedFailures, RedactedFailures
 from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring, from_environment
-from crewlog.errors import KeyMissing, SealBroken, StoreIncomplete, StoreUnavailable
+from crewlog.errors import KeyMissing, SealBroken
+from crewlog.payload_folder import DirectoryDriver, FolderStorage, is_away
 
 MESSAGE_TAG = "lc_message"
 """The key of a tagged message body."""
@@ -75,17 +78,20 @@ class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):
         return super().from_payload(payload, type_hint)
 
 
-class _RefusedConverter(EncodingPayloadConverter):
+class _NeverWritten(EncodingPayloadConverter):
+    """Payloads that the codec alone makes: no value becomes one."""
+
+    def to_payload(self, value: Any) -> Payload | None:
+        del value
+        return None
+
+
+class _RefusedConverter(_NeverWritten):
     """Says, to whoever reads it, why a payload was refused when it was decoded."""
 
     @property
     def encoding(self) -> str:
         return REFUSED.decode()
-
-    def to_payload(self, value: Any) -> Payload | None:
-        """Nothing becomes one."""
-        del value
-        return None
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         """Raises.
@@ -108,17 +114,12 @@ class _RefusedConverter(EncodingPayloadConverter):
         )
 
 
-class _KeylessConverter(EncodingPayloadConverter):
+class _KeylessConverter(_NeverWritten):
     """Says that a payload is encrypted, where encryption is off."""
 
     @property
     def encoding(self) -> str:
         return ENCRYPTED.decode()
-
-    def to_payload(self, value: Any) -> Payload | None:
-        """Nothing becomes one."""
-        del value
-        return None
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         """Raises.
@@ -131,6 +132,31 @@ class _KeylessConverter(EncodingPayloadConverter):
             "a payload is encrypted, and this process has no keys",
             remedy=f"Set {KEYS} to the key file of those who wrote it.",
         )
+
+
+class _LostConverter(EncodingPayloadConverter):
+    """Says that the file of a payload is not there, to whoever needs what is in it."""
+
+    @property
+    def encoding(self) -> str:
+        return LOST.decode()
+
+    def to_payload(self, value: Any) -> Payload | None:
+        """Nothing becomes one."""
+        del value
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        """Raises.
+
+        Raises:
+            StoreIncomplete: the file is waited for.
+            TypeError: it is a stranger's, who has made it up.
+        """
+        del type_hint
+        if not is_lost(payload):
+            raise TypeError(f"what is encoded as {self.encoding} is not read here")
+        raise is_away(lost_file(payload))
 
 
 class _UnreadConverter(EncodingPayloadConverter):
@@ -176,7 +202,7 @@ def _encoding_converters() -> tuple[EncodingPayloadConverter, ...]:
         else c
         for c in DefaultPayloadConverter.default_encoding_payload_converters
     )
-    return (*usual, _RefusedConverter(), _KeylessConverter())
+    return (*usual, _RefusedConverter(), _KeylessConverter(), _LostConverter())
 
 
 def _tag(value: Any) -> Any:
@@ -211,72 +237,6 @@ def _is_message_type(hint: Any) -> bool:
     return module is not None and isinstance(hint, type) and issubclass(hint, module.BaseMessage)
 
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-class DirectoryDriver(StorageDriver):
-    """Keeps large payloads as files named by their SHA-256: a retry writes nothing twice."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        """Where the files are."""
-
-    def name(self) -> str:
-        """The driver's name in claims; durable data."""
-        return "crewlog-directory"
-
-    async def store(
-        self, context: StorageDriverStoreContext, payloads: Sequence[Payload]
-    ) -> list[StorageDriverClaim]:
-        """Writes each payload to its file."""
-        return [await asyncio.to_thread(self._write, payload) for payload in payloads]
-
-    async def retrieve(
-        self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
-    ) -> list[Payload]:
-        """Reads each payload back and checks it against its hash.
-
-        Raises:
-            StoreIncomplete: where a file is gone or damaged.
-        """
-        return [await asyncio.to_thread(self._read, claim) for claim in claims]
-
-    def _write(self, payload: Payload) -> StorageDriverClaim:
-        data = payload.SerializeToString(deterministic=True)
-        key = hashlib.sha256(data).hexdigest()
-        path = self.directory / key[:2] / key
-        try:
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                draft = path.with_name(f"{key}.{id(payload):x}.draft")
-                draft.write_bytes(data)
-                draft.replace(path)
-        except OSError as error:
-            raise StoreUnavailable(
-                f"a payload of {len(data)} bytes could not be written: {error.strerror}",
-                place=str(self.directory),
-                remedy="Make room, or point CREWLOG_PAYLOADS at a directory that can be written.",
-            ) from error
-        return StorageDriverClaim(claim_data={"sha256": key})
-
-    def _read(self, claim: StorageDriverClaim) -> Payload:
-        key = claim.claim_data.get("sha256", "")
-        if not _SHA256.fullmatch(key):  # a stranger's: no other file may be named by it
-            return refused("it names no payload")
-        path = self.directory / key[:2] / key
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise StoreIncomplete(
-                f"the payload {key[:12]} cannot be read: {error.strerror}",
-                place=str(path),
-                remedy="All workers and clients need the same CREWLOG_PAYLOADS directory.",
-            ) from error
-        if hashlib.sha256(data).hexdigest() != key:
-            raise StoreIncomplete(f"the payload {key[:12]} is damaged", place=str(path))
-        return Payload.FromString(data)
-
-
 _PROVEN: ContextVar[bool] = ContextVar("crewlog_payloads_proven", default=False)
 
 
@@ -292,6 +252,28 @@ def beside_history(proven: bool) -> Generator[None]:
         yield
     finally:
         _PROVEN.reset(token)
+
+
+class CrewConverter(DataConverter):
+    """Temporal's, which no payload of a stranger makes fail before a run has seen it."""
+
+    async def _decode_reference_payload_sequence(
+        self, payloads: Sequence[Payload]
+    ) -> list[Payload]:
+        """References that are encoded; what only says that it is one is read as it is.
+
+        The SDK has no public place for this: it raises, which fails the run's workflow task for
+        as long as the signal is in the history.
+        """
+        found: list[Payload] = []
+        for payload in payloads:
+            try:
+                found += await super()._decode_reference_payload_sequence([payload])
+            except KeyMissing:
+                raise
+            except Exception:  # noqa: BLE001 - a stranger's may be anything
+                found.append(payload)
+        return found
 
 
 class _Environment:
@@ -332,11 +314,11 @@ def data_converter(
         command = isinstance(target, StorageDriverWorkflowInfo) and target.type is None
         return driver if _PROVEN.get() or not command else None
 
-    return DataConverter(
+    return CrewConverter(
         payload_converter_class=CrewPayloadConverter,
         payload_codec=None if keys is None else EncryptionCodec(keys),
         failure_converter_class=RedactedFailures if keys is None else EncryptedFailures,
-        external_storage=ExternalStorage(
+        external_storage=FolderStorage(
             drivers=[driver], driver_selector=driver_of, payload_size_threshold=threshold
         ),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
@@ -24,6 +25,7 @@ from temporalio.common import RawValue
 
 from crewlog.client import Run
 from crewlog.client.key_uses import keys_of, open_runs
+from crewlog.encryption.codec import LOST_FILE
 from crewlog.encryption.keys import KEYS, KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import SealBroken
 from crewlog.ids import ContentHash
@@ -170,6 +172,14 @@ async def said(site: Site, run: Run) -> Payload:
             await asyncio.sleep(0.02)
 
 
+def reference(sha256: str) -> Payload:
+    """What stands for a payload that lies in the folder."""
+    named = b"temporal.api.sdk.v1.ExternalStorageReference"
+    data = {"driverName": "crewlog-directory", "claimData": {"sha256": sha256}}
+    metadata = {"encoding": b"json/protobuf", "messageType": named}
+    return Payload(metadata=metadata, data=json.dumps(data).encode())
+
+
 async def test_forged_moved_and_plain_commands_are_refused_and_the_run_goes_on(
     crews: Site,
 ) -> None:
@@ -179,17 +189,23 @@ async def test_forged_moved_and_plain_commands_are_refused_and_the_run_goes_on(
     foreign, own = await said(crews, one), await said(crews, two)
     plain = Payload(metadata={"encoding": b"json/plain"}, data=b'{"id":"x","text":"plain"}')
     flipped = Payload(metadata=own.metadata, data=own.data[:-1] + bytes([own.data[-1] ^ 1]))
-    for payload in (foreign, plain, flipped):
+    data = foreign.SerializeToString(deterministic=True)
+    taken = hashlib.sha256(data).hexdigest()  # a file of another run
+    (crews.payloads / taken[:2]).mkdir(parents=True, exist_ok=True)
+    (crews.payloads / taken[:2] / taken).write_bytes(data)
+    for payload in (foreign, plain, flipped, reference(taken), reference("0" * 64)):
         await send(crews, two, payload)
     refused: list[str] = []
     async with asyncio.timeout(LIMIT):
-        while len(refused) < 3:
+        while len(refused) < 5:
             journal = [entry_to_json(entry) for _, entry in await crews.journal(two)]
             refused = [e["reason"] for e in journal if e["kind"] == "CommandRejected"]
             await asyncio.sleep(0.02)
     assert "stands elsewhere" in refused[0]
     assert "came without encryption" in refused[1]
     assert "changed since it was encrypted" in refused[2]
+    assert "stands elsewhere" in refused[3]
+    assert LOST_FILE in refused[4]
     for run in (one, two):
         await run.respond("i1", "approve")
         assert (await run.result(LIMIT)).status == "completed"

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client as TemporalClient
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.common import RawValue
 
 from crewlog.client import Run
-from crewlog.client.gateway import FAILING_TRIES, Gateway
-from crewlog.errors import UsageError, WorkerMissing
-from crewlog.payloads import beside_history, data_converter
+from crewlog.client.gateway import Gateway
+from crewlog.encryption.codec import GIVEN_UP_MARK, LOST, LOST_FILE
+from crewlog.errors import UsageError
+from crewlog.payloads import data_converter
 
 from .harness import LIMIT, Site
 
 KB = 1024
+REFERENCE = b"temporal.api.sdk.v1.ExternalStorageReference"
 
 
-async def waiting(crews: Site) -> Run:
-    run = await crews.start(crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Begin?"}, "a"]))
+async def waiting(crews: Site, **options: Any) -> Run:
+    crew = crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Begin?"}, "a"])
+    run = await crews.start(crew, **options)
     await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
     return run
 
@@ -36,10 +44,6 @@ async def said(crews: Site, run: Run) -> list[str]:
     hashes = [e.message.body for e in await crews.entries(run, "MessageAdded") if e.message]
     bodies = await crews.store.get_bodies(set(hashes))
     return [str(bodies[hash_]["content"]) for hash_ in hashes]
-
-
-def copy_files(folder: Path, to: Path) -> None:
-    shutil.copytree(folder, to, dirs_exist_ok=True)
 
 
 def files(folder: Path) -> int:
@@ -77,26 +81,64 @@ async def test_a_client_finds_out_whether_its_folder_is_shared(crews: Site, tmp_
     assert (await run.state()).commands.keys() >= {"far", "near"}
 
 
-async def test_a_reference_that_nobody_can_read_is_told_and_can_be_mended(
-    crews: Site, tmp_path: Path
-) -> None:
-    """As a client sends it that knows nothing of proofs: the run stands still until it is there."""
-    run = await waiting(crews)
-    far = (await dialled(crews, tmp_path)).get_workflow_handle(run.id)
-    text = "x" * 400 * KB
-    with beside_history(True):
-        await far.signal("message", {"id": "far", "text": text})
+def reference(data: bytes | dict[str, Any], **metadata: bytes) -> Payload:
+    """A payload as Temporal's clients write it for what is stored elsewhere."""
+    given = {"encoding": b"json/protobuf", "messageType": REFERENCE, **metadata}
+    return Payload(
+        metadata=given, data=data if isinstance(data, bytes) else json.dumps(data).encode()
+    )
 
+
+def claim(sha256: str, driver: str = "crewlog-directory") -> dict[str, Any]:
+    return {"driverName": driver, "claimData": {"sha256": sha256}}
+
+
+NOWHERE = [
+    reference(claim("0" * 64)),
+    reference(claim("../../../../etc/passwd")),
+    reference({"driverName": "crewlog-directory"}),
+    reference(claim("1" * 64, driver="s3")),
+    reference(b"\xff{"),
+    reference(b"[" * 100_000),
+    reference(b'{"no": 1}', encoding=b"json/external-storage-reference"),
+    reference(claim("2" * 64), __temporal_external_storage_reference=b"true"),
+    reference(b"{}", encoding=b"json/plain", __temporal_external_storage_reference=b"true"),
+    Payload(metadata={"encoding": LOST}, data=b"/etc/passwd"),
+    Payload(metadata={"encoding": b"json/plain", GIVEN_UP_MARK: b"1"}, data=b'{"id": "fine"}'),
+]
+"""References that lead nowhere, as strangers make them."""
+
+
+async def refusals(crews: Site, run: Run, number: int) -> list[Any]:
     async with asyncio.timeout(LIMIT):
-        while (  # noqa: ASYNC110 - the server tells nobody
-            await far.describe()
-        ).raw_description.pending_workflow_task.attempt < FAILING_TRIES:
-            await asyncio.sleep(0.05)
-    with pytest.raises(WorkerMissing, match="its workflow task has failed") as told:
-        await run.status()
-    assert "CREWLOG_PAYLOADS" in told.value.remedy
-    copy_files(tmp_path, crews.payloads)
-    await run.wait_until(lambda view: view.position > 5, LIMIT)
+        while len(found := await crews.entries(run, "CommandRejected")) < number:
+            await run.wait_until(lambda view: True, LIMIT)
+    return found
+
+
+async def test_a_reference_to_nothing_is_refused_and_the_run_goes_on(crews: Site) -> None:
+    """Also where the file comes late: a replay comes to the same."""
+    victim = await crews.start_worker("lost")
+    run = await waiting(crews, queue="lost")
+    handle = crews.temporal.get_workflow_handle(run.id)
+    late = Payload(metadata={"encoding": b"json/plain"}, data=b'{"id": "late", "text": "T"}')
+    data = late.SerializeToString(deterministic=True)
+    key = hashlib.sha256(data).hexdigest()
+    for payload in (*NOWHERE, reference(claim(key))):
+        await handle.signal("message", RawValue(payload))
+    with pytest.raises(WorkflowUpdateFailedError):
+        await handle.execute_update("respond", RawValue(NOWHERE[0]))
+    refused = await refusals(crews, run, len(NOWHERE) + 1)
+    assert sum(entry.reason.endswith(LOST_FILE) for entry in refused) == 3
+    file = crews.payloads / key[:2] / key
+    assert not file.exists()
+    file.write_bytes(data)
+    await handle.signal("message", RawValue(reference(claim(key))))
+    refused = await refusals(crews, run, len(NOWHERE) + 2)
+    victim.kill()
+    await crews.start_worker("lost")
     await run.respond("i1", "approve")
     assert (await run.result(LIMIT)).status == "completed"
-    assert text in await said(crews, run)
+    assert "T" not in await said(crews, run)
+    assert len(await crews.entries(run, "CommandRejected")) == len(NOWHERE) + 2
+    crews.end_workers("lost")

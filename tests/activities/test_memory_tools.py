@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -270,6 +271,20 @@ def readable(definition: CrewDefinition, agent: str, scopes: list[str]) -> set[s
     return {s for s in scopes if s in given or (s == f"agent:{agent}" and "agent" in given)}
 
 
+def reading(agent: str, workspace: Path) -> ToolCall:
+    """An agent's call that looks into the memory."""
+    step = StepId(f"{agent}#1")
+    return ToolCall(
+        run=RUN,
+        step=step,
+        call=1,
+        key=call_key(RUN, step, 1),
+        agent=AgentName(agent),
+        tool=ToolName("memory_read"),
+        workspace=workspace,
+    )
+
+
 async def test_no_canary_of_another_scope_is_ever_read(store, tmp_path):
     rng = random.Random(11)  # noqa: S311
     scopes = ["public", "group:g", "group:h", *(f"agent:{n}" for n in ("backend", "b", "c", "d"))]
@@ -280,15 +295,7 @@ async def test_no_canary_of_another_scope_is_ever_read(store, tmp_path):
     }
     for (of, scope), text in canaries.items():
         await put(store, note(scope, text).model_copy(update={"crew": CrewName(of)}))
-    call = ToolCall(
-        run=RUN,
-        step=StepId("backend#1"),
-        call=1,
-        key=call_key(RUN, StepId("backend#1"), 1),
-        agent=AgentName("backend"),
-        tool=ToolName("memory_read"),
-        workspace=tmp_path,
-    )
+    call = reading("backend", tmp_path)
     hits = refused = 0
     for _ in range(LAYOUTS):
         definition = layout(rng)
@@ -322,15 +329,7 @@ async def test_an_agent_that_has_the_tool_of_another_gets_nothing(store, tmp_pat
     await put(store, note("agent:backend", "canary"))
     made = MemoryTools(store).tool(ToolName("memory_read"), crew(), AgentName("backend"))
     assert made is not None
-    call = ToolCall(
-        run=RUN,
-        step=StepId("other#1"),
-        call=1,
-        key=call_key(RUN, StepId("other#1"), 1),
-        agent=AgentName("other"),
-        tool=ToolName("memory_read"),
-        workspace=tmp_path,
-    )
+    call = reading("other", tmp_path)
     with calling(call), pytest.raises(ToolFailed, match="you may not read"):
         await made.tool.ainvoke({"scope": "agent:backend"})
 

@@ -6,7 +6,7 @@ import itertools
 import random
 from typing import Any
 
-from crewlog.authority.memory_scopes import WAYS, check_scope, log_of, memory_scopes, scopes_of
+from crewlog.authority.memory_scopes import WAYS, check_scope, memory_scopes, scopes_of
 from crewlog.definition.model import CrewDefinition
 
 AGENTS = ("a", "b", "c")
@@ -57,12 +57,6 @@ def test_a_reason_names_the_rule() -> None:
     assert reason("a", "agent:b", set()) == "'agent:b' is the memory of 'b' alone"
     assert reason("a", "group:g", {"group:g"}) == "memory.write does not name 'group:g'"
     assert reason("a", "private:a", set()) == "there is no scope 'private:a' of a memory"
-
-
-def test_a_scope_goes_by_the_log_of_its_name() -> None:
-    assert log_of("agent:a") == "private:a"
-    assert log_of("group:g") == "group:g"
-    assert log_of("public") == "public"
 
 
 def test_a_crew_without_a_memory_has_no_scopes() -> None:

@@ -12,11 +12,11 @@ from temporalio.testing import ActivityEnvironment
 from crewlog.activities.crew import CrewActivities
 from crewlog.graph.engine import Engine
 from crewlog.graph.lower import lower
-from crewlog.ids import AgentName, LogName, RunId, StepId
+from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
 from crewlog.state.calls import CallModel, View
 from crewlog.state.model import Item
 from crewlog.state.packing import unpack
-from crewlog.store.memory import InMemoryStore
+from crewlog.store import InMemoryStore, Store
 from crewlog.testing.scripted import recorded_prompts, scripted
 from graph.crews import crew
 
@@ -50,6 +50,24 @@ def crew_of(**more: Any) -> Any:
     return crew(list(READS), READS, **more)
 
 
+class Scene:
+    """A run in which something was said in every log, and its store."""
+
+    def __init__(self, engine: Engine, model: str, definition: ContentHash, store: Store) -> None:
+        self.engine = engine
+        self.model = model
+        self.definition = definition
+        self.store = store
+
+    @classmethod
+    async def made(cls) -> Scene:
+        model = scripted({"agents": {"*": [{"text": "ok"}]}})
+        definition = crew_of(model=model)
+        store = InMemoryStore()
+        hash_ = await store.put_definition(definition.to_json())
+        return cls(await engine_of(definition), model, hash_, store)
+
+
 @pytest.mark.parametrize("agent", READS)
 async def test_a_view_has_the_heads_of_what_the_agent_reads(agent: str) -> None:
     engine = await engine_of(crew_of())
@@ -69,29 +87,25 @@ async def test_a_log_without_messages_is_in_no_view() -> None:
 async def test_a_prompt_has_no_text_of_a_log_that_the_agent_does_not_read(
     tmp_path: Path, hot: bool
 ) -> None:
-    model = scripted({"agents": {"*": [{"text": "ok"}]}})
-    definition = crew_of(model=model)
-    engine = await engine_of(definition)
-    store = InMemoryStore()
-    hash_ = await store.put_definition(definition.to_json())
-    batch = engine.ledger.batch()
-    await store.append(RUN, unpack(batch, {}))
-    activities = CrewActivities(store, workspace=tmp_path)
+    scene = await Scene.made()
+    batch = scene.engine.ledger.batch()
+    await scene.store.append(RUN, unpack(batch, {}))
+    activities = CrewActivities(scene.store, workspace=tmp_path)
     for agent in READS:
         if not hot:
-            activities = CrewActivities(store, workspace=tmp_path)
+            activities = CrewActivities(scene.store, workspace=tmp_path)
         task = CallModel(
             run=RUN,
             step=StepId(f"{agent}#1"),
             call=1,
             agent=AgentName(agent),
-            definition=hash_,
-            view=engine.view(AgentName(agent)),
+            definition=scene.definition,
+            view=scene.engine.view(AgentName(agent)),
             # What the worker is given besides names every log.
             batch=batch,
         )
         await ActivityEnvironment().run(activities.call_model, task)
-    prompts = {prompt.agent: prompt for prompt in recorded_prompts(model)}
+    prompts = {prompt.agent: prompt for prompt in recorded_prompts(scene.model)}
     for agent, prompt in prompts.items():
         text = repr(prompt.messages)
         assert {log for log in LOGS if f"<said in {log}>" in text} == EXPECTED[agent]
@@ -113,26 +127,22 @@ async def test_a_worker_refuses_what_the_run_should_not_have_sent(
     tmp_path: Path, heads: dict[str, str], item: Item | None, say: str
 ) -> None:
     """Logs that the agent may not read, one that pretends to be another, and others' items."""
-    model = scripted({"agents": {"*": [{"text": "ok"}]}})
-    definition = crew_of(model=model)
-    engine = await engine_of(definition)
-    store = InMemoryStore()
-    hash_ = await store.put_definition(definition.to_json())
-    logs = engine.state.messages
+    scene = await Scene.made()
+    logs = scene.engine.state.messages
     task = CallModel(
         run=RUN,
         step=StepId("plain#1.2"),
         agent=AgentName("plain"),
-        definition=hash_,
+        definition=scene.definition,
         view=View(heads={LogName(log): logs[LogName(of)].head for log, of in heads.items()}),
-        batch=engine.ledger.batch(),
+        batch=scene.engine.ledger.batch(),
         item=item,
     )
-    activities = CrewActivities(store, workspace=tmp_path)
+    activities = CrewActivities(scene.store, workspace=tmp_path)
     with pytest.raises(ApplicationError, match=say) as raised:
         await ActivityEnvironment().run(activities.call_model, task)
     assert (raised.value.type, raised.value.non_retryable) == ("LogRefused", True)
-    assert not recorded_prompts(model)
+    assert not recorded_prompts(scene.model)
     assert "said in" not in str(raised.value)
     assert "<item>" not in str(raised.value)
 

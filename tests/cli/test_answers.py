@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crewlog.cli.answers import Typed, edited_args, typed
-from crewlog.cli.inboxing import how
+from crewlog.cli.questions import answer_command
 from crewlog.cli.screen import Screen
 from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.errors import UsageError
@@ -92,7 +92,9 @@ def question(**more: Any) -> OpenQuestion:
 
 
 def test_the_inbox_says_how_a_question_is_answered() -> None:
-    assert how(question()) == "crewlog answer r i1 approve|reject"
+    assert answer_command("r", question()) == "crewlog answer r i1 approve|reject"
     call = question(kind="tool_approval", tool="drop", options=("approve", "reject"), words=True)
-    assert how(call) == "crewlog answer r i1 approve|edit|reject|respond WORDS"
+    assert answer_command("r", call) == "crewlog answer r i1 approve|edit|reject|respond WORDS"
+    budget = question(kind="budget", options=("go on", "stop"), words=True)
+    assert answer_command("r", budget) == "crewlog answer r i1 'go on'|stop|NUMBER"
     assert call.review_configs[0]["allowed_decisions"] == ["approve", "edit", "reject", "respond"]

@@ -10,14 +10,16 @@ from uuid import uuid4
 import pytest
 
 from crewlog.cli.auditing import said, when
+from crewlog.cli.editing import value_of
 from crewlog.cli.inboxing import others
-from crewlog.cli.matrix import tables
+from crewlog.cli.matrix import next_window, remedies, show_matrix, tables
 from crewlog.cli.screen import Screen
 from crewlog.client.inbox import OpenQuestion
 from crewlog.errors import UsageError
-from crewlog.graph.matrix import Cell, SetAtRunTime
-from crewlog.ids import AgentName, ToolName
+from crewlog.graph.matrix import Cell, QuotaView, SetAtRunTime
+from crewlog.ids import AgentName, CrewName, RunId, ToolName
 from crewlog.state.audit_records import AuditRecord
+from crewlog.wire import PermissionsPage
 
 from .conftest import Cli
 
@@ -60,6 +62,7 @@ def test_times_are_durations_or_have_a_zone() -> None:
 def test_a_pipe_is_wrapped_where_columns_are_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     words = "word " * 40
     Screen().wrapped(["  head "], words, indent=7)
     assert len(capsys.readouterr().out.splitlines()) == 1
@@ -68,6 +71,33 @@ def test_a_pipe_is_wrapped_where_columns_are_asked_for(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 1
     assert max(map(len, lines)) <= 60
+
+
+def test_a_large_matrix_tells_together_what_needs_no_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cells = [cell(agent, f"t{n}") for agent in "ab" for n in range(30)]
+    cells[3] = cell("a", "t3", outcome="deny", rule="rules[0]", reason="rules[0] says never")
+    page = PermissionsPage(
+        run=RunId("r"), crew=CrewName("c"), graph_version=1, position=1, agents=(), tools=(),
+        total=60, cells=tuple(cells),
+    )  # fmt: skip
+    show_matrix(Screen(), page)
+    out = capsys.readouterr().out
+    assert "✗ t3  rules[0] says never" in out
+    assert "✓ among its tools: t0, t1, t2, t4" in out
+    assert out.count("\n") < 20
+
+
+def test_why_a_day_is_used_up_says_when_the_next_begins_and_what_changes_it() -> None:
+    quota = QuotaView(rule="rules[2]", quota="5 per day", used=5, left=0, zone="UTC")
+    full = cell("a", "look", outcome="deny", rule="rules[2]", quotas=(quota,))
+    (window,) = next_window(full)
+    assert "the next day begins at 2" in window
+    ((command, does),) = remedies("r", full)
+    assert command == "crewlog change r --operations FILE"
+    operations = value_of(does.partition(": ")[2])
+    assert operations == [{"op": "edit_rule", "place": 2, "set": {"quota": "10 per day"}}]
 
 
 def test_a_refusal_in_the_audit_is_of_a_ruling_and_not_of_a_name_on_the_wire() -> None:

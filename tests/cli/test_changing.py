@@ -285,6 +285,14 @@ def test_a_run_is_changed_while_its_question_is_open(crewlog: Cli) -> None:
     assert (again.code, again.records[0]["graph_version"]) == (0, 2), again.err
     rules = crewlog("change", run, "--edit", "agent.first.timeout=90s", "--json").records[0]
     assert (rules["event"], rules["swap"], rules["graph_version"]) == ("changed", False, 2)
+    bad = crewlog("change", run, "--edit", "agent.first.tools=[nosuch]", "--by", "ops")
+    assert (bad.code, "'nosuch'" in bad.err) == (2, True), bad.err
+    dry = crewlog("change", run, "--edit", "agent.first.tools=[nosuch]", "--dry-run")
+    assert dry.code == 2
+    refused = crewlog("audit", run, "--kind", "refusal", "--json").records
+    assert [(r["who"], r["what"], "'nosuch'" in r["reason"]) for r in refused] == [
+        ("ops", "change", True)
+    ]
     other = crewlog("change", run, "--edit", "agent.first.prompt=Other.", "--id", "c1")
     assert (other.code, "the id 'c1' was used for another command" in other.err) == (2, True)
     text = crewlog("change", run, "--edit", "agent.first.prompt=One.\nTwo.")

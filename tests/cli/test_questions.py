@@ -9,12 +9,13 @@ import pytest
 
 from crewlog.cli import exits
 from crewlog.cli.follow import Follower, Manner
-from crewlog.cli.questions import answer_line, fits, numbered
+from crewlog.cli.questions import answer_line, fits, numbered, show_question
 from crewlog.cli.screen import Screen, text_of
 from crewlog.cli.sight import question_of
 from crewlog.client import Event
 from crewlog.definition.load import load_data
 from crewlog.errors import CommandRejected
+from crewlog.graph.approvals import detail as detail_of
 from crewlog.graph.drafting import Drafting
 from crewlog.graph.lower import lower
 from crewlog.ids import InterruptId, RunId
@@ -163,3 +164,26 @@ def test_a_stored_approval_is_shown_as_the_run_shows_it() -> None:
     assert request["args"]["definition"] == data
     assert request["args"]["remarks"][0]["message"] == "so it is"
     assert stored.review_configs[0]["allowed_decisions"] == ["approve", "reject", "edit"]
+
+
+def test_words_are_told_for_what_they_do() -> None:
+    for kind, told in (
+        ("tool_approval", "or words, which refuse it"),
+        ("budget", "or a number: how much more"),
+        ("ask", "or any words"),
+    ):
+        assert text_of(*numbered(question_of(asked(kind=kind, words=True)))).plain.endswith(told)
+
+
+def test_people_are_told_a_command_and_no_hash(capsys: pytest.CaptureFixture[str]) -> None:
+    shows = "crewlog trace RUN --step a#1 --full shows all that is approved"
+    for detail, told in (
+        (detail_of({"x": 1}, "HASH", whole=True), ' "x": 1\n    }\n'),
+        (detail_of({"x": "…"}, "HASH", whole=False), f"}}\n    Shortened: {shows}\n"),
+        ("The message HASH has its arguments, and all of them are approved.", f"    {shows}\n"),
+    ):
+        call = asked(kind="tool_approval", step="a#1", detail=detail)
+        show_question(Screen(), question_of(call))
+        out = capsys.readouterr().out
+        assert told in out
+        assert "HASH" not in out

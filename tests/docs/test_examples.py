@@ -6,6 +6,7 @@ import ast
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,10 +26,12 @@ from crewlog.definition.model import (
     ToolDefinition,
     WaitPhase,
 )
+from crewlog.errors import OutOfReach
 from crewlog.graph.lower import lower
+from crewlog.ids import AgentName, CallKey, RunId, StepId, ToolName
 from crewlog.prompt.registry_file import load_registry
 from crewlog.testing.script_file import read_script
-from crewlog.tool_call import current_call
+from crewlog.tool_call import ToolCall, calling, current_call
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -152,3 +155,34 @@ def test_pages_name_no_place_of_a_machine() -> None:
                 r"/(work|root|home/\w+)/|pypi\.org|ghcr\.io|\bissue \d", page.read_text()
             )
             assert found is None, f"{page.name}: {found and found[0]}"
+
+
+def test_the_tools_of_authority_do_what_their_pages_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space: dict[str, Any] = {}
+    for page in ("reach.md", "secrets.md"):
+        for match in FENCE.finditer((ROOT / "docs" / "authority" / page).read_text()):
+            if match[1] == "python":
+                exec(match[2], space)  # noqa: S102 - our own page
+    call = ToolCall(
+        run=RunId("r"),
+        step=StepId("a#1"),
+        call=1,
+        key=CallKey("r/a#1/1"),
+        agent=AgentName("a"),
+        tool=ToolName("t"),
+        workspace=tmp_path,
+        paths=("notes/",),
+        hosts=("api.example.com",),
+        secrets={"GITHUB": "env:GITHUB_TOKEN"},
+    )
+    monkeypatch.setenv("GITHUB_TOKEN", "a-token-of-length")
+    with calling(call):
+        assert space["save"]("notes/a.md", "text") == "notes/a.md is saved"
+        with pytest.raises(OutOfReach):
+            space["save"]("../a.md", "text")
+        with pytest.raises(OutOfReach):
+            space["fetch"]("http://169.254.169.254/")
+        assert space["open_issue"]("title") is None
+    assert (tmp_path / "notes" / "a.md").read_text() == "text"

@@ -27,7 +27,8 @@ from crewlog.encryption.codec import (
 )
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, read_keys, write_keys
 from crewlog.errors import KeyMissing, SealBroken, UsageError
-from crewlog.payloads import DirectoryDriver, data_converter
+from crewlog.payload_folder import DirectoryDriver
+from crewlog.payloads import data_converter
 
 SECRET = "the canary sings at dawn"
 

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.model import AgentDefinition, CrewDefinition, Limits
 from crewlog.prompt.compile import compile_prompt
+from crewlog.prompt.offered import narrower
 from crewlog.prompt.registry import Registry
+from crewlog.prompt.standing import not_standing
 
 FILE = Path(__file__).with_name("injections.yaml")
 
@@ -55,7 +57,7 @@ def _tools(crew: CrewDefinition, registry: Registry) -> list[str]:
     found: list[str] = []
     for name, tool in crew.tools.items():
         offered = registry.tools.get(name)
-        if offered is None or tool != offered.definition():
+        if offered is None or (tool != offered.definition() and not narrower(tool, offered)):
             found.append(f"the tool {name} is not the registry's")
     for name, agent in crew.agents.items():
         own = registry.agents[name].tools or () if name in registry.agents else ()
@@ -99,8 +101,18 @@ def _rest(crew: CrewDefinition, registry: Registry) -> list[str]:
             found.append(f"{name} has another prompt")
     if crew.approval != registry.approval:
         found.append(f"the approval policy is {crew.approval}")
-    bounds = ("steps", "parallel", "events")
-    found += [w for w in bounds if getattr(crew.limits, w) > getattr(registry.limits, w)]
+    for what in Limits.model_fields:
+        has = getattr(crew.limits, what)
+        if has is None or has > getattr(registry.limits, what):
+            found.append(what)
+    found += [each.message for each in not_standing(crew, registry.groups, registry.rules)]
+    found += [
+        f"the group {name} has {agent}"
+        for name, agents in registry.groups.items()
+        for agent in crew.groups.get(name, ())
+        if agent not in agents
+    ]
+    found += [f"agents answer: {name}" for name in crew.interrupts.people if name in crew.agents]
     return found
 
 
@@ -116,10 +128,12 @@ def test_what_is_gained_would_be_seen() -> None:
             },
             "tools": {"deploy": {"run": "os:system"}},
             "limits": {"steps": 1000},
+            "groups": {"desk": ["writer", "auditor"]},
+            "interrupts": {"people": ["auditor"]},
             "approval": "none",
         }
     )
     narrow = _registry()
     assert len(_tools(crew, narrow)) == 3  # the tool's function, its caller, its approval
     assert len(_logs(crew)) == 1
-    assert len(_rest(crew, narrow)) == 8
+    assert len(_rest(crew, narrow)) == 14  # one of them the rule about deploy

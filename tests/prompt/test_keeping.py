@@ -264,3 +264,73 @@ def test_an_agent_under_another_name_does_not_lose_what_is_said_of_it(
 def test_an_agent_of_whom_nothing_is_said_may_be_called_otherwise() -> None:
     found = changed(crew_with(), "The author writes the notes, then the editor edits them.")
     assert list(found.agents) == ["author", "editor"]
+
+
+RULED = (
+    "The writer may use send at most 5 times per run. The group few has the writer and the editor. "
+    "Only ana and bob may answer. If nobody answers within 2 hours, stop. Spend at most 2 dollars. "
+    "The tool send may reach only a.example.org. The writer must be at least 0.5 sure of its work. "
+    "Only the few group sees the writer's notes."
+)
+OFFERED: dict[str, Any] = {
+    "registry": "r",
+    "model": "openai:x",
+    "tools": {"send": {"run": "m:send", "hosts": ["*.example.org"]}},
+}
+
+
+def ruled(base: CrewDefinition | None, more: str) -> CrewDefinition:
+    """The crew of a prompt, put over the one before where there is one."""
+    offered = load_registry_data(OFFERED)
+    found = compile_prompt(f"{PROMPT} {more}", offered, previous=base)
+    assert found.definition is not None
+    assert found.ok, found.remarks
+    return found.definition if base is None else kept(base, found.definition, offered, own=False)
+
+
+def test_what_a_prompt_says_of_authority_stands_and_is_not_said_twice() -> None:
+    base = ruled(None, RULED)
+    again = ruled(base, RULED)
+    assert again == base
+    # What it no longer says holds all the same, as far as a prompt cannot take it back.
+    plain = ruled(base, "The writer may use send.")
+    for key in ("rules", "groups", "interrupts", "limits", "logs", "tools"):
+        assert getattr(plain, key) == getattr(base, key)
+    assert plain.agents["writer"].ask_below == 0.5
+    assert plain.agents["writer"].writes == ("channel:writer",)
+
+
+def test_a_prompt_that_says_less_makes_it_stricter() -> None:
+    found = ruled(
+        ruled(None, RULED),
+        "The writer may use send at most 3 times per run. Only ana may answer. Spend at most 1 "
+        "dollar. A yes holds for an hour. The writer must be at least 0.9 sure of its work.",
+    )
+    assert [rule.quota for rule in found.rules] == ["5 per run", "3 per run"]
+    assert (found.interrupts.people, found.interrupts.valid) == (("ana",), 3600.0)
+    assert found.interrupts.expires == 7200.0
+    assert (found.limits.cost, found.agents["writer"].ask_below) == (1.0, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("Only eve may answer.", "who may answer would be lost"),
+        ("If nobody answers within 3 hours, stop.", "what happens where nobody answers would"),
+        ("If nobody answers about a call within an hour, stop.", "nobody answers (tool_approval)"),
+        ("The writer may use send. The tool send may reach only b.example.org.", "'hosts' of"),
+        ("Spend at most 3 dollars.", "limit of 'cost' is 2.0, and the prompt says 3.0"),
+        ("The writer must be at least 0.4 sure of its work.", "'ask_below' of the agent"),
+    ],
+)
+def test_a_prompt_does_not_say_otherwise(text: str, lost: str) -> None:
+    with pytest.raises(InvalidDefinition) as caught:
+        ruled(ruled(None, RULED), text)
+    assert lost in str(caught.value)
+
+
+def test_a_group_that_people_wrote_turns_private_work_into_a_channel() -> None:
+    base = crew_with(groups={"few": ["writer"]})
+    found = ruled(base, "Only the editor sees the writer's notes.")
+    assert found.agents["writer"].writes == ("channel:writer",)
+    assert found.logs["writer"].readers == ("editor",)

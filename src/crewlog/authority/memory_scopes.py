@@ -13,7 +13,6 @@ from typing import Literal
 from crewlog.authority.permissions import Decision
 from crewlog.definition.memory_checks import logs_of
 from crewlog.definition.model import OWN_SCOPE, CrewDefinition
-from crewlog.ids import AgentName, LogName, private_log
 
 Table = Mapping[str, tuple[str, ...] | None]
 """Agents by scope, as a crew's `memory` has them: null is everybody, an empty list nobody."""
@@ -28,12 +27,6 @@ _DOES: Mapping[str, str] = {"read": "read", "write": "write to"}
 def own_scope(agent: str) -> str:
     """The scope that only `agent` has."""
     return f"{OWN_SCOPE}:{agent}"
-
-
-def log_of(scope: str) -> LogName:
-    """The log whose readers and writers a scope has at most."""
-    kind, _, name = scope.partition(":")
-    return private_log(AgentName(name)) if kind == OWN_SCOPE else LogName(scope)
 
 
 def check_scope(

@@ -12,7 +12,7 @@ from crewlog.cli.answers import VERBS, edited_args, typed
 from crewlog.cli.follow import Manner
 from crewlog.cli.following import Brought, follow_known
 from crewlog.cli.hands import assigned, hand
-from crewlog.cli.questions import Prompt, answer_line, chosen, find_question
+from crewlog.cli.questions import BUDGET, Prompt, answer_line, chosen, find_question
 from crewlog.cli.screen import Screen, plain
 from crewlog.cli.services import connected
 from crewlog.cli.sight import see
@@ -118,6 +118,14 @@ def _checked(run_id: str, question: InterruptView, typed: str) -> str:
         UsageError: it is almost an option.
     """
     decision = chosen(question, typed)
+    if question.kind == BUDGET and not (
+        decision in (*question.options, *VERBS) or _is_number(decision)
+    ):
+        raise UsageError(
+            f"{typed!r} is no answer to {question.id}",
+            remedy=f"Its options are: {', '.join(question.options)}; or a number: how much more.",
+            place=f"run {run_id!r}, {question.id}",
+        )
     known = [*question.options, *VERBS]
     close = [] if decision in known else difflib.get_close_matches(decision, known, 1, 0.75)
     if close:
@@ -127,6 +135,13 @@ def _checked(run_id: str, question: InterruptView, typed: str) -> str:
             place=f"run {run_id!r}, {question.id}",
         )
     return decision
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return 0 < float(text) < float("inf")
+    except ValueError:
+        return False
 
 
 def _how(run_id: str, question: InterruptView) -> str:

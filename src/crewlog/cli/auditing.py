@@ -219,6 +219,7 @@ def said(record: AuditRecord) -> str:
     at = f" in {record.step}" if record.step else ""
     why = f" ({reason})" if reason else ""
     because = f": {reason}" if reason else ""
+    because = because.replace(": Refused: ", ": ", 1)  # as the model is told it
     about = f" {detail}" if detail else ""
     what = plain(record.what)
     match record.kind:

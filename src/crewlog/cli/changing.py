@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 WORKER_LIMIT = 40.0
 """Seconds for a worker of our own to come up and answer."""
+NEVER = "never"
+"""No definition's hash: a change that is to lead to it is refused."""
 WHAT, HOW = "What changes", "How"
 
 
@@ -235,7 +238,7 @@ async def _change(
             await mention_alone(screen, client, sight.queue)
         if command_id is None or command_id not in sight.state.commands:
             with in_terms_of(typed.places):
-                seen = await _looked_at(run, sight, what)
+                seen = await _looked_at(run, sight, what, on_record=not dry_run)
             same = not seen.swap and seen.definition == sight.state.definition
             if same and not dry_run:
                 return _unchanged(screen, run_id, seen)
@@ -280,15 +283,34 @@ def _unchanged(screen: Screen, run_id: str, seen: Changed) -> int:
     return exits.OK
 
 
-async def _looked_at(run: Run, sight: Sight, what: dict[str, Any]) -> Changed:
-    """What the change would do to the run as it was seen."""
+async def _looked_at(run: Run, sight: Sight, what: dict[str, Any], *, on_record: bool) -> Changed:
+    """What the change would do to the run as it was seen.
+
+    Args:
+        run: The run.
+        sight: The run as it was seen.
+        what: The change.
+        on_record: Whether a refusal is to be in the run's journal: dry runs leave no trace. Not
+            where a model would read a prompt again for it.
+    """
     from crewlog.client.run import new_command_id  # noqa: PLC0415
+    from crewlog.errors import CommandRejected, CrewlogError, NotPermitted  # noqa: PLC0415
 
     identity = new_command_id()
     version = sight.state.graph_version
-    found: Changed = await patiently(
-        lambda: run.change(**what, graph_version=version, dry_run=True, id=identity)
-    )
+    try:
+        found: Changed = await patiently(
+            lambda: run.change(**what, graph_version=version, dry_run=True, id=identity)
+        )
+    except NotPermitted:  # the journal has it
+        raise
+    except CommandRejected:
+        if on_record and not what.get("prompt"):
+            # Nothing comes out that has this hash: whatever happens meanwhile, it has no effect.
+            sent = {**what, "graph_version": version, "expect": NEVER, "wait": False}
+            with suppress(CrewlogError):
+                await run.change(**sent, id=new_command_id())
+        raise
     return found
 
 

@@ -10,7 +10,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, Reason, RunArgument
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,10 +23,6 @@ TALK = "Talk"
 WORKER_LIMIT = 40.0
 """Seconds for a worker of our own to come up and answer."""
 _KINDS = ("flags.", "outputs.", "shared.", "private.")
-
-Reason = Annotated[
-    str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; it is kept in the journal.")
-]
 
 
 @app.command(rich_help_panel=TALK)

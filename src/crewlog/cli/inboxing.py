@@ -99,6 +99,7 @@ def others(every: Sequence[OpenQuestion], shown: int, mine: str) -> str:
 
 
 def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
+    from crewlog.cli.questions import answer_command  # noqa: PLC0415
     from crewlog.cli.screen import ago, plain  # noqa: PLC0415
 
     if as_json:
@@ -113,7 +114,7 @@ def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
     run: Part = (plain(each.run), "bold")
     screen.line("  ", run, f"  {each.id}  ", (plain(" · ".join(told)), "dim"))
     screen.line("  ", ("? ", "bold yellow"), plain(each.question))
-    screen.line("    ", ("answer:  ", "dim"), how(each))
+    screen.line("    ", ("answer:  ", "dim"), answer_command(each.run, each))
 
 
 def _expires(due: int) -> str:
@@ -123,10 +124,3 @@ def _expires(due: int) -> str:
 
     over = due <= datetime.now().astimezone().timestamp() * 1000
     return f"{'expired' if over else 'expires'} {moment_words(due)}"
-
-
-def how(each: OpenQuestion) -> str:
-    """How a question is answered from anywhere."""
-    from crewlog.cli.questions import answer_command  # noqa: PLC0415
-
-    return answer_command(each.run, each.id, each.options, edits=bool(each.tool), words=each.words)

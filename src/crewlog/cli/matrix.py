@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from crewlog.cli.screen import Part, Screen, ago, plain
 from crewlog.definition.findings import listed
+from crewlog.definition.quotas import quota_of, window_ends
 from crewlog.graph.plan import BUILT_IN_TOOLS
 
 if TYPE_CHECKING:
@@ -19,6 +23,8 @@ _HAS_NOT = ("·", "dim")
 SET = "*"
 """Behind what people set at run time."""
 _GAP = 2
+_MANY = 40
+"""Cells from which on those that nothing is said of are told together."""
 _LONGEST_NAME = 24
 """Columns of an agent's name."""
 
@@ -47,7 +53,7 @@ def show_matrix(screen: Screen, page: PermissionsPage, *, whole: bool = False) -
     for agent, found in groupby(cells, key=lambda cell: cell.agent):
         screen.line()
         screen.line(f"  {plain(agent)}")
-        _reasons(screen, list(found))
+        _reasons(screen, list(found), brief=not whole and len(cells) > _MANY)
 
 
 def tables(cells: Sequence[Cell], width: int) -> Iterator[list[list[Part]]]:
@@ -113,15 +119,30 @@ def _legend(cells: Sequence[Cell]) -> Iterator[Part]:
         yield (" set at run time", "dim")
 
 
-def _reasons(screen: Screen, cells: Sequence[Cell]) -> None:
-    """The cells of an agent, each with its reason; those that it does not have in one line."""
+def _reasons(screen: Screen, cells: Sequence[Cell], *, brief: bool) -> None:
+    """The cells of an agent, each with its reason; those that it does not have in one line.
+
+    Where it is to be brief, so are those that it may call and nothing more is said of.
+    """
     shown = [cell for cell in cells if cell.has or cell.set]
+    if brief:
+        may = [cell for cell in shown if _is_plain(cell)]
+        shown = [cell for cell in shown if not _is_plain(cell)]
+        if may:
+            tools = listed(plain(cell.tool) for cell in may)
+            screen.wrapped(["    ", GLYPHS["allow"], " "], f"among its tools: {tools}", indent=6)
     width = max((len(plain(cell.tool)) for cell in shown), default=0)
     for cell in shown:
         cell_line(screen, cell, width=width, agent=False)
     without = [plain(cell.tool) for cell in cells if not cell.has and not cell.set]
     if without:
         screen.wrapped(["    ", _HAS_NOT, " "], f"does not have {listed(without)}", indent=6)
+
+
+def _is_plain(cell: Cell) -> bool:
+    """Whether a tool is an agent's without a rule, a ruling or a quota."""
+    said = cell.rule or cell.set or cell.quotas or cell.changes
+    return cell.outcome == "allow" and not said
 
 
 def cell_line(screen: Screen, cell: Cell, *, width: int = 0, agent: bool = True) -> None:
@@ -145,6 +166,18 @@ def _left(cell: Cell) -> Iterator[str]:
             yield f"{quota.left} left of {quota.quota} ({quota.rule})"
         else:
             yield f"{quota.quota} ({quota.rule})"
+
+
+def next_window(cell: Cell) -> Iterator[str]:
+    """Of a cell's quotas over runs that are used up: when calls are counted anew."""
+    for quota in cell.quotas:
+        if quota.left != 0 or not quota.zone:
+            continue
+        per = quota_of(quota.quota).per
+        now = int(datetime.now().astimezone().timestamp() * 1000)
+        with suppress(KeyError, ValueError, OSError):  # a zone that this machine does not know
+            ends = window_ends(per, now, ZoneInfo(quota.zone))
+            yield f"{quota.quota} ({quota.rule}); the next {per} begins at {ends}"
 
 
 def set_words(said: SetAtRunTime) -> str:
@@ -187,7 +220,7 @@ def show_why(screen: Screen, page: PermissionsPage, cell: Cell) -> None:
             indent=8 + width,
             style="" if look.applies else "dim",
         )
-    if left := list(_left(cell)):
+    if left := [*_left(cell), *next_window(cell)]:
         screen.line()
         screen.line("  ", ("Quota   ", "dim"), "; ".join(left))
     if not page.live:
@@ -210,7 +243,10 @@ def remedies(run: str, cell: Cell) -> Iterator[tuple[str, str]]:
     full = next((q for q in cell.quotas if q.left == 0), None)
     if full is not None and cell.outcome == "deny" and cell.rule == full.rule:
         edit = f"crewlog change {run} --operations FILE"
-        yield edit, f"edit_rule with another quota than {full.quota}: no ruling lifts a quota"
+        place = full.rule.removeprefix("rules[").removesuffix("]")
+        new = f"{quota_of(full.quota).most * 2} per {quota_of(full.quota).per}"
+        operation = f"{{op: edit_rule, place: {place}, set: {{quota: {new}}}}}"
+        yield edit, f"no ruling lifts a quota, a change does: [{operation}]"
         return
     if cell.set is not None and cell.set.do != "permission":
         whom = "'*'" if cell.set.agent == "*" else cell.agent

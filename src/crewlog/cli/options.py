@@ -40,6 +40,9 @@ By = Annotated[
     str | None,
     typer.Option("--by", metavar="NAME", help="Who says it. Default: you.", show_default=False),
 ]
+Reason = Annotated[
+    str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; it is kept in the journal.")
+]
 CommandIdOption = Annotated[
     str | None,
     typer.Option(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, Reason, RunArgument
 
 if TYPE_CHECKING:
     from crewlog.cli.screen import Screen
@@ -17,10 +19,9 @@ if TYPE_CHECKING:
 
 AUTHORITY = "Authority"
 EVERYONE = "*"
+Do = Literal["allow", "ask", "deny", "inherit"]
+"""What people rule; `inherit` takes it back."""
 
-Reason = Annotated[
-    str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; it is kept in the journal.")
-]
 AgentArgument = Annotated[
     str,
     typer.Argument(
@@ -114,113 +115,105 @@ async def _why(run_id: str, agent: str, tool: str, *, as_json: bool) -> int:
     return exits.OK
 
 
-@app.command(rich_help_panel=AUTHORITY)
-def allow(
-    run: RunArgument,
-    agent: AgentArgument,
-    tool: ToolArgument,
+class Command(NamedTuple):
+    """What every ruling has besides what it is about."""
+
+    reason: str = ""
+    by: str | None = None
+    graph_version: int | None = None
+    command_id: str | None = None
+
+
+class Place(NamedTuple):
+    """What is ruled of."""
+
+    run: str
+    agent: str
+    tool: str
+
+
+def _rules(
+    do: Do, name: str | None = None
+) -> Callable[[Callable[..., Place]], Callable[..., Place]]:
+    """Makes a command that rules: its own arguments, and then the options that all of them have.
+
+    Args:
+        do: What is ruled.
+        name: The command's name, where it is not the function's.
+    """
+
+    def made(place: Callable[..., Place]) -> Callable[..., Place]:
+        own = inspect.signature(place, eval_str=True).parameters
+
+        def command(**given: Any) -> int:
+            about = place(**{each: given.pop(each) for each in own})
+            debug, as_json = given.pop("debug"), given.pop("as_json")
+            return go(ruled(*about, do, Command(**given), as_json=as_json), debug=debug)
+
+        found = [*own.values(), *inspect.signature(_options, eval_str=True).parameters.values()]
+        # What typer reads: the arguments, their types, and the help.
+        command.__signature__ = inspect.Signature(found, return_annotation=int)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in found}
+        command.__doc__ = place.__doc__
+        app.command(name=name or place.__name__, rich_help_panel=AUTHORITY)(command)
+        return place
+
+    return made
+
+
+def _options(
     reason: Reason = "",
     by: By = None,
     graph_version: Version = None,
     command_id: CommandIdOption = None,
     as_json: AsJson = False,
     debug: Debug = False,
-) -> int:
+) -> None:
+    """The options of all commands that rule."""
+
+
+@_rules("allow")
+def allow(run: RunArgument, agent: AgentArgument, tool: ToolArgument) -> Place:
     """Let an agent call a tool of the crew, whatever the definition says, from now on.
 
     It holds from the next call on, without a swap. Quotas count all the same, and an agent that
     works for another one never may more than that.
     """
-    who = Command(reason, by, graph_version, command_id)
-    return go(ruled(run, agent, tool, "allow", who, as_json=as_json), debug=debug)
+    return Place(run, agent, tool)
 
 
-@app.command(rich_help_panel=AUTHORITY)
-def deny(
-    run: RunArgument,
-    agent: AgentArgument,
-    tool: ToolArgument,
-    reason: Reason = "",
-    by: By = None,
-    graph_version: Version = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+@_rules("deny")
+def deny(run: RunArgument, agent: AgentArgument, tool: ToolArgument) -> Place:
     """Let an agent not call a tool, whatever the definition says, from now on.
 
     A call that is waiting to be made is refused, too; one that has begun goes on.
     """
-    who = Command(reason, by, graph_version, command_id)
-    return go(ruled(run, agent, tool, "deny", who, as_json=as_json), debug=debug)
+    return Place(run, agent, tool)
 
 
-@app.command(rich_help_panel=AUTHORITY)
-def inherit(
-    run: RunArgument,
-    agent: AgentArgument,
-    tool: ToolArgument,
-    reason: Reason = "",
-    by: By = None,
-    graph_version: Version = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+@_rules("inherit")
+def inherit(run: RunArgument, agent: AgentArgument, tool: ToolArgument) -> Place:
     """Take back what was said of an agent and a tool: what the definition says holds again."""
-    who = Command(reason, by, graph_version, command_id)
-    return go(ruled(run, agent, tool, "inherit", who, as_json=as_json), debug=debug)
+    return Place(run, agent, tool)
 
 
-@app.command(name="disable-tool", rich_help_panel=AUTHORITY)
-def disable_tool(
-    run: RunArgument,
-    tool: ToolArgument,
-    reason: Reason = "",
-    by: By = None,
-    graph_version: Version = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+@_rules("deny", "disable-tool")
+def disable_tool(run: RunArgument, tool: ToolArgument) -> Place:
     """Switch a tool off for every agent of a run, from the next call on."""
-    who = Command(reason, by, graph_version, command_id)
-    return go(ruled(run, EVERYONE, tool, "deny", who, as_json=as_json), debug=debug)
+    return Place(run, EVERYONE, tool)
 
 
-@app.command(name="enable-tool", rich_help_panel=AUTHORITY)
-def enable_tool(
-    run: RunArgument,
-    tool: ToolArgument,
-    reason: Reason = "",
-    by: By = None,
-    graph_version: Version = None,
-    command_id: CommandIdOption = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> int:
+@_rules("inherit", "enable-tool")
+def enable_tool(run: RunArgument, tool: ToolArgument) -> Place:
     """Switch a tool on again: what the definition says of it holds again."""
-    who = Command(reason, by, graph_version, command_id)
-    return go(ruled(run, EVERYONE, tool, "inherit", who, as_json=as_json), debug=debug)
-
-
-class Command:
-    """What every command of this kind has."""
-
-    def __init__(
-        self, reason: str, by: str | None, graph_version: int | None, command_id: str | None
-    ) -> None:
-        self.reason = reason
-        self.by = by
-        self.graph_version = graph_version
-        self.command_id = command_id
+    return Place(run, EVERYONE, tool)
 
 
 async def ruled(
     run_id: str,
     agent: str,
     tool: str,
-    do: Literal["allow", "ask", "deny", "inherit"],
+    do: Do,
     command: Command,
     *,
     as_json: bool,

@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.timeline import shortly
@@ -16,9 +17,17 @@ from crewlog.cli.typed import Keys, Typed, columns, rows_of
 from crewlog.graph.lower import ANY_WORDS
 from crewlog.wire import InterruptView
 
+if TYPE_CHECKING:
+    from crewlog.client.inbox import OpenQuestion
+
 _LONGEST_LINE = 65_536
 _SIGN = "    › "  # noqa: RUF001
+BUDGET = "budget"
+"""The kind of question that is answered by how much more."""
+_WORDS = {BUDGET: "a number: how much more", "tool_approval": "words, which refuse it"}
+"""What else is an answer, where it is not just anything."""
 _SOURCE = re.compile(r"\nof the message \S+\Z")
+_REST = re.compile(r"(\A|\nShortened: )[Tt]he message \S+ has [^\n]* approved\.\Z")
 _CREWS_OWN = frozenset({"ask", "tool_approval", "approval"})
 """The kinds of questions that a crew's author foresaw; the others tell of trouble."""
 
@@ -36,10 +45,12 @@ def show_question(screen: Screen, question: InterruptView) -> None:
 
 
 def _told(question: InterruptView) -> str:
-    """The detail for people: without the hash of a message that asks for what they read anyway."""
+    """The detail for people: a command that shows all of it, where it has a message's hash."""
     if question.kind != "tool_approval":
         return question.detail
-    return _SOURCE.sub("", question.detail)
+    shows = f"crewlog trace RUN --step {question.step} --full shows all that is approved"
+    told = _SOURCE.sub("", question.detail)
+    return _REST.sub(lambda found: found[1] + shows, told)
 
 
 def numbered(question: InterruptView) -> list[Part]:
@@ -48,33 +59,28 @@ def numbered(question: InterruptView) -> list[Part]:
     for number, option in enumerate(question.options, 1):
         parts += [(f"{number} ", "cyan"), plain(option), "   "]
     if question.words:
-        parts.append((f"or {ANY_WORDS}", "dim"))
+        parts.append((f"or {_WORDS.get(question.kind, ANY_WORDS)}", "dim"))
     return parts
 
 
 def answer_line(run: str, question: InterruptView) -> list[Part]:
     """How to answer it from anywhere: `crewlog answer music-7f3a i1 approve|edit|reject`."""
-    edits = question.kind == "tool_approval"
-    command = answer_command(run, question.id, question.options, edits=edits, words=question.words)
-    return [("answer:  ", "dim"), command]
+    return [("answer:  ", "dim"), answer_command(run, question)]
 
 
-def answer_command(
-    run: str, question: str, options: Sequence[str], *, edits: bool, words: bool
-) -> str:
+def answer_command(run: str, question: InterruptView | OpenQuestion) -> str:
     """What somebody types to answer a question: `crewlog answer music-7f3a i1 yes|no`.
 
     Args:
         run: The run.
-        question: The question's id.
-        options: What may be said.
-        edits: Whether it asks for a call, whose arguments may be edited.
-        words: Whether it takes words, too.
+        question: The question.
     """
-    named = [shlex.quote(plain(option)) for option in options]
-    named[1:1] = ["edit"] if edits else []
-    named += ["respond WORDS"] if words else []
-    return f"crewlog answer {run} {question} {'|'.join(named)}"
+    named = [shlex.quote(plain(option)) for option in question.options]
+    if question.kind == "tool_approval":
+        named[1:1] = ["edit"]
+    if question.words:
+        named.append("NUMBER" if question.kind == BUDGET else "respond WORDS")
+    return f"crewlog answer {run} {question.id} {'|'.join(named)}"
 
 
 def chosen(question: InterruptView, typed: str) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, CommandIdOption, Debug
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, Reason
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,9 +44,6 @@ NewId = Annotated[
         help="The new run's id. Default: the crew's name and four characters.",
         show_default=False,
     ),
-]
-Reason = Annotated[
-    str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; it is kept in the journal.")
 ]
 
 

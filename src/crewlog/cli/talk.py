@@ -11,7 +11,7 @@ import typer
 
 from crewlog.cli import exits
 from crewlog.cli.app import app, go
-from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, RunArgument
+from crewlog.cli.options import AsJson, By, CommandIdOption, Debug, Reason, RunArgument
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ WORKER_LIMIT = 40.0
 """Seconds for a worker of our own to come up and answer."""
 STOP_LIMIT = 60.0
 """Seconds for a worker of our own to end a run that is stopped."""
-
-Reason = Annotated[
-    str, typer.Option("--reason", "-r", metavar="TEXT", help="Why; it is kept in the journal.")
-]
 
 
 @app.command(rich_help_panel=TALK)

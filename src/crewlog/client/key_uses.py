@@ -21,7 +21,7 @@ from temporalio.service import RPCError
 from crewlog import wire
 from crewlog.encryption.codec import ENCRYPTED, KEY
 from crewlog.errors import TemporalUnavailable
-from crewlog.payloads import DirectoryDriver
+from crewlog.payload_folder import DirectoryDriver
 
 _LIMIT = timedelta(seconds=30)
 _CLAIM = re.compile(rb'"sha256" *: *"([0-9a-f]{64})"')

@@ -19,6 +19,7 @@ from crewlog.definition.model import MemoryPolicy
 from crewlog.embedding import Embedding
 from crewlog.errors import UsageError
 from crewlog.ids import CrewName, RunId, StepId
+from crewlog.remembering import keep, recall
 from crewlog.store.memories import (
     MOST_FOUND,
     Artifact,
@@ -27,13 +28,8 @@ from crewlog.store.memories import (
     FoundMemories,
     Memory,
     ScopeCount,
-    Wanted,
     memories_of,
     query_of,
-    searched,
-    since_of,
-    terms_of,
-    words_of,
 )
 from crewlog.store.protocol import Store
 
@@ -73,23 +69,19 @@ class CrewMemory:
         """
         memories = (await self._store()).memories
         policy, now = await self._policy(crew), _now()
+        name = CrewName(crew)
         if not 0 < limit <= MOST_FOUND:
             raise UsageError(
                 f"{limit} memories cannot be shown", remedy=f"Ask for 1 to {MOST_FOUND}."
             )
         text = query_of(query)
-        embedded = None
-        if policy.embedding is not None and text.strip():
-            embedded = await self._embedding.embedded(policy.embedding, [text])
         if scope is None:
-            scopes = [each.scope for each in await memories.scopes(CrewName(crew))]
+            scopes = [each.scope for each in await memories.scopes(name)]
         else:
             scopes = [checked_scope(scope)]
-        wanted = Wanted(
-            words=tuple(words_of(text)), language=policy.language, embedded=embedded, limit=limit
+        return await recall(
+            memories, self._embedding, policy, name, scopes, text, limit=limit, now=now
         )
-        since = since_of(policy, now)
-        return await memories.search(CrewName(crew), scopes, wanted, now=now, since=since)
 
     async def write(
         self,
@@ -124,14 +116,9 @@ class CrewMemory:
             now=now,
             name=call or secrets.token_hex(8),
         )
-        embedded = None
-        if policy.embedding is not None:
-            texts = [searched(each) for each in memories]
-            embedded = await self._embedding.embedded(policy.embedding, texts)
-        terms = terms_of(
-            policy, now, call=f"memory of {crew}: {call}" if call else "", embedded=embedded
-        )
-        await (await self._store()).memories.write(memories, terms)
+        claim = f"memory of {crew}: {call}" if call else ""
+        store = (await self._store()).memories
+        await keep(store, self._embedding, policy, memories, call=claim, now=now)
         return memories
 
     async def newest(

@@ -28,6 +28,7 @@ from crewlog.definition.conditions import Condition, parse_condition, render_con
 from crewlog.definition.policy import Policy
 from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
 from crewlog.definition.reaching import Check, Host, McpServer, name_in_crew
+from crewlog.definition.shorthand import whole_of
 from crewlog.definition.times import parse_time
 from crewlog.model import Json, Model
 
@@ -209,19 +210,8 @@ class PatternUse(Model):
 
 
 def _use_of(value: Any) -> Any:
-    """A use as a mapping.
-
-    Its list is made a tuple here: behind a validator, JSON is no longer known to be JSON, and what
-    is read strictly takes no list for a tuple.
-    """
-    if isinstance(value, str):
-        return {"use": value}
-    if isinstance(value, dict):
-        use: dict[str, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
-        if isinstance(use.get("off"), list):
-            use["off"] = tuple(use["off"])
-        return use
-    return value
+    """`plan` for `{use: plan}`."""
+    return whole_of(value, "use", "off")
 
 
 class _OrName:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from crewlog.definition.matching import NotLinear, pattern_of
+from crewlog.definition.shorthand import whole_of
 from crewlog.model import Json, Model
 
 MCP_RUN = re.compile(r"mcp:([A-Za-z][A-Za-z0-9_-]{0,63})/([A-Za-z0-9_./-]{1,128})")
@@ -114,15 +115,8 @@ Host = Annotated[str, BeforeValidator(_checked_host), WithJsonSchema({"type": "s
 
 
 def _check_of(value: Json) -> Json:
-    """`url` for `{is: url}`. Lists are made tuples: what is read strictly takes none for one."""
-    if isinstance(value, str):
-        return {"is": value}
-    if isinstance(value, dict):
-        check: dict[str, Json] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
-        if isinstance(check.get("enum"), list):
-            check["enum"] = tuple(check["enum"])
-        return check
-    return value
+    """`url` for `{is: url}`."""
+    return whole_of(value, "is", "enum")
 
 
 class ArgumentCheck(Model):

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+import secrets
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from temporalio.api.common.v1 import Payload
@@ -43,6 +44,14 @@ PLAIN_MARK = "crewlog-plain"
 """Metadata of a payload that came without encryption, and was accepted; never in a history."""
 SEALED_MARK = "crewlog-sealed"
 """Metadata of a payload that was decrypted; never in a history."""
+LOST = b"crewlog/lost"
+"""The encoding of what stands for a payload whose file is not there; never in a history."""
+GIVEN_UP_MARK = "crewlog-given-up"
+"""Metadata of a payload whose file came too late, see `payload_folder`; never in a history."""
+LOST_FILE = "its content is in the payload folder, and was not there when it was read"
+"""Why a command is refused whose content is in no file."""
+_OF_THIS_PROCESS = secrets.token_bytes(16)
+"""What only this process can put into a payload: any client may send the encodings above."""
 KEY, NAMESPACE, WORKFLOW = "crewlog-key", "crewlog-namespace", "crewlog-workflow"
 """Metadata of an encrypted payload."""
 NOT_ENCRYPTED = "it came without encryption, which is on here"
@@ -96,6 +105,12 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return Payload(metadata={**self._metadata, KEY: key.encode()}, data=data)
 
     def _opened(self, payload: Payload) -> Payload:
+        if is_lost(payload):
+            return payload
+        opened = self._looked_into(payload)
+        return give_up(opened) if is_given_up(payload) else opened
+
+    def _looked_into(self, payload: Payload) -> Payload:
         if payload.metadata.get("encoding") != ENCRYPTED or KEY not in payload.metadata:
             return self._plain(payload)
         try:
@@ -168,6 +183,36 @@ def refused(reason: str, *, plain: bool = False) -> Payload:
     return Payload(metadata={"encoding": REFUSED}, data=told)
 
 
+def lost(place: str) -> Payload:
+    """What stands for a payload whose file is not there.
+
+    Args:
+        place: The file.
+    """
+    return Payload(metadata={"encoding": LOST}, data=_OF_THIS_PROCESS + place.encode())
+
+
+def is_lost(payload: Payload) -> bool:
+    """Whether a payload stands for one whose file is not there."""
+    return payload.metadata.get("encoding") == LOST and payload.data.startswith(_OF_THIS_PROCESS)
+
+
+def lost_file(payload: Payload) -> str:
+    """The file of a payload that is lost."""
+    return payload.data.removeprefix(_OF_THIS_PROCESS).decode()
+
+
+def give_up(payload: Payload) -> Payload:
+    """Marks a payload: as a command it is refused for good, whether its file is there or not."""
+    payload.metadata[GIVEN_UP_MARK] = _OF_THIS_PROCESS
+    return payload
+
+
+def is_given_up(payload: Payload) -> bool:
+    """Whether a payload is refused for good as a command."""
+    return payload.metadata.get(GIVEN_UP_MARK) == _OF_THIS_PROCESS
+
+
 def is_plain(payload: Payload) -> bool:
     """Whether a decoded payload came without encryption, while that is on."""
     if PLAIN_MARK in payload.metadata:
@@ -202,11 +247,6 @@ def _told(payload: Payload) -> dict[str, object]:
 @lru_cache(maxsize=4096)
 def _codec(keys: Keyring, namespace: str, workflow: str) -> EncryptionCodec:
     return EncryptionCodec(keys, namespace, workflow)
-
-
-def keys_in(payloads: Iterable[Payload]) -> set[str]:
-    """The ids of the keys that payloads are encrypted with; an empty one for those that are not."""
-    return {payload.metadata.get(KEY, b"").decode("utf-8", "replace") for payload in payloads}
 
 
 def _bytes(text: str) -> bytes:

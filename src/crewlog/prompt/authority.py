@@ -15,12 +15,10 @@ from crewlog.definition.model import GROUP, LogDefinition
 from crewlog.prompt import ast
 from crewlog.prompt.ast import Words
 from crewlog.prompt.registry import offered_tools
+from crewlog.prompt.standing import CHANNEL
 
 if TYPE_CHECKING:
     from crewlog.prompt.assemble import Assembly
-
-
-CHANNEL = "channel:"
 
 
 @dataclass

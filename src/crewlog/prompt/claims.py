@@ -11,6 +11,7 @@ from crewlog.definition.findings import suggestion
 from crewlog.model import Json, Model
 from crewlog.prompt import ast
 from crewlog.prompt.ast import AnyStatement
+from crewlog.prompt.claims_of_rules import claims_of_rules
 from crewlog.prompt.names import agent_name
 from crewlog.prompt.quotes import Prompt
 from crewlog.prompt.registry import Registry
@@ -49,6 +50,7 @@ def claims(said: AnyStatement, prompt: Prompt, registry: Registry) -> Iterator[C
             say = "a fact is compared with a number, a word, or a list of these"
             yield (*path, "value"), say, ""
     yield from _options(said, prompt, registry)
+    yield from claims_of_rules(said, prompt, registry)
     for path, text in _texts(said):
         if strange := prompt.strange(text):
             yield (

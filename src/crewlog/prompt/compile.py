@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     ParallelPhase,
+    Rule,
     WaitPhase,
 )
 from crewlog.definition.reaching import servers_of
@@ -149,6 +150,8 @@ class _Finish:
         self.nodes = crew.nodes
         self.findings: list[Finding] = []
         """What is found in the definition; looked for once, since it takes the longest."""
+        self.ruled: tuple[Rule, ...] = ()
+        """The rules that the prompt says, as the definition has them."""
         self.plan: GraphPlan | None = None
         """The plan of a definition without errors."""
 
@@ -443,8 +446,10 @@ class _Finish:
             limits=limits,
             approval=self.registry.approval,
         )
+        definition = _with_bare_flags(definition)
+        self.ruled = definition.rules
         definition = with_standing(definition, self.registry.groups, self.registry.rules)
-        return self._with_merges(_with_bare_flags(definition))
+        return self._with_merges(definition)
 
     def _with_merges(self, definition: CrewDefinition) -> CrewDefinition:
         """The definition with a rule for each key that several steps may set at once."""
@@ -496,16 +501,22 @@ class _Finish:
             text = _rights(tool, definition)
             key = "permissions" if tool in definition.permissions else "tools"
             found.append(Provenance("permission", text, (key, tool), words))
+        found += self._of_rules(definition)
         ruling = self.crew.ruling
-        calls = {rule.place: rule_words(rule) for rule in call_rules(definition)}
-        first = max(0, len(definition.rules) - len(ruling.rules))  # behind the registry's
-        for at, said in enumerate(ruling.places, first):
-            found.append(Provenance("permission", calls.get(at, ""), ("rules", at), said))
-        for text, path, words in ruling.settings():
-            found.append(Provenance("setting", text, path, words))
         for bound, (most, words) in (*self.crew.limits.items(), *ruling.budgets.items()):
             found.append(Provenance("limit", f"{bound}: {most:g}", ("limits", bound), words))
         return tuple(found)
+
+    def _of_rules(self, definition: CrewDefinition) -> Iterator[Provenance]:
+        """The rules over calls, the groups, and what is said of questions."""
+        ruling = self.crew.ruling
+        calls = {rule.place: rule_words(rule) for rule in call_rules(definition)}
+        for rule, said in zip(self.ruled, ruling.places, strict=True):
+            if rule in definition.rules:
+                at = definition.rules.index(rule)
+                yield Provenance("permission", calls.get(at, ""), ("rules", at), said)
+        for text, path, words in ruling.settings():
+            yield Provenance("setting", text, path, words)
 
     def _tell(self, provenance: Sequence[Provenance]) -> None:
         for finding in self.findings:

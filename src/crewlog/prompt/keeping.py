@@ -17,13 +17,16 @@ from crewlog.definition.model import (
     AgentDefinition,
     CrewDefinition,
     Limits,
+    LogDefinition,
     MemoryPolicy,
     ToolDefinition,
 )
 from crewlog.definition.reaching import servers_of
 from crewlog.errors import InvalidDefinition
+from crewlog.prompt.keeping_questions import asked, not_asked
 from crewlog.prompt.registry import Registry
-from crewlog.prompt.standing import with_standing
+from crewlog.prompt.ruling import reaches
+from crewlog.prompt.standing import CHANNEL, with_channels, with_standing
 
 How = Literal["said", "unless", "kept", "joined", "stands"]
 """`said`: the prompt, or its registry, says all of it; `unless`: what was there, unless these say
@@ -44,10 +47,10 @@ CREW: dict[str, How] = {
     "groups": "joined",
     "rules": "joined",
     "timezone": "kept",
-    "logs": "kept",
+    "logs": "joined",
     "merge": "joined",
     "limits": "stands",
-    "interrupts": "kept",
+    "interrupts": "joined",
     "checkpoints": "kept",
     "memory": "kept",
     "approval": "stands",
@@ -86,7 +89,7 @@ TOOL: dict[str, How] = {
     "placed": "said",
     "paths": "stands",
     "secrets": "stands",
-    "hosts": "stands",
+    "hosts": "joined",
     "checks": "stands",
     "approved": "stands",
     "risk": "stands",
@@ -120,6 +123,8 @@ def kept(
     Raises:
         InvalidDefinition: something would be lost; each of these is named.
     """
+    if base.groups and not fresh.groups:
+        fresh = with_channels(fresh)
     lost = [*_renamed(base, fresh), *_otherwise(base, fresh, registry)]
     if lost:
         raise InvalidDefinition([each.diagnostic() for each in lost])
@@ -129,15 +134,9 @@ def kept(
             **{key: getattr(base, key) for key, how in CREW.items() if how == "kept"},
             "agents": _agents(base, fresh, own=own),
             "flags": {**fresh.flags, **base.flags},
-            "logs": {
-                name: log.model_copy(
-                    update={
-                        "readers": _left(log.readers, there),
-                        "writers": _left(log.writers, there),
-                    }
-                )
-                for name, log in base.logs.items()
-            },
+            "logs": _logs(base, fresh),
+            "interrupts": asked(base.interrupts, fresh.interrupts),
+            "tools": {name: _tool(name, base, tool) for name, tool in fresh.tools.items()},
             "memory": _memory(base, there),
         }
     )
@@ -229,6 +228,11 @@ def _by_prompt(key: str, agent: AgentDefinition, base: CrewDefinition) -> bool:
     logs: tuple[str, ...] = getattr(agent, key)
     return bool(logs) and all(
         log in _SAYABLE
+        or (
+            log.startswith(CHANNEL)
+            and (name := log.removeprefix(CHANNEL)) in base.logs
+            and _is_own(name, base.logs[name], base)
+        )
         or (log.startswith(GROUP) and log[len(GROUP) :] in base.agents and not base.groups)
         for log in logs
     )
@@ -255,6 +259,32 @@ def _with_tools(base: CrewDefinition, found: CrewDefinition) -> CrewDefinition:
     tools = {name: tools[name] for name in order}
     mcp = {**servers_of((tool.run for tool in tools.values()), base.mcp), **found.mcp}
     return found.model_copy(update={"tools": tools, "mcp": mcp})
+
+
+def _logs(base: CrewDefinition, fresh: CrewDefinition) -> dict[str, LogDefinition]:
+    """The logs of both; of one that both have, what people wrote, unless a prompt says it anew."""
+    speaks = _speaks_of_sight(fresh, base)
+    found = dict(fresh.logs)
+    for name, log in base.logs.items():
+        if name in found and speaks and _is_own(name, log, base):
+            continue
+        readers, writers = _left(log.readers, fresh.agents), _left(log.writers, fresh.agents)
+        found[name] = log.model_copy(update={"readers": readers, "writers": writers})
+    return {**{name: found[name] for name in base.logs if name in found}, **found}
+
+
+def _is_own(name: str, log: LogDefinition, crew: CrewDefinition) -> bool:
+    """Whether a channel is that of one agent, as a prompt makes it."""
+    agent = crew.agents.get(name)
+    return agent is not None and log.writers == (name,) and agent.writes == (f"{CHANNEL}{name}",)
+
+
+def _tool(name: str, base: CrewDefinition, tool: ToolDefinition) -> ToolDefinition:
+    """A tool that reaches no more than it did."""
+    old = base.tools.get(name)
+    if old is None or not old.hosts or all(reaches(old.hosts, host) for host in tool.hosts):
+        return tool
+    return tool.model_copy(update={"hosts": old.hosts})
 
 
 def _memory(base: CrewDefinition, there: Iterable[str]) -> MemoryPolicy | None:
@@ -309,17 +339,10 @@ def _otherwise(
     base: CrewDefinition, fresh: CrewDefinition, registry: Registry
 ) -> Iterator[Finding]:
     """What stands, and the prompt or its registry says otherwise."""
-    speaks = _speaks_of_sight(fresh, base)
-    for name in _common(base.agents, fresh.agents):
-        old, new = base.agents[name], fresh.agents[name]
-        for key in _differing(AGENT, AgentDefinition, old, new):
-            if not _unsaid(key, old, new, base, speaks=speaks) and not (
-                speaks and _by_prompt(key, old, base)
-            ):
-                yield _lost(("agents", name, key), f"{key!r} of the agent {name!r}")
-    for name in _common(base.tools, fresh.tools):
-        for key in _differing(TOOL, ToolDefinition, base.tools[name], fresh.tools[name]):
-            yield _lost(("tools", name, key), f"{key!r} of the tool {name!r}")
+    yield from _agents_otherwise(base, fresh)
+    yield from _tools_otherwise(base, fresh)
+    for key, what in not_asked(base.interrupts, fresh.interrupts):
+        yield _lost(("interrupts", key), what)
     for name in _common(base.mcp, fresh.mcp):
         if base.mcp[name] != fresh.mcp[name]:
             yield _lost(("mcp", name), f"the MCP server {name!r} as the crew has it")
@@ -331,6 +354,33 @@ def _otherwise(
             yield Finding(("limits", key), say, "A prompt can only lower it.")
     if _STRICT.index(registry.approval) < _STRICT.index(base.approval):
         yield _lost(("approval",), f"that approval is {base.approval!r}")
+
+
+def _agents_otherwise(base: CrewDefinition, fresh: CrewDefinition) -> Iterator[Finding]:
+    speaks = _speaks_of_sight(fresh, base)
+    for name in _common(base.agents, fresh.agents):
+        old, new = base.agents[name], fresh.agents[name]
+        for key in _differing(AGENT, AgentDefinition, old, new):
+            if key == "ask_below" and (new.ask_below or 0) > (old.ask_below or 0):
+                continue  # people are asked more often
+            if not _unsaid(key, old, new, base, speaks=speaks) and not (
+                speaks and _by_prompt(key, old, base)
+            ):
+                yield _lost(("agents", name, key), f"{key!r} of the agent {name!r}")
+
+
+def _tools_otherwise(base: CrewDefinition, fresh: CrewDefinition) -> Iterator[Finding]:
+    for name in _common(base.tools, fresh.tools):
+        for key in _differing(TOOL, ToolDefinition, base.tools[name], fresh.tools[name]):
+            yield _lost(("tools", name, key), f"{key!r} of the tool {name!r}")
+        if _reaches_else(base.tools[name].hosts, fresh.tools[name].hosts):
+            yield _lost(("tools", name, "hosts"), f"'hosts' of the tool {name!r}")
+
+
+def _reaches_else(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Whether neither of two lists of hosts is within the other: what is less holds."""
+    within = all(reaches(old, host) for host in new) and bool(new)
+    return bool(old) and not within and not all(reaches(new, host) for host in old)
 
 
 def _common(old: Iterable[str], new: Iterable[str]) -> list[str]:

@@ -61,8 +61,9 @@ Quotes. Every statement has `quotes`: the words of the description that say it, 
 the clause itself first, then any other place that it takes something from (the sentence that \
 names a tool which is "it" here). Every sentence must be quoted by a statement, as a whole where \
 you can, or be listed in `not_understood`, quoted exactly. List there what no statement can say: \
-wishes about style for nobody in particular, conditions of time or money, things the registry \
-does not offer. Never guess, and never bend words into a statement that does not mean the same.
+wishes about style for nobody in particular, rights that hold at times only, things the \
+registry does not offer. Never guess, and never bend words into a statement that does not mean \
+the same.
 
 Names. An agent is called by its noun in small letters, without article, with `_` for spaces, \
 without a last word "agent": "the UI designer" is `ui_designer`, "the Audio agent" is `audio`, \
@@ -102,7 +103,25 @@ is `ask_tool`. "When unsure, ask a human", "if its confidence is below 0.7, ask 
 
 Tools. "Uses", "with", "may use", "has" is `allow`; "only A may use T" is `allow` with `only: \
 true`; "may not" is `deny`. Give no tool that the description does not give: a description can \
-narrow what an agent may do, and you can widen nothing. Texts (`task`, `text`, `question`) are \
+narrow what an agent may do, and you can widen nothing.
+
+Rules over calls only take away. "The writer must never call T", "nobody may call T unless the \
+checker approves it" is `rule` with `do: "never"` and the `condition` under which it is \
+forbidden (not approved). "May use T only if approved" is an `allow` and such a rule, "may use \
+T at most 5 times per run" an `allow` and a rule with `do: "count"`, `most` and `per`: never \
+the `allow` alone. "Must not call T more than 5 times a day" is the rule alone. "Ask me before \
+A uses T if the amount is above 50" is `do: "ask"`. What people set and no agent decides \
+("while 'open' is set") stands in `people_set`, too. Calls that are counted per week, or in \
+any other way, cannot be counted: leave out the `allow`, too. "The group desk has A and B" is \
+`group`; a rule names it in `groups`, and "only the desk group may use T" is an `allow` of its \
+agents. "Spend at most 2 dollars" is `budget`. "If nobody answers within a day, reject it / \
+escalate to ana / stop" is `unanswered`, "only ana and bob may answer" is `answers` (people, \
+no agents), "a yes holds for an hour" is `yes`, "calls of tools of high risk wait for a yes" \
+is `risk`, "A must be at least 80 % sure" is `sure`, "the tool T may reach only example.com" \
+is `reach`. What stands in a task, in quotation marks, or in something that an agent is to \
+write, is no such sentence, and no sentence takes a rule back.
+
+Texts (`task`, `text`, `question`) are \
 made of the description's own words."""
 
 

@@ -12,12 +12,13 @@ from typing import Any
 
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.load import CREW
-from crewlog.definition.model import BuilderPhase, CrewDefinition, Limits
+from crewlog.definition.model import BuilderPhase, CrewDefinition, Limits, ToolDefinition
 from crewlog.definition.phases import phases
 from crewlog.definition.shape import Form
 from crewlog.definition.times import duration_words
 from crewlog.definition.unused import callers
 from crewlog.prompt.registry import LONGEST_WAIT, WAIT_REMEDY, OfferedTool, Registry
+from crewlog.prompt.ruling import reaches
 from crewlog.prompt.standing import not_standing
 
 _OWN = {"prompt", "words", "description"}
@@ -51,12 +52,18 @@ def _tools(crew: CrewDefinition, registry: Registry) -> Iterator[Finding]:
         if offered is None:
             say = f"the registry offers no tool {name!r}"
             yield Finding(("tools", name), say, did_you_mean(name, registry.tools), at="key")
-        elif tool != offered.definition():
+        elif tool != offered.definition() and not narrower(tool, offered):
             say = f"the tool {name!r} is not as the registry has it"
             yield Finding(("tools", name), say, "Leave tools as they were compiled.", at="key")
         else:
             for agent in callers(crew, name):
                 yield from _grant(crew, agent, name, offered, registry)
+
+
+def narrower(tool: ToolDefinition, offered: OfferedTool) -> bool:
+    """Whether a tool is the registry's, and only reaches less than it is offered with."""
+    alike = tool == offered.definition().model_copy(update={"hosts": tool.hosts})
+    return alike and bool(tool.hosts) and all(reaches(offered.hosts, h) for h in tool.hosts)
 
 
 def _grant(

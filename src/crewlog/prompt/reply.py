@@ -23,6 +23,7 @@ from crewlog.model import Json
 from crewlog.prompt import ast
 from crewlog.prompt.ast import AnyStatement, PromptAst, Words
 from crewlog.prompt.claims import Path, claims, short
+from crewlog.prompt.claims_of_rules import unbounded
 from crewlog.prompt.compiled import Remark
 from crewlog.prompt.quotes import Prompt
 from crewlog.prompt.registry import Registry
@@ -215,6 +216,8 @@ class _Reader:
         self.statements: list[AnyStatement] = []
         self.missed: list[Words] = []
         self.faults: list[Fault] = []
+        self._places: list[int] = []
+        """Where in the reply the statements stand."""
         self._covered: list[Words] = []
         self._at = 0
         """Where the last statement stands: a quote that occurs more than once is meant after it."""
@@ -231,6 +234,15 @@ class _Reader:
         if len(said) > MOST_STATEMENTS:
             say = f"there are {len(said):,} statements; at most {MOST_STATEMENTS:,} are read"
             self.fault(("statements",), say)
+        loose = set(unbounded(self.statements, self.prompt.text))
+        for index in sorted(loose):
+            self.fault(
+                ("statements", self._places[index]),
+                "its quotes count calls or say when they may be made, and no `rule` does",
+                "Make the `rule` that they say, too, with the same quotes, or leave both out.",
+                self.statements[index].words,
+            )
+        self.statements = [s for i, s in enumerate(self.statements) if i not in loose]
         self._at = 0
         for index, quote in enumerate(self._list(data, "not_understood")):
             found = self._quote(("not_understood", index), quote)
@@ -299,6 +311,7 @@ class _Reader:
             self.fault((*path, *where), say, remedy, words)
         if words and len(self.faults) == before:
             self.statements.append(read)
+            self._places.append(int(path[-1]))
 
     def _quotes(self, path: Path, quotes: Json) -> tuple[Words, ...]:
         if not isinstance(quotes, list) or not quotes:

@@ -6,7 +6,7 @@ which agents there are, may be said later. Nothing here gives a tool to anybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crewlog.authority.telling import questions
@@ -26,7 +26,6 @@ from crewlog.prompt import ast
 from crewlog.prompt.ast import Words
 from crewlog.prompt.authority import Granted
 from crewlog.prompt.crew import speaks_of
-from crewlog.prompt.registry import OfferedTool
 
 if TYPE_CHECKING:
     from crewlog.prompt.assemble import Assembly
@@ -240,7 +239,7 @@ class Ruling:
         offered = self._crew.registry.tools
         for tool in self._crew.authority.known(said.tools, said.words):
             granted.words[tool] = (*granted.words.get(tool, ()), *said.words)
-            wide = [host for host in said.hosts if not reaches(offered[tool], host)]
+            wide = [host for host in said.hosts if not reaches(offered[tool].hosts, host)]
             if wide:
                 there = offered[tool].hosts
                 may = f"It may reach {listed(there)}." if there else "It may reach none."
@@ -296,12 +295,12 @@ def _expiry(said: ast.Unanswered) -> dict[str, Any]:
     return found
 
 
-def reaches(tool: OfferedTool, host: str) -> bool:
-    """Whether a registry's tool may reach all that a host, or `*.` and a host, stands for.
+def reaches(hosts: Sequence[str], host: str) -> bool:
+    """Whether some hosts have in them all that a host, or `*.` and a host, stands for.
 
     Names open no private address, so that `*` has every plain name in it, and no number.
     """
-    for offered in tool.hosts:
+    for offered in hosts:
         if offered.lower() == host.lower():
             return True
         wanted, has = _name(host), _name(offered)

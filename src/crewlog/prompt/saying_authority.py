@@ -26,12 +26,11 @@ from crewlog.definition.model import (
 )
 from crewlog.definition.quotas import quota_of
 from crewlog.prompt import ast
-from crewlog.prompt.authority import CHANNEL
 from crewlog.prompt.grammar.lexicon import word_set
 from crewlog.prompt.names import agent_name, plain
 from crewlog.prompt.registry import Registry
 from crewlog.prompt.ruling import reaches
-from crewlog.prompt.standing import with_standing
+from crewlog.prompt.standing import CHANNEL, with_standing
 
 if TYPE_CHECKING:
     from crewlog.prompt.saying import Teller
@@ -249,7 +248,7 @@ class AuthorityTeller:
         if offered is None or made != offered.definition().model_copy(update={"hosts": made.hosts}):
             return False
         if not made.hosts or not all(
-            _HOST.fullmatch(h) and reaches(offered, h) for h in made.hosts
+            _HOST.fullmatch(h) and reaches(offered.hosts, h) for h in made.hosts
         ):
             return False
         self._add(ast.Reach(tools=(tool,), hosts=made.hosts))

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from crewlog.authority.rules import CallRule, rule_words, rules_of
 from crewlog.definition.findings import Finding
-from crewlog.definition.model import EVERY_TOOL, GROUP, CrewDefinition, Rule
+from crewlog.definition.model import EVERY_TOOL, GROUP, CrewDefinition, LogDefinition, Rule
 
+CHANNEL = "channel:"
+"""What the log of an agent is called in a crew that has groups: there, `group:G` is a group's."""
 Groups = Mapping[str, Sequence[str]]
 
 
@@ -42,6 +44,35 @@ def with_standing(crew: CrewDefinition, groups: Groups, rules: Sequence[Rule]) -
     # First, so that their places are those of the definition that they come from.
     more = (*kept, *(rule for rule in crew.rules if rule not in kept))
     return crew.model_copy(update={"groups": joined, "rules": more})
+
+
+def with_channels(crew: CrewDefinition) -> CrewDefinition:
+    """The crew with a channel for each agent whose work only some see, in the place of `group:A`.
+
+    In a crew without groups `group:A` is for those who list it; where groups come, it is theirs.
+    """
+    own = {n: f"{GROUP}{n}" for n, agent in crew.agents.items() if agent.writes == (f"{GROUP}{n}",)}
+    own = {name: log for name, log in own.items() if name not in crew.groups}
+    if not own:
+        return crew
+    instead = {log: f"{CHANNEL}{name}" for name, log in own.items()}
+    agents = {
+        name: agent.model_copy(
+            update={
+                "reads": tuple(instead.get(log, log) for log in agent.reads),
+                "writes": tuple(instead.get(log, log) for log in agent.writes),
+            }
+        )
+        for name, agent in crew.agents.items()
+    }
+    logs = {
+        name: LogDefinition(
+            readers=tuple(n for n, agent in crew.agents.items() if log in agent.reads),
+            writers=(name,),
+        )
+        for name, log in own.items()
+    }
+    return crew.model_copy(update={"agents": agents, "logs": {**logs, **crew.logs}})
 
 
 def _within(rule: Rule, crew: CrewDefinition) -> Rule | None:

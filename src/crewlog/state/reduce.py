@@ -637,12 +637,40 @@ def _swap_failed(_state: CrewState, _entry: j.SwapFailed, _position: int) -> Cha
     return {"changing": None}
 
 
-def _mutated(state: CrewState, what: Mutation) -> tuple[Mutation, ...]:
-    """The last changes of a run with another one, which is counted: the first ones are let go."""
+_Mutating = j.RulesChanged | j.GraphSwapped | j.PermissionSet | j.RulingSet | j.RolledBack
+"""What changes a run while it lives, and is told as such."""
+
+
+def _mutated(
+    state: CrewState,
+    entry: _Mutating,
+    position: int,
+    what: str,
+    *,
+    version: int | None = None,
+    definition: ContentHash | None = None,
+) -> tuple[Mutation, ...]:
+    """The last changes of a run with another one, which is counted: the first ones are let go.
+
+    Args:
+        state: The run before it.
+        entry: What changes it.
+        position: Its position.
+        what: What it does, for people.
+        version: The graph's version after it; none: it stays.
+        definition: The definition after it; none: it stays.
+    """
     before = state.mutations
-    number = (before[-1].number or len(before) if before else 0) + 1
-    counted = what.model_copy(update={"number": number, "what": brief(what.what, WHY)})
-    kept = [*before, counted][-MUTATIONS_KEPT:]
+    made = Mutation(
+        position=position,
+        at=entry.at,
+        by=entry.by,
+        what=brief(what, WHY),
+        graph_version=state.graph_version if version is None else version,
+        definition=state.definition if definition is None else definition,
+        number=(before[-1].number or len(before) if before else 0) + 1,
+    )
+    kept = [*before, made][-MUTATIONS_KEPT:]
     while len(kept) > 1 and sum(len(canonical(each.to_json())) for each in kept) > MUTATIONS_BYTES:
         del kept[0]
     return tuple(kept)
@@ -652,21 +680,15 @@ def _ruled(
     state: CrewState, entry: j.GraphSwapped | j.RulesChanged, version: int, position: int
 ) -> Changes:
     """What a new definition changes besides the graph."""
-    what = Mutation(
-        position=position,
-        at=entry.at,
-        by=entry.by,
-        what=entry.what,
-        graph_version=version,
-        definition=entry.definition,
-    )
     return {
         "crew": entry.crew,
         "definition": entry.definition,
         "tool_permissions": dict(entry.permissions),
         "flags": {**entry.flags, **state.flags},
         "coordination_rules": entry.rules,
-        "mutations": _mutated(state, what),
+        "mutations": _mutated(
+            state, entry, position, entry.what, version=version, definition=entry.definition
+        ),
     }
 
 
@@ -738,55 +760,41 @@ def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Change
 
 @_on(j.PermissionSet)
 def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> Changes:
-    what = Mutation(
-        position=position,
-        at=entry.at,
-        by=entry.by,
-        what=permission_mutation(entry.tool, entry.agents),
-        graph_version=state.graph_version,
-        definition=state.definition,
-    )
+    what = permission_mutation(entry.tool, entry.agents)
     return {
         "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
         "rulings": after_permission(state.rulings, entry.tool, entry.agents),
-        "mutations": _mutated(state, what),
+        "mutations": _mutated(state, entry, position, what),
     }
 
 
 @_on(j.RulingSet)
 def _ruling_set(state: CrewState, entry: j.RulingSet, position: int) -> Changes:
-    what = Mutation(
-        position=position,
-        at=entry.at,
-        by=entry.by,
-        what=ruling_mutation(entry.tool, entry.agent, entry.do),
-        graph_version=state.graph_version,
-        definition=state.definition,
-    )
+    what = ruling_mutation(entry.tool, entry.agent, entry.do)
     return {
         "rulings": after_ruling(state.rulings, entry.tool, entry.agent, entry.do),
-        "mutations": _mutated(state, what),
+        "mutations": _mutated(state, entry, position, what),
     }
 
 
 @_on(j.QuotaTaken)
 def _quota_taken(state: CrewState, entry: j.QuotaTaken, _position: int) -> Changes:
-    turn = _call_changed(state, entry.step, entry.call, counted=entry.quotas)
-    quotas = {**state.quotas}
-    for key in entry.quotas:
-        quotas[key] = quotas.get(key, 0) + 1
-    return {
-        "quotas": quotas,
-        **_entry(state, entry.step, **({} if turn is None else {"turn": turn})),
-    }
+    return _counted(state, entry, entry.quotas, 1)
 
 
 @_on(j.QuotaGiven)
 def _quota_given(state: CrewState, entry: j.QuotaGiven, _position: int) -> Changes:
-    turn = _call_changed(state, entry.step, entry.call, counted=())
+    return _counted(state, entry, (), -1)
+
+
+def _counted(
+    state: CrewState, entry: j.QuotaTaken | j.QuotaGiven, by: tuple[str, ...], more: int
+) -> Changes:
+    """A call is counted by some quotas from now on; those of the entry have so many more."""
+    turn = _call_changed(state, entry.step, entry.call, counted=by)
     quotas = {**state.quotas}
     for key in entry.quotas:
-        quotas[key] = max(0, quotas.get(key, 0) - 1)
+        quotas[key] = max(0, quotas.get(key, 0) + more)
     return {
         "quotas": quotas,
         **_entry(state, entry.step, **({} if turn is None else {"turn": turn})),
@@ -831,15 +839,10 @@ def _put_back(state: CrewState, data: dict[str, Any]) -> Changes:
 @_on(j.RolledBack)
 def _rolled_back(state: CrewState, entry: j.RolledBack, position: int) -> Changes:
     changes = _put_back(state, entry.state)
-    what = Mutation(
-        position=position,
-        at=entry.at,
-        by=entry.by,
-        what=f"rolled back to {entry.to}",
-        graph_version=changes["graph_version"],
-        definition=changes["definition"],
-    )
-    return {**changes, "mutations": _mutated(state, what)}
+    version, definition = changes["graph_version"], changes["definition"]
+    what = f"rolled back to {entry.to}"
+    mutations = _mutated(state, entry, position, what, version=version, definition=definition)
+    return {**changes, "mutations": mutations}
 
 
 @_on(j.Forked)

@@ -1,0 +1,117 @@
+"""What docs/authority shows in Python runs as it stands; bad input is refused alike everywhere."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+
+from crewlog.client import Run
+from crewlog.errors import CommandRejected
+
+from .harness import LIMIT, Site, calls, tool
+
+PAGES = Path(__file__).parents[2] / "docs" / "authority"
+FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMED = "notes-42"
+"""The run of the samples."""
+
+
+async def at_a_question(site: Site) -> Run:
+    """A run whose writer asks people before it publishes."""
+    crew = site.crew(
+        {"writer": [calls(("publish", {"text": "v1"})), {"text": "W"}], "reader": [{"text": "R"}]},
+        tools={"publish": tool("echo", "never", effects="external")},
+        rules={"reader": {"tools": []}},
+    )
+    run = await site.start(crew | {"approvals": {"publish": None}})
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    return run
+
+
+async def test_the_samples_that_speak_to_a_run_do_what_they_say(
+    crews: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = await at_a_question(crews)
+    space: dict[str, Any] = {"client": crews.client()}
+    ran: list[str] = []
+    for page in sorted(PAGES.glob("*.md")):
+        for text in FENCE.findall(page.read_text()):
+            if "await " not in text and "async for" not in text:
+                continue  # a tool: tests/docs calls it
+            sample = text.replace(NAMED, run.id)
+            code = compile(sample, page.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            found = eval(code, space)  # noqa: S307 - our own page
+            if inspect.isawaitable(found):
+                await found
+            ran.append(page.name)
+    assert {"audit.md", "memory.md", "permissions.md"} <= set(ran)
+    assert {each.agent for each in space["page"].cells} == {"writer", "reader"}
+    assert space["cell"].looks
+    learned = await crews.client().memory.read("support", "public", "refunds")
+    assert "14 days" in str(learned)
+    assert not capsys.readouterr().err
+    # All that was ruled is taken back, and the call still waits for its yes.
+    (cell,) = (await run.permissions(["writer"], ["publish"])).cells
+    assert (cell.outcome, cell.rule) == ("ask", "approvals")
+    await run.respond("i1", "approve", by="ana")
+    assert (await run.result(LIMIT)).status == "completed"
+
+
+def ruling(agent: str, tool_name: str, do: str = "deny") -> tuple[str, dict[str, Any]]:
+    return "set_permission", {"agent": agent, "tool": tool_name, "do": do}
+
+
+def answer(interrupt: str, *decisions: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "respond", {"interrupt": interrupt, "decisions": list(decisions)}
+
+
+def edit(name: str, **args: Any) -> dict[str, Any]:
+    return {"type": "edit", "edited_action": {"name": name, "args": args}}
+
+
+YES = {"type": "approve"}
+BAD = [
+    (ruling("writr", "publish"), "there is no agent 'writr'", "Did you mean 'writer'?"),
+    (ruling("zoe", "publish"), "there is no agent 'zoe'", "Agents: writer, reader."),
+    (ruling("writer", "publsh"), "there is no tool 'publsh'", "Did you mean 'publish'?"),
+    (ruling("writer", "publish", "forbid"), "'do' must be", "docs/wire.md"),
+    (answer("i9", YES), "'i9' is not open", "Open now: i1"),
+    (answer("i1", edit("publish", txt="x")), "of 'publish' are not valid", "stays open"),
+    (answer("i1", edit("drop", text="x")), "'drop'", ""),
+    (answer("i1"), "decisions", "docs/wire.md"),
+]
+"""Commands, what their refusals say, and what these say to do."""
+
+
+async def test_bad_input_is_told_alike_to_any_client_and_in_the_audit(crews: Site) -> None:
+    run = await at_a_question(crews)
+    handle = crews.temporal.get_workflow_handle(run.id)
+    told: list[tuple[str, str]] = []
+    for number, ((name, content), say, remedy) in enumerate(BAD):
+        with pytest.raises(WorkflowUpdateFailedError) as info:
+            await handle.execute_update(name, {"id": f"bad{number}", "by": "ana", **content})
+        cause = info.value.cause
+        assert isinstance(cause, ApplicationError)
+        assert say in cause.message
+        assert remedy in str(cause.details[0] if cause.details else "")
+        assert cause.type in {"CommandRejected", "InterruptNotOpen", "InvalidArguments"}
+        if "wire.md" not in remedy:  # what is no command at all never gets into a history
+            told.append((name, cause.message))
+    records = [each async for each in run.audit(kinds=["refusal"])]
+    assert [(each.what, each.who) for each in records] == [(name, "ana") for name, _ in told]
+    for record, (_, message) in zip(records, told, strict=True):
+        assert record.reason.startswith(message)
+    # The same from Python, and the run waits on, unharmed.
+    with pytest.raises(CommandRejected, match="there is no agent 'writr'"):
+        await run.deny("writr", "publish")
+    assert (await run.status()).interrupts == ("i1",)
+    await run.respond("i1", "approve", by="ana")
+    assert (await run.result(LIMIT)).status == "completed"
+    assert [each["text"] for each in crews.ledger(run, "start")] == ["v1"]

@@ -1,0 +1,116 @@
+"""The payload folder: what becomes of a reference whose file is not there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    DataConverter,
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
+    StorageDriverStoreContext,
+)
+
+from crewlog.encryption.codec import is_given_up, is_lost, lost_file, refused
+from crewlog.encryption.keys import Keyring
+from crewlog.errors import StoreIncomplete
+from crewlog.payload_folder import DirectoryDriver, ask_for
+from crewlog.payloads import data_converter
+
+LARGE = "x" * 300_000
+
+
+async def read(driver: DirectoryDriver, claim: StorageDriverClaim) -> Payload:
+    [found] = await driver.retrieve(StorageDriverRetrieveContext(), [claim])
+    return found
+
+
+async def written(driver: DirectoryDriver, text: bytes) -> StorageDriverClaim:
+    payload = Payload(metadata={"encoding": b"json/plain"}, data=text)
+    [claim] = await driver.store(StorageDriverStoreContext(), [payload])
+    return claim
+
+
+async def test_what_is_given_up_stays_given_up(tmp_path: Path) -> None:
+    driver = DirectoryDriver(tmp_path)
+    claim = await written(driver, b"1")
+    key = claim.claim_data["sha256"]
+    file = tmp_path / key[:2] / key
+    data = file.read_bytes()
+    file.unlink()
+    found = await read(driver, claim)
+    for _ in range(2):  # nobody has asked for it as a command: it is waited for
+        assert is_lost(found)
+        assert not is_given_up(found)
+        found = await read(driver, claim)
+    ask_for(lost_file(found))
+    assert is_given_up(await read(driver, claim))
+    file.write_bytes(data)
+    found = await read(DirectoryDriver(tmp_path), claim)
+    assert is_given_up(found)
+    assert found.data == b"1"  # a result is read all the same
+    again = await written(driver, b"1")  # who writes it later is not refused for a stranger
+    assert again != claim
+    found = await read(driver, again)
+    assert found.data == b"1"
+    assert not is_given_up(found)
+
+
+async def test_what_comes_in_time_is_taken(tmp_path: Path) -> None:
+    driver = DirectoryDriver(tmp_path)
+    claim = await written(driver, b"1")
+    key = claim.claim_data["sha256"]
+    file = tmp_path / key[:2] / key
+    data = file.read_bytes()
+    file.write_bytes(b"damaged")
+    ask_for(str(file))
+    file.write_bytes(data)
+    assert not is_given_up(await read(driver, claim))
+
+
+async def test_nothing_is_given_up_for_a_folder_that_is_away(tmp_path: Path) -> None:
+    folder = tmp_path / "payloads"
+    folder.mkdir()
+    driver = DirectoryDriver(folder)
+    claim = await written(driver, b"1")
+    folder.rename(tmp_path / "mounted")
+    found = await read(driver, claim)
+    ask_for(lost_file(found))  # there is no folder to note it in
+    assert not is_given_up(await read(driver, claim))
+    folder.mkdir()
+    ask_for(lost_file(found))
+    assert not is_given_up(await read(driver, claim))
+    shutil.rmtree(folder)
+    (tmp_path / "mounted").rename(folder)
+    found = await read(driver, claim)
+    assert found.data == b"1"
+    assert not is_given_up(found)
+
+
+async def test_a_folder_that_nobody_has_written_to_yet(tmp_path: Path) -> None:
+    driver = DirectoryDriver(tmp_path / "not" / "yet")
+    claim = StorageDriverClaim(claim_data={"sha256": "0" * 64})
+    ask_for(lost_file(await read(driver, claim)))
+    assert is_given_up(await read(driver, claim))
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_whoever_needs_what_is_lost_waits(
+    tmp_path: Path, keys: Keyring, encrypted: bool
+) -> None:
+    converter: DataConverter = data_converter(tmp_path, keys=keys if encrypted else None)
+    payloads = await converter.encode([LARGE])
+    assert await converter.decode(payloads) == [LARGE]
+    shutil.rmtree(tmp_path)
+    with pytest.raises(StoreIncomplete, match="is not there, or damaged") as told:
+        await converter.decode(payloads)
+    assert "CREWLOG_PAYLOADS" in told.value.remedy
+
+
+async def test_only_this_process_says_that_something_is_lost() -> None:
+    assert not is_lost(Payload(metadata={"encoding": b"crewlog/lost"}, data=b"/etc/passwd"))
+    assert not is_given_up(Payload(metadata={"crewlog-given-up": b"1"}))
+    assert not is_lost(refused("x"))
