@@ -66,7 +66,7 @@ def crew_of(site: Site) -> dict[str, Any]:
     crew = site.crew(
         agents,
         rules=rules,
-        tools={"echo": tool("echo"), "gate": tool("gate")},
+        tools={name: tool(name, heartbeat=30) for name in ("echo", "gate")},
         flags={"good": False},
         merge={"painter.text": "append"},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -95,6 +96,29 @@ async def test_a_command_that_nobody_can_take_is_not_repeated(
     with pytest.raises(WorkerMissing):
         await gateway(handle, monkeypatch, polled=False).update(RUN, "respond", COMMAND)
     assert handle.asked == 1
+
+
+@pytest.mark.parametrize("polled", [True, False])
+async def test_a_run_that_is_over_is_asked_again_where_a_worker_polls(
+    monkeypatch: pytest.MonkeyPatch, polled: bool
+) -> None:
+    """It is replayed before it answers, which takes as long as its history."""
+    monkeypatch.setattr(module, "ANSWER_LIMIT", 0.05)
+    handle, meet = Handle(answer="told"), Handle._meet
+
+    async def slow(self: Handle, *_: Any, **__: Any) -> Json:
+        if self.asked < 2:
+            self.asked += 1
+            await asyncio.sleep(60)  # it is not done before the client gives up
+        return await meet(self)
+
+    monkeypatch.setattr(Handle, "query", slow)
+    query = gateway(handle, monkeypatch, polled=polled).query(RUN, "status")
+    if polled:
+        assert (await query, handle.asked) == ("told", 3)
+    else:
+        with pytest.raises(WorkerMissing):
+            await query
 
 
 async def test_a_repetition_ends(monkeypatch: pytest.MonkeyPatch) -> None:

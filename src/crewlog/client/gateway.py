@@ -36,7 +36,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
-from crewlog.client.locked import locked
+from crewlog.client.locked import locked, told_by_worker
 from crewlog.dev.pollers import alive
 from crewlog.encryption.failures import ENCODED
 from crewlog.errors import (
@@ -67,7 +67,8 @@ READ_LIMIT = 5.0
 INLINE_LIMIT = 2 * 1024 * 1024 - 4096
 """Bytes of a command that a history takes: the server's limit, less what it adds."""
 BUSY_LIMIT = 10.8
-"""The same where a worker polls for an open run's tasks: it has a lot to do, or has just died."""
+"""The same where a worker polls for the run's tasks: it has a lot to do, or has just died; and of a
+run that is over it replays all before it answers."""
 FAILING_TRIES = 3
 """Tries of one workflow task, after which it is told that it fails."""
 CALL_LIMIT = 10.0
@@ -152,7 +153,7 @@ class Gateway:
                     )
             except TimeoutError as error:
                 late = time.monotonic() + ANSWER_LIMIT > began + BUSY_LIMIT
-                if late or await self._over(run) or not await self._polled(run):
+                if late or not await self._polled(run):
                     raise await self._no_answer(run) from error
                 deadline = time.monotonic() + ANSWER_LIMIT
             except ApplicationError as error:
@@ -471,9 +472,10 @@ class Gateway:
                 f"Copy it from there into the workers' folder, and the run goes on.{unsure}",
                 place=f"run {run!r}",
             )
+        open_yet = execution.status is WorkflowExecutionStatus.RUNNING
         return WorkerMissing(
             f"no worker answers for the run {run!r} (task queue {queue!r}); "
-            "the run is safe and waits",
+            f"{'the run is safe and waits' if open_yet else 'it has ended'}",
             remedy=f"Start one: `crewlog worker`.{unsure}",
             place=self.address,
         )
@@ -494,7 +496,8 @@ class Gateway:
                 remedy="Look at the worker's log: it may not reach its store.",
                 place=self.address,
             )
-        if (unread := await locked(self.temporal, run)) is not None:
+        unread = await locked(self.temporal, run) or told_by_worker(message, run)
+        if unread is not None:
             return unread
         if "failed state" in message or "WorkflowTaskFailed" in message:
             return WorkerMissing(
