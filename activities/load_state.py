@@ -61,7 +61,8 @@ async def load_state(
     given = await store.get_definition(then.definition)
     definition, plan = await lowered(given, store, definitions)
     left, older = await _left(then, store, definitions)
-    force = await _in_force(task, store)
+    # Where nothing is known of its last one, the policy of then decides, and not nobody.
+    force = await _in_force(task, store) or CrewDefinition.from_json(definition)
     if left:
         plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
     return LoadedState(
@@ -80,7 +81,7 @@ async def load_state(
             GraphPlan.from_json(plan),
             then,
         ),
-        policy=force.policy if force is not None else None,
+        policy=force.policy,
         compared=task.against,
         older=older,
     )
@@ -97,13 +98,13 @@ async def _in_force(task: LoadState, store: Store) -> CrewDefinition | None:
 async def _widens(
     task: LoadState,
     store: Store,
-    force: CrewDefinition | None,
+    force: CrewDefinition,
     definition: CrewDefinition,
     plan: GraphPlan,
     then: CrewState,
 ) -> tuple[str, ...] | None:
     """By what the loaded run may do more than what it comes of; none where nobody asks for that."""
-    if force is None or force.policy is None or not force.policy.signed:
+    if force.policy is None or not force.policy.signed:
         return None
     ways = widening(force, definition)
     if task.against:  # whoever goes back knows itself what people said while it lived

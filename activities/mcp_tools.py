@@ -27,7 +27,7 @@ from crewlog.definition.reaching import McpServer, mcp_tool
 from crewlog.errors import ToolChanged, ToolMissing
 from crewlog.ids import ToolName
 from crewlog.servers.described import LONGEST_TEXT, Described, cleaned, shortened
-from crewlog.servers.sessions import Session, Sessions
+from crewlog.servers.sessions import Session, Sessions, called
 from crewlog.store.protocol import Store
 
 FRESH_SECONDS = 15.0
@@ -70,7 +70,7 @@ class OfferedTool:
         async def bounded(request: MCPToolCallRequest, handler: Any) -> types.CallToolResult:
             del handler  # it would open a session for this call alone
             async with session.in_use() as opened:
-                return _bounded(await opened.call_tool(found.name, request.args))
+                return _bounded(await called(opened, found.name, request.args))
 
         tool = convert_mcp_tool_to_langchain_tool(
             None,

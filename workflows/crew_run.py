@@ -71,6 +71,9 @@ and those who wait for a run's end must not keep out those who steer it."""
 STORES_RULINGS = "stores-rulings-before-it-answers"
 """The patch of executions whose rulings are in the store when they are answered."""
 
+STORES_ROLLBACKS = "stores-rollbacks-before-it-answers"
+"""The same for rollbacks of signed crews."""
+
 REFUSES_OTHERS = "refuses-what-meets-a-change-that-drains"
 """The patch of executions in which changes and rollbacks do not wait for a change that drains."""
 
@@ -329,10 +332,13 @@ class CrewRun:
     async def _store_rulings(self, incoming: Incoming) -> None:
         """What says who may call what is in the store before it is answered.
 
-        Activities look there before a call begins: from the answer on, none does that may not.
+        Activities look there before a call begins: from the answer on, none does that may not. And
+        forks and replacements of the run are judged by the policy that is there.
         """
         made = incoming.result
         rules = isinstance(made, Changed) and not made.swap and not incoming.dry
+        if incoming.name == "rollback" and incoming.standing is not None:
+            rules = workflow.patched(STORES_ROLLBACKS)  # it may have another policy
         if not rules and incoming.name != "set_permission":
             return
         if self._execution is not None and workflow.patched(STORES_RULINGS):

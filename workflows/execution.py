@@ -134,6 +134,9 @@ LEAVES_QUIET = "leaves-when-nothing-is-in-flight"
 """The patch of executions that go on until nothing is in flight. Older ones start nothing, and
 refuse updates, from the task on in which their history is long enough."""
 
+STORES_POLICY = "stores-another-policy-before-it-leaves"
+"""The patch of executions that carry no policy over a swap that is not stored."""
+
 LONGEST_TIMER = 30 * 86_400_000
 """Milliseconds of one Temporal timer; what is due later gets another one then."""
 
@@ -226,6 +229,8 @@ class Execution:
         self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
         self._swap = False
         """Whether the next execution has another graph."""
+        self._new_policy = False
+        """Whether others may command it than before."""
         self._limit: asyncio.Task[None] | None = None
         """The time that a change gives to what is in flight."""
         self._moved: set[tuple[StepId, int]] = set()
@@ -683,6 +688,7 @@ class Execution:
             self._keep_graph("")
             return False
         self._swap = True
+        self._new_policy = self.engine.plan.policy != before.plan.policy
         return True
 
     # -- storing and ending ------------------------------------------------------------------
@@ -804,7 +810,10 @@ class Execution:
             j.ContinuedAsNew, execution=self.engine.state.execution + 1, because=because
         )
         batch = self.engine.ledger.whole()
-        if not (self._swap and self.engine.ledger.unstored_bytes <= CARRIED_BYTES):
+        carried = self._swap and self.engine.ledger.unstored_bytes <= CARRIED_BYTES
+        if carried and self._new_policy and workflow.patched(STORES_POLICY):
+            carried = False  # who forks the run is judged by what the store has of it
+        if not carried:
             await self._flush(snapshot=True)
             batch = Batch.EMPTY
         self._inbox[:0] = self._take_kept()

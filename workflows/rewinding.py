@@ -39,6 +39,9 @@ from crewlog.workflows.activity_options import LOADING, LOCAL
 from crewlog.workflows.beginning import made
 from crewlog.workflows.inbox import Incoming, parse
 
+BINDS_QUEUE = "binds-the-queue-of-what-goes-on"
+"""The patch of executions whose activities are moved by nobody but who may grant."""
+
 
 async def prepare(engine: Engine | Drafting, incoming: Incoming, command: Rollback) -> None:
     """Has the state of a rollback's checkpoint loaded; what is wrong with it becomes a refusal."""
@@ -161,11 +164,26 @@ def _check_wider(start: StartRun, loaded: LoadedState, prepared: PreparedChange 
             asked = holds(start.by, rights, "change", "a fork with changes")
             if not asked.allowed:
                 raise gate.refusal(asked)
+        _check_queue(start, found)
         gate.check_widening(found, loaded.widens, "going on from there")
         if prepared is not None:
             gate.check_widening(found, prepared.widens, "what it goes on with")
     except NotPermitted as error:
         raise gate.start_refused(error) from error
+
+
+def _check_queue(start: StartRun, found: Standing) -> None:
+    """Checks that who may not grant moves a run's activities to nobody else's workers.
+
+    Raises:
+        NotPermitted: they are to be done on another queue than the workflow itself.
+    """
+    if start.queue in ("", workflow.info().task_queue):
+        return
+    what = f"going on with its activities on the queue {start.queue!r}"
+    asked = holds(start.by, found.rights, "grant", what)
+    if not asked.allowed and workflow.patched(BINDS_QUEUE):
+        raise gate.refusal(asked)
 
 
 def _task(start: StartRun, run: RunId) -> LoadState:

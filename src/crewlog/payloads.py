@@ -43,7 +43,7 @@ from crewlog.encryption.codec import (
     why_refused,
 )
 from crewlog.encryption.failures import EncryptedFailures, RedactedFailures
-from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring, from_environment
+from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, NO_KEY, Keyring, from_environment
 from crewlog.errors import KeyMissing, SealBroken
 from crewlog.payload_folder import DirectoryDriver, FolderStorage, is_away
 
@@ -129,7 +129,7 @@ class _KeylessConverter(_NeverWritten):
         """
         del payload, type_hint
         raise KeyMissing(
-            "a payload is encrypted, and this process has no keys",
+            f"a payload is encrypted, and {NO_KEY}s",
             remedy=f"Set {KEYS} to the key file of those who wrote it.",
         )
 

@@ -40,7 +40,7 @@ from crewlog.dev.ephemeral import Ephemeral, ephemeral, own_environ
 from crewlog.dev.services import Endpoints
 from crewlog.encryption.codec import open_payload
 from crewlog.encryption.keys import from_environment
-from crewlog.errors import CrewlogError, TemporalUnavailable
+from crewlog.errors import CrewlogError, TemporalUnavailable, WorkerMissing
 from crewlog.ids import RunId
 from crewlog.payloads import data_converter
 from crewlog.state.journal import Forked, JournalEntry, entry_from_json
@@ -360,8 +360,19 @@ class Site:
             assert snapshot.position == state.position
         return state
 
+    async def _live(self, run: Run) -> CrewState:
+        """What the run tells; a worker of a busy machine may take long to read its history."""
+        deadline = time.monotonic() + LIMIT
+        while True:
+            try:
+                return await run.state()
+            except WorkerMissing:
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(0.2)
+
     async def _compare_live(self, run: Run, folded: CrewState) -> None:
-        live = await run.state()
+        live = await self._live(run)
         # What the store does not have yet is told by the run itself.
         while folded.position < live.position:
             page = await run.journal(folded.position, 1000)

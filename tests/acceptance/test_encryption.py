@@ -258,6 +258,29 @@ async def test_keys_rotate_while_a_run_goes_on_and_the_old_one_is_not_needed_the
     assert row.by == "test"
 
 
+async def test_a_run_that_began_without_encryption_is_counted_and_told(crews: Site) -> None:
+    """While encryption is being turned on: the run is safe, and people are told what it needs."""
+    plainly = await TemporalClient.connect(
+        crews.endpoints.temporal_address,
+        namespace=crews.endpoints.namespace,
+        data_converter=data_converter(crews.payloads, keys=None),
+    )
+    handle = await plainly.start_workflow(
+        "CrewRun", {"crew": "any"}, id="began-plain", task_queue=SHARED
+    )
+    sealed, run = await waiting(crews), crews.client().run("began-plain")
+    try:
+        with pytest.raises(SealBroken, match="began without encryption") as told:
+            await run.status()
+        assert "CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true" in told.value.remedy
+        # And not the other one: the SDK's own notes in its history are never encrypted.
+        assert (await open_runs(crews.temporal, crews.payloads))[""] == [run.id]
+    finally:
+        await handle.terminate()
+        await sealed.respond("i1", "approve")
+        await sealed.result(LIMIT)
+
+
 async def test_a_row_that_was_moved_is_refused(crews: Site) -> None:
     one, two = await waiting(crews), await waiting(crews)
     for run in (one, two):

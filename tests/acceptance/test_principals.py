@@ -15,12 +15,14 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
-from crewlog.authority.proof import Proof
+from crewlog.authority.proof import START, Proof
 from crewlog.client import Client, Run, keys
 from crewlog.client import client as client_module
-from crewlog.definition.operations import EditAgent, EditCrew, EditPermission
+from crewlog.definition.operations import EditAgent, EditCrew, EditPermission, RemoveAgent
 from crewlog.errors import NotPermitted, RunFailed
 from crewlog.payloads import data_converter
+from crewlog.state.calls import FLUSH
+from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers.sandbox import sandbox
 from crewlog.workflows.crew_run import CrewRun
 from crewlog.workflows.start import OneArgument
@@ -279,6 +281,18 @@ async def test_a_fork_and_a_resumption_shed_no_policy(crews: Site, folder: Path)
         )
         with pytest.raises(RunFailed, match=why):
             await forked.result(LIMIT)
+    moved = {"fork": {"run": run.id, "position": first.position}, "by": "x", "queue": "elsewhere"}
+    elsewhere = keys.load("oncall", folder).signed(f"{run.id}-q", START, moved)
+    refused = await crews.temporal.start_workflow(
+        WORKFLOW_TYPE,
+        elsewhere,
+        id=f"{run.id}-q",
+        task_queue=run._client.task_queue,
+        execution_timeout=RUN_LIMIT,
+    )
+    with pytest.raises(WorkflowFailureError) as failed:
+        await refused.result()
+    assert "'elsewhere'" in str(failed.value.cause)
     forked = await oncall.fork(first.position, execution_timeout=RUN_LIMIT)
     crews.runs.append(forked)
     crews.open_gate(forked, "g")
@@ -298,3 +312,38 @@ async def test_a_run_that_goes_on_after_its_end_keeps_its_policy(crews: Site, fo
     await of(crews, folder, "oncall", run).resume()
     assert (await run.result(LIMIT)).status == "completed"
     assert [e.by for e in await crews.entries(run, "Reopened")] == ["oncall"]
+
+
+async def test_another_policy_is_stored_before_anybody_is_told_of_it(
+    crews: Site, folder: Path
+) -> None:
+    run = await at_a_gate(crews, folder)
+    rotated = policy(folder, eve=RIGHTS["ada"])
+    await run.pause()
+    changes = [EditCrew(set={"policy": rotated}), RemoveAgent(name="b")]
+    await run.change(operations=changes, wait=False)
+    crews.open_gate(run, "g")
+    await run.wait_until(lambda view: view.graph_version == 2, LIMIT)
+    eve = of(crews, folder, "eve", run)
+    first = crews.temporal.get_workflow_handle(run.id, run_id=await first_execution(crews, run))
+    events = (await first.fetch_history()).events
+    named = [
+        e.activity_task_scheduled_event_attributes.activity_type.name
+        for e in events
+        if e.HasField("activity_task_scheduled_event_attributes")
+    ]
+    assert named[-1] == FLUSH
+    (start, *_) = (await eve.checkpoints()).checkpoints
+    await eve.rollback(start.position)
+    row = await crews.store.get_run(run.id)
+    assert row is not None
+    assert row.definition == (await eve.state()).definition
+    assert (await run.status()).status == "paused"
+    await run.stop()  # the policy is ada's again
+    assert (await run.result(LIMIT)).status == "stopped"
+
+
+async def first_execution(site: Site, run: Run) -> str:
+    described = await site.temporal.get_workflow_handle(run.id).describe()
+    found = described.raw_description.workflow_execution_info.first_run_id
+    return str(found)

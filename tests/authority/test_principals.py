@@ -27,7 +27,9 @@ from crewlog.authority.principals import (
 )
 from crewlog.authority.proof import SCHEDULE, START, Proof
 from crewlog.definition.policy import RIGHTS, Policy
-from crewlog.wire import SIGNALS, UPDATES, in_nouns
+from crewlog.model import Model
+from crewlog.wire import SIGNALS, UPDATES, AskRun, ForkFrom, StartRun, in_nouns
+from crewlog.workflows.inbox import COMMAND_MODELS
 
 ADA, BOB, EVE = (Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2, 3))
 RUN, NOW = "music-7f3a", 1_800_000_000_000
@@ -139,6 +141,17 @@ def test_every_command_has_its_right_and_others_need_the_highest() -> None:
     assert set(RIGHT_OF) == {*SIGNALS, *UPDATES, START, SCHEDULE}
     nothing: dict[str, Any] = {"id": "x"}
     assert not look(nothing, proof(nothing, "unheard_of", key=BOB), "unheard_of").allowed
+
+
+@pytest.mark.parametrize("model", [StartRun, ForkFrom, AskRun, *{*COMMAND_MODELS.values()}])
+def test_each_field_of_each_command_is_signed(model: type[Model]) -> None:
+    """Whatever a build adds to commands is under the signature: nothing but the proof is not."""
+    said = {name: "x" for name in model.model_fields if name != "proof"}
+    whole = content_digest(said)
+    for name in said:
+        assert content_digest({**said, name: "y"}) != whole, name
+        assert content_digest({k: v for k, v in said.items() if k != name}) != whole, name
+    assert content_digest({**said, "proof": "x"}) == whole
 
 
 @given(st.integers(0, 511))

@@ -32,6 +32,12 @@ def environment(home: Path) -> dict[str, str]:
     return {**keep, "CREWLOG_HOME": str(home)}
 
 
+@pytest.fixture(autouse=True)
+def _no_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe has no end here, wherever the tests themselves are started from."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @functools.cache
 def starter() -> Starter:
     """The session's, which ends with it."""

@@ -106,6 +106,8 @@ def test_a_refusal_in_the_audit_is_of_a_ruling_and_not_of_a_name_on_the_wire() -
         reason="this set_permission has no signature\nSign it.",
     )  # fmt: skip
     assert said(record) == "ben's ruling was refused: this ruling has no signature. Sign it."
+    faults = record.model_copy(update={"reason": "no crew:\nc.yaml:1  no agent 'x'.\n    Add it"})
+    assert said(faults).endswith(" refused: no crew: c.yaml:1 no agent 'x'. Add it")
 
 
 def test_the_inbox_of_one_says_who_is_asked_else() -> None:

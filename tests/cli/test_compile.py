@@ -399,3 +399,13 @@ def test_a_crew_files_node_is_explained(capsys: pytest.CaptureFixture[str]) -> N
     checker = shown(capsys, "explain", "crew.yaml", "checker")
     assert "flags approved" in checker
     assert "write_file  permissions let only writer call it" in checker
+
+
+def test_parts_stand_in_their_column_in_a_narrow_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = shown(capsys, "compile", "notes.md").splitlines()
+    assert max(map(len, lines)) <= 80
+    parts = [line for line in lines if re.search(r"  lines? \d", line)]
+    assert len({line.index("  line") for line in parts}) == 1

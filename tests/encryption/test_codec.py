@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
 from temporalio.converter import (
     ActivitySerializationContext,
     DataConverter,
@@ -18,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 from crewlog.encryption.codec import (
     KEY,
     NAMESPACE,
+    NOT_ENCRYPTED,
     PLAIN_MARK,
     REFUSED,
     WORKFLOW,
@@ -195,8 +197,6 @@ async def test_large_payloads_lie_encrypted_beside_the_history(
 
 
 async def test_failures_tell_nothing(tmp_path: Path, keys: Keyring) -> None:
-    from temporalio.api.failure.v1 import Failure
-
     ours, failure = converter(tmp_path, keys), Failure()
     try:
         try:
@@ -212,9 +212,23 @@ async def test_failures_tell_nothing(tmp_path: Path, keys: Keyring) -> None:
     assert str(told.cause.message) == SECRET
 
 
-async def test_a_failure_is_as_small_as_the_server_keeps_it(tmp_path: Path, keys: Keyring) -> None:
-    from temporalio.api.failure.v1 import Failure
+async def test_a_failure_that_is_about_keys_says_so_to_who_has_none(
+    tmp_path: Path, keys: Keyring
+) -> None:
+    ours = converter(tmp_path, keys)
+    for error, told in (
+        (KeyMissing("this process has no key 'K'", place="/keys.json"), True),
+        (SealBroken(f"a payload is refused: {NOT_ENCRYPTED}"), True),
+        (SealBroken("a row of the store is refused: it was changed (memory 'tea')"), False),
+    ):
+        failure = Failure()
+        await ours.encode_failure(error, failure)
+        assert (failure.message == error.message) == told
+        assert b"/keys.json" not in failure.SerializeToString()
+        assert b"tea" not in failure.SerializeToString()
 
+
+async def test_a_failure_is_as_small_as_the_server_keeps_it(tmp_path: Path, keys: Keyring) -> None:
     def deep(levels: int) -> None:
         if levels % 2:  # another line than its caller's, else the trace counts them
             deep(levels - 1)

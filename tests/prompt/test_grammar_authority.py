@@ -171,6 +171,10 @@ def test_who_decides_is_remarked_where_it_may_be_who_is_ruled() -> None:
 UNREAD = """
 The researcher may use publish at most 5 times per week.
 The researcher may use publish, at most 5 times per month.
+The researcher uses publish at most times per run.
+The researcher uses publish to at most 3 per run.
+The researcher uses publish 3 times per run.
+The researcher uses publish only if all is well with the world, at most 3 times.
 The researcher may use publish at most 0 times per run.
 The researcher may use publish at most 2.5 times per run.
 The researcher may use publish at most 5 times per run and 20 times per day.

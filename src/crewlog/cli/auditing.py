@@ -212,10 +212,8 @@ def said(record: AuditRecord) -> str:
     from crewlog.wire import in_nouns, noun  # noqa: PLC0415
 
     who = plain(record.who)
-    # A refusal has its remedy in a line of its own.
-    first, *more = record.reason.splitlines() or [""]
     detail = plain(record.detail)
-    reason = in_nouns(". ".join(map(plain, (first.rstrip("."), *more))))
+    reason = in_nouns(_one_line(record.reason))
     at = f" in {record.step}" if record.step else ""
     why = f" ({reason})" if reason else ""
     because = f": {reason}" if reason else ""
@@ -241,6 +239,15 @@ def said(record: AuditRecord) -> str:
             if record.outcome != "applied":
                 return f"the change is {record.outcome}{f' ({who})' if who else ''}{about}{why}"
             return f"{who or 'somebody'} {_VERBS.get(what, noun(what))}{about}{why}"
+
+
+def _one_line(reason: str) -> str:
+    """A reason as one line: a refusal has its faults and its remedy in lines of their own."""
+    from crewlog.cli.screen import plain  # noqa: PLC0415
+
+    *lines, last = [line for each in reason.splitlines() if (line := plain(each))] or [""]
+    ended = [line if line.endswith((".", ":", "?", "!", ";")) else f"{line}." for line in lines]
+    return " ".join([*ended, last])
 
 
 def _summary(counted: Counter[tuple[str, str]]) -> str:

@@ -74,7 +74,7 @@ async def _inbox(mine: str, *, watch: bool, as_json: bool) -> int:
     if not as_json:
         told = counted(len(shown), "question") if shown else "nothing is asked"
         if more := others(every, len(shown), mine):
-            told += f" of {mine}; {more}"
+            told += f" {'for' if shown else 'of'} {mine}; {more}"
         screen.line()
         screen.line("  ", (told, "dim"))
     return exits.OK

@@ -114,9 +114,14 @@ class Screen:
         return self.tty and sys.stdin.isatty()
 
     @property
+    def has_edge(self) -> bool:
+        """Whether lines end somewhere: at a terminal, or where COLUMNS is set for a pipe."""
+        return _has_edge(self.out)
+
+    @property
     def width(self) -> int:
         """Columns of the terminal; a pipe has no end, but where COLUMNS says so."""
-        return self.out.width if _has_edge(self.out) else 10_000
+        return self.out.width if self.has_edge else 10_000
 
     @property
     def colored(self) -> bool:
@@ -156,7 +161,7 @@ class Screen:
         self._lift()
         room = max(20, min(self.width, 100) - indent)
         for line in plain_lines(text).split("\n"):
-            for each in folded(line, room) if self.tty or _asked_width() else [line]:
+            for each in folded(line, room) if self.has_edge else [line]:
                 self.out.print(text_of(" " * indent, (each, style)), soft_wrap=True)
 
     def wrapped(self, head: Iterable[Part], text: str, *, indent: int, style: str = "") -> None:

@@ -214,7 +214,7 @@ def _chain(rows: Sequence[_Row], room: int = 10_000) -> list[_Row]:
 
 def _row(screen: Screen, label: str, text: str, column: int, where: str) -> None:
     """Label, text and words, aligned; a long text goes on beneath itself."""
-    lines = _wrap(text, column, tty=screen.tty)
+    lines = _wrap(text, column) if screen.has_edge else [text]
     for number, line in enumerate(lines):
         parts: list[Part] = [("  " + (label if number == 0 else "")).ljust(_LABEL), line]
         if number == 0 and where:
@@ -223,8 +223,8 @@ def _row(screen: Screen, label: str, text: str, column: int, where: str) -> None
         screen.line(*parts, crop=True)
 
 
-def _wrap(text: str, room: int, *, tty: bool) -> list[str]:
-    if not tty or len(text) <= room:
+def _wrap(text: str, room: int) -> list[str]:
+    if len(text) <= room:
         return [text]
     return textwrap.wrap(text, room, subsequent_indent="  ", break_on_hyphens=False) or [text]
 
@@ -273,7 +273,7 @@ def _remark(screen: Screen, remark: Remark) -> None:
     if found.line:
         head.append((f"{plain(found.place)}  ", "bold"))
     screen.wrapped(head, plain(found.message), indent=_LABEL)
-    for line, shown in excerpt(found, screen.width - _LABEL if screen.tty else 10_000):
+    for line, shown in excerpt(found, screen.width - _LABEL):
         screen.line(" " * _LABEL, (line, shown))
     if found.remedy:
         screen.wrapped([" " * _LABEL], plain(found.remedy), indent=_LABEL)

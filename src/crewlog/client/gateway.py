@@ -36,7 +36,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
-from crewlog.client.locked import locked
+from crewlog.client.locked import locked, told_by_worker
 from crewlog.dev.pollers import alive
 from crewlog.encryption.failures import ENCODED
 from crewlog.errors import (
@@ -496,7 +496,8 @@ class Gateway:
                 remedy="Look at the worker's log: it may not reach its store.",
                 place=self.address,
             )
-        if (unread := await locked(self.temporal, run)) is not None:
+        unread = await locked(self.temporal, run) or told_by_worker(message, run)
+        if unread is not None:
             return unread
         if "failed state" in message or "WorkflowTaskFailed" in message:
             return WorkerMissing(

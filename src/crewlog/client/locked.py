@@ -16,17 +16,17 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from crewlog.client.key_uses import folder_of, keys_of
-from crewlog.encryption.codec import EncryptionCodec
-from crewlog.encryption.keys import KEYS
-from crewlog.errors import KeyMissing
+from crewlog.encryption.codec import NOT_ENCRYPTED, EncryptionCodec
+from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, NO_KEY
+from crewlog.errors import CrewlogError, KeyMissing, SealBroken
 from crewlog.ids import RunId
 
 _LIMIT = timedelta(seconds=10)
 _NAMED = "EVENT_TYPE_"
 
 
-async def locked(client: Client, run: RunId, execution: str = "") -> KeyMissing | None:
-    """The key that nobody has whom we could ask of a run; none where that is not the reason.
+async def locked(client: Client, run: RunId, execution: str = "") -> CrewlogError | None:
+    """What we or the workers lack to read a run's history; none where that is not the reason.
 
     Args:
         client: Temporal's client.
@@ -34,7 +34,7 @@ async def locked(client: Client, run: RunId, execution: str = "") -> KeyMissing 
         execution: Temporal's id of one of its executions; by default the current one.
     """
     converter = client.data_converter
-    folder, told = folder_of(converter), None
+    folder, told = folder_of(converter), ""
     handle = client.get_workflow_handle(run, run_id=execution or None)
     try:
         async for event in handle.fetch_history_events(rpc_timeout=_LIMIT):
@@ -42,15 +42,35 @@ async def locked(client: Client, run: RunId, execution: str = "") -> KeyMissing 
                 if (error := _lacking(converter, key, run, event)) is not None:
                     return error
             if event.HasField("workflow_task_completed_event_attributes"):
-                told = None
+                told = ""
             elif event.HasField("workflow_task_failed_event_attributes"):
-                told = event.workflow_task_failed_event_attributes.failure
+                told = event.workflow_task_failed_event_attributes.failure.message
     except RPCError:
         return None  # whoever asks knows already what went wrong
-    if told is None or told.application_failure_info.type != KeyMissing.__name__:
-        return None
+    return told_by_worker(told, run)
+
+
+def told_by_worker(message: str, run: RunId) -> CrewlogError | None:
+    """What is wrong with a worker's keys, by what it said of a task; none where nothing is.
+
+    Args:
+        message: What it said.
+        run: The run whose task it was.
+    """
+    if NOT_ENCRYPTED in message:
+        return SealBroken(
+            f"the workers do not go on with the run {run!r}: it began without encryption, which "
+            "is on there",
+            remedy=f"Set {ACCEPT_PLAIN}=true for workers and clients until it has ended. The run "
+            "is safe, and waits.",
+            place=f"run {run!r}",
+        )
+    return _worker_lacks(message.splitlines()[0], run) if NO_KEY in message else None
+
+
+def _worker_lacks(message: str, run: RunId) -> KeyMissing:
     return KeyMissing(
-        f"the workers cannot go on with the run {run!r}, since they lack a key: {told.message}",
+        f"the workers cannot go on with the run {run!r}, since they lack a key: {message}",
         remedy="Give them the key file of those who speak to the run: `crewlog encryption status` "
         "names its keys. The run is safe, and goes on a while after.",
         place=f"run {run!r}",

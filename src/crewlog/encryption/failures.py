@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError
 from typing_extensions import override
 
-from crewlog.errors import KeyMissing
+from crewlog.encryption.codec import NOT_ENCRYPTED
+from crewlog.errors import CrewlogError, KeyMissing, SealBroken
 from crewlog.redaction import redacted
 
 TOLD = frozenset({"Starting", "BadPage"})
@@ -37,6 +40,13 @@ class RedactedFailures(DefaultFailureConverter):
         failure.stack_trace = redacted(failure.stack_trace)
 
 
+def _is_of_keys(exception: BaseException) -> TypeGuard[CrewlogError]:
+    """Whether it says that there is no key, or no encryption: who is told may have no key, too."""
+    if isinstance(exception, SealBroken):
+        return exception.message.endswith(NOT_ENCRYPTED)  # others may name what a row is about
+    return isinstance(exception, KeyMissing)
+
+
 class EncryptedFailures(RedactedFailures):
     """Puts message and trace where the codec reaches them, for failures that tell of a run."""
 
@@ -53,6 +63,5 @@ class EncryptedFailures(RedactedFailures):
         trace = failure.stack_trace[-room:] if room else ""
         told = {"message": failure.message, "stack_trace": trace}
         failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([told])[0])
-        # Whoever is told that a key is missing cannot read what is encrypted, as it may be.
-        failure.message = exception.message if isinstance(exception, KeyMissing) else ENCODED
+        failure.message = exception.message if _is_of_keys(exception) else ENCODED
         failure.stack_trace = ""

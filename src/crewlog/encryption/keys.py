@@ -36,6 +36,8 @@ ACCEPT_PLAIN = "CREWLOG_ENCRYPTION_ACCEPT_PLAIN"
 """The variable that lets what is not encrypted be read as well."""
 LOOK = 1.0
 """Seconds between two looks at whether the file has changed."""
+NO_KEY = "this process has no key"
+"""How it is said that a key is missing; clients look for it in what workers say."""
 _NONCE = 12
 _BITS = 256
 
@@ -245,7 +247,7 @@ class Keyring:
             cipher = self._ciphers.get(key)
         if cipher is None:
             raise KeyMissing(
-                f"this process has no key {key[:40]!r}",
+                f"{NO_KEY} {key[:40]!r}",
                 remedy=f"`crewlog encryption add FILE {key[:40]}` takes it from a key file that "
                 "has it. If no key of yours has that id, it is not from you: `crewlog encryption "
                 f"retire {key[:40]} --unknown` has it refused.",

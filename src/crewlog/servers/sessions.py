@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx
-from mcp import ClientSession, StdioServerParameters
+from mcp import ClientSession, StdioServerParameters, types
 from mcp.client.stdio import get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import PaginatedRequestParams
@@ -25,6 +25,7 @@ from crewlog.authority.reach import Reach, Target, target_of
 from crewlog.definition.reaching import McpServer
 from crewlog.errors import CrewlogError, ToolMissing
 from crewlog.guarded.http import new_async_client
+from crewlog.model import Json
 from crewlog.secrets import resolve
 from crewlog.servers.described import Described, cleaned, described, shortened
 
@@ -36,6 +37,10 @@ CLOSE_SECONDS = 5.0
 """How long a server may take to end."""
 MOST_PAGES = 50
 """Pages of a server's list of tools."""
+MOST_TOOLS = 2_000
+"""Tools of a server: it is asked for them before each call."""
+LARGEST_ANSWER = 16_000_000
+"""Bytes of one answer over HTTP, or of one event of a stream of them."""
 _LAST_WORDS = 2_000
 """Characters of what a program wrote to its standard error last, for the error that it is away."""
 
@@ -103,7 +108,7 @@ class Session:
             async with self.in_use() as session:
                 try:
                     async with asyncio.timeout(OPEN_SECONDS):
-                        return await _listed(session)
+                        return await listed(session)
                 except Exception as exc:
                     await self.close()
                     if last:
@@ -193,13 +198,37 @@ class Sessions:
         await asyncio.gather(*(session.close() for session in sessions))
 
 
-async def _listed(session: ClientSession) -> dict[str, Described]:
+async def called(session: ClientSession, tool: str, args: dict[str, Json]) -> types.CallToolResult:
+    """What a server answers to a call.
+
+    Not `session.call_tool`: it holds the answer against a schema that the server has made up for
+    it, on the event loop, for as long as that takes. Nothing here needs the answer to fit.
+
+    Args:
+        session: The session.
+        tool: The tool's name there.
+        args: The call's arguments.
+    """
+    params = types.CallToolRequestParams(name=tool, arguments=args)
+    request = types.ClientRequest(types.CallToolRequest(params=params))
+    return await session.send_request(request, types.CallToolResult)
+
+
+async def listed(session: ClientSession) -> dict[str, Described]:
+    """A server's tools, as it describes them.
+
+    Raises:
+        ConnectionError: it has too many.
+    """
     found: dict[str, Described] = {}
     cursor: str | None = None
     for _ in range(MOST_PAGES):
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
         for tool in page.tools:
             found[tool.name] = described(tool.name, tool.description, tool.inputSchema, tool.title)
+            if len(found) > MOST_TOOLS:
+                raise ConnectionError(f"it has more than {MOST_TOOLS:,} tools")
+            await asyncio.sleep(0)  # each may have a large schema: other runs go on meanwhile
         cursor = page.nextCursor
         if not cursor:
             break
@@ -219,13 +248,54 @@ async def _over_http(name: str, server: McpServer) -> AsyncGenerator[tuple[Any, 
     async with (
         new_async_client(
             hosts,
-            headers=_known(server.headers),
+            # What is packed may be a thousand times larger than it was on its way.
+            headers={**_known(server.headers), "Accept-Encoding": "identity"},
+            event_hooks={"response": [_bound]},
             follow_redirects=True,  # each of them is checked
             timeout=httpx.Timeout(OPEN_SECONDS, read=None),
         ) as client,
         streamable_http_client(server.url or "", http_client=client) as (read, write, _),
     ):
         yield read, write
+
+
+async def _bound(response: httpx.Response) -> None:
+    """Lets no answer be larger than a worker can take."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise ConnectionError("it answers with what is compressed, and was asked not to")
+    if isinstance(response.stream, httpx.AsyncByteStream):
+        events = response.headers.get("content-type", "").startswith("text/event-stream")
+        response.stream = _BoundedStream(response.stream, events=events)
+
+
+class _BoundedStream(httpx.AsyncByteStream):
+    """An answer, of which no more than `LARGEST_ANSWER` is read.
+
+    Args:
+        inner: The answer.
+        events: Whether it is a stream of events, which has no end, and each of which is an answer.
+    """
+
+    def __init__(self, inner: httpx.AsyncByteStream, *, events: bool) -> None:
+        self._inner = inner
+        self._events = events
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        size = 0
+        async for piece in self._inner:
+            ends = max(map(piece.rfind, _EVENT_ENDS)) if self._events else -1
+            size = len(piece) - ends if ends >= 0 else size + len(piece)
+            if size > LARGEST_ANSWER:
+                raise ConnectionError(f"it answers with more than {LARGEST_ANSWER:,} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        """Closes the connection, or gives it back."""
+        await self._inner.aclose()
+
+
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+"""What ends an event."""
 
 
 @asynccontextmanager

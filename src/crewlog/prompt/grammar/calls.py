@@ -495,23 +495,35 @@ def unbounded(units: Sequence[Unit]) -> bool:
     """
     words = [unit.text for unit in units]
     tools = [at for at, word in enumerate(words) if word[0] in "#$"]
-    for at in range(len(words)):
-        scan = Scan(words)
-        scan.at = at
-        if not (scan.takes(_AT_MOST) or scan.takes(_MORE)):
-            continue
-        counted = scan.rest[1:2] != [] and scan.rest[1] in _TIMES
-        counted = counted or scan.word in _COUNTS
-        scan.at += 1 if scan.word in _COUNTS else 2
-        window = scan.word in _ONCE_PER or (scan.takes(_PER) and scan.word in _SPANS)
-        before = [i for i in tools if i < at]
-        near = bool(before) and set(words[before[-1] + 1 : at]) <= {
-            ",",
-            "tool",
-            "tools",
-            "(",
-            "but",
-        }
-        if counted and tools and (near or window):
-            return True
-    return False
+    return any(_bounds(words, at, tools) for at in range(len(words))) if tools else False
+
+
+def _bounds(words: Sequence[str], at: int, tools: Sequence[int]) -> bool:
+    """Whether a bound of calls begins at a word."""
+    scan = Scan(words)
+    scan.at = at
+    before = [i for i in tools if i < at]
+    between = words[before[-1] + 1 : at] if before else []
+    if scan.takes(_ONLY_IF):
+        # `Only if T is available` is what a step needs, and `only after I agree` a question.
+        rest = {*scan.rest}
+        return bool(before) and not between and max(tools) < at and not rest & _PEOPLE
+    if scan.word in _TIMES:
+        scan.at += 1
+        return bool(before) and scan.takes(_PER) and scan.word in _SPANS
+    if not (scan.takes(_AT_MOST) or scan.takes(_MORE)):
+        return False
+    if before and len(between) <= _NEAR and not {*between} & _BREAKS:
+        return True
+    counted = (scan.rest[1:2] != [] and scan.rest[1] in _TIMES) or scan.word in _COUNTS
+    scan.at += 1 if scan.word in _COUNTS else 2
+    window = scan.word in _ONCE_PER or (scan.takes(_PER) and scan.word in _SPANS)
+    near = bool(before) and {*between} <= {",", "tool", "tools", "(", "but"}
+    return counted and (near or window)
+
+
+_ONLY_IF = ways("only if|only when|only while|only after|only once|only as long as")
+_PEOPLE = word_set("i me we us my our human humans person people user boss somebody someone")
+_NEAR = 3
+"""Words that may stand between a tool and its bound."""
+_BREAKS = word_set(", ; . and then or but back ( ) –")

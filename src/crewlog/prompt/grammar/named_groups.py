@@ -61,7 +61,10 @@ class NamedGroups:
         if "group" not in words or len(words) < at + 3:
             return
         behind = words[at + 2] if len(words) > at + 2 else ""
+        end = at + 4 if behind in {"consists", "made"} else at + 3
+        listed = words[end : end + 1] in (["the"], ["a"], ["an"]) or {",", "and"} & {*words[end:]}
         opens = behind in _HAS or words[at + 2 : at + 4] in (["consists", "of"], ["made", "of"])
+        opens = opens and bool(listed)
         if words[at] == "group" and opens:
             self.add(tokens[at + 1].key)
         elif words[at + 1] == "group" and opens:

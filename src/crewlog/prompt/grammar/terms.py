@@ -62,7 +62,7 @@ _REJECT = ways(
 _STOP = ways("stop|stop it|stop the run|end|end the run|the run stops|the run ends|give up")
 _ESCALATE = ways("escalate to|escalate it to|hand it to|pass it to|pass it on to|it goes to")
 _AT_MOST = ways("at most|no more than|not more than|up to|a maximum of")
-_WHO = ways("the run|the crew|it|this run|the whole run|a run|the crew 's runs|all of it|we|you")
+_WHO = ways("the run|the crew|this run|the whole run|a run|the crew 's runs|we")
 _SPEND = word_set("spend spends use uses cost costs")
 _TAKE = word_set("take takes last lasts run runs")
 _MODAL = ways("may|can|must|should|will|is to|is allowed to")
@@ -83,8 +83,8 @@ def apart(sentence: Sentence) -> bool:
     """Whether a sentence speaks of people, groups or hosts by name: no agent is found in it."""
     words = [token.text for token in sentence.tokens]
     text = " ".join(words)
-    if words[:1] == ["only"] and "answer" in words and {*words} & {"may", "can"}:
-        return "tool" not in words and "tools" not in words
+    if words[:1] == ["only"] and "answer" in words[-3:] and {*words} & {"may", "can"}:
+        return words[1] not in _NO_PERSON
     if words[:2] in (["if", "nobody"], ["if", "no"]) and "within" in words:
         return bool({*words} & {"answers", "replies", "responds", "answered", "reacts"})
     if words[:1] == ["ask"] and "before" in words[2:6] and _NAME.fullmatch(words[1]):
