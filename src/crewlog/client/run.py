@@ -81,6 +81,8 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Model)
 C = TypeVar("C", bound=Command)
 
+_TERMINATED = "terminated by its client"
+
 
 class Run(ByHand, Authority):
     """One run, by its id; made by `Client.start` and `Client.run`.
@@ -311,7 +313,8 @@ class Run(ByHand, Authority):
     async def _failed(self, error: WorkflowFailureError) -> RunFailed:
         cause = error.cause
         if isinstance(cause, TerminatedError):
-            return outside(self.id, "terminated", await self._known(), cause.message)
+            why = str(cause.details[0]) if cause.details else cause.message
+            return outside(self.id, "terminated", await self._known(), why)
         if isinstance(cause, TemporalCancelledError):
             return outside(self.id, "canceled", await self._known())
         if isinstance(cause, TemporalTimeoutError):
@@ -829,8 +832,11 @@ class Run(ByHand, Authority):
     async def terminate(self, reason: str = "") -> None:
         """Ends the run at once: nothing finishes, and nothing more is recorded by the run."""
         try:
+            # A reason is plain in the history; details are encrypted where that is on.
+            sealed = self._client.temporal.data_converter.payload_codec is not None
             await self._gateway.handle(self.id).terminate(
-                reason=reason or "terminated by its client",
+                *([reason] if reason and sealed else []),
+                reason=_TERMINATED if sealed else reason or _TERMINATED,
                 rpc_timeout=timedelta(seconds=CALL_LIMIT),
             )
         except RPCError as error:

@@ -32,7 +32,9 @@ from crewlog import wire
 from crewlog.client.gateway import CALL_LIMIT
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.times import duration_words
-from crewlog.errors import CrewlogError, UsageError
+from crewlog.encryption.codec import EncryptionCodec
+from crewlog.encryption.rows import PREFIX, RowSeal
+from crewlog.errors import CrewlogError, KeyMissing, SealBroken, UsageError
 from crewlog.ids import RunId
 from crewlog.model import Json
 
@@ -56,6 +58,8 @@ _LONGEST_NAME = 150
 _AT_ONCE = 16
 """Schedules that are asked for at a time."""
 _SDK_NOTE = re.compile(r"(?:Paused|Unpaused) via \w+ SDK")
+_NOTE = "schedule_note"
+"""What notes are encrypted as."""
 _WHEN, _CREW, _BY = "when", "crew", "by"
 """What the memo of a schedule says: the server tells a cron line only as a calendar."""
 
@@ -167,15 +171,16 @@ class Schedules:
             UsageError: there is none of that name.
             TemporalUnavailable: the server is away.
         """
-        return await _described(await self._on(name, lambda s: s.describe(rpc_timeout=_LIMIT)))
+        found = await self._on(name, lambda s: s.describe(rpc_timeout=_LIMIT))
+        return await _described(found, self._seal)
 
     async def pause(self, name: str, note: str = "") -> None:
         """Lets it start nothing; runs that go on are not touched. Raises as `show`."""
-        await self._on(name, lambda s: s.pause(note=note or None, rpc_timeout=_LIMIT))
+        await self._on(name, lambda s: s.pause(note=self._noted(name, note), rpc_timeout=_LIMIT))
 
     async def resume(self, name: str, note: str = "") -> None:
         """Lets it start runs again. Raises as `show`."""
-        await self._on(name, lambda s: s.unpause(note=note or None, rpc_timeout=_LIMIT))
+        await self._on(name, lambda s: s.unpause(note=self._noted(name, note), rpc_timeout=_LIMIT))
 
     async def trigger(self, name: str) -> None:
         """Starts a run of it now, as its overlap allows. Raises as `show`."""
@@ -184,6 +189,17 @@ class Schedules:
     async def delete(self, name: str) -> None:
         """Removes it; its runs stay as they are. Raises as `show`."""
         await self._on(name, lambda s: s.delete(rpc_timeout=_LIMIT))
+
+    @property
+    def _seal(self) -> RowSeal:
+        """What encrypts notes: to Temporal they are no payloads."""
+        temporal = self._client.temporal
+        codec = temporal.data_converter.payload_codec
+        keys = codec.keys if isinstance(codec, EncryptionCodec) else None
+        return RowSeal(keys, temporal.namespace)
+
+    def _noted(self, name: str, note: str) -> str | None:
+        return self._seal.seal(note, _NOTE, name) if note else None
 
     async def _on(self, name: str, call: Callable[[ScheduleHandle], Awaitable[T]]) -> T:
         try:
@@ -195,7 +211,7 @@ class Schedules:
         """A schedule, or none where it went after it was listed."""
         handle = self._client.temporal.get_schedule_handle(name)
         try:
-            return await _described(await handle.describe(rpc_timeout=_LIMIT))
+            return await _described(await handle.describe(rpc_timeout=_LIMIT), self._seal)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return None
@@ -277,14 +293,14 @@ async def _memo(of: ScheduleDescription) -> dict[str, str]:
     return {key: str(value) for key, value in (await of.memo()).items()}
 
 
-async def _described(found: ScheduleDescription) -> ScheduleView:
+async def _described(found: ScheduleDescription, seal: RowSeal) -> ScheduleView:
     memo, info, schedule = await _memo(found), found.info, found.schedule
     return ScheduleView(
         name=found.id,
         crew=memo.get(_CREW, ""),
         when=memo.get(_WHEN, ""),
         paused=schedule.state.paused,
-        note=_note(schedule.state.note or ""),
+        note=_note(schedule.state.note or "", found.id, seal),
         next=tuple(map(_ms, info.next_action_times)),
         recent=_runs([done.action for done in info.recent_actions]),
         overlap=_OVERLAP_NAMES.get(schedule.policy.overlap),
@@ -295,9 +311,16 @@ async def _described(found: ScheduleDescription) -> ScheduleView:
     )
 
 
-def _note(said: str) -> str:
+def _note(said: str, name: str, seal: RowSeal) -> str:
     """What people said; an SDK notes something itself where nobody does."""
-    return "" if _SDK_NOTE.fullmatch(said) else said
+    if not said.startswith(PREFIX):  # the web UI's are plain, too: nothing hangs on a note
+        return "" if _SDK_NOTE.fullmatch(said) else said
+    try:
+        return seal.open(said, _NOTE, name)
+    except KeyMissing:
+        return "(encrypted with a key that is not here)"
+    except SealBroken:
+        return "(changed since it was encrypted)"
 
 
 def _runs(actions: Any) -> tuple[RunId, ...]:

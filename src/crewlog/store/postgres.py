@@ -229,7 +229,8 @@ class PostgresStore:
 
     async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
         """See `Store`."""
-        await self._fetch("approve_tool", source, tool, digest, by, at)
+        sealed = self.seal.seal(by, "approver", source, tool) if by else ""
+        await self._fetch("approve_tool", source, tool, digest, sealed, at)
 
     async def tool_approvals(self, source: str) -> dict[str, str]:
         """See `Store`."""
@@ -239,9 +240,11 @@ class PostgresStore:
     async def prove_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""
         proof = approval.proof
+        place = approval.source, approval.tool, proof.key
+        by = self.seal.seal(approval.by, "approver", *place) if approval.by else ""
         await self._fetch(
             "prove_approval",
-            *(approval.source, approval.tool, proof.key, approval.digest, approval.by),
+            *(*place, approval.digest, by),
             *(approval.at, proof.expires, proof.signature),
         )
 
@@ -252,12 +255,16 @@ class PostgresStore:
                 source=row["source"],
                 tool=row["tool"],
                 digest=row["digest"],
-                by=row["approver"],
+                by=self._approver(row, source),
                 at=row["at"],
                 proof=Proof(key=row["key"], expires=row["expires"], signature=row["signature"]),
             )
             for row in await self._fetch("tool_proofs", source)
         ]
+
+    def _approver(self, row: asyncpg.Record, source: str) -> str:
+        by: str = row["approver"]
+        return self.seal.open(by, "approver", source, row["tool"], row["key"]) if by else ""
 
     async def append(
         self,

@@ -69,7 +69,7 @@ class PostgresMemories:
             pack(author.agent),
             pack(author.run),
             pack(author.step),
-            pack(author.by),
+            [row.said_by for row in rows],
             terms.now,
             terms.since,
             terms.most,
@@ -143,9 +143,13 @@ class PostgresMemories:
 
     def _older(self, crew: str, scope: str, key: str) -> list[str]:
         """What a row may be known by that was written with an older key, or without any."""
-        codes = self._seal.keys_of(key, _KEY, crew, scope)
-        # No row is named by a code that somebody guessed: a key may have any text.
-        return [*codes[1:], *([] if key.startswith(KEY_CODE) else [key])] if codes else []
+        keys = self._seal.keys
+        if keys is None:
+            return []
+        codes = self._seal.keys_of(key, _KEY, crew, scope)[1:]
+        # Where plain rows count no more, the database is not told the key. And no row is named by
+        # a code that somebody guessed: a key may have any text.
+        return [*codes, key] if keys.accept_plain and not key.startswith(KEY_CODE) else codes
 
     def _in_order(self, rows: Iterable[asyncpg.Record]) -> list[Memory]:
         """Memories by their places, and those of one place by their keys."""
@@ -211,6 +215,8 @@ class SealedMemory:
     text: str
     metadata: str
     words: list[str]
+    said_by: str
+    """Empty where nobody did: an agent's memory."""
 
 
 def sealed(seal: RowSeal, memory: Memory) -> SealedMemory:
@@ -223,6 +229,7 @@ def sealed(seal: RowSeal, memory: Memory) -> SealedMemory:
         text=seal.seal(pack(memory.text), "memory", *place),
         metadata=seal.seal(dump_json(memory.metadata), "memory_metadata", *place),
         words=seal.words(words_of(searched(memory))),
+        said_by=seal.seal(pack(by), "memory_by", *place) if (by := memory.author.by) else "",
     )
 
 
@@ -245,7 +252,7 @@ def opened(seal: RowSeal, row: asyncpg.Record) -> Memory:
             agent=AgentName(unpack(row["agent"])),
             run=RunId(unpack(row["run"])),
             step=StepId(unpack(row["step"])),
-            by=unpack(row["said_by"]),
+            by=unpack(seal.open(by, "memory_by", *place)) if (by := row["said_by"]) else "",
         ),
         at=row["at"],
         expires=row["expires"],

@@ -51,6 +51,9 @@ COLUMNS = (
     Column("memories", "text", "memory", ("crew", "scope", "key")),
     Column("memories", "metadata", "memory_metadata", ("crew", "scope", "key")),
     Column("memories", "sealed_key", "memory_key", ("crew", "scope", "key")),
+    Column("memories", "said_by", "memory_by", ("crew", "scope", "key")),
+    Column("tool_approvals", "approver", "approver", ("source", "tool")),
+    Column("tool_proofs", "approver", "approver", ("source", "tool", "key")),
 )
 """All that is encrypted; docs/authority/encryption.md lists it."""
 _BY_ROW = "memories"
@@ -122,7 +125,7 @@ async def _reseal_memories(store: PostgresStore, current: str, tell: Tell) -> in
             [
                 (
                     *(r["crew"], r["scope"], r["key"], r["text"]),
-                    *(new.key, new.sealed_key, new.text, new.metadata, new.words),
+                    *(new.key, new.sealed_key, new.text, new.metadata, new.words, new.said_by),
                 )
                 for r, new in pairs
             ],
@@ -137,6 +140,7 @@ _OLD_MEMORIES = """
     FROM crewlog.memories
     WHERE sealed_key IS NULL OR NOT (
         starts_with(sealed_key, $1) AND starts_with(text, $1) AND starts_with(metadata, $1)
+        AND (said_by = '' OR starts_with(said_by, $1))
     )
     LIMIT $2
 """
@@ -150,7 +154,7 @@ _SUPERSEDED = """
 and by one that did: the newer counts."""
 _REMADE = """
     UPDATE crewlog.memories SET key = $5, sealed_key = $6, text = $7, metadata = $8,
-        words = array_to_tsvector($9::text[])
+        words = array_to_tsvector($9::text[]), said_by = $10
     WHERE crew = $1 AND scope = $2 AND key = $3 AND text = $4 AND ($5 = $3 OR NOT EXISTS (
         SELECT FROM crewlog.memories WHERE crew = $1 AND scope = $2 AND key = $5
     ))

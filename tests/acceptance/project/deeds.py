@@ -141,3 +141,13 @@ async def leak(how: str) -> str:
     if how == "raise":
         raise RuntimeError(f"failed with {value}")
     return f"the token is {value}, or {value.encode().hex()}"
+
+
+async def tells(text: str, name: str) -> str:
+    """Says it while it works, waits at a gate, and fails with it."""
+    note("start", gate=name)
+    async with asyncio.timeout(LIMIT):
+        while not is_open(name):
+            current_call().heartbeat({"said": text})
+            await asyncio.sleep(POLL)
+    raise RuntimeError(text)

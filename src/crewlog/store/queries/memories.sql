@@ -11,8 +11,9 @@ WITH begun AS (
     RETURNING key
 ), given AS (
     SELECT new.* FROM unnest(
-        $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $19::text[]
-    ) AS new (key, text, metadata, expires, words, embedding, sealed_key)
+        $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $19::text[],
+        $13::text[]
+    ) AS new (key, text, metadata, expires, words, embedding, sealed_key, said_by)
     WHERE $3 = '' OR EXISTS (SELECT FROM begun)
 ), left_over AS (
     SELECT old.key, row_number() OVER (ORDER BY old.at DESC, old.key DESC) AS place,
@@ -33,7 +34,8 @@ INSERT INTO crewlog.memories (
     crew, scope, key, text, metadata, agent, run, step, said_by, at, expires, words,
     embedder, embedding, sealed_key
 )
-SELECT $1, $2, given.key, given.text, given.metadata, $10, $11, $12, $13, $14, given.expires,
+SELECT $1, $2, given.key, given.text, given.metadata, $10, $11, $12, given.said_by, $14,
+    given.expires,
     array_to_tsvector(ARRAY(
         SELECT word FROM unnest(string_to_array(given.words, ' ')) AS word WHERE word <> ''
         UNION
