@@ -29,7 +29,7 @@ class Tap:
 
     place: str
     """The port, or the directory of the socket."""
-    said: list[bytearray] = field(default_factory=list)
+    said: list[bytearray] = field(default_factory=list[bytearray])
 
     def raw(self) -> bytes:
         """Every byte, one direction of one connection after the other."""
