@@ -400,7 +400,7 @@ async def test_no_canary_is_anywhere(heard: Listened) -> None:
 
 
 SAID_TO_IT = (
-    *("input", "message", "person", "pause", "resume", "change", "rule", "question", "approved"),
+    *("input", "message", "person", "pause", "resume", "change", "rule", "question"),
     *("local", "aside", "beat", "text", "right", "later"),
 )
 """Places of the story that the run's journal and bodies tell of."""
