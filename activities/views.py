@@ -274,6 +274,9 @@ class Hydrator:
         if unknown:
             await asyncio.gather(*(self._read(known, log, h) for log, h in unknown.items()))
             self._learn(known, batch)
+        for log, head in view.heads.items():
+            if head not in known.heads:  # it follows neither from the batch nor from what is before
+                raise _refused(None, log)
         known.tips |= view.heads
         return {log: known.heads[head] for log, head in view.heads.items()}
 
@@ -308,8 +311,8 @@ class Hydrator:
 
 
 def _refused(other: LogName | None, log: LogName) -> LogRefused:
-    whose = f"one of {other!r}" if other else "of no log of that name in this run or its ancestors"
-    return LogRefused(f"the head of {log!r} in the view is {whose}")
+    whose = repr(other) if other else "no log of that name, here or where the run was forked from"
+    return LogRefused(f"the head of {log!r} in the view is one of {whose}")
 
 
 def _characters(message: BaseMessage) -> int:
