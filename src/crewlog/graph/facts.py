@@ -10,6 +10,7 @@ from crewlog.authority.bindings import check_binding
 from crewlog.authority.permissions import Decision, bounded, check_tool, quotas_of, ruling_of
 from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.conditions import Condition, holds
+from crewlog.definition.quotas import quota_of
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
     AgentName,
@@ -247,7 +248,14 @@ class RunFacts:
         self, agent: AgentName, tool: str, step: StepId | None = None
     ) -> tuple[CallQuota, ...]:
         """The quotas over runs in which a call is to be counted before it begins."""
-        found = {r.key: r for r in self._quotas(agent, tool, step) if not r.quota.endswith(" run")}
+        found: dict[str, CallRule] = {}
+        for each in self._quotas(agent, tool, step):
+            if each.quota.endswith(" run"):
+                continue
+            # Two rules for the same calls are counted as one: the lesser of them holds for both.
+            known = found.setdefault(each.key, each)
+            if quota_of(each.quota).most < quota_of(known.quota).most:
+                found[each.key] = each
         return tuple(
             CallQuota(
                 key=key,
