@@ -283,6 +283,11 @@ class PostgresStore:
         """See `Store`."""
         return int((await self._fetch("last_ruling", pack(run)))[0]["ruling"])
 
+    async def lineage(self, run: RunId) -> set[RunId]:
+        """See `Store`."""
+        rows = await self._fetch("lineage", pack(run))
+        return {RunId(unpack(row["run"])) for row in rows}
+
     async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
         """See `Store`."""
         # Sorted: the quotas are locked in this order, and no two calls wait for each other.
@@ -473,6 +478,7 @@ class PostgresStore:
         ids = [pack(run) for run in runs]
         kin = await self._kin(connection, ids)
         records = await connection.fetch(self._sql["delete_rows"], ids, timeout=_SCAN_TIMEOUT)
+        await connection.execute(self._sql["prune_lineage"])
         for run in ids:
             await connection.execute(self._sql["delete_claims"], run)
         journals: dict[RunId, list[JournalRow]] = {}

@@ -269,6 +269,13 @@ class Store(Protocol):
         """The last position at which a run's journal says who may call what; 0 where none does."""
         ...
 
+    async def lineage(self, run: RunId) -> Collection[RunId]:
+        """The runs that a run goes on from: of a fork its source, that one's source and so on.
+
+        Runs that are deleted are among them, and what these were forks of.
+        """
+        ...
+
     async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
         """Counts a call in some quotas: in all of them, or in none.
 
