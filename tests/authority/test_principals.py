@@ -26,13 +26,16 @@ from crewlog.authority.principals import (
     standing,
 )
 from crewlog.authority.proof import SCHEDULE, START, Proof
-from crewlog.definition.policy import RIGHTS, Policy
+from crewlog.definition.policy import RIGHTS, Policy, public_key_bytes
 from crewlog.model import Model
 from crewlog.wire import SIGNALS, UPDATES, AskRun, ForkFrom, StartRun, in_nouns
 from crewlog.workflows.inbox import COMMAND_MODELS
 
 ADA, BOB, EVE = (Ed25519PrivateKey.from_private_bytes(bytes([n] * 32)) for n in (1, 2, 3))
 RUN, NOW = "music-7f3a", 1_800_000_000_000
+PRIME = 2**255 - 19
+EIGHTH = 55188659117513257062467267217118295137698188065244968500265048394206261417927
+"""The y of two of the points of order eight of the curve."""
 PAUSE: dict[str, Any] = {"id": "c-1", "by": "whoever", "reason": "a look"}
 
 
@@ -265,3 +268,13 @@ def test_people_are_told_of_a_ruling_and_not_of_its_name_on_the_wire() -> None:
     )
     assert in_nouns("'answer' that respond needs; it") == "'answer' that an answer needs; it"
     assert in_nouns("'deny' of this respond_all") == "'deny' of this respond_all"
+
+
+@pytest.mark.parametrize(
+    "y",
+    [0, 1, PRIME - 1, PRIME, PRIME + 1, EIGHTH, PRIME - EIGHTH, 1 + 2**255, EIGHTH + 2**255],
+)
+def test_a_key_with_which_anybody_could_sign_is_none(y: int) -> None:
+    key = "ed25519:" + base64.b64encode(y.to_bytes(32, "little")).decode()
+    with pytest.raises(ValueError, match="no key that anybody has"):
+        public_key_bytes(key)

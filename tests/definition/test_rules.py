@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -175,3 +176,26 @@ def test_a_day_is_the_crews_and_may_have_23_or_25_hours() -> None:
     assert twice == ["2026-10-25T02+02:00", "2026-10-25T02+01:00", "2026-10-25T03+01:00"]
     assert window_ends("day", ms(2026, 3, 29, 12), berlin) == "2026-03-30 00:00 +02:00"
     assert window_ends("hour", ms(2026, 3, 29, 0, 30), berlin) == "2026-03-29 03:00 +02:00"
+
+
+KEYS = {
+    "ada": "ed25519:" + base64.b64encode(bytes(range(32))).decode(),
+    "bob": "ed25519:" + base64.b64encode(bytes(range(1, 33))).decode(),
+}
+
+
+@pytest.mark.parametrize(
+    ("asks", "found"),
+    [
+        ("people: [ada, bob]", ["3: 'bob' is to answer questions, and has not the right 'answer'"]),
+        ("people: [adda]", ["3: 'adda' is to answer questions, and is no principal of the signed policy"]),
+        ("expires: 1h, default: escalate, escalate_to: zz", ["3: 'zz' is to answer questions, and is no principal of the signed policy"]),
+        ("kinds: {budget: {expires: 1h, default: escalate, escalate_to: bob}}", ["3: 'bob' is to answer questions, and has not the right 'answer'"]),
+        ("people: [ada]", []),
+    ],
+)  # fmt: skip
+def test_who_is_asked_can_answer(asks: str, found: list[str]) -> None:
+    principals = f"ada: {{key: '{KEYS['ada']}', rights: [answer, grant]}}, bob: {{key: '{KEYS['bob']}', rights: [grant]}}"
+    text = f"policy: {{mode: MODE, principals: {{{principals}}}}}\ninterrupts:\n  {{{asks}}}\n"
+    assert faults(text.replace("MODE", "signed")) == found
+    assert faults(text.replace("MODE", "open")) == []

@@ -65,6 +65,17 @@ async def test_a_quota_counts_what_is_made_and_not_what_is_refused() -> None:
     refold(sim)
 
 
+@pytest.mark.parametrize("most", [(5, 100_000), (100_000, 5), (9, 5, 7)])
+@pytest.mark.parametrize("per", ["hour", "day"])
+async def test_of_two_quotas_over_runs_of_the_same_calls_the_lesser_is_reserved(
+    most: tuple[int, ...], per: str
+) -> None:
+    sim = await run(ruled(*({"tool": "act", "quota": f"{n} per {per}"} for n in most)), asks("act"))
+    (found,) = sim.engine.quotas(AgentName("a"), "act")
+    assert found.quota == f"5 per {per}"
+    assert found.rule.startswith(f"rules[{most.index(5)}]")
+
+
 async def test_a_call_that_its_activity_refuses_is_given_back_and_journaled() -> None:
     refusal = returns("no", denied="rules[1] is used up", rule="rules[1]")
     script = asks("act", tools={"act": refusal})

@@ -307,7 +307,8 @@ async def _looked_at(run: Run, sight: Sight, what: dict[str, Any], *, on_record:
     except CommandRejected:
         if on_record and not what.get("prompt"):
             # Nothing comes out that has this hash: whatever happens meanwhile, it has no effect.
-            sent = {**what, "graph_version": version, "expect": NEVER, "wait": False}
+            sent: dict[str, Any] = {**what, "graph_version": version, "expect": NEVER}
+            sent["wait"] = False
             with suppress(CrewlogError):
                 await run.change(**sent, id=new_command_id())
         raise

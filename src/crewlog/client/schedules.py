@@ -32,7 +32,7 @@ from crewlog import wire
 from crewlog.client.gateway import CALL_LIMIT
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.times import duration_words
-from crewlog.encryption.codec import EncryptionCodec
+from crewlog.encryption.codec import EncryptionCodec, of_schedule
 from crewlog.encryption.rows import PREFIX, RowSeal
 from crewlog.errors import CrewlogError, KeyMissing, SealBroken, UsageError
 from crewlog.ids import RunId
@@ -138,9 +138,10 @@ class Schedules:
         schedule.state.paused = paused
         memo = {_CREW: crew_name, _WHEN: when, _BY: start.by}
         try:
-            await self._client.temporal.create_schedule(
-                name, schedule, memo=memo, rpc_timeout=_LIMIT
-            )
+            with of_schedule():
+                await self._client.temporal.create_schedule(
+                    name, schedule, memo=memo, rpc_timeout=_LIMIT
+                )
         except ScheduleAlreadyRunningError as error:
             raise UsageError(
                 f"there is a schedule {name!r} already",

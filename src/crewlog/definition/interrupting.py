@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from crewlog.definition.findings import Finding
+from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.model import CrewDefinition, Expiry, ToolDefinition
 
 CONFIDENCE = "confidence"
@@ -33,11 +33,42 @@ def interrupt_findings(definition: CrewDefinition) -> Iterator[Finding]:
     yield from _expiry(("interrupts",), definition.interrupts)
     for kind, expiry in definition.interrupts.kinds.items():
         yield from _expiry(("interrupts", "kinds", kind), expiry)
+    yield from _who_answers(definition)
     for name, agent in definition.agents.items():
         if agent.ask_below is not None and CONFIDENCE not in {*agent.outputs, *agent.writes_flags}:
             say = f"agent {name!r} has 'ask_below', and cannot say how sure it is"
             remedy = f"Let it: outputs: [{CONFIDENCE}], and say in its prompt to set it, 0 to 1."
             yield Finding(("agents", name, "ask_below"), say, remedy, at="key")
+
+
+def _who_answers(definition: CrewDefinition) -> Iterator[Finding]:
+    """People who are asked and cannot answer: with a signed policy, all but its principals."""
+    if definition.policy is None or not definition.policy.signed:
+        return
+    principals = definition.policy.principals
+    can = [name for name, each in principals.items() if "answer" in each.rights]
+    for path, name in _asked(definition):
+        if name in can:
+            continue
+        if name in principals:
+            say = f"{name!r} is to answer questions, and has not the right 'answer'"
+            remedy = f"Give it: policy.principals.{name}.rights, with answer."
+        else:
+            say = f"{name!r} is to answer questions, and is no principal of the signed policy"
+            who = f"Who can answer: {listed(can)}." if can else "Nobody has the right 'answer'."
+            remedy = did_you_mean(name, can, who)
+        yield Finding(path, say, remedy)
+
+
+def _asked(definition: CrewDefinition) -> Iterator[tuple[Path, str]]:
+    asks = definition.interrupts
+    for place, name in enumerate(asks.people):
+        yield ("interrupts", "people", place), name
+    if asks.escalate_to is not None:
+        yield ("interrupts", "escalate_to"), asks.escalate_to
+    for kind, expiry in asks.kinds.items():
+        if expiry.escalate_to is not None:
+            yield ("interrupts", "kinds", kind, "escalate_to"), expiry.escalate_to
 
 
 def _expiry(path: tuple[str, ...], expiry: Expiry) -> Iterator[Finding]:

@@ -22,6 +22,10 @@ from crewlog.model import Model
 KEY_PREFIX = "ed25519:"
 """What a public key begins with: the only kind that there is."""
 _KEY_BYTES = 32
+_PRIME = 2**255 - 19
+_EIGHTH = 2707385501144840649318225287225658788936804267575313519463743609750303402022
+_SMALL = frozenset({0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH})
+"""The y of the points of small order. Signatures that anybody can make verify with such a key."""
 
 PrincipalName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.@+-]{0,63}$")]
 """A person or a program that commands: a name, or an address such as `ada@example.com`."""
@@ -45,6 +49,9 @@ def public_key_bytes(key: str) -> bytes:
     except (ValueError, binascii.Error) as error:
         raise ValueError("a key is 'ed25519:' and 32 bytes in base64: `crewlog keys`") from error
     # One spelling for each key: two principals must not have one key without its being seen.
+    y = int.from_bytes(found, "little") & (2**255 - 1)
+    if len(found) == _KEY_BYTES and (y >= _PRIME or y in _SMALL):
+        raise ValueError("it is no key that anybody has: `crewlog keys make` makes one")
     if len(found) != _KEY_BYTES or key != KEY_PREFIX + base64.b64encode(found).decode():
         raise ValueError("a key is 'ed25519:' and 32 bytes in base64: `crewlog keys`")
     return found

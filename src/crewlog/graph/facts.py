@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from crewlog.authority.audiences import may_read, may_see, may_write
@@ -10,6 +10,7 @@ from crewlog.authority.bindings import check_binding
 from crewlog.authority.permissions import Decision, bounded, check_tool, quotas_of, ruling_of
 from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.conditions import Condition, holds
+from crewlog.definition.quotas import quota_of
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
     AgentName,
@@ -35,6 +36,11 @@ from crewlog.state.model import Call, CrewState, Interrupt, Item
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
 
+def new(_patch: str) -> bool:
+    """Whether a run does something as this build does, where nobody replays it: it does."""
+    return True
+
+
 class RunFacts:
     """A run's plan and ledger, with the questions that can be asked of them."""
 
@@ -45,6 +51,9 @@ class RunFacts:
         """The time that new entries get, in milliseconds since the epoch."""
         self.digest = ""
         """The digest of the command that is being applied; its outcome gets it."""
+        self.patched: Callable[[str], bool] = new
+        """Whether the run's execution does something as this build does: older ones are replayed
+        as they were."""
 
     @property
     def state(self) -> CrewState:
@@ -247,7 +256,14 @@ class RunFacts:
         self, agent: AgentName, tool: str, step: StepId | None = None
     ) -> tuple[CallQuota, ...]:
         """The quotas over runs in which a call is to be counted before it begins."""
-        found = {r.key: r for r in self._quotas(agent, tool, step) if not r.quota.endswith(" run")}
+        found: dict[str, CallRule] = {}
+        for each in self._quotas(agent, tool, step):
+            if each.quota.endswith(" run"):
+                continue
+            # Two rules for the same calls are counted as one: the lesser of them holds for both.
+            known = found.setdefault(each.key, each)
+            if quota_of(each.quota).most < quota_of(known.quota).most:
+                found[each.key] = each
         return tuple(
             CallQuota(
                 key=key,

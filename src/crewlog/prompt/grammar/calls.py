@@ -503,7 +503,7 @@ def _bounds(words: Sequence[str], at: int, tools: Sequence[int]) -> bool:
     scan = Scan(words)
     scan.at = at
     before = [i for i in tools if i < at]
-    between = words[before[-1] + 1 : at] if before else []
+    between = words[before[-1] + 1 : at] if before else ()
     if scan.takes(_ONLY_IF):
         # `Only if T is available` is what a step needs, and `only after I agree` a question.
         rest = {*scan.rest}

@@ -152,7 +152,8 @@ class Terms:
             if scan.word == "(":
                 scan.at += 1
                 agents = self._agents()
-                if scan.word != ")" or scan.rest[1:2] not in (["form"], ["forms"], ["make"]):
+                closed, follows = scan.rest[:1] == [")"], scan.rest[1:2]
+                if not closed or follows not in (["form"], ["forms"], ["make"]):
                     return None
                 scan.at += 2
                 if not scan.takes(ways("a group|one group|the group")):
