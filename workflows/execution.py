@@ -210,6 +210,7 @@ class Execution:
         search_attributes: bool,
     ) -> None:
         self.engine = engine
+        engine.patched = workflow.patched
         self.closing = False
         self.encrypted = False
         """Whether what comes without encryption is refused, where that is on."""
@@ -344,6 +345,7 @@ class Execution:
         """Puts the engine in the place of the draft, once people have approved its definition."""
         if isinstance(self.engine, Drafting) and self.engine.ready:
             self.engine = await self.engine.crew()
+            self.engine.patched = workflow.patched
             self._inbox += self._take_kept()
             await self._take_inbox()
 
