@@ -324,7 +324,7 @@ PLAIN_COLUMNS = {
     *("memories.key", "memories.words", "memories.embedder", "memories.embedding"),
     *("tool_approvals.source", "tool_approvals.tool"),
     *("tool_proofs.source", "tool_proofs.tool", "tool_proofs.key", "tool_proofs.signature"),
-    *("schema_migrations.name", "lineage.run", "lineage.source", "lineage.parent", "lineage.fork"),
+    *("schema_migrations.name", "lineage.run", "lineage.source"),
 }
 """What the documentation names as readable in the store: ids, names, hashes, codes."""
 
