@@ -332,7 +332,7 @@ DECODED = 5
 _UNICODE = re.compile(r"%u[0-9a-f]{4}", re.IGNORECASE)
 """A character as some servers read it, and `unquote` does not."""
 _UPWARDS = re.compile(r"[\s.]*\.[\s.]*\.[\s.]*|\.\.+[^\w.].*", re.DOTALL)
-"""Names that some reader takes for `..`: with blanks and more dots, or with a parameter: `..;a=1`."""
+"""Names that some reader takes for `..`: with blanks and more dots, or with a parameter, `..;a`."""
 _SLASHES = frozenset((0x2044, 0x2215, 0x29F8, 0x2216, 0x29F5))
 """Signs that look like a slash and that nothing folds to one."""
 
