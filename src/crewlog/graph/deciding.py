@@ -43,8 +43,9 @@ def set_by(asked: Interrupt, decision: str) -> FlagName | None:
     if asked.kind != "requirement" or asked.step is None or decision in ("skip", "again", "stop"):
         return None
     condition = parse_condition(asked.detail)
-    plain = isinstance(condition, Fact) and condition.operator is None
-    return FlagName(condition.name) if plain else None
+    if isinstance(condition, Fact) and condition.operator is None:
+        return FlagName(condition.name)
+    return None
 
 
 def answering(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
