@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
+from uuid import uuid4
 
 from crewlog.authority.proof import SignedApproval
 from crewlog.errors import HistoryConflict
@@ -523,6 +524,10 @@ class InMemoryStore:
                 named |= named_in(text)
             for key in [key for key in self._claims if _claimed_by(key, run)]:
                 del self._claims[key]
+            for calls in self._reserved.values():
+                # They count still, under names that no call of a run with its id has.
+                for key in [key for key in calls if _claimed_by(f"{key}/1", run)]:
+                    calls[f"{key}@{uuid4()}"] = calls.pop(key)
         self._sources &= self._runs.keys()
         needed = _line(self._runs, self._lineage | self._forks(self._runs))
         self._lineage = {both for both in self._lineage if both[0] in needed}

@@ -482,6 +482,7 @@ class PostgresStore:
         await connection.execute(self._sql["prune_lineage"])
         for run in ids:
             await connection.execute(self._sql["delete_claims"], run)
+            await connection.execute(self._sql["keep_counts"], run)
         journals: dict[RunId, list[JournalRow]] = {}
         named: set[ContentHash] = set()
         for record in records:

@@ -57,6 +57,12 @@ DELETE FROM crewlog.claims
 WHERE key >= $1::text || '/' AND key < $1 || '0'
   AND substr(key, length($1) + 2) ~ '^[^/]+/[0-9]+/[0-9]+$'
 
+-- name: keep_counts
+-- What a run has called counts still, under names that no call of a run with its id has.
+UPDATE crewlog.reservations SET call = call || '@' || gen_random_uuid()
+WHERE call >= $1::text || '/' AND call < $1 || '0'
+  AND substr(call, length($1) + 2) ~ '^[^/]+/[0-9]+$'
+
 -- name: list_kin
 -- Runs that may have links of others: forks, and what there are, or were, forks of.
 SELECT run FROM crewlog.runs WHERE source IS NOT NULL
