@@ -35,7 +35,7 @@ from temporalio import activity
 from crewlog.activities.heartbeat import Pulse
 from crewlog.content import scrubbed_text
 from crewlog.errors import ModelUnavailable
-from crewlog.redaction import redacted
+from crewlog.redaction import Growing
 from crewlog.state.calls import CallModel, Written
 
 TAIL = 2_000
@@ -65,15 +65,17 @@ class Writing:
         self._pulse = pulse
         self._task = task
         self._attempt = activity.info().attempt
+        self._growing = Growing()
         self._length = 0
         self._tail = ""
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, piece: str) -> None:
         """Takes a piece of text; it is told a moment later, with those that came meanwhile."""
-        self._length += len(piece)
-        # A secret comes in pieces, and is found in what they make together.
-        self._tail = redacted(self._tail + piece)[-TAIL:]
+        # A secret comes in pieces: what may be one is told when it is known not to be.
+        told = self._growing.add(piece)
+        self._length += len(told)
+        self._tail = (self._tail + told)[-TAIL:]
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PACE, self._tell)
 

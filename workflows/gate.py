@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.ids import RESERVED
     from crewlog.state.brief import brief
     from crewlog.state.calls import TELL_TIME, LoadedState
-    from crewlog.state.model import CrewState
+    from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun
 
 from crewlog.workflows.activity_options import LOCAL
@@ -43,6 +43,8 @@ SHOWN = 10
 """Ways in which a change widens authority that a refusal names."""
 GUARDS_STATE = "guards-what-the-state-decides"
 """The patch of executions in which who steers a run lifts no rule and answers no question by it."""
+GUARDS_ANSWERS = "guards-what-answers-set"
+"""The patch of executions in which who may answer alone lifts no rule by that."""
 GRANT_ONCE = "says-grant-once"
 """The patch of executions whose refusals name the right `grant` once: they are journaled."""
 _NEVER = -1
@@ -152,6 +154,31 @@ def check_steering(
         asked = holds(found.principal, found.rights, right, f"{what} {told}")
         if told and not asked.allowed and patched(GUARDS_STATE):
             raise refusal(asked)
+
+
+def check_answer(
+    engine: Engine | Drafting, incoming: Incoming, asked: Interrupt, decision: str
+) -> None:
+    """Checks that who answers that a requirement is met lifts no rule by that.
+
+    What the crew's own questions set is theirs to answer: the crew says so.
+
+    Args:
+        engine: The run's.
+        incoming: The command, with whose it is.
+        asked: The question.
+        decision: The answer.
+
+    Raises:
+        NotPermitted: it sets what the condition of a rule reads, and who answers may not grant.
+    """
+    found, flag = incoming.standing, deciding.set_by(asked, decision)
+    if found is None or not found.proven or flag is None:
+        return
+    for told in deciding.lifting(engine.plan, [f"flags.{flag}"]):
+        able = holds(found.principal, found.rights, "grant", f"an answer that sets {told},")
+        if not able.allowed and engine.patched(GUARDS_ANSWERS):
+            raise refusal(able)
 
 
 def _steered(

@@ -562,6 +562,7 @@ async def _respond(engine: Engine, command: Respond, incoming: Incoming) -> str:
     else:
         decision = _decision(interrupt, given)
     check_option(interrupt, decision)
+    gate.check_answer(engine, incoming, interrupt, decision)
     try:
         await answer(engine, interrupt, decision, reason=reason, **who)
     except StopAsked:

@@ -3,6 +3,7 @@
 remember(value)     from now on, the value and its usual spellings are replaced
 redacted(text)      the text without them
 redacted_json(data) a JSON value without them
+Growing().add(text) what may be told of a text that comes in pieces
 LogFilter           the same for `logging`; `log_processor` for structlog
 
 A value is remembered where it is resolved, in the process that has it. Spellings are those in which
@@ -37,6 +38,7 @@ class Redactor:
         self._spellings: set[str] = set()
         self._values: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
+        self._ordered: tuple[str, ...] = ()
         self._lock = threading.Lock()
 
     def remember(self, value: str) -> None:
@@ -50,12 +52,19 @@ class Redactor:
             for part in parts:
                 self._spellings |= {each for each in spellings(part) if len(each) >= SHORTEST}
             # The longest first: a spelling may be within another one.
-            ordered = sorted(self._spellings, key=lambda each: (-len(each), each))
-            self._pattern = re.compile("|".join(map(re.escape, ordered)))
+            self._ordered = tuple(sorted(self._spellings, key=lambda each: (-len(each), each)))
+            self._pattern = re.compile("|".join(map(re.escape, self._ordered)))
 
     def text(self, text: str) -> str:
         """A text without the values."""
         return text if self._pattern is None else self._pattern.sub(REDACTED, text)
+
+    def unfinished(self, text: str) -> int:
+        """Where in a text that goes on a value may have begun that is not complete yet."""
+        begun = min((_begun(text, each) for each in self._ordered), default=len(text))
+        # A value that is complete is not cut where another one may begin within it.
+        found = self._pattern.finditer(text) if self._pattern is not None else ()
+        return min([begun, *(each.start() for each in found if each.start() < begun < each.end())])
 
     def json(self, value: Json) -> Json:
         """A JSON value without the values, in keys and texts; the same object where there is none.
@@ -83,6 +92,33 @@ class Redactor:
                 return REDACTED if self.text(told) != told else value
             case _:
                 return value
+
+
+class Growing:
+    """A text that comes in pieces, of which nothing is told that may be a part of a value.
+
+    Args:
+        redactor: Whose values; none: those of the process.
+    """
+
+    def __init__(self, redactor: Redactor | None = None) -> None:
+        self._redactor = redactor or _SHARED
+        self._held = ""
+
+    def add(self, piece: str) -> str:
+        """What may be told once one more piece has come, behind what was told before."""
+        text = self._held + piece
+        end = self._redactor.unfinished(text)
+        self._held = text[end:]
+        return self._redactor.text(text[:end])
+
+
+def _begun(text: str, value: str) -> int:
+    """Where the longest end of a text is that a value begins with; its length where none is."""
+    at = text.find(value[0], max(0, len(text) - len(value) + 1))
+    while at >= 0 and not value.startswith(text[at:]):
+        at = text.find(value[0], at + 1)
+    return at if at >= 0 else len(text)
 
 
 def spellings(value: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from temporalio.exceptions import ApplicationError
 from crewlog.activities.models import register
 from crewlog.activities.streaming import TAIL, CannotStream, whole
 from crewlog.errors import ModelUnavailable
+from crewlog.redaction import REDACTED, remember
 from crewlog.state.brief import brief_of
 from crewlog.state.calls import Written
 from http_model import KEY, http_model
@@ -52,6 +53,17 @@ async def test_heartbeats_tell_the_end_of_the_text_and_where_it_begins(model_cal
     assert ends == sorted(set(ends)), "it grows"
     assert max(len(each.text) for each in told) == TAIL
     assert told[-1].offset > 0
+
+
+async def test_nothing_of_a_secret_is_told_before_it_is_complete(model_call, log, env):
+    told, secret = told_by(env), "¤" + " 0123" * 120
+    remember(secret)
+    text = f"{'word ' * 80}{secret} word {'word ' * 80}"
+    result = await model_call(crew({"pace": 2_000, "agents": {"*": [{"text": text}]}}), log)
+    assert REDACTED in result.body["content"]
+    assert len(told) >= 3
+    assert not [each.text for each in told if "¤" in each.text or "0123" in each.text]
+    assert all(result.body["content"][each.offset :].startswith(each.text) for each in told)
 
 
 @pytest.mark.parametrize("pace", [0, 100_000])

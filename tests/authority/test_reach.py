@@ -84,6 +84,18 @@ def test_a_star_is_no_private_address(url: str) -> None:
     assert check_url(url, ("*", "http://*", "http://*:9999")).fault == "private"
 
 
+STARS = ("*", "http://*", "http://*:9999", "*.localhost")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://localhost/", "http://LocalHost/x", "http://localhost:9999/"]
+)
+def test_a_star_is_not_this_machine(url: str) -> None:
+    assert check_url(url, STARS).fault == "private"
+    named = (*STARS, "http://localhost:9999")
+    assert check_url(url, named).allowed is url.endswith(":9999/")
+
+
 PUBLIC = Target("https", "api.example.org", 443)
 
 
@@ -103,6 +115,11 @@ PUBLIC = Target("https", "api.example.org", 443)
         ("127.0.0.1", Target("http", "localhost", 9999), HOSTS, True),
         ("::1", Target("http", "localhost", 9999), HOSTS, True),
         ("10.0.0.1", Target("http", "localhost", 9999), HOSTS, False),
+        ("127.0.0.1", Target("http", "localhost", 9998), HOSTS, False),
+        ("127.0.0.1", Target("https", "localhost", 9999), HOSTS, False),
+        ("127.0.0.1", Target("https", "localhost", 443), STARS, False),
+        ("::1", Target("http", "localhost", 9999), STARS, False),
+        ("127.0.0.1", Target("http", "foo.localhost", 9999), STARS, False),
         ("nonsense", PUBLIC, HOSTS, False),
     ],
 )

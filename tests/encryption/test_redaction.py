@@ -18,7 +18,7 @@ from crewlog.definition.load import load_definition
 from crewlog.encryption.failures import RedactedFailures
 from crewlog.errors import InvalidDefinition, SecretMissing, ToolFailed
 from crewlog.payloads import data_converter
-from crewlog.redaction import REDACTED, LogFilter, Redactor, log_processor, redacted
+from crewlog.redaction import REDACTED, Growing, LogFilter, Redactor, log_processor, redacted
 from crewlog.secrets import resolve, resolved
 
 CANARY = 'wh!te "käna/rie+ 7'
@@ -224,3 +224,33 @@ def test_a_tool_s_secrets_are_references() -> None:
     with pytest.raises(InvalidDefinition, match="neither env:NAME nor file:PATH") as error:
         load_definition(bad, "crew.yaml")
     assert "swordfish" not in str(error.value)
+
+
+# -- a text that comes in pieces ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_nothing_of_a_value_is_told_before_it_is_complete(size: int) -> None:
+    redactor, long = Redactor(), "line one\nline two\n" * 50
+    for value in (CANARY, f"{CANARY} and more", f"{CANARY[-3:]} another", long):
+        redactor.remember(value)
+    nearly = (CANARY[:-1], CANARY[:-1] + CANARY, CANARY[0] * 3 + CANARY, CANARY[:5] * 3)
+    for form in (*forms().values(), *nearly, f"{CANARY} and mor", f"{CANARY} and more", long):
+        text = f"before {form} after."
+        whole, growing, told = redactor.text(text), Growing(redactor), ""
+        for at in range(0, len(text), size):
+            told += growing.add(text[at : at + size])
+            assert whole.startswith(told), form[:100]
+        assert told == whole, "nothing is held back for good"
+
+
+def test_a_value_that_is_complete_is_not_cut_where_another_one_may_begin() -> None:
+    redactor = Redactor()
+    redactor.remember("abcdefgh")
+    redactor.remember("hijklmno")
+    growing = Growing(redactor)
+    assert [growing.add(piece) for piece in ("x abcdefg", "h", " y")] == ["x ", "", "[redacted] y"]
+
+
+def test_a_text_without_values_is_told_at_once() -> None:
+    assert Growing(Redactor()).add("all of it") == "all of it"

@@ -32,15 +32,19 @@ def public(name: str) -> str:
     return f"ed25519:{base64.b64encode(raw).decode()}"
 
 
-def signed_plan() -> GraphPlan:
+def policy() -> dict[str, Any]:
     principals = {name: {"key": public(name), "rights": given} for name, given in RIGHTS.items()}
+    return {"mode": "signed", "principals": principals}
+
+
+def signed_plan() -> GraphPlan:
     return plan_of(
         ["a", {"ask": "Publish?", "sets": "ok"}, "b", {"agent": "c", "after": "a"}],
         {"a": {"outputs": ["risk"], "writes_flags": ["free"]}},
         tools={"send": {"run": "deeds:send"}},
         flags={"closed": True},
         rules=[{"tool": "send", "do": "never", "if": "closed or a.risk > 1"}],
-        policy={"mode": "signed", "principals": principals},
+        policy=policy(),
     )
 
 
@@ -118,6 +122,39 @@ async def test_a_rollback_lifts_no_rule_and_brings_no_answer_back(
         )
         error = (await send(sim, name, "rollback", loaded, position=2)).error
         assert (error is None) is (name in who), error
+
+
+@pytest.mark.parametrize(
+    ("read", "word", "new", "allowed"),
+    [
+        ("tests_ok", "set", True, {"ada"}),
+        ("tests_ok", "skip", True, {"boss", "ada"}),
+        ("other", "set", True, {"boss", "ada"}),
+        ("tests_ok", "set", False, {"boss", "ada"}),
+    ],
+)
+async def test_an_answer_that_a_requirement_is_met_lifts_no_rule(
+    read: str, word: str, new: bool, allowed: set[str]
+) -> None:
+    for name in RIGHTS:
+        plan = plan_of(
+            [{"agent": "a", "when": "tests_ok"}],
+            tools={"send": {"run": "deeds:send"}},
+            flags={"tests_ok": False, "other": False},
+            rules=[{"tool": "send", "do": "never", "if": f"not {read}"}],
+            policy=policy(),
+        )
+        sim = await Simulation.begin(plan, final)
+        await sim.settle()
+        sim.engine.patched = lambda _: new
+        decisions = [{"type": "respond", "message": word}]
+        found = await send(sim, name, "respond", interrupt=sim.asked().id, decisions=decisions)
+        assert (found.error is None) is (name in allowed), found.error
+        assert sim.state.flags["tests_ok"] is (name in allowed and word == "set")  # type: ignore[index]
+        if name == "boss" and found.error is not None:
+            assert isinstance(found.error, NotPermitted)
+            assert "flags.tests_ok, which the condition of a rule reads" in str(found.error)
+            assert sim.asked().options == ("set", "skip", "stop"), "it is still open"
 
 
 def test_what_is_behind_a_question() -> None:

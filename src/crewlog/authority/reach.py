@@ -9,6 +9,7 @@ checking one and the connecting one, neither may be the cleverer.
 
 from __future__ import annotations
 
+import html
 import ipaddress
 import re
 import unicodedata
@@ -19,6 +20,8 @@ from urllib.parse import unquote
 from crewlog.definition.reaching import HostRule, ends_in_number, parse_host
 from crewlog.model import Model
 
+LOCALHOST = "localhost"
+"""The one name that leads to this machine, where it is declared itself."""
 LONGEST_URL = 8_000
 LONGEST_PATH = 1_000
 LONGEST_NAME = 255
@@ -151,6 +154,8 @@ def check_target(target: Target, hosts: Sequence[str]) -> Reach:
         return _FINE
     if address is not None and (kind := _private(address)):
         return _no("private", f"{target.host} is {kind}, which is not declared")
+    if target.host == LOCALHOST and not any(rule.name == LOCALHOST for rule in rules):
+        return _no("private", f"{target.host} is this machine, which is not declared")
     where = f"{target.scheme}://{_bracketed(target.host)}"
     where += "" if target.port == _PORTS[target.scheme] else f":{target.port}"
     return _no("undeclared", f"{where} is not among the hosts that may be reached: {_all(hosts)}")
@@ -159,7 +164,7 @@ def check_target(target: Target, hosts: Sequence[str]) -> Reach:
 def check_address(address: str, target: Target, hosts: Sequence[str]) -> Reach:
     """Whether the address that a host's name leads to may be connected to.
 
-    A public address may; any other only where `hosts` names it, or is `localhost` itself.
+    A public address may; any other only where `hosts` names it, or, of this machine, `localhost`.
 
     Args:
         address: What DNS said, or the host itself.
@@ -172,9 +177,12 @@ def check_address(address: str, target: Target, hosts: Sequence[str]) -> Reach:
     kind = _private(found)
     if not kind:
         return _FINE
-    if target.host == "localhost" and any(found in network for network in _LOOPBACK):
+    rules = rules_of(hosts)
+    if any(rule.name == LOCALHOST and _names(rule, target, None) for rule in rules) and any(
+        found in network for network in _LOOPBACK
+    ):
         return _FINE
-    for rule in rules_of(hosts):
+    for rule in rules:
         fits = rule.port in (None, target.port) and rule.scheme in ("", target.scheme)
         if rule.network is not None and found in rule.network and fits:
             return _FINE
@@ -191,7 +199,7 @@ def _names(rule: HostRule, target: Target, address: _Address | None) -> bool:
     if not _port(rule, target):
         return False
     if rule.name == "*":
-        return True
+        return target.host != LOCALHOST  # every host is every public one
     if rule.name.startswith("*."):
         return address is None and target.host.endswith(rule.name[1:])
     return target.host == rule.name
@@ -299,20 +307,32 @@ def _path_fault(path: str) -> Reach | None:
 def _hides(path: str) -> bool:
     """Whether decoding or folding makes another path of it: somebody downstream may do either."""
     decoded = path
-    for _ in range(4):
-        decoded, before = unquote(decoded, errors="replace"), decoded
+    for _ in range(DECODED):
+        if _UNICODE.search(decoded):
+            return True
+        decoded, before = html.unescape(unquote(decoded, errors="replace")), decoded
         if decoded == before:
             break
+    else:
+        return True  # what is still not plain was written so that nobody sees what it is
+    if decoded != path and ("\ufffd" in decoded or _characters(decoded, spaces=True)):
+        return True  # bytes that are no UTF-8: a lax reader makes a dot or a slash of them
     folded = unicodedata.normalize("NFKC", decoded)
     return any(
         each.count("/") != path.count("/")
         or "\\" in each
         or "\0" in each
-        or any(name.strip() in ("..", "...") for name in each.split("/"))
+        or any(_UPWARDS.fullmatch(name.strip()) for name in each.split("/"))
         for each in (decoded, folded)
     ) or any(ord(c) in _SLASHES for c in decoded)
 
 
+DECODED = 5
+"""How often a path is decoded to find what it hides; by then it must not change any more."""
+_UNICODE = re.compile(r"%u[0-9a-f]{4}", re.IGNORECASE)
+"""A character as some servers read it, and `unquote` does not."""
+_UPWARDS = re.compile(r"[\s.]*\.[\s.]*\.[\s.]*|\.\.+[^\w.].*", re.DOTALL)
+"""Names that some reader takes for `..`: with blanks and more dots, or with a parameter, `..;a`."""
 _SLASHES = frozenset((0x2044, 0x2215, 0x29F8, 0x2216, 0x29F5))
 """Signs that look like a slash and that nothing folds to one."""
 

@@ -10,10 +10,10 @@ import difflib
 from collections.abc import Awaitable, Callable
 
 from crewlog.authority.bindings import arguments_digest
-from crewlog.definition.conditions import Fact, parse_condition
 from crewlog.definition.times import moment_words
 from crewlog.errors import CommandRejected, InterruptNotOpen
 from crewlog.graph import approvals
+from crewlog.graph.deciding import set_by
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import NEXT
@@ -175,9 +175,7 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
         return
     if decision == "again":  # it is ready, and looks for its list once more
         return
-    condition = parse_condition(asked.detail)
-    if isinstance(condition, Fact) and condition.operator is None:
-        flag = condition.name
+    if (flag := set_by(asked, decision)) is not None:
         engine.record(j.FlagSet, flag=flag, value=True, by=by, **engine.added(flag))
     engine.record(j.ConditionMet, step=asked.step, waived=True)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from crewlog.authority.guards import Names, names_in
+from crewlog.definition.conditions import Fact, parse_condition
 from crewlog.graph.plan import GraphPlan, PlanNode
 from crewlog.ids import AgentName, FlagName, NodeName
 from crewlog.state.edited import FLAGS, OUTPUTS, split_path
-from crewlog.state.model import CrewState
+from crewlog.state.model import CrewState, Interrupt
 
 
 def rule_names(plan: GraphPlan) -> Names:
@@ -35,6 +36,16 @@ def lifting(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
             kind == OUTPUTS and (owner, name) in read.outputs
         ):
             yield f"{path}, which the condition of a rule reads"
+
+
+def set_by(asked: Interrupt, decision: str) -> FlagName | None:
+    """The flag that an answer to a requirement sets; none where it sets none."""
+    if asked.kind != "requirement" or asked.step is None or decision in ("skip", "again", "stop"):
+        return None
+    condition = parse_condition(asked.detail)
+    if isinstance(condition, Fact) and condition.operator is None:
+        return FlagName(condition.name)
+    return None
 
 
 def answering(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
