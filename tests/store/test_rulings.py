@@ -44,6 +44,16 @@ async def test_rulings_go_with_the_journal_that_has_them(store: Store) -> None:
     assert await store.last_ruling(RunId("ruled-1")) == 0
 
 
+async def test_nothing_is_claimed_where_something_was_ruled_that_is_not_known(store: Store) -> None:
+    run = RunId("ruled-2")
+    await store.append(run, batch(1, STARTED, RULED))
+    assert await store.claim("ruled-2/a#1/1/1", "me", knows=(run, 1)) == ""
+    assert await store.claimed("ruled-2/a#1/1/1") is None
+    assert await store.claim("ruled-2/a#1/1/1", "me", knows=(run, 2)) == "me"
+    assert await store.claim("ruled-2/a#1/1/1", "you", knows=(run, 2)) == "me"
+    assert await store.claim("ruled-2/a#1/2/1", "me", knows=(RunId("ruled-3"), 0)) == "me"
+
+
 def wanted(most: int = 3, quota: str = "t/k", span: str = "2026-03-29") -> Reservation:
     return Reservation(quota=quota, span=span, most=most)
 

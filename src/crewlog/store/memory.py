@@ -248,8 +248,10 @@ class InMemoryStore:
             raise RowsMissing(BODY, lacking)
         return {hash_: load_json(self._bodies[hash_]) for hash_ in hashes}
 
-    async def claim(self, key: str, owner: str) -> str:
+    async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
         """See `Store`."""
+        if knows is not None and await self.last_ruling(knows[0]) > knows[1]:
+            return ""
         return self._claims.setdefault(key, owner)
 
     async def claimed(self, key: str) -> str | None:

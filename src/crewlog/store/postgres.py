@@ -217,10 +217,11 @@ class PostgresStore:
             raise RowsMissing(BODY, lacking, self._pool.place)
         return {hash_: found[hash_] for hash_ in hashes}
 
-    async def claim(self, key: str, owner: str) -> str:
+    async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
         """See `Store`."""
-        rows = await self._fetch("claim", key, owner)
-        return str(rows[0]["owner"])
+        run, position = (None, 0) if knows is None else (pack(knows[0]), knows[1])
+        rows = await self._fetch("claim", key, owner, run, position)
+        return str(rows[0]["owner"]) if rows else ""
 
     async def claimed(self, key: str) -> str | None:
         """See `Store`."""

@@ -254,10 +254,16 @@ class Store(Protocol):
         """The bodies of those hashes. Raises `StoreIncomplete` where one is missing."""
         ...
 
-    async def claim(self, key: str, owner: str) -> str:
+    async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
         """Makes `owner` the owner of `key` unless it has one; returns who owns it.
 
         Atomic over all workers. A claim is kept for ever: it says that something was begun.
+
+        Args:
+            key: What is claimed.
+            owner: For whom.
+            knows: A run, and the position up to which its rulings are known. Where it has a later
+                one, nothing is claimed, and nobody owns it: the answer is empty.
         """
         ...
 
