@@ -8,6 +8,7 @@ import pytest
 
 from crewlog.ids import ToolName
 from crewlog.state.audit import Audit, audited
+from crewlog.state.audit_grants import Grants
 from crewlog.state.audit_records import AuditFilter, AuditRecord
 from crewlog.state.journal import entry_from_json
 from graph.crews import plan_of
@@ -194,3 +195,25 @@ async def test_it_goes_on_page_by_page() -> None:
     found = [record for n, entry in entries for record in audit.take(n, entry)]
     assert [*found, *audit.settle()] == list(audited(entries))
     assert audit.settle() == []
+
+
+@pytest.mark.parametrize(
+    ("agent", "told"),
+    [
+        (
+            "a",
+            "people want to be asked before 'a' calls 'act': set at run time by ana (position 1)",
+        ),
+        (
+            "*",
+            "people want to be asked before 'a' calls 'act': set at run time by ana (position 1)",
+        ),
+        ("b", "a person must approve this call of 'act'"),
+    ],
+)
+def test_why_people_are_asked_names_the_ruling_that_says_so(agent: str, told: str) -> None:
+    """What the definition says is in no journal, and may hold of some calls only."""
+    grants = Grants()
+    ruling = {"kind": "RulingSet", "at": 1, "tool": "act", "agent": agent, "do": "ask", "by": "ana"}
+    grants.learn(1, entry_from_json(ruling))
+    assert grants.why_asked("a", "act") == told

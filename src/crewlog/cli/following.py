@@ -20,6 +20,7 @@ from crewlog.cli.topology import graph_after, plans_of
 from crewlog.client import Client, Run
 from crewlog.client.client import no_worker
 from crewlog.client.gateway import STATUS_NAMES
+from crewlog.client.starting import check_before
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound
 from crewlog.graph.draw import picture
@@ -142,6 +143,8 @@ async def start_and_leave(screen: Screen, start: Start) -> int:
     assignment = assign_for(start)
     async with ready(screen, assignment) as client:
         if assignment.own:
+            # Who may not start it is left no worker.
+            await check_before(client, start.crew, start.input, id=start.id, by=start.by)
             mention(screen, await background_worker(assignment))
         run = await client.start(
             start.crew, start.input, id=start.id, by=start.by, existing=start.existing

@@ -513,7 +513,7 @@ class Gateway:
         status = await self._how_it_ended(run)
         again = "" if status == "completed" else f", and `crewlog resume {run}` takes it up again"
         return CommandRejected(
-            f"the run {run!r} has ended ({status}): {wire.noun(name)!r} has no effect",
+            f"the run {run!r} has ended ({status}): {_called(name)} has no effect",
             remedy=_TO_GO_BACK.format(run=run)
             if name == "rollback"
             else f"`crewlog show {run}` shows how{again}.",
@@ -563,6 +563,12 @@ _TO_GO_BACK = (
     "`crewlog fork {run}@POSITION` goes on from a checkpoint in another run; "
     "`crewlog resume {run}` takes up a run that was stopped or has failed."
 )
+
+
+def _called(name: str) -> str:
+    """A command for who typed it: `this ruling`, whatever verb that had, or its own name."""
+    called = wire.noun(name)
+    return repr(called) if called == wire.spoken(name) else f"this {called}"
 
 
 def _update_id(command: dict[str, Json]) -> str:

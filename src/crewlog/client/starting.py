@@ -16,7 +16,7 @@ from crewlog.definition.policy import Policy
 from crewlog.errors import CrewlogError, NotPermitted
 from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
-from crewlog.wire import is_prompt
+from crewlog.wire import StartRun, is_prompt
 
 if TYPE_CHECKING:
     from crewlog.client.client import Client
@@ -72,3 +72,27 @@ def check_start(policy: Policy | None, run: str, content: Mapping[str, Json]) ->
     found = standing(policy, START, content, proof, run=run, at=int(time.time() * 1000))
     if not found.allowed:
         raise NotPermitted(f"{found.reason}; nothing was started", remedy=found.remedy)
+
+
+async def check_before(
+    client: Client, crew: CrewDefinition | str, input: Json, *, id: str | None, by: str | None
+) -> None:
+    """Checks, before anything is made ready for a run, that its crew's policy lets it begin.
+
+    Args:
+        client: The client, which signs.
+        crew: A registered crew's name, a definition, or a prompt.
+        input: What it is asked to do.
+        id: The run's id, where that is known.
+        by: Who starts it; by default the system's user.
+
+    Raises:
+        NotPermitted: it does not.
+    """
+    content = crew if isinstance(crew, str) else crew.to_json()
+    policy = await policy_of_crew(client, content)
+    if policy is None or not policy.signed:
+        return
+    run = id or "new"
+    start = StartRun(crew=content, input=input, by=client.user if by is None else by)
+    check_start(policy, run, client.signed_start(run, start))

@@ -135,7 +135,7 @@ class Audit:
             **about,
         )
         if asked.kind == "tool_approval":
-            why = f"a person must approve each call of {asked.tool!r}"
+            why = self._grants.why_asked(record.agent, asked.tool)
             changed = {"kind": "check", "who": record.agent, "what": asked.tool, "reason": why}
             yield record.model_copy(update=changed)
         yield record

@@ -26,6 +26,18 @@ class Grants:
             return f"permissions let {agent!r} call {tool!r}{self._where(tool, '')}"
         return f"{tool!r} is among the tools of {agent!r}{self._where(tool, '')}"
 
+    def why_asked(self, agent: str, tool: str) -> str:
+        """Why people are asked about an agent's call: a ruling, or else what the definition says.
+
+        Which of its rules that is stands in no journal, and a rule may hold of some calls only.
+        """
+        row = self._rulings.get(tool, {})
+        whom = agent if agent in row else EVERYONE  # its own ruling counts, as in every check
+        if row.get(whom) == "ask":
+            where = self._where(tool, whom)
+            return f"people want to be asked before {agent!r} calls {tool!r}{where}"
+        return f"a person must approve this call of {tool!r}"
+
     def _where(self, tool: str, agent: str) -> str:
         said = self._said.get((tool, agent))
         return f": {said}" if said else ""
