@@ -17,6 +17,7 @@ from crewlog.prompt.keeping import CREW
 from crewlog.prompt.registry import registry_of_crew
 
 KEY = "ed25519:A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="
+OTHERS = [f"ed25519:{letter * 42}A=" for letter in "BCD"]
 BARE: dict[str, Any] = {
     "crew": "paper",
     "model": "openai:x",
@@ -46,7 +47,12 @@ MORE: dict[str, Any] = {
     "timezone": "Europe/Berlin",
     "policy": {
         "mode": "signed",
-        "principals": {"ada": {"key": KEY, "rights": ["change", "grant"]}},
+        "principals": {
+            "ada": {"key": KEY, "rights": ["change", "grant"]},
+            "ana": {"key": OTHERS[0], "rights": ["answer"]},
+            "ben": {"key": OTHERS[1], "rights": ["answer"]},
+            "carla": {"key": OTHERS[2], "rights": ["answer"]},
+        },
     },
 }
 TOLD = [
@@ -63,6 +69,9 @@ TOLD = [
     ("interrupts", "budgets: they wait 1d, then the run ends"),
     ("limits", "people are asked after 200,000 tokens, $5 or 1d"),
     ("policy", "ada may change and grant, by signed commands"),
+    ("policy", "ana may answer, by signed commands"),
+    ("policy", "ben may answer, by signed commands"),
+    ("policy", "carla may answer, by signed commands"),
     ("timezone", "Europe/Berlin"),
 ]
 
@@ -94,15 +103,13 @@ def test_a_node_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "unsaid"),
     [
-        ("groups", MORE["groups"], "the groups desk and none"),
-        ("rules", [{"tool": "send", "do": "never"}], "the rule that send is never called"),
+        ("groups", MORE["groups"], "the group 'none'"),
+        ("rules", [{"tool": "send", "do": "never", "reason": "No."}], "why rules[0] holds: No."),
         ("logs", MORE["logs"], "who reads and writes facts and shut"),
-        ("interrupts", {"people": ["ana"]}, "only ana may answer"),
         ("policy", MORE["policy"], "who commands its runs: ada may change and grant"),
         ("memory", {}, "what the crew remembers"),
         ("timezone", "Europe/Berlin", "the time zone Europe/Berlin"),
         ("checkpoints", {"keep_last": 3}, "which checkpoints are kept"),
-        ("limits", {"tokens": 9}, "the bound of tokens: 9"),
         ("flags", {"x": True}, "the first values of flags: x"),
         ("merge", {"author.text": "append"}, "how the values of author.text combine"),
         ("approval", "required", "who must approve it"),

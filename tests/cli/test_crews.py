@@ -241,7 +241,7 @@ policy: {mode: open}
     for words in (
         "desk: writer and checker",
         "facts: read by writer, written by collector",
-        "wipe is never called (Nobody needs it.)",
+        "wipe is never called (Nobody needs it)",
         "only ana may answer",
         "questions wait 2h, then they count as rejected",
         "open: whoever reaches the server commands",

@@ -134,12 +134,12 @@ class CodecServer:
         if payload.metadata.get("encoding") != ENCRYPTED:
             return payload
         try:
-            return open_payload(self._keys, payload, lambda namespace, *_: self._here(namespace))
+            return open_payload(self._keys, payload, self._here)
         except (KeyMissing, SealBroken) as error:
             text = json.dumps(f"not decrypted: {error.message}").encode()
             return Payload(metadata={"encoding": b"json/plain"}, data=text)
 
-    def _here(self, namespace: str) -> bool:
+    def _here(self, namespace: str, _workflow: str, _scheduled: bool) -> bool:
         return namespace in ("", self._namespace)
 
     def _bytes(self, answer: Answer) -> bytes:
