@@ -320,8 +320,8 @@ async def test_a_quota_of_a_day_counts_the_runs_that_had_an_id_before(crews: Sit
     )
     assert (await anew.result(LIMIT)).status == "completed"
     assert len(crews.ledger(run, "start")) == 1
-    (refused,) = [e for e in await crews.journal(anew) if e["kind"] == "PermissionDenied"]
-    assert refused["rule"] == "rules[0]"
+    (refused,) = await crews.entries(anew, "PermissionDenied")
+    assert refused.rule == "rules[0]"
     assert (await anew.rebuild()).whole
 
 
