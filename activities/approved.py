@@ -40,8 +40,29 @@ async def approved_arguments(
     Raises:
         NotApproved: the yes is of another call, of other arguments, or has expired.
     """
+    check_approval(task)
+    said = task.approval if task.approved else None
+    args = dict(asked)
+    if said is None or said.arguments is None:
+        return args
+    if said.edited:
+        args = await _edited(store, task, said.arguments)
+    if arguments_digest(args) != said.arguments:
+        raise NotApproved(_refusal(task, "its arguments are not those that were approved"))
+    return args
+
+
+def check_approval(task: CallTool) -> None:
+    """Checks that the yes which a call was scheduled with is of this call, and holds now.
+
+    Args:
+        task: The call. One that nobody was asked about needs none.
+
+    Raises:
+        NotApproved: it is of another call, or has expired.
+    """
     if not task.approved:
-        return dict(asked)
+        return
     said = task.approval
     if said is None:
         raise NotApproved(_refusal(task, "it does not say what was approved"))
@@ -61,12 +82,6 @@ async def approved_arguments(
     decision = check_binding(said.seal, binding, at=int(time.time() * 1000))
     if not decision.allowed:
         raise NotApproved(_refusal(task, decision.reason))
-    args = dict(asked)
-    if said.edited and said.arguments is not None:
-        args = await _edited(store, task, said.arguments)
-    if said.arguments is not None and arguments_digest(args) != said.arguments:
-        raise NotApproved(_refusal(task, "its arguments are not those that were approved"))
-    return args
 
 
 async def _edited(store: Store, task: CallTool, digest: ContentHash) -> dict[str, Any]:

@@ -21,7 +21,13 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from temporalio import activity
 
-from crewlog.activities.approved import NotApproved, approved_arguments, fault_in_edit, with_edit
+from crewlog.activities.approved import (
+    NotApproved,
+    approved_arguments,
+    check_approval,
+    fault_in_edit,
+    with_edit,
+)
 from crewlog.activities.arguments import (
     arguments_of,
     check_fault,
@@ -36,7 +42,14 @@ from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.keep import keep
 from crewlog.activities.reaching import reach_fault
-from crewlog.activities.rulings import DeniedError, check_rulings, release, reserve
+from crewlog.activities.rulings import (
+    DeniedError,
+    check_rulings,
+    give_back,
+    look_again,
+    release,
+    reserve,
+)
 from crewlog.activities.sight import Sight
 from crewlog.activities.start_notes import begin_once, never_begun
 from crewlog.activities.tool_graph import Outcome, ToolRunner, ToolState
@@ -127,6 +140,7 @@ class ToolCalls:
         # A local activity runs before its workflow task is in the history, which may be done again
         # with other facts: it stores what is named by its hash, and no journal.
         local = activity.info().is_local
+        looked = time.monotonic()
         if local:
             self._hydrator.learn(task.run, task.batch)
             ruled = await self._store.last_ruling(task.run)
@@ -145,15 +159,21 @@ class ToolCalls:
         try:
             context = await self._prepare(task, message, crew)
             counted = await reserve(self._store, task)
+            call, state = await self._begin(context, pulse, looked)
+        except RuledSince:
+            await self._unbegun(task, crew)
+            await give_back(self._store, task, counted)
+            raise
         except DeniedError as denied:
             await self._unbegun(task, crew)
             outcome, refusal = _refused(task, str(denied)), denied
-        except _ModelMistakeError as fault:
+        except (_ModelMistakeError, NotApproved) as fault:
             await self._unbegun(task, crew)
+            counted = await give_back(self._store, task, counted)
             outcome = _refused(task, str(fault))
         else:
             try:
-                outcome = await self._execute(context, pulse, effect)
+                outcome = await self._execute(context, call, state, effect)
             except ToolInvocationError as exc:
                 await release(self._store, task)
                 outcome, counted = _refused(task, _bad_arguments(exc)), {}
@@ -197,10 +217,7 @@ class ToolCalls:
             raise DeniedError(f"Nobody has approved this call of {call['name']!r}.", "approvals")
         definition = crew.tools.get(task.tool, BUILT_IN)
         tool = await self._tool(task, crew, definition)
-        try:
-            args = await approved_arguments(self._store, task, call["args"])
-        except NotApproved as why:
-            raise _ModelMistakeError(str(why)) from why
+        args = await approved_arguments(self._store, task, call["args"])
         if fault := misfit(tool, args):
             raise _ModelMistakeError(fault)
         # What the definition says of arguments is no mistake of a spelling: it is on record.
@@ -240,7 +257,10 @@ class ToolCalls:
             raise _ModelMistakeError(f"There is nothing for you to use {task.tool!r} on.")
         return found
 
-    async def _execute(self, context: _Context, pulse: Pulse, effect: Effect) -> Outcome:
+    async def _begin(
+        self, context: _Context, pulse: Pulse, looked: float
+    ) -> tuple[ToolCall, ToolState]:
+        """Makes everything ready, and then checks for the last time that the call may be made."""
         task = context.task
         state: ToolState = {"run": task.run, "step": task.step, "agent": task.agent}
         if context.tool.reads_state:
@@ -248,10 +268,19 @@ class ToolCalls:
         call = self._call(context, pulse)
         for reference in context.definition.secrets.values():
             resolve(reference)  # what is missing is found before the call begins
+        check_approval(task)
         if context.definition.repeat == "never":
             info = activity.info()
             owner = owner_of(info.workflow_run_id or "", info.activity_id, info.attempt)
             await begin_once(self._store, task, owner)
+        else:
+            await look_again(self._store, task, looked)
+        return call, state
+
+    async def _execute(
+        self, context: _Context, call: ToolCall, state: ToolState, effect: Effect
+    ) -> Outcome:
+        task = context.task
         effect.started = True
         try:
             with calling(call):

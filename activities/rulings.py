@@ -5,11 +5,22 @@ people rule after that is in the store before they are answered. So an activity 
 one thing: whether the run's journal has a ruling beyond that position. Then it does not begin, and
 the workflow, which knows of the ruling, checks the call anew: it is refused, or people are asked,
 or it is scheduled once more. Where the store cannot be asked, nothing begins.
+
+A call begins with the last look. It comes after all that may take long: a server's tools, names
+that are looked up, quotas that others hold, secrets. A call that is claimed is looked at by the
+statement that claims it. Any other is where the first look, which comes with what the activity
+stores anyway, is older than `FRESH`: so a call that nothing held up costs no round trip. A ruling
+is answered later than it is in the store, by the end of an activity, a workflow task and the
+answer's way, each of which the server writes down. That is more than `FRESH`: who has the answer,
+and finds a call that begins after it, has found a call that was looked at after the ruling.
 """
 
 from __future__ import annotations
 
+import time
 from datetime import tzinfo
+
+from temporalio import activity
 
 from crewlog.activities.clock import Clock
 from crewlog.definition.quotas import quota_of, window_ends
@@ -18,6 +29,9 @@ from crewlog.ids import call_key
 from crewlog.state.calls import CallQuota, CallTool, counted_key, quota_name
 from crewlog.store.protocol import Store
 from crewlog.store.quotas import reservation, zone_of
+
+FRESH = 0.005
+"""Seconds for which a look at what people ruled is good, from when the store was asked."""
 
 
 class DeniedError(Exception):
@@ -40,11 +54,32 @@ def check_rulings(task: CallTool, ruled: int) -> None:
         RuledSince: something was; the workflow looks at the call again.
     """
     if ruled > task.knows:
-        raise RuledSince(
-            f"who may call what was ruled at {ruled}, after {task.tool!r} was scheduled",
-            remedy="The run looks at the call again by itself.",
-            place=f"step {task.step}, call {task.call}",
-        )
+        raise ruled_since(task)
+
+
+def ruled_since(task: CallTool) -> RuledSince:
+    """That something was ruled since a call was scheduled."""
+    return RuledSince(
+        f"who may call what was ruled after {task.tool!r} was scheduled",
+        remedy="The run looks at the call again by itself.",
+        place=f"step {task.step}, call {task.call}",
+    )
+
+
+async def look_again(store: Store, task: CallTool, looked: float) -> None:
+    """Looks at what was ruled once more, right before a call begins, where the last look is old.
+
+    Args:
+        store: Where rulings are.
+        task: The call.
+        looked: When the store was asked the last time, by the monotonic clock.
+
+    Raises:
+        RuledSince: something was ruled meanwhile.
+        StoreUnavailable: the store is away; nothing may begin.
+    """
+    if time.monotonic() - looked > FRESH:
+        check_rulings(task, await store.last_ruling(task.run))
 
 
 async def reserve(store: Store, task: CallTool) -> dict[str, str]:
@@ -77,6 +112,25 @@ async def release(store: Store, task: CallTool) -> None:
     """Takes a call that was not made out of its quotas."""
     if task.quotas:
         await store.release(_key(task), [_name(quota) for quota in task.quotas])
+
+
+async def give_back(store: Store, task: CallTool, counted: dict[str, str]) -> dict[str, str]:
+    """Takes a call that is not begun after all out of its quotas.
+
+    Not where an earlier try may have begun it: then it may have been made, and counts.
+
+    Args:
+        store: Where quotas are.
+        task: The call.
+        counted: What `reserve` has said.
+
+    Returns:
+        What counts the call still, as `reserve` says it.
+    """
+    if not counted or task.attempt > 1 or activity.info().attempt > 1:
+        return counted
+    await release(store, task)
+    return {}
 
 
 def _key(task: CallTool) -> str:

@@ -6,10 +6,14 @@ begins. One that finds the claim taken asks people instead of beginning again, a
 slept through its time limit while another began. And one that is not to begin for another reason,
 since people ruled meanwhile or a yes has expired, looks at the claim first: a call that may have
 happened is no refused one.
+
+The statement that claims a call looks at what people ruled. Between a look and a claim a ruling
+could be answered; a claim before the look would say of a refused call that it may have happened.
 """
 
 from __future__ import annotations
 
+from crewlog.activities.rulings import ruled_since
 from crewlog.errors import OutcomeUnknown
 from crewlog.state.calls import CallTool, claim_key
 from crewlog.store.protocol import Store
@@ -25,9 +29,13 @@ async def begin_once(store: Store, task: CallTool, owner: str) -> None:
 
     Raises:
         OutcomeUnknown: where another try has begun.
+        RuledSince: where people have ruled since the call was scheduled; nothing is claimed.
         StoreUnavailable: where the store is away; nothing has begun.
     """
-    if await store.claim(claim_key(task.run, task), owner) != owner:
+    found = await store.claim(claim_key(task.run, task), owner, knows=(task.run, task.knows))
+    if not found:
+        raise ruled_since(task)
+    if found != owner:
         raise _unknown(task)
 
 

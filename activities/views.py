@@ -24,13 +24,13 @@ from langchain_core.messages import BaseMessage
 
 from crewlog.activities.recent import Recent
 from crewlog.activities.render import Quotes, Transcript, shortened
+from crewlog.activities.roots import Roots
 from crewlog.errors import LogRefused
 from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, item_of
 from crewlog.model import Json
 from crewlog.state.calls import View
-from crewlog.state.hashing import log_root
 from crewlog.state.journal import Batch
-from crewlog.state.logs import heads_before, links_of, message_of
+from crewlog.state.logs import heads_before, links_of, message_of, source_of
 from crewlog.state.messages import message_from_json
 from crewlog.store.missing import rows_missing
 from crewlog.store.protocol import Store
@@ -83,7 +83,7 @@ class _Run:
     def __init__(self, run: RunId) -> None:
         self.run = run
         self.heads: dict[ContentHash, _At] = {}
-        self._roots: dict[LogName, ContentHash] = {}
+        self.roots = Roots(run)
         self.tips: dict[LogName, ContentHash] = {}
         """The head that was wanted last, by log."""
         self.messages: dict[ContentHash, BaseMessage] = {}
@@ -101,15 +101,8 @@ class _Run:
         return len(self.heads) + len(self.messages) + len(self.quotes) + self.text
 
     def root(self, log: LogName) -> ContentHash:
-        root = self.root_of(log)
+        root = self.roots.own(log)
         self.begins(root)
-        return root
-
-    def root_of(self, log: LogName) -> ContentHash:
-        """The root of one of this run's logs."""
-        root = self._roots.get(log)
-        if root is None:
-            root = self._roots[log] = log_root(self.run, log)
         return root
 
     def begins(self, root: ContentHash) -> None:
@@ -203,10 +196,10 @@ class Hydrator:
             bodies: Message bodies at hand.
             step: The step that the view is for.
             complete: Whether calls without a result are given one.
-            barred: Logs that the agent may not read: no head may be one of theirs.
+            barred: Logs that the agent may not read, for the reason of a refusal.
 
         Raises:
-            LogRefused: a head is that of another log than the view says.
+            LogRefused: a head is that of another log than the view says, or of another run's.
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
@@ -215,7 +208,9 @@ class Hydrator:
         self._learn(known, batch)
         known.parse(bodies or {})
         logs = await self._logs(known, view, batch)
-        _check_roots(known, logs, barred)
+        for log, at in logs.items():
+            if not await known.roots.prove(log, at.root, self._store, step, view.was):
+                raise _refused(known.roots.log_at(at.root, barred), log)
         _, fresh = known.transcript(agent, logs, step, view.was)
         await self._read_bodies(known, (body for _, body in fresh))
         merged, fresh = known.transcript(agent, logs, step, view.was)
@@ -263,6 +258,8 @@ class Hydrator:
     def _learn(self, known: _Run, batch: Batch) -> None:
         if not batch.entries:
             return
+        if (source := source_of(batch)) is not None:
+            known.roots.source = source
         for link in links_of(known.run, batch):
             known.root(link.log)
             known.learn(link.head, link.previous, link.position, link.body)
@@ -277,6 +274,9 @@ class Hydrator:
         if unknown:
             await asyncio.gather(*(self._read(known, log, h) for log, h in unknown.items()))
             self._learn(known, batch)
+        for log, head in view.heads.items():
+            if head not in known.heads:  # it follows neither from the batch nor from what is before
+                raise _refused(None, log)
         known.tips |= view.heads
         return {log: known.heads[head] for log, head in view.heads.items()}
 
@@ -310,11 +310,9 @@ class Hydrator:
             self._size -= oldest.counted
 
 
-def _check_roots(known: _Run, logs: Mapping[LogName, _At], barred: Collection[LogName]) -> None:
-    roots = {at.root: log for log, at in logs.items()}
-    for log in barred:
-        if (root := known.root_of(log)) in roots:
-            raise LogRefused(f"the head of {roots[root]!r} in the view is one of {log!r}")
+def _refused(other: LogName | None, log: LogName) -> LogRefused:
+    whose = repr(other) if other else "no log of that name, here or where the run was forked from"
+    return LogRefused(f"the head of {log!r} in the view is one of {whose}")
 
 
 def _characters(message: BaseMessage) -> int:

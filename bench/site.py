@@ -1,7 +1,8 @@
 """The place where everything runs: one tuned server, one Postgres, and a process for each peer.
 
 The servers are throwaway ones, set up as `crewlog dev` sets them up. The workers are children of
-this process, in its process group, started once and kept: what is measured is warm.
+this process, in its process group, started once and kept: what is measured is warm. Nothing is
+encrypted, whatever the environment says, but by the case that measures what that costs.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from crewlog.client import Client, Endpoints
 from crewlog.client.connection import LazyStore
 from crewlog.definition.load import load_data
 from crewlog.dev.ephemeral import ephemeral, own_environ
+from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS
 from crewlog.ids import CrewName
 from crewlog.payloads import data_converter
-from crewlog.store import Store, open_store
+from crewlog.store import PostgresStore, Store
 from crewlog.wire import WORKFLOW_TYPE
 
 ROOT = Path(__file__).parents[1]
@@ -136,7 +138,7 @@ class Site:
                 *arguments,
                 cwd=ROOT,
                 env={
-                    **own_environ(),
+                    **_plain_environ(),
                     **self.environ,
                     "CREWLOG_TASK_QUEUE": queue,
                     "CREWLOG_PAYLOADS": str(self.root / "payloads"),
@@ -200,14 +202,19 @@ class Site:
         await self.store.close()
 
 
+def _plain_environ() -> dict[str, str]:
+    """This process's environment, without what names servers or turns encryption on."""
+    return {k: v for k, v in own_environ().items() if k not in (KEYS, ACCEPT_PLAIN)}
+
+
 async def make_site(environ: Mapping[str, str], root: Path) -> Site:
     """A site on servers that run: `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, `DATABASE_URL`."""
     temporal = await TemporalClient.connect(
         environ["TEMPORAL_ADDRESS"],
         namespace=environ["TEMPORAL_NAMESPACE"],
-        data_converter=data_converter(root / "payloads"),
+        data_converter=data_converter(root / "payloads", keys=None),
     )
-    return Site(temporal, await open_store(environ["DATABASE_URL"]), environ, root)
+    return Site(temporal, await PostgresStore.connect(environ["DATABASE_URL"]), environ, root)
 
 
 @asynccontextmanager

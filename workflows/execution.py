@@ -87,6 +87,7 @@ from crewlog.workflows.activity_options import (
 )
 from crewlog.workflows.inbox import Incoming, Unreadable, doubtful, now, present, take
 from crewlog.workflows.seams import Stage, stage
+from crewlog.workflows.strangers import Strangers
 
 FLUSH_BYTES = 64 * 1024
 """More than this is stored before activities are scheduled, instead of by each of them."""
@@ -209,6 +210,7 @@ class Execution:
         search_attributes: bool,
     ) -> None:
         self.engine = engine
+        engine.patched = workflow.patched
         self.closing = False
         self.encrypted = False
         """Whether what comes without encryption is refused, where that is on."""
@@ -228,6 +230,7 @@ class Execution:
         # An execution that leaves without storing leaves the snapshot to the next one, too.
         self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
         self._swap = False
+        self._strangers = Strangers()
         """Whether the next execution has another graph."""
         self._new_policy = False
         """Whether others may command it than before."""
@@ -342,6 +345,7 @@ class Execution:
         """Puts the engine in the place of the draft, once people have approved its definition."""
         if isinstance(self.engine, Drafting) and self.engine.ready:
             self.engine = await self.engine.crew()
+            self.engine.patched = workflow.patched
             self._inbox += self._take_kept()
             await self._take_inbox()
 
@@ -356,6 +360,8 @@ class Execution:
             drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
             if drafting and incoming.name in FOR_CREWS:
                 self._kept.append(incoming)
+                continue
+            if self._strangers.counted(self.engine, incoming):
                 continue
             await gate.tell_time(self.engine, incoming)
             if gate.lets_in(self.engine, incoming):
@@ -730,6 +736,7 @@ class Execution:
         """Stores the last of the journal, refuses what comes too late, and makes the result."""
         self._inbox += self._take_kept()
         await self._take_inbox()
+        self._strangers.tell(self.engine)
         fetched = await self._store_the_end()
         self.ended = self._ending(fetched)
         for _ in range(LAST_CALLS):
@@ -808,6 +815,7 @@ class Execution:
             because = "another build of its workers is current"
         else:
             because = "its history was long enough"
+        self._strangers.tell(self.engine)
         self.engine.record(
             j.ContinuedAsNew, execution=self.engine.state.execution + 1, because=because
         )

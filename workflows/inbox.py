@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
         is_lost,
         is_plain,
         is_refused,
+        is_scheduled,
         lost_file,
         why_refused,
     )
@@ -233,6 +234,8 @@ def from_outside(args: Sequence[RawValue]) -> Any:
     command = data.get("id") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if isinstance(command, str) and command.startswith(RESERVED):
         return Unreadable(f"ids that begin with {RESERVED!r} are the run's own")
+    if any(is_scheduled(each.payload) for each in args):
+        return Unreadable("a payload is refused: it is what a schedule starts its runs with")
     return data  # pyright: ignore[reportUnknownVariableType]
 
 

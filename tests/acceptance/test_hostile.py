@@ -23,7 +23,9 @@ OFFERED = ("own", "never", "few", "open")
 SPELLINGS = ("opne", "OPEN", "set_output", "__import__")
 REPLIES, EACH, FEW = 3, 56, 30
 SLACK = 0.5
-"""Seconds that a call may be under way between the last look at the rulings and its first line."""
+"""Seconds that a busy machine may take from the last look at the rulings, with which a call begins,
+to the first line of its tool: a thread has to be free, and to get its turn. Nothing else is waited
+for in between: tests/activities/test_rulings.py shows that the look comes after all that is."""
 
 
 def hostile(rng: random.Random) -> list[dict[str, Any]]:

@@ -49,11 +49,10 @@ NAMES = ("model", "safe", "keyed", "never-retry", "never-done", "paused", "missi
 
 
 async def _bring_to_places(site: Site) -> dict[str, Run]:
-    runs = {name: await _start(site, name) for name in NAMES}
+    runs = {name: await _start(site, name) for name in NAMES if name != "model"}
     for name in ("safe", "keyed", "never-retry", "never-done", "paused"):
         await until(lambda name=name: site.ledger(runs[name], "start"), name)
     await until(lambda: site.ledger(runs["keyed"], "paid"), "the payment")
-    await until(lambda: site.prompted(runs["model"]), "the prompt")
     await runs["missing"].wait_until(lambda view: "late" in view.waiting_for, LIMIT)
     paused = runs["paused"]
     await paused.pause("lunch", by="ana")
@@ -63,6 +62,9 @@ async def _bring_to_places(site: Site) -> dict[str, Run]:
         lambda view: view.status == "paused" and not view.frontier[0].doing, LIMIT
     )
     await until(lambda: site.ledger(paused, "end"), "the end of what ran")
+    # The last one, since it does not stay where it is: the model answers after a while.
+    runs["model"] = await _start(site, "model")
+    await until(lambda: site.prompted(runs["model"]), "the prompt")
     return runs
 
 

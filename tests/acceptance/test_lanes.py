@@ -89,8 +89,9 @@ async def test_twenty_runs_at_once_on_one_worker(crews: Site) -> None:
             "a": [calls(("nap", {"seconds": 0.1}), ("echo", {"text": "x"})), {"text": "A"}],
             "b": [{"text": "B"}],
         },
-        # A call of a busy worker that misses a heartbeat is made again, which is another matter.
+        # A busy worker's call that misses a heartbeat is made again, and makes it busier.
         tools={name: tool(name, heartbeat=30) for name in ("nap", "echo")},
+        rules={name: {"heartbeat": 30} for name in "ab"},
     )
     runs = [await crews.start(crew) for _ in range(20)]
     results = await asyncio.gather(*(run.result(LIMIT) for run in runs))

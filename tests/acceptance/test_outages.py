@@ -59,16 +59,21 @@ async def at_the_gate(site: Site) -> Run:
 @pytest.mark.timeout(400)
 async def test_postgres_is_away_for_a_while(crews: Site) -> None:
     run = await at_the_gate(crews)
-    asking = await crews.start(crews.crew({"a": [{"text": "A"}]}, flow=[{"ask": "Begin?"}, "a"]))
+    crew = crews.crew(
+        {"a": [{"text": "A"}]}, rules={"a": {"heartbeat": 30}}, flow=[{"ask": "Begin?"}, "a"]
+    )
+    asking = await crews.start(crew)
     await asking.wait_until(lambda view: bool(view.interrupts), LIMIT)
     assert await asyncio.to_thread(postgres.stop, record(crews, "postgres").process)
-    crews.open_gate(run, "g")  # the tool ends while there is no store
-    await until(lambda: crews.ledger(run, "end"), "the tool's end")
-    # Commands and queries need no store.
-    await asking.pause(id="p")
-    await asking.wait_until(lambda view: view.status == "paused", LIMIT)
-    await asking.resume(id="r")
-    await crews.services.services.ensure()
+    try:
+        crews.open_gate(run, "g")  # the tool ends while there is no store
+        await until(lambda: crews.ledger(run, "end"), "the tool's end")
+        # Commands and queries need no store.
+        await asking.pause(id="p")
+        await asking.wait_until(lambda view: view.status == "paused", LIMIT)
+        await asking.resume(id="r")
+    finally:
+        await crews.services.services.ensure()  # it is every other test's, too
     await asking.respond("i1", "approve")
     assert (await run.result(LIMIT)).outputs["b"]["text"] == "B"
     assert (await asking.result(LIMIT)).outputs["a"]["text"] == "A"

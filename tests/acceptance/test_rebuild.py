@@ -53,7 +53,7 @@ TABLES = {
     "quota_counts": "quota",
 }
 NO_RUNS_TABLES = {
-    *("crews", "registered", "orphans", "forks", "forked", "shut", "schema_migrations"),
+    *("crews", "registered", "orphans", "forks", "forked", "lineage", "shut", "schema_migrations"),
     *("memories", "reservations", "tool_approvals", "tool_proofs"),
 }
 QUEUE = "rebuild"

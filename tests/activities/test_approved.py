@@ -92,6 +92,18 @@ async def test_a_yes_holds_until_its_time(tool_call: Any) -> None:
     assert (await made(tool_call, **yes(binding(until=LATER)))).ok
 
 
+async def test_a_yes_that_expires_while_its_call_is_prepared_runs_nothing(
+    tool_call: Any, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(*_args: object) -> None:
+        monkeypatch.setattr(time, "time", lambda: LATER / 1000 + 1)
+
+    monkeypatch.setattr("crewlog.activities.call_tool.reach_fault", slow)
+    result = await made(tool_call, **yes(binding(until=LATER)))
+    assert "has expired" in result.body["content"]
+    assert await store.claimed(f"{RUN}/backend#1/2/1") is None
+
+
 async def test_edited_arguments_run_and_the_model_is_told(tool_call: Any, store: Any) -> None:
     digest = arguments_digest(OTHER)
     await store.put_bodies({digest: OTHER})

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+
 import crew_tools
 import pytest
 from activity_kit import RUN, crew
 from temporalio.exceptions import ApplicationError
 
+from crewlog.activities.rulings import FRESH
 from crewlog.errors import StoreUnavailable
 from crewlog.ids import CrewName
 from crewlog.state import journal as j
@@ -118,6 +122,70 @@ async def test_a_call_that_did_not_begin_or_may_be_repeated_is_looked_at_again(t
     with pytest.raises(ApplicationError) as caught:
         await tool_call("write_file", WRITE, crew=AGAIN)
     assert caught.value.type == "RuledSince"  # it may be repeated, so whether it began is nothing
+
+
+ADD = {"a": 1, "b": 2}
+NEVER = crew(tools={"write_file": {"run": "crew_tools:write_file", "effects": "external"}})
+
+
+def while_it_prepares(monkeypatch, happens):
+    """Lets something happen after the first look, as long as a name server may take."""
+
+    async def slow(*_args):
+        await happens()
+        await asyncio.sleep(FRESH * 2)
+
+    monkeypatch.setattr("crewlog.activities.call_tool.reach_fault", slow)
+
+
+@pytest.mark.parametrize("local", [False, True])
+@pytest.mark.parametrize("definition", [NEVER, AGAIN])
+async def test_what_is_ruled_while_a_call_is_prepared_holds(
+    tool_call, env, store, monkeypatch, definition, local
+):
+    env.info = dataclasses.replace(env.info, is_local=local)
+    while_it_prepares(monkeypatch, lambda: rule(store))
+    before = len(crew_tools.seen)
+    with pytest.raises(ApplicationError) as caught:
+        await tool_call("write_file", WRITE, crew=definition, quotas=(QUOTA,))
+    assert caught.value.type == "RuledSince"
+    assert caught.value.details[2] is False
+    assert len(crew_tools.seen) == before
+    # It is not claimed, and not counted: with what was ruled, the same and another one are made.
+    assert await store.claimed(f"{RUN}/backend#1/2/1") is None
+    other = await tool_call("add", ADD, step="backend#2", quotas=(QUOTA,), position=7)
+    assert other.ok
+    assert (await tool_call("write_file", WRITE, crew=definition, position=7)).ok
+
+
+async def test_a_call_that_an_earlier_try_may_have_made_stays_counted(
+    tool_call, env, store, monkeypatch
+):
+    assert (await tool_call("write_file", WRITE, crew=AGAIN, quotas=(QUOTA,))).ok
+    env.info = dataclasses.replace(env.info, attempt=2)
+    while_it_prepares(monkeypatch, lambda: rule(store))
+    with pytest.raises(ApplicationError, match="was ruled after"):
+        await tool_call("write_file", WRITE, crew=AGAIN, quotas=(QUOTA,))
+    refused = await tool_call("add", ADD, step="backend#2", quotas=(QUOTA,), position=7)
+    assert refused.rule == "rules[0]"
+
+
+async def test_a_call_that_nothing_holds_up_asks_the_store_no_second_time(
+    tool_call, store, monkeypatch
+):
+    monkeypatch.setattr("crewlog.activities.rulings.FRESH", 60)
+    looks = []
+    monkeypatch.setattr(store, "last_ruling", counting(looks, store.last_ruling))
+    assert (await tool_call("write_file", WRITE, crew=AGAIN)).ok
+    assert len(looks) == 1  # the store in memory looks for what the first append answers
+
+
+def counting(into, call):
+    async def counted(*args):
+        into.append(args)
+        return await call(*args)
+
+    return counted
 
 
 NO_APPROVAL = crew(approvals={"write_file": ["backend"]})

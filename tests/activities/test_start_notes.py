@@ -73,7 +73,7 @@ async def test_a_look_at_a_claim_claims_nothing(store: Store):
 async def test_nothing_begins_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch):
     store = InMemoryStore()
 
-    async def away(*_: object) -> str:
+    async def away(*_: object, **_more: object) -> str:
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patch:

@@ -11,6 +11,7 @@ import pytest
 
 from authority.audience_world import Worker, World, glance, hunt
 from crewlog.activities import sight, views
+from crewlog.activities.roots import Roots
 from crewlog.authority import audiences as authority
 from crewlog.authority.audiences import may_read, may_see, may_write
 from crewlog.authority.permissions import Decision
@@ -67,6 +68,10 @@ def _yes(*_: Any, **__: Any) -> Decision:
     return Decision(allowed=True, reason="")
 
 
+async def _proven(*_: Any) -> bool:
+    return True
+
+
 def _no_view_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RunFacts, "reads_of", lambda self, *_: tuple(self.state.messages))
 
@@ -74,7 +79,7 @@ def _no_view_check(patch: pytest.MonkeyPatch) -> None:
 def _no_check_at_all(patch: pytest.MonkeyPatch) -> None:
     _no_view_check(patch)
     patch.setattr(sight, "may_read", _yes)
-    patch.setattr(views, "_check_roots", lambda *_: None)
+    patch.setattr(Roots, "prove", _proven)
 
 
 def _left_steps_read_on(patch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,9 @@ def test_every_command_has_its_right_and_others_need_the_highest() -> None:
     assert not look(nothing, proof(nothing, "unheard_of", key=BOB), "unheard_of").allowed
 
 
-@pytest.mark.parametrize("model", [StartRun, ForkFrom, AskRun, *{*COMMAND_MODELS.values()}])
+@pytest.mark.parametrize(
+    "model", [StartRun, ForkFrom, AskRun, *dict.fromkeys(COMMAND_MODELS.values())]
+)
 def test_each_field_of_each_command_is_signed(model: type[Model]) -> None:
     """Whatever a build adds to commands is under the signature: nothing but the proof is not."""
     said = {name: "x" for name in model.model_fields if name != "proof"}

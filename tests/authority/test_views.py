@@ -12,10 +12,13 @@ from temporalio.testing import ActivityEnvironment
 from crewlog.activities.crew import CrewActivities
 from crewlog.graph.engine import Engine
 from crewlog.graph.lower import lower
-from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId
+from crewlog.graph.rewinding import fork, reopen
+from crewlog.ids import PUBLIC, AgentName, ContentHash, LogName, RunId, StepId
 from crewlog.state.calls import CallModel, View
+from crewlog.state.journal import Batch
 from crewlog.state.model import Item
 from crewlog.state.packing import unpack
+from crewlog.state.rewinding import Resumption
 from crewlog.store import InMemoryStore, Store
 from crewlog.testing.scripted import recorded_prompts, scripted
 from graph.crews import crew
@@ -145,6 +148,72 @@ async def test_a_worker_refuses_what_the_run_should_not_have_sent(
     assert not recorded_prompts(scene.model)
     assert "said in" not in str(raised.value)
     assert "<item>" not in str(raised.value)
+
+
+def _forked(engine: Engine, run: str) -> Engine:
+    made = fork(engine.plan, engine.state, RunId(run), by="eve", at=2)
+    for log in (*LOGS[:3], f"channel:{run}"):
+        made.say(f"<said in {log} of {run}>", by="eve", to=LogName(log), message_id=f"{run} {log}")
+    return made
+
+
+def _reopened(engine: Engine) -> Engine:
+    end = Resumption(engine.state.position)
+    return reopen(engine.plan, engine.ledger, engine.state, end, by="eve", at=3)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["lives", "taken up again"])
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "in the batch"])
+async def test_a_fork_of_a_fork_refuses_the_heads_that_its_ancestors_would(
+    tmp_path: Path, stored: bool, again: bool
+) -> None:
+    """One of a log that the agent may not read, wherever it began, and one of a stranger's.
+
+    What it may read is shown, wherever that began.
+    """
+    scene = await Scene.made()
+    stranger = await Engine.begin(lower(crew_of()), RunId("other"), input_text="", by="eve", at=1)
+    stranger.say("<said in public>", by="eve", to=PUBLIC, message_id="m")
+    first = _forked(scene.engine, "fork")
+    engine = _forked(first, "fork-of-fork")
+    if again:  # what is before its end is stored
+        await scene.store.append(engine.state.run, unpack(engine.ledger.batch(), {}))
+        engine.ledger.stored(engine.state.position)
+        engine = _reopened(engine)
+    runs = [scene.engine, first, engine, stranger]
+    batches = [unpack(each.ledger.batch(), {}) for each in runs]
+    for each, batch in zip(runs, batches, strict=True):
+        if stored or each is not engine:
+            await scene.store.append(each.state.run, batch)
+    activities = CrewActivities(scene.store, workspace=tmp_path)
+
+    async def shown(head: ContentHash, log: str = "public") -> str:
+        call = CallModel(
+            run=engine.state.run,
+            step=StepId("plain#1"),
+            agent=AgentName("plain"),
+            definition=scene.definition,
+            view=View(heads={LogName(log): head}),
+            batch=Batch.EMPTY if stored else batches[2],
+        )
+        before = len(recorded_prompts(scene.model))
+        await ActivityEnvironment().run(activities.call_model, call)
+        return repr(recorded_prompts(scene.model)[before].messages)
+
+    own = engine.state.messages
+    assert "of fork-of-fork" in await shown(own[PUBLIC].head)
+    private = LogName("private:plain")
+    assert f"<said in {private}>" in await shown(own[private].head, private)
+    for at in runs[:3]:
+        # Not even its own one in the place of `public`, nor those that the crew does not name.
+        for log in LOGS[1:]:
+            told = "no log" if log in ("group:y", "channel:c", private) else repr(log)
+            with pytest.raises(ApplicationError, match=f"is one of ({told}|no log)") as raised:
+                await shown(at.state.messages[LogName(log)].head)
+            assert raised.value.type == "LogRefused"
+    for head in (stranger.state.messages[PUBLIC].head, own[LogName("channel:fork")].head):
+        with pytest.raises(ApplicationError, match="is one of no log of that name"):
+            await shown(head)
 
 
 async def test_the_run_withholds_an_item_that_its_agent_may_not_see_any_more() -> None:

@@ -49,7 +49,7 @@ def tool(base: CrewDefinition, name: str, **more: Any) -> CrewDefinition:
 BASE = crew(permissions={"write": ["b"]}, approvals={"write": None})
 SIGNED = {
     "mode": "signed",
-    "principals": {"ada": {"key": f"ed25519:{'A' * 43}=", "rights": ["grant"]}},
+    "principals": {"ada": {"key": f"ed25519:{'B' * 42}A=", "rights": ["grant"]}},
 }
 
 

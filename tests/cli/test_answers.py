@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from crewlog.cli.answering import _which
 from crewlog.cli.answers import Typed, edited_args, typed
+from crewlog.cli.hearing import Heard, fits, heard
 from crewlog.cli.questions import answer_command
 from crewlog.cli.screen import Screen
+from crewlog.cli.sight import Sight
 from crewlog.client.inbox import OpenQuestion, open_question
-from crewlog.errors import UsageError
+from crewlog.errors import InterruptNotOpen, UsageError
+from crewlog.ids import InterruptId
+from crewlog.state.model import Answered
 from crewlog.store.protocol import InterruptRow
 from crewlog.wire import InterruptView
 
@@ -98,3 +104,65 @@ def test_the_inbox_says_how_a_question_is_answered() -> None:
     budget = question(kind="budget", options=("go on", "stop"), words=True)
     assert answer_command("r", budget) == "crewlog answer r i1 'go on'|stop|NUMBER"
     assert call.review_configs[0]["allowed_decisions"] == ["approve", "edit", "reject", "respond"]
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("2", Heard("reject")),
+        ("APPROVE", Heard("approve")),
+        ("edit", Heard("edit")),
+        ('edit {"table": "old"}', Heard("edit", args='{"table": "old"}')),
+        ("reject not on a Friday", Heard("reject", "not on a Friday")),
+        ("reject 'too dear'", Heard("reject", "too dear")),
+        ("respond ok", Heard("ok")),
+        ("not on a Friday", Heard("not on a Friday")),
+    ],
+)
+def test_what_a_line_at_a_call_s_question_means(line: str, meant: Heard) -> None:
+    assert heard(view(words=True), line) == meant
+
+
+@pytest.mark.parametrize(
+    "line", ["frobnicate", "aprove", "yes", "yes, do it", "approve it", "edit the table", "respond"]
+)
+def test_a_slip_refuses_no_call(line: str) -> None:
+    call = view(words=True)
+    with pytest.raises(
+        UsageError, match="none of the options: approve, edit, reject, stop"
+    ) as told:
+        heard(call, line)
+    assert "Words refuse the call" in told.value.remedy
+    assert not fits(call, line)
+    assert ("Did you mean 'approve'?" in told.value.remedy) is line.startswith("ap")
+
+
+def test_words_answer_a_question_that_takes_them() -> None:
+    ask = view(kind="ask", options=("yes", "no"), words=True)
+    assert heard(ask, "respond later") == Heard("later")
+    assert heard(ask, "later") == Heard("later")
+
+
+@pytest.mark.parametrize(
+    ("was", "told"),
+    [
+        (Answered(decision="approve", by="ana", at=1000), "ana answered i1 'approve' 1970-01-01"),
+        (
+            Answered(decision="escalated", by="policy", expired=True, at=1000),
+            r"i1 expired 1970-01-01 .* and was escalated to carla as i2; open now: i2",
+        ),
+        (Answered(decision="reject", expired=True, at=1000), "policy answered 'reject'"),
+    ],
+)
+@pytest.mark.parametrize("decision", ["approve", None])
+def test_who_was_first_is_told(was: Answered, told: str, decision: str | None) -> None:
+    """Also where the id stands alone: it is no word that refuses what is asked now."""
+    seen: Any = SimpleNamespace(
+        run="r",
+        questions=[view(id="i2", words=True, to=("carla",), escalated=was.expired)],
+        over=False,
+        state=SimpleNamespace(answered={InterruptId("i1"): was}),
+    )
+    sight: Sight = seen
+    with pytest.raises(InterruptNotOpen, match=told):
+        _which(sight, "i1", decision)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from crewlog.cli.compiling import is_prompt, read_source
+from crewlog.cli.files import is_file
 from crewlog.cli.main import run_cli
 from crewlog.definition.content import definition_hash
 from crewlog.definition.load import load_definition, load_file
@@ -409,3 +411,12 @@ def test_parts_stand_in_their_column_in_a_narrow_pipe(
     assert max(map(len, lines)) <= 80
     parts = [line for line in lines if re.search(r"  lines? \d", line)]
     assert len({line.index("  line") for line in parts}) == 1
+
+
+def test_prose_too_long_for_a_file_s_name_is_prose() -> None:
+    prose = "The collector gathers the changes, then the writer drafts notes. " * 5
+    assert is_prompt(prose)
+    assert read_source(prose).text == prose
+    assert not is_file(prose)
+    assert not is_file("x" * 300)
+    assert not is_file("a\0b")

@@ -9,12 +9,13 @@ import pytest
 
 from crewlog.cli import exits
 from crewlog.cli.follow import Follower, Manner
-from crewlog.cli.questions import answer_line, fits, numbered, show_question
+from crewlog.cli.hearing import fits
+from crewlog.cli.questions import answer_line, numbered, show_question
 from crewlog.cli.screen import Screen, text_of
 from crewlog.cli.sight import question_of
 from crewlog.client import Event
 from crewlog.definition.load import load_data
-from crewlog.errors import CommandRejected
+from crewlog.errors import CommandRejected, NotPermitted
 from crewlog.graph.approvals import detail as detail_of
 from crewlog.graph.drafting import Drafting
 from crewlog.graph.lower import lower
@@ -187,3 +188,39 @@ def test_people_are_told_a_command_and_no_hash(capsys: pytest.CaptureFixture[str
         out = capsys.readouterr().out
         assert told in out
         assert "HASH" not in out
+
+
+async def test_who_may_not_answer_is_told_how_others_do_and_is_not_asked_again(capsys: Any) -> None:
+    """And the question says whom it is asked of."""
+
+    class Forbids(Asks):
+        async def respond(self, interrupt: str, decision: str, *, id: str) -> None:
+            raise NotPermitted("'root' may not answer 'i1'", remedy="Let one of them answer.")
+
+    call = asked(kind="tool_approval", options=("approve", "reject", "stop"), to=("carla",))
+    run: Any = Forbids(call)
+    follower = Follower(Screen(), run, manner=Manner(ask=True, leave=False))
+    await follower._respond(run.open[0], "1")
+    assert "crewlog answer shop i1 approve|edit|reject|stop --by carla" in capsys.readouterr().out
+    assert await follower._questions() is None
+    assert follower._prompt is None
+    show_question(Screen(), run.open[0])
+    assert "asked of carla" in capsys.readouterr().out
+
+
+async def test_edit_at_the_prompt_edits_the_call() -> None:
+    edits: list[Any] = []
+
+    class Edits(Asks):
+        async def edit_call(self, interrupt: str, tool: str, args: Any, *, id: str) -> None:
+            edits.append((interrupt, tool, args))
+
+    call = asked(
+        kind="tool_approval", options=("approve", "reject", "stop"), words=True, tool="drop"
+    )
+    run: Any = Edits(call)
+    follower = Follower(Screen(), run, manner=Manner(ask=True, leave=False))
+    await follower._respond(run.open[0], 'edit {"table": "old"}')
+    await follower._respond(run.open[0], "edti")
+    assert edits == [("i1", "drop", {"table": "old"})]
+    assert run.answers == []

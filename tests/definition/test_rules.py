@@ -111,6 +111,15 @@ def test_what_does_not_contradict_itself_is_fine(rules: str) -> None:
     assert faults(rules) == []
 
 
+@pytest.mark.parametrize("fault", ["do: maybe", "quota: lots", "if: 'ok =='"])
+def test_a_rule_that_is_not_whole_contradicts_nothing(fault: str) -> None:
+    """What it is to say nobody knows; that the others contradict each other is told."""
+    rules = f"rules:\n- {{tool: act, do: never}}\n- {{tool: act, {fault}}}\n- {{tool: act}}"
+    found = faults(rules)
+    assert not [each for each in found if "rules[1] says" in each]
+    assert [each for each in found if "rules[2] says always and rules[0] says never" in each]
+
+
 def test_an_agent_does_not_work_for_itself() -> None:
     text = CREW.replace("p, tools: [act, read]", "p, parent: b, tools: [act, read]")
     with pytest.raises(InvalidDefinition, match="works for itself"):

@@ -22,9 +22,12 @@ from crewlog.encryption.codec import (
     NOT_ENCRYPTED,
     PLAIN_MARK,
     REFUSED,
+    SCHEDULE,
     WORKFLOW,
     is_plain,
     is_refused,
+    is_scheduled,
+    of_schedule,
     why_refused,
 )
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, read_keys, write_keys
@@ -114,15 +117,41 @@ async def test_a_payload_bound_to_nothing_is_no_run_s(tmp_path: Path, keys: Keyr
         await converter(tmp_path, keys).decode([payload])
 
 
+DUE = "nightly-2026-12-01T02:00:00Z"
+
+
 async def test_a_schedule_s_payload_is_that_of_its_runs_and_of_no_others(
     tmp_path: Path, keys: Keyring
 ) -> None:
-    [payload] = await converter(tmp_path, keys, "nightly").encode(["x"])
-    due = converter(tmp_path, keys, "nightly-2026-12-01T02:00:00Z")
+    with of_schedule():
+        [payload] = await converter(tmp_path, keys, "nightly").encode(["x"])
+    due = converter(tmp_path, keys, DUE)
     assert await due.decode([payload]) == ["x"]
-    for other in ("nightly-2", "nightly-2026-12-01", "night", "my-nightly-2026-12-01T02:00:00Z"):
-        with pytest.raises(ApplicationError, match="stands elsewhere"):
+    for other in ("nightly", "nightly-2", "nightly-2026-12-01", "night", f"my-{DUE}"):
+        with pytest.raises(ApplicationError, match=r"for the schedule 'nightly' .* elsewhere"):
             await converter(tmp_path, keys, other).decode([payload])
+    # It says that it is a schedule's to the run, which takes it for its start alone.
+    assert due.payload_codec is not None
+    assert is_scheduled((await due.payload_codec.decode([payload]))[0])
+    activity = ActivitySerializationContext("default", "1", "call", "q", DUE, "CrewRun", False)
+    there = data_converter(tmp_path / "payloads", keys=keys).with_context(activity)
+    with pytest.raises(ApplicationError, match="elsewhere"):
+        await there.decode([payload])
+    for value in (b"0", b"", b"11"):
+        payload.metadata[SCHEDULE] = value
+        with pytest.raises(ApplicationError, match="is refused"):
+            await due.decode([payload])
+
+
+async def test_a_run_s_payload_is_no_schedule_s(tmp_path: Path, keys: Keyring) -> None:
+    """Whoever may start runs, and has no key, makes up the id of the other run."""
+    [payload] = await converter(tmp_path, keys, "nightly").encode(["x"])
+    due = converter(tmp_path, keys, DUE)
+    with pytest.raises(ApplicationError, match=r"for the workflow 'nightly' .* elsewhere"):
+        await due.decode([payload])
+    payload.metadata[SCHEDULE] = b"1"
+    with pytest.raises(ApplicationError, match="changed since it was encrypted"):
+        await due.decode([payload])
 
 
 async def test_a_wrong_key_is_a_missing_one(

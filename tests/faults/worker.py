@@ -107,9 +107,9 @@ class StoreAtPoints(PostgresStore):
         _pass("append.after")
         return ruled
 
-    async def claim(self, key: str, owner: str) -> str:
+    async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
         _pass("claim.before")
-        found = await super().claim(key, owner)
+        found = await super().claim(key, owner, knows=knows)
         if found == owner:
             here().ledger.claimed(key, owner)
         _pass("claim.after")

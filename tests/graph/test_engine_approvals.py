@@ -198,6 +198,63 @@ async def test_an_unknown_outcome_of_an_approved_call_may_be_tried_again() -> No
     assert (order.call.attempt, order.call.approved) == (2, "i1")
 
 
+# -- approvals that a change adds ---------------------------------------------------------------
+
+RISKY = {**TOOLS, "act": {"run": "m:f", "risk": "high"}}
+LATER = [
+    {"tools": TOOLS, "approvals": {"act": None}},
+    {"tools": TOOLS, "rules": [{"tool": "act", "do": "ask"}]},
+    {"tools": RISKY, "interrupts": {"approve_risk": "high"}},
+]
+
+
+async def permitted(flow: list[str], *, new: bool = True, **later: Any) -> Simulation:
+    """A run whose crew is changed when a call is permitted and has not begun."""
+    sim = await Simulation.begin(plan_of(["a", "b"], tools=TOOLS), asks("act"))
+    sim.engine.patched = lambda _: new
+    await sim.settle()
+    sim.launch()
+    await sim.land(("a#1", 1))
+    await sim.change(plan_of(flow, **later))
+    await sim.settle()
+    sim.launch()
+    return sim
+
+
+@pytest.mark.parametrize("later", LATER)
+@pytest.mark.parametrize("flow", [["a", "b"], ["c", "a", "b"], ["c", "b"]])
+async def test_approvals_that_a_change_adds_hold_for_calls_that_have_not_begun(
+    flow: list[str], later: dict[str, Any]
+) -> None:
+    # The agent's node may be gone: its step ends its turn, and that asks no less.
+    sim = await permitted(flow, **later)
+    assert ("a#1", 2, 1) not in sim.made
+    question = sim.asked()
+    assert (question.kind, question.step, question.call) == ("tool_approval", "a#1", 2)
+    await sim.respond("approve")
+    (order, *_) = sim.engine.orders(())
+    assert (order.call.call, order.call.approved) == (2, question.id)
+    await sim.run()
+    assert [made for made in sim.made if made[:2] == ("a#1", 2)] == [("a#1", 2, 1)]
+    assert len(sim.facts("InterruptRaised")) == 1
+    assert as_json(folded(sim.journal)) == as_json(sim.state)
+
+
+async def test_a_call_that_a_change_has_people_asked_about_may_be_refused() -> None:
+    sim = await permitted(["a", "b"], **LATER[0])
+    await sim.respond("reject")
+    await sim.run()
+    assert ("a#1", 2, 1) not in sim.made
+    assert answers(sim) == [(2, False, "Refused by eve.")]
+
+
+@pytest.mark.parametrize("flow", [["a", "b"], ["c", "b"]])
+async def test_older_executions_go_on_as_they_did(flow: list[str]) -> None:
+    sim = await permitted(flow, new=False, **LATER[0])
+    assert ("a#1", 2, 1) in sim.made
+    assert not sim.facts("InterruptRaised")
+
+
 # -- what people are shown ---------------------------------------------------------------------
 
 
@@ -228,9 +285,16 @@ async def test_people_are_shown_the_call_with_its_arguments_and_its_message() ->
     )
 
 
-async def test_arguments_that_cannot_be_read_are_answered_where_tools_run() -> None:
-    sim = await run(guarded(), Replies({"a#1": [reply('{"path": ', invalid=True)]}))
+@pytest.mark.parametrize("new", [True, False])
+async def test_nobody_is_asked_about_arguments_that_cannot_be_read(new: bool) -> None:
+    script = Replies({"a#1": [reply('{"path": ', invalid=True)]})
+    sim = await Simulation.begin(guarded(), script)
+    sim.engine.patched = lambda _: new
+    await sim.run()
     assert not sim.facts("InterruptRaised")
+    # Older executions have it answered where tools run.
+    assert (("a#1", 2, 1) in sim.made) is not new
+    assert sim.state.status == "completed"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from crewlog.ids import ContentHash, CrewName, InterruptId, NodeName, RunId, StepId
 from crewlog.state import journal as j
+from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState, Interrupt
 from crewlog.store import Store
 from store.journals import Journal, answered, asked, started
@@ -152,3 +153,21 @@ async def test_a_body_in_an_edit_is_stored(store: Store, run: RunId) -> None:
     journal.add(j.StateEdited(edits=(edit,)))
     await store.append(run, journal.batch())
     assert await store.get_bodies([body]) == {body: ["large"]}
+
+
+async def test_what_a_fork_goes_on_from_is_known_when_that_is_gone(store: Store) -> None:
+    first, middle, last, side = (RunId(f"line-{name}") for name in ("a", "b", "c", "d"))
+    await store.append(first, Journal(first, [started(first)]).batch(1, 1))
+    for run, source in ((middle, first), (last, middle), (side, first)):
+        forked = j.Forked(run=run, source=source, to=1, state=state(source), at=1)
+        await store.append(run, Batch(first=2, entries=(j.entry_to_json(forked),)))
+    assert [await store.lineage(run) for run in (first, middle, last, side)] == [
+        set(), {first}, {first, middle}, {first},
+    ]  # fmt: skip
+    await store.forget(middle)
+    assert await store.lineage(last) == {first, middle}
+    await store.delete([first], 1)
+    assert await store.lineage(last) == {first, middle}
+    assert await store.lineage(middle) == {first}
+    await store.delete([last, side], 1)  # nothing goes on from them any more
+    assert await store.lineage(middle) == set()

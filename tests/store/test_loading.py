@@ -20,9 +20,9 @@ from store.long_runs import LongRun, long_run
 
 
 @pytest.fixture
-async def own(request: pytest.FixtureRequest, server_url: str) -> AsyncIterator[Store]:
+async def own(request: pytest.FixtureRequest, postgres_dsn: str) -> AsyncIterator[Store]:
     """A store of the test's own: simulated runs have one id."""
-    store = await PostgresStore.connect(await new_database(server_url))
+    store = await PostgresStore.connect(await new_database(postgres_dsn))
     yield store
     await store.close()
 

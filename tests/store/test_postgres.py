@@ -23,9 +23,9 @@ from store.journals import Journal, started
 
 
 @pytest.fixture
-async def connection(server_url: str) -> AsyncIterator[Any]:
+async def connection(postgres_dsn: str) -> AsyncIterator[Any]:
     """A connection to a database that nothing was done to."""
-    found = await asyncpg.connect(await new_database(server_url))
+    found = await asyncpg.connect(await new_database(postgres_dsn))
     yield found
     await found.close()
 
@@ -214,8 +214,8 @@ asyncio.run(main())
 """
 
 
-async def test_processes_that_start_at_once_on_an_empty_database(server_url: str) -> None:
-    url = await new_database(server_url)
+async def test_processes_that_start_at_once_on_an_empty_database(postgres_dsn: str) -> None:
+    url = await new_database(postgres_dsn)
     pipe = asyncio.subprocess.PIPE
     processes = [
         await asyncio.create_subprocess_exec(
@@ -234,8 +234,8 @@ async def test_processes_that_start_at_once_on_an_empty_database(server_url: str
     await store.close()
 
 
-async def test_connections_that_migrate_at_once(server_url: str) -> None:
-    url = await new_database(server_url)
+async def test_connections_that_migrate_at_once(postgres_dsn: str) -> None:
+    url = await new_database(postgres_dsn)
     stores = await asyncio.gather(*(PostgresStore.connect(url, max_size=1) for _ in range(8)))
     for store in stores:
         await store.close()
@@ -256,9 +256,9 @@ async def test_migrations_add_up(connection: Any) -> None:
 
 @pytest.mark.parametrize("bookkeeping", [True, False])
 async def test_tables_that_were_dropped_are_made_again(
-    server_url: str, run: RunId, bookkeeping: bool
+    postgres_dsn: str, run: RunId, bookkeeping: bool
 ) -> None:
-    url = await new_database(server_url)
+    url = await new_database(postgres_dsn)
     store = await PostgresStore.connect(url)
     journal = Journal(run, [started(run)])
     await store.append(run, journal.batch())

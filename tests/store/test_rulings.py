@@ -44,6 +44,16 @@ async def test_rulings_go_with_the_journal_that_has_them(store: Store) -> None:
     assert await store.last_ruling(RunId("ruled-1")) == 0
 
 
+async def test_nothing_is_claimed_where_something_was_ruled_that_is_not_known(store: Store) -> None:
+    run = RunId("ruled-2")
+    await store.append(run, batch(1, STARTED, RULED))
+    assert await store.claim("ruled-2/a#1/1/1", "me", knows=(run, 1)) == ""
+    assert await store.claimed("ruled-2/a#1/1/1") is None
+    assert await store.claim("ruled-2/a#1/1/1", "me", knows=(run, 2)) == "me"
+    assert await store.claim("ruled-2/a#1/1/1", "you", knows=(run, 2)) == "me"
+    assert await store.claim("ruled-2/a#1/2/1", "me", knows=(RunId("ruled-3"), 0)) == "me"
+
+
 def wanted(most: int = 3, quota: str = "t/k", span: str = "2026-03-29") -> Reservation:
     return Reservation(quota=quota, span=span, most=most)
 
@@ -128,3 +138,20 @@ async def test_what_was_counted_long_ago_is_forgotten(store: Store) -> None:
     for at in (2 * RESERVED + 4, 2 * RESERVED + 5):
         assert await store.reserve("c3", [wanted(1, "t6/k")], at) is None
         assert await store.counted([("t6/k", "2026-03-29")]) == {("t6/k", "2026-03-29"): 1}
+
+
+async def test_calls_of_a_run_that_is_gone_count_and_are_not_taken_for_another_s(
+    store: Store,
+) -> None:
+    run, other = RunId("gone-1"), RunId("gone-1/a")
+    once = [wanted(2, "t/gone")]
+    for attempt in range(2):
+        await store.append(run, batch(1, STARTED))
+        assert await store.reserve(f"{run}/a#1/2", once, attempt) is None
+        await store.delete([run], attempt)
+    assert await store.reserve(f"{run}/a#1/2", once, 2) == "t/gone"
+    assert await store.counted([("t/gone", "2026-03-29")]) == {("t/gone", "2026-03-29"): 2}
+    # A run whose id begins so is another one: its call is counted, and known, as before.
+    assert await store.reserve(f"{other}/a#1/2", [wanted(1, "t/other")], 3) is None
+    await store.delete([run], 3)
+    assert await store.reserve(f"{other}/a#1/2", [wanted(1, "t/other")], 4) is None

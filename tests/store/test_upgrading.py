@@ -127,9 +127,9 @@ def journals() -> list[Journal]:
 
 
 @pytest.fixture
-async def both(server_url: str) -> Any:
+async def both(postgres_dsn: str) -> Any:
     """A store on a database that was migrated from schema 3, and one that has had no other."""
-    url = await new_database(server_url)
+    url = await new_database(postgres_dsn)
     await at_schema(url, OLD, journals())
     migrated, fresh = await PostgresStore.connect(url), InMemoryStore()
     for journal in journals():
@@ -185,9 +185,9 @@ async def test_they_are_deleted_whole(both: tuple[PostgresStore, InMemoryStore])
 
 
 async def test_calls_that_were_counted_before_there_were_counts_are_counted(
-    server_url: str,
+    postgres_dsn: str,
 ) -> None:
-    url = await new_database(server_url)
+    url = await new_database(postgres_dsn)
     connection: Any = await asyncpg.connect(url)
     await migrate(connection, [each for each in migrations() if each.version < COUNTS])
     rows = [("t/k", f"c{n}", "monday" if n < 3 else "tuesday", 1) for n in range(5)]

@@ -12,13 +12,18 @@ from crewlog.cli.answers import VERBS, edited_args, typed
 from crewlog.cli.follow import Manner
 from crewlog.cli.following import Brought, follow_known
 from crewlog.cli.hands import assigned, hand
-from crewlog.cli.questions import BUDGET, Prompt, answer_line, chosen, find_question
+from crewlog.cli.hearing import Heard, chosen, heard, is_id
+from crewlog.cli.questions import BUDGET, Prompt, answer_line, find_question
 from crewlog.cli.screen import Screen, plain
 from crewlog.cli.services import connected
-from crewlog.cli.sight import see
+from crewlog.cli.sight import Sight, see
+from crewlog.cli.timeline import sentences
 from crewlog.client import Run
+from crewlog.definition.times import moment_words
 from crewlog.errors import InterruptNotOpen, UsageError, WorkerMissing
+from crewlog.ids import InterruptId
 from crewlog.model import Json
+from crewlog.state.answered import ESCALATED
 from crewlog.wire import InterruptView
 
 WORKER_LIMIT = 40.0
@@ -44,20 +49,20 @@ async def answer_run(
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         sight = await see(client, run_id)
-        question, decision = _which(
-            run_id, sight.questions, meant.first, meant.second, ended=sight.over
-        )
-        if decision is None:
+        question, said = _which(sight, meant.first, meant.second)
+        if said is None:
             if not screen.asks:
                 raise UsageError(
                     f"{question.id} needs a decision: {plain(question.question)}",
                     remedy=_how(run_id, question),
                     place=f"run {run_id!r}",
                 )
-            decision = await _ask(screen, question)
+            said = await _ask(screen, run_id, question)
+        decision, reason = said.decision, said.reason or reason
         edit: dict[str, Json] | None = None
         if args is not None or (decision == "edit" and "edit" not in question.options):
-            edit, decision = edited_args(screen, question, args), "edit"
+            edit = edited_args(screen, question, said.args if args is None else args)
+            decision = "edit"
         if meant.words and decision == "respond":
             decision = meant.words
         elif meant.words:
@@ -67,7 +72,7 @@ async def answer_run(
         async with hand(assignment) as lent:
             await _respond(run, question, decision, by, command_id, reason, edit)
             if detach or screen.as_json:
-                _told(screen, run_id, question, decision)
+                _told(screen, run_id, question, decision, reason)
             if detach:
                 return exits.OK
             return await follow_known(
@@ -81,37 +86,52 @@ async def answer_run(
 
 
 def _which(
-    run_id: str,
-    questions: list[InterruptView],
-    first: str | None,
-    second: str | None,
-    *,
-    ended: bool,
-) -> tuple[InterruptView, str | None]:
+    sight: Sight, first: str | None, second: str | None
+) -> tuple[InterruptView, Heard | None]:
+    """The question that is meant, and what is said; nothing where nothing was.
+
+    Raises:
+        InterruptNotOpen: it is not open; who was first, and what they said, is told.
+        UsageError: what is said is almost an option.
+    """
+    run_id, questions = sight.run, sight.questions
     question, decision = find_question(questions, first, second)
     if question is not None:
         return question, None if decision is None else _checked(run_id, question, decision)
-    if not questions:
-        why = "it has ended" if ended else "it asks nothing now"
-        raise InterruptNotOpen(
-            f"the run {run_id!r} has no open question: {why}",
-            remedy=f"`crewlog show {run_id}` shows where it is.",
-            place=f"run {run_id!r}",
-        )
     ids = ", ".join(question.id for question in questions)
-    which = (
-        f"there is no open question {first!r}"
-        if second is not None
-        else "several questions are open"
-    )
+    gone = first if first is not None and (second is not None or is_id(first)) else None
+    if not questions:
+        which = f"the run {run_id!r} has no open question"
+        why = "it has ended" if sight.over else "it asks nothing now"
+        remedy = f"`crewlog show {run_id}` shows where it is."
+    else:
+        several = "several questions are open" if gone is None else f"{gone!r} is not open"
+        which, why = f"{several} in the run {run_id!r}", f"open now: {ids}"
+        remedy = _how(run_id, questions[0])
+    told = "" if gone is None else _was(sight, gone)
     raise InterruptNotOpen(
-        f"{which} in the run {run_id!r}; open now: {ids}",
-        remedy=_how(run_id, questions[0]),
+        f"{which}: {told}; {why}" if told else f"{which}: {why}",
+        remedy=remedy,
         place=f"run {run_id!r}",
     )
 
 
-def _checked(run_id: str, question: InterruptView, typed: str) -> str:
+def _was(sight: Sight, gone: str) -> str:
+    """What became of a question: `ana answered i1 'approve' 08:41:31`; empty where nobody knows."""
+    known = sight.state.answered.get(InterruptId(gone))
+    if known is None:
+        return ""
+    when = moment_words(known.at)
+    if not known.expired:
+        return f"{known.by} answered {gone} {known.decision!r} {when}"
+    if known.decision != ESCALATED:
+        return f"{gone} expired {when}, and the crew's policy answered {known.decision!r}"
+    to = next((each for each in sight.questions if each.escalated), None)
+    whom = f" to {', '.join(to.to)} as {to.id}" if to is not None else ""
+    return f"{gone} expired {when} and was escalated{whom}"
+
+
+def _checked(run_id: str, question: InterruptView, typed: str) -> Heard:
     """What was typed as a decision; an option that is misspelt must not pass for words.
 
     Raises:
@@ -126,6 +146,8 @@ def _checked(run_id: str, question: InterruptView, typed: str) -> str:
             remedy=f"Its options are: {', '.join(question.options)}; or a number: how much more.",
             place=f"run {run_id!r}, {question.id}",
         )
+    if question.kind == "tool_approval":
+        return Heard(decision) if decision in VERBS else heard(question, typed)
     known = [*question.options, *VERBS]
     close = [] if decision in known else difflib.get_close_matches(decision, known, 1, 0.75)
     if close:
@@ -134,7 +156,7 @@ def _checked(run_id: str, question: InterruptView, typed: str) -> str:
             remedy=f"Did you mean '{close[0]}'?",
             place=f"run {run_id!r}, {question.id}",
         )
-    return decision
+    return Heard(decision)
 
 
 def _is_number(text: str) -> bool:
@@ -149,13 +171,24 @@ def _how(run_id: str, question: InterruptView) -> str:
     return "Say it: " + "".join(part for part in parts if isinstance(part, str))
 
 
-async def _ask(screen: Screen, question: InterruptView) -> str:
+async def _ask(screen: Screen, run_id: str, question: InterruptView) -> Heard:
+    """What somebody types at the terminal; what might be a slip is asked back."""
+    while True:
+        line = await _line(screen, question)
+        try:
+            return _checked(run_id, question, line)
+        except UsageError as error:
+            said = sentences(f"{error.message}\n{error.remedy}")
+            screen.paragraph(f"✗ {said}", style="red")
+
+
+async def _line(screen: Screen, question: InterruptView) -> str:
     prompt = Prompt(screen, question)
     try:
         while True:
-            heard = prompt.heard()
-            if heard is not None:
-                return heard
+            line = prompt.heard()
+            if line is not None:
+                return line
             await asyncio.sleep(0.05)
     finally:
         prompt.close()
@@ -191,10 +224,13 @@ async def _respond(
             return
 
 
-def _told(screen: Screen, run_id: str, question: InterruptView, decision: str) -> None:
+def _told(screen: Screen, run_id: str, question: InterruptView, decision: str, reason: str) -> None:
+    refuses = question.kind == "tool_approval" and decision not in (*question.options, "edit")
+    if refuses:  # words do, and whoever said them is told so
+        decision, reason = "reject", decision
     if screen.as_json:
-        screen.record(
-            {"event": "answered", "run": run_id, "interrupt": question.id, "decision": decision}
-        )
+        told = {"run": run_id, "interrupt": question.id, "decision": decision}
+        screen.record({"event": "answered", **told, **({"reason": reason} if reason else {})})
         return
-    screen.line("  ", (f"✓ {question.id} answered: ", "green"), plain(decision))
+    why = f" ({plain(reason)})" if reason else ""
+    screen.line("  ", (f"✓ {question.id} answered: ", "green"), plain(decision), why)

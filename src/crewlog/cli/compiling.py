@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crewlog.cli.files import is_there
 from crewlog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def is_prompt(argument: str) -> bool:
     """Whether an argument means a prompt: a file of prose, prose itself, or standard input."""
     if argument == STDIN or argument.lower().endswith(PROMPT_SUFFIXES):
         return True
-    return any(c.isspace() for c in argument.strip()) and not Path(argument).is_file()
+    return any(c.isspace() for c in argument.strip()) and not is_there(argument)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def read_source(argument: str) -> Source:
         not any(c.isspace() for c in argument) and argument
     ):
         return Source(_read(path), argument, path)
-    if len(argument) < 1000 and path.is_file():  # a name with spaces
+    if is_there(argument):  # a name with spaces
         return Source(_read(path), argument, path)
     if not argument.strip():
         raise UsageError(

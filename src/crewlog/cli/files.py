@@ -22,7 +22,7 @@ _CREWS_KEY = re.compile(r"""^[{\s]*["']?crew["']?\s*:""", re.MULTILINE)
 
 def is_file(text: str) -> bool:
     """Whether an argument means a file rather than a name or a run."""
-    return text.lower().endswith(SUFFIXES) or Path(text).is_file() or "/" in text
+    return text.lower().endswith(SUFFIXES) or "/" in text or is_there(text)
 
 
 def means_file(value: str) -> bool:
@@ -32,12 +32,18 @@ def means_file(value: str) -> bool:
     """
     word = value.strip()
     if not word or len(word) > LONGEST_PATH or any(c.isspace() or c in "{}[]\"'" for c in word):
-        return _is_there(word)
-    return word.lower().endswith((*SUFFIXES, *TEXT_SUFFIXES)) or "/" in word or _is_there(word)
+        return is_there(word)
+    return word.lower().endswith((*SUFFIXES, *TEXT_SUFFIXES)) or "/" in word or is_there(word)
 
 
-def _is_there(path: str) -> bool:
-    return 0 < len(path) <= LONGEST_PATH and "\n" not in path and Path(path).is_file()
+def is_there(text: str) -> bool:
+    """Whether an argument is the name of a file that is there; prose may be too long for a name."""
+    if not 0 < len(text) <= LONGEST_PATH or "\n" in text:
+        return False
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # the system takes no such name
+        return False
 
 
 def check_there(path: str, place: str, otherwise: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shlex
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -17,11 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crewlog.cli import exits
+from crewlog.cli.answers import edited_args
 from crewlog.cli.differing import state_rows
 from crewlog.cli.ending import look, show_end, summary
+from crewlog.cli.hearing import fits, heard
 from crewlog.cli.lacking import Lacking
 from crewlog.cli.presence import Look, Server, Worker
-from crewlog.cli.questions import Prompt, answer_line, fits, show_question
+from crewlog.cli.questions import Prompt, answer_line, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.shown import tell_lack
 from crewlog.cli.stating import Stated, States
@@ -32,10 +35,11 @@ from crewlog.cli.writing import Writing
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.events import event_of
 from crewlog.errors import (
-    CommandRejected,
     InterruptNotOpen,
+    NotPermitted,
     RunFailed,
     TemporalUnavailable,
+    UsageError,
     WorkerMissing,
 )
 from crewlog.graph.draw import mermaid, picture
@@ -120,6 +124,8 @@ class Follower:
         """Questions that no answer given in advance fits, and that were told to be so."""
         self._refused: set[str] = set()
         """Answers that were typed here and told to be none: the timeline need not tell it again."""
+        self._others: set[str] = set()
+        """Questions that whoever is here may not answer: they are not asked here again."""
         self._lacking = Lacking(run)
         self._looked = 0.0
         self._behind = 0.0
@@ -368,9 +374,10 @@ class Follower:
                 await self._respond(question, answer)
                 return None
             self._unfit(question)
-        if asked and self._manner.ask:
+        mine = [question for question in asked if question.id not in self._others]
+        if mine and self._manner.ask:
             self._still()
-            self._prompt = Prompt(self.screen, asked[0])
+            self._prompt = Prompt(self.screen, mine[0])
             return None
         for question in asked:
             if question.id not in self._told:
@@ -413,16 +420,42 @@ class Follower:
     async def _respond(self, question: InterruptView, answer: str) -> None:
         identity = CommandId(f"a-{secrets.token_hex(8)}")
         try:
-            await self.run.respond(question.id, answer, id=identity)
+            await self._send(question, answer, identity)
         except InterruptNotOpen:
             return  # somebody else was faster; the timeline tells
-        except CommandRejected as error:
+        except UsageError as error:
             if not self._manner.ask:
                 raise
             self._refused.add(identity)
             said = sentences(f"{error.message}\n{error.remedy}")
-            self.screen.line("  ", (f"✗ {said}", "red"))
+            self.screen.paragraph(f"✗ {said}", style="red")
             self._looked = 0.0
+            if isinstance(error, NotPermitted):
+                self._leave_to_others(question)
+
+    async def _send(self, question: InterruptView, answer: str, identity: CommandId) -> None:
+        """Sends what was typed, or was said in advance.
+
+        Raises:
+            UsageError: it might be a slip, an edit came to nothing, or the run refuses it.
+        """
+        said = heard(question, answer)
+        if said.decision == "edit" and "edit" not in question.options:
+            # An editor takes its time, and the run's worker may live in this process.
+            args = await asyncio.to_thread(edited_args, self.screen, question, said.args)
+            tool = str(question.action_requests[0]["name"])
+            await self.run.edit_call(question.id, tool, args, id=identity)
+            return
+        why = {"reason": said.reason} if said.reason else {}
+        await self.run.respond(question.id, said.decision, id=identity, **why)
+
+    def _leave_to_others(self, question: InterruptView) -> None:
+        """Say how those answer a question who may; it is not asked here any more."""
+        self._others.add(question.id)
+        self._told.add(question.id)
+        by = f" --by {shlex.quote(plain(question.to[0]))}" if question.to else ""
+        self.screen.line("    ", *answer_line(self.run.id, question), by)
+        self.screen.line("    ", ("Ctrl-C leaves; the run waits on.", "dim"))
 
     def _close_prompt(self) -> None:
         if self._prompt is not None:

@@ -99,28 +99,15 @@ def others(every: Sequence[OpenQuestion], shown: int, mine: str) -> str:
 
 
 def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
-    from crewlog.cli.questions import answer_command  # noqa: PLC0415
+    from crewlog.cli.questions import answer_command, whom  # noqa: PLC0415
     from crewlog.cli.screen import ago, plain  # noqa: PLC0415
 
     if as_json:
         screen.record({"event": "open", **each.model_dump(mode="json")})
         return
-    told: list[str] = [ago(each.at)] if each.at else []
-    told += [f"{'escalated to' if each.escalated else 'asked of'} {', '.join(each.to)}"] * bool(
-        each.to
-    )
-    told += [_expires(each.due)] * bool(each.due)
+    told = [*([ago(each.at)] if each.at else []), *whom(each)]
     screen.line("")
     run: Part = (plain(each.run), "bold")
     screen.line("  ", run, f"  {each.id}  ", (plain(" · ".join(told)), "dim"))
     screen.line("  ", ("? ", "bold yellow"), plain(each.question))
     screen.line("    ", ("answer:  ", "dim"), answer_command(each.run, each))
-
-
-def _expires(due: int) -> str:
-    from datetime import datetime  # noqa: PLC0415
-
-    from crewlog.definition.times import moment_words  # noqa: PLC0415
-
-    over = due <= datetime.now().astimezone().timestamp() * 1000
-    return f"{'expired' if over else 'expires'} {moment_words(due)}"

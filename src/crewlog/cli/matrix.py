@@ -197,14 +197,22 @@ _VERBS = {
 }
 
 
-def show_why(screen: Screen, page: PermissionsPage, cell: Cell) -> None:
-    """What holds for a cell, every rule that was looked at, and what one can do about it."""
+def show_why(screen: Screen, page: PermissionsPage, cell: Cell, said: str = "") -> None:
+    """What holds for a cell, every rule that was looked at, and what one can do about it.
+
+    Args:
+        screen: Where it is shown.
+        page: The matrix that has the cell.
+        cell: The cell.
+        said: Why people ruled so, where they did and said it.
+    """
     glyph, style = GLYPHS[cell.outcome]
     said = f"{plain(cell.agent)} {_VERBS[cell.outcome]} {plain(cell.tool)}"
     screen.line("  ", (glyph, style), (f" {said}", "bold"))
     screen.wrapped(["    "], plain(cell.reason), indent=4)
     if cell.set is not None:
-        screen.line(f"    {set_words(cell.set)}")
+        why = f": {plain(said)}" if said else ""
+        screen.wrapped(["    "], f"{set_words(cell.set)}{why}", indent=4)
     screen.line()
     width = max(len(look.rule) for look in cell.looks)
     for look in cell.looks:

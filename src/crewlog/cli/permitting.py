@@ -106,13 +106,28 @@ async def _why(run_id: str, agent: str, tool: str, *, as_json: bool) -> int:
     async with connected(screen, both=True) as client:
         run = client.run(run_id)
         page = await run.permissions([agent], [tool], looks=True)
-    cell = page.cells[0]
+        cell = page.cells[0]
+        said = await _reason(run, cell)
     if as_json:
         told = [{"command": command, "does": does} for command, does in remedies(run_id, cell)]
         screen.document({"run": run_id, **cell.model_dump(mode="json"), "remedies": told})
     else:
-        show_why(screen, page, cell)
+        show_why(screen, page, cell, said)
     return exits.OK
+
+
+async def _reason(run: Run, cell: Cell) -> str:
+    """Why people said what holds for a cell, from the journal: the state has only who and when."""
+    from contextlib import suppress  # noqa: PLC0415
+
+    from crewlog.errors import CrewlogError  # noqa: PLC0415
+
+    if cell.set is None or not cell.set.position:
+        return ""
+    with suppress(CrewlogError):  # it is a part of the picture, and no more
+        for item in (await run.journal(cell.set.position - 1, 1)).entries:
+            return str(item.entry.get("reason") or "")
+    return ""
 
 
 class Command(NamedTuple):

@@ -8,12 +8,15 @@ import re
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from crewlog.cli.hearing import is_id, options_of
 from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.timeline import shortly
 from crewlog.cli.typed import Keys, Typed, columns, rows_of
+from crewlog.definition.times import moment_words
 from crewlog.graph.lower import ANY_WORDS
 from crewlog.wire import InterruptView
 
@@ -28,8 +31,6 @@ _WORDS = {BUDGET: "a number: how much more", "tool_approval": "words, which refu
 """What else is an answer, where it is not just anything."""
 _SOURCE = re.compile(r"\nof the message \S+\Z")
 _REST = re.compile(r"(\A|\nShortened: )[Tt]he message \S+ has [^\n]* approved\.\Z")
-_CREWS_OWN = frozenset({"ask", "tool_approval", "approval"})
-"""The kinds of questions that a crew's author foresaw; the others tell of trouble."""
 
 
 def show_question(screen: Screen, question: InterruptView) -> None:
@@ -39,9 +40,24 @@ def show_question(screen: Screen, question: InterruptView) -> None:
     named = not question.step or question.step in text
     where = "" if named else f" ({plain(question.step)})"
     screen.line(("  ? ", "bold yellow"), (text, "bold"), (where, "dim"))
+    if asked := whom(question):
+        screen.paragraph(" · ".join(asked), style="dim", indent=4)
     detail = _told(question)
     if detail and plain(detail) != plain(question.question):
         screen.paragraph(detail, style="dim", indent=4)
+
+
+def whom(question: InterruptView | OpenQuestion) -> list[str]:
+    """Who may answer a question, and until when; nothing where everyone may, at any time."""
+    told: list[str] = []
+    if question.to:
+        told.append(
+            f"{'escalated to' if question.escalated else 'asked of'} {', '.join(question.to)}"
+        )
+    if question.due:
+        over = question.due <= time.time() * 1000
+        told.append(f"{'expired' if over else 'expires'} {moment_words(question.due)}")
+    return told
 
 
 def _told(question: InterruptView) -> str:
@@ -54,10 +70,15 @@ def _told(question: InterruptView) -> str:
 
 
 def numbered(question: InterruptView) -> list[Part]:
-    """The options as somebody may type them: `1 approve   2 reject   or any words`."""
+    """The options as somebody may type them: `1 approve   2 reject   or any words`.
+
+    A call's `edit` has no number: it is none of the question's options, and has arguments.
+    """
     parts: list[Part] = ["    "]
     for number, option in enumerate(question.options, 1):
         parts += [(f"{number} ", "cyan"), plain(option), "   "]
+    if question.kind == "tool_approval":
+        parts += [("edit", "cyan"), "   "]
     if question.words:
         parts.append((f"or {_WORDS.get(question.kind, ANY_WORDS)}", "dim"))
     return parts
@@ -75,39 +96,10 @@ def answer_command(run: str, question: InterruptView | OpenQuestion) -> str:
         run: The run.
         question: The question.
     """
-    named = [shlex.quote(plain(option)) for option in question.options]
-    if question.kind == "tool_approval":
-        named[1:1] = ["edit"]
+    named = [shlex.quote(plain(option)) for option in options_of(question)]
     if question.words:
         named.append("NUMBER" if question.kind == BUDGET else "respond WORDS")
     return f"crewlog answer {run} {question.id} {'|'.join(named)}"
-
-
-def chosen(question: InterruptView, typed: str) -> str:
-    """The decision that somebody typed: an option's number or its start, or words."""
-    text = typed.strip()
-    options = list(question.options)
-    if text.isdigit() and 1 <= int(text) <= len(options):
-        return options[int(text) - 1]
-    same = [option for option in options if option.lower() == text.lower()]
-    begin = [option for option in options if text and option.lower().startswith(text.lower())]
-    if same:
-        return same[0]
-    return begin[0] if len(begin) == 1 else text
-
-
-def fits(question: InterruptView, answer: str) -> bool:
-    """Whether an answer that was given in advance, before the question was known, answers it.
-
-    One of its options by name always does. `approve` and `reject` stand for options, and words for
-    an answer, only where the crew itself asks: whoever approves in advance did not mean that a
-    step that fails is done again, or that a limit is lifted.
-    """
-    if answer in question.options:
-        return True
-    if question.kind not in _CREWS_OWN:
-        return False
-    return answer in {"approve", "reject"} or (question.words and bool(answer.strip()))
 
 
 def find_question(
@@ -119,6 +111,8 @@ def find_question(
         return by_id.get(first), second
     if first is not None and first in by_id:
         return by_id[first], None
+    if first is not None and is_id(first):
+        return None, None  # a question that is gone; it is no answer to another one
     only = questions[0] if len(questions) == 1 else None
     return only, first
 
@@ -149,11 +143,11 @@ class Prompt:
         loop.add_signal_handler(signal.SIGCONT, self._return)
 
     def heard(self) -> str | None:
-        """The answer, once a line was typed."""
+        """The line that was typed, once there is one; `crewlog.cli.hearing` says what it means."""
         while self._lines:
             line = self._lines.pop(0)
             if line.strip():
-                return chosen(self.question, line)
+                return line.strip()
         self.draw()
         return None
 

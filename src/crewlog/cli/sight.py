@@ -289,6 +289,10 @@ def question_of(
         options=interrupt.options,
         words=interrupt.words,
         hash=interrupt.hash or "",
+        to=interrupt.to,
+        due=interrupt.due,
+        escalated=interrupt.escalated,
+        shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),
         review_configs=(review,),
     )

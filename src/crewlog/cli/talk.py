@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -324,7 +324,7 @@ async def _sent(
         outcome, state = await _outcome(client, run, command, helping if told is not None else None)
         ended = None
         if name == "stop" and outcome is None:
-            ended = await _stopped(client, run, helping)
+            ended, outcome = await _stopped(client, run, command, helping)
         if ended is not None:
             if as_json:
                 found = {"run": run_id, "command": name, "id": command, "applied": True}
@@ -389,27 +389,38 @@ _DONE = {
 }
 
 
-async def _stopped(client: Client, run: Run, helping: AsyncExitStack) -> str | None:
-    """Bring a worker, where we may, until the run has ended; its status, if it has."""
+async def _stopped(
+    client: Client, run: Run, command: str, helping: AsyncExitStack
+) -> tuple[str | None, CommandOutcome | None]:
+    """Bring a worker, where we may, until the run has ended, or refuses that.
+
+    Returns:
+        The status of a run that has ended; and the outcome of a command that it refused.
+    """
     from crewlog.cli.background import polled  # noqa: PLC0415
     from crewlog.cli.hands import assigned, hand  # noqa: PLC0415
-    from crewlog.errors import RunFailed, ServiceError  # noqa: PLC0415
+    from crewlog.errors import CrewlogError, RunFailed, ServiceError  # noqa: PLC0415
+    from crewlog.ids import CommandId  # noqa: PLC0415
 
     queue = (await client.gateway.describe(run.id)).task_queue
     assignment = assigned(queue)
     if not assignment.own or await polled(client, queue):
-        return None
+        return None, None
     lent = await helping.enter_async_context(hand(assignment))
     ending = asyncio.ensure_future(run.result(STOP_LIMIT))
     try:
         while not (await asyncio.wait({ending}, timeout=0.2))[0]:
             if lent is not None:
                 lent.check(run.id)
-        return ending.result().status
+            with suppress(CrewlogError):  # the worker may not answer yet
+                outcome = await run.outcome(CommandId(command))
+                if outcome is not None and not outcome.ok:
+                    return None, outcome
+        return ending.result().status, None
     except RunFailed:
-        return "failed"
+        return "failed", None
     except (TimeoutError, ServiceError):
-        return None
+        return None, None
     finally:
         ending.cancel()
 

@@ -32,6 +32,7 @@ from crewlog import wire
 from crewlog.client.gateway import CALL_LIMIT
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.times import duration_words
+from crewlog.encryption.codec import of_schedule
 from crewlog.errors import CrewlogError, UsageError
 from crewlog.ids import RunId
 from crewlog.model import Json
@@ -134,9 +135,10 @@ class Schedules:
         schedule.state.paused = paused
         memo = {_CREW: crew_name, _WHEN: when, _BY: start.by}
         try:
-            await self._client.temporal.create_schedule(
-                name, schedule, memo=memo, rpc_timeout=_LIMIT
-            )
+            with of_schedule():
+                await self._client.temporal.create_schedule(
+                    name, schedule, memo=memo, rpc_timeout=_LIMIT
+                )
         except ScheduleAlreadyRunningError as error:
             raise UsageError(
                 f"there is a schedule {name!r} already",

@@ -78,6 +78,8 @@ def _stands(found: Finding, faults: Sequence[Finding]) -> bool:
         place, section = fault.path, fault.path[0]
         if found.path[: len(place)] == place or place[: len(found.path)] == found.path:
             return False
+        if section == "rules" and _contradicts(found, place):
+            return False
         if section == "flow" and not _of_a_name(found):
             return False
         if section in {"agents", "flags"} and _may_set(fault) and found.path[-1] in _CONDITIONS:
@@ -94,6 +96,11 @@ def _of_a_name(found: Finding) -> bool:
     if found.path[0] == "flow":
         return found.path[-1] == "agent" or "needs" in found.path
     return len(found.path) > 2
+
+
+def _contradicts(found: Finding, place: Path) -> bool:
+    """Whether it says that a rule, which is not whole, contradicts something else."""
+    return len(found.path) == 2 and len(place) > 1 and f"rules[{place[1]}]" in found.message
 
 
 def _may_set(fault: Finding) -> bool:

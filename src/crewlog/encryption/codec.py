@@ -11,6 +11,11 @@ it as refused; whoever reads anything else fails, see `crewlog.payloads`. Only a
 fails at once: the value may be good, and a run that took it for bad would go another way than its
 next replay.
 
+What a schedule starts its runs with is encrypted once for all of them, whose ids nobody knows yet.
+It says, authenticated, that it is a schedule's: that alone opens in runs whose ids begin with its
+own, and there as their start. Else whoever may start a run, and has no key, could give the start
+and the commands of one run to another whose id he makes up.
+
 Whether what is not encrypted counts must follow from the run's history alone, since a replay may
 have other settings: see `CrewRun`. So where it is accepted, it is marked.
 """
@@ -20,7 +25,9 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 
 from temporalio.api.common.v1 import Payload
@@ -53,11 +60,25 @@ LOST_FILE = "its content is in the payload folder, and was not there when it was
 _OF_THIS_PROCESS = secrets.token_bytes(16)
 """What only this process can put into a payload: any client may send the encodings above."""
 KEY, NAMESPACE, WORKFLOW = "crewlog-key", "crewlog-namespace", "crewlog-workflow"
-"""Metadata of an encrypted payload."""
+SCHEDULE = "crewlog-schedule"
+"""Metadata of an encrypted payload; `SCHEDULE` of a schedule's alone."""
+SCHEDULED_MARK = "crewlog-scheduled"
+"""Metadata of a payload that was decrypted and is a schedule's; never in a history."""
 NOT_ENCRYPTED = "it came without encryption, which is on here"
 """Why a plain payload is refused. Commands that are refused for it are journaled in these words."""
 _SCHEDULED = re.compile(r"-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 """What the server adds to the id of a schedule's workflow."""
+_OF_SCHEDULE: ContextVar[bool] = ContextVar("crewlog_of_schedule", default=False)
+
+
+@contextmanager
+def of_schedule() -> Generator[None]:
+    """Encrypts what is bound to a workflow for the runs of the schedule that has its id."""
+    token = _OF_SCHEDULE.set(True)
+    try:
+        yield
+    finally:
+        _OF_SCHEDULE.reset(token)
 
 
 class EncryptionCodec(PayloadCodec, WithSerializationContext):
@@ -67,14 +88,27 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         keys: The keys.
         namespace: The namespace that payloads belong to; empty where that is not known.
         workflow: The workflow that payloads belong to; empty where that is not known.
+        schedule: Whether that is a schedule, and what is encrypted is for all of its runs.
+        activity: Whether they are an activity's: a schedule has no part in those.
     """
 
-    def __init__(self, keys: Keyring, namespace: str = "", workflow: str = "") -> None:
+    def __init__(
+        self,
+        keys: Keyring,
+        namespace: str = "",
+        workflow: str = "",
+        *,
+        schedule: bool = False,
+        activity: bool = False,
+    ) -> None:
         self.keys = keys
         self._namespace = namespace
         self._workflow = workflow
-        self._bound = bound_to("payload", namespace, workflow)
+        self._activity = activity
+        self._bound = bound_to("schedule" if schedule else "payload", namespace, workflow)
         self._metadata = {"encoding": ENCRYPTED}
+        if schedule:
+            self._metadata[SCHEDULE] = _YES
         if namespace or workflow:
             self._metadata[NAMESPACE] = _bytes(namespace)
             self._metadata[WORKFLOW] = _bytes(workflow)
@@ -82,8 +116,11 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
     @override
     def with_context(self, context: SerializationContext) -> EncryptionCodec:
         """The codec for the payloads of one workflow and its activities."""
-        if isinstance(context, WorkflowSerializationContext | ActivitySerializationContext):
-            return _codec(self.keys, context.namespace, context.workflow_id or "")
+        if isinstance(context, WorkflowSerializationContext):
+            schedule = _OF_SCHEDULE.get()
+            return _codec(self.keys, context.namespace, context.workflow_id or "", schedule, False)
+        if isinstance(context, ActivitySerializationContext):
+            return _codec(self.keys, context.namespace, context.workflow_id or "", False, True)
         return self
 
     @override
@@ -117,7 +154,9 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             opened = open_payload(self.keys, payload, self._belongs)
         except SealBroken as error:
             return refused(error.message)
-        opened.metadata[SEALED_MARK] = b"1"
+        opened.metadata[SEALED_MARK] = _YES
+        if SCHEDULE in payload.metadata:
+            opened.metadata[SCHEDULED_MARK] = _YES
         return opened
 
     def _plain(self, payload: Payload) -> Payload:
@@ -125,24 +164,25 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             return refused(NOT_ENCRYPTED, plain=True)
         marked = Payload()
         marked.CopyFrom(payload)
-        marked.metadata[PLAIN_MARK] = b"1"
+        marked.metadata[PLAIN_MARK] = _YES
         return marked
 
-    def _belongs(self, namespace: str, workflow: str) -> bool:
+    def _belongs(self, namespace: str, workflow: str, schedule: bool) -> bool:
         """Whether a payload for a workflow is one for ours; all are where ours is not known."""
         if not self._namespace:
             return True
         if namespace != self._namespace:
             return False
-        if workflow == self._workflow:
-            return True
-        # A schedule has one payload for all of its runs, whose ids begin with the schedule's.
+        if not schedule:
+            return workflow == self._workflow
         ours = self._workflow
-        return ours.startswith(workflow) and bool(_SCHEDULED.fullmatch(ours[len(workflow) :]))
+        due = ours.startswith(workflow) and _SCHEDULED.fullmatch(ours[len(workflow) :])
+        return bool(due) and not self._activity
 
 
-Belongs = Callable[[str, str], bool]
-"""Tells by namespace and workflow whether a payload belongs where it stands."""
+Belongs = Callable[[str, str, bool], bool]
+"""Tells by namespace and workflow, and by whether that is a schedule, whether a payload belongs
+where it stands."""
 
 
 def open_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = None) -> Payload:
@@ -165,16 +205,20 @@ def open_payload(keys: Keyring, payload: Payload, belongs: Belongs | None = None
         raise SealBroken("it was changed since it was encrypted") from None
     if len(key) > _LONGEST_KEY or not key.isprintable():
         raise SealBroken("it was changed since it was encrypted")
-    if belongs is not None and not belongs(namespace, workflow):
+    schedule = payload.metadata.get(SCHEDULE) == _YES
+    if belongs is not None and not belongs(namespace, workflow, schedule):
+        what = "schedule" if schedule else "workflow"
         raise SealBroken(
-            f"it is encrypted for the workflow {workflow[:200]!r} in the namespace "
+            f"it is encrypted for the {what} {workflow[:200]!r} in the namespace "
             f"{namespace[:200]!r}, and stands elsewhere"
         )
-    data = keys.open(key, payload.data, bound_to("payload", namespace, workflow))
+    bound = bound_to("schedule" if schedule else "payload", namespace, workflow)
+    data = keys.open(key, payload.data, bound)
     return Payload.FromString(data)
 
 
 _LONGEST_KEY = 100
+_YES = b"1"
 
 
 def refused(reason: str, *, plain: bool = False) -> Payload:
@@ -225,6 +269,11 @@ def was_sealed(payload: Payload) -> bool:
     return SEALED_MARK in payload.metadata
 
 
+def is_scheduled(payload: Payload) -> bool:
+    """Whether a decoded payload is what a schedule starts its runs with."""
+    return SCHEDULED_MARK in payload.metadata
+
+
 def is_refused(payload: Payload) -> bool:
     """Whether a decoded payload stands for one that is refused."""
     return payload.metadata.get("encoding") == REFUSED
@@ -245,8 +294,10 @@ def _told(payload: Payload) -> dict[str, object]:
 
 
 @lru_cache(maxsize=4096)
-def _codec(keys: Keyring, namespace: str, workflow: str) -> EncryptionCodec:
-    return EncryptionCodec(keys, namespace, workflow)
+def _codec(
+    keys: Keyring, namespace: str, workflow: str, schedule: bool, activity: bool
+) -> EncryptionCodec:
+    return EncryptionCodec(keys, namespace, workflow, schedule=schedule, activity=activity)
 
 
 def _bytes(text: str) -> bytes:

@@ -314,7 +314,7 @@ def _bound(key: str, bound: bytes) -> bytes:
     return b"crewlog/1\0" + key.encode() + b"\0" + bound
 
 
-def bound_to(kind: Literal["payload", "row"], *parts: str) -> bytes:
+def bound_to(kind: Literal["payload", "schedule", "row"], *parts: str) -> bytes:
     """What a value is bound to, so that no two lists of parts say the same."""
     return json.dumps([kind, *parts], ensure_ascii=True, separators=(",", ":")).encode()
 

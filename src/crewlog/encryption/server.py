@@ -134,7 +134,7 @@ class CodecServer:
         if payload.metadata.get("encoding") != ENCRYPTED:
             return payload
         try:
-            return open_payload(self._keys, payload, lambda namespace, _: self._here(namespace))
+            return open_payload(self._keys, payload, lambda namespace, *_: self._here(namespace))
         except (KeyMissing, SealBroken) as error:
             text = json.dumps(f"not decrypted: {error.message}").encode()
             return Payload(metadata={"encoding": b"json/plain"}, data=text)

@@ -182,7 +182,7 @@ def _swapped(engine: Engine, changing: Changing) -> tuple[Engine, list[j.Journal
     plan = with_left(old, new, then.frontier, then.parked, ())
     _check(plan, report.remap, state, then)
     after = Engine(plan, engine.ledger)
-    after.at = engine.at
+    after.at, after.patched = engine.at, engine.patched
     return after, facts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from crewlog.authority.audiences import may_read, may_see, may_write
@@ -36,6 +36,11 @@ from crewlog.state.model import Call, CrewState, Interrupt, Item
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
 
+def new(_patch: str) -> bool:
+    """Whether a run does something as this build does, where nobody replays it: it does."""
+    return True
+
+
 class RunFacts:
     """A run's plan and ledger, with the questions that can be asked of them."""
 
@@ -46,6 +51,9 @@ class RunFacts:
         """The time that new entries get, in milliseconds since the epoch."""
         self.digest = ""
         """The digest of the command that is being applied; its outcome gets it."""
+        self.patched: Callable[[str], bool] = new
+        """Whether the run's execution does something as this build does: older ones are replayed
+        as they were."""
 
     @property
     def state(self) -> CrewState:

@@ -27,6 +27,9 @@ Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
 """Called when a turn is over, with the nodes that its tools hand off to."""
 Failed = Callable[[StepId, int | None, str, str], Awaitable[None]]
 """Called when a turn cannot go on, with the call, the error and its type."""
+ASKS_BEFORE_IT_BEGINS = "asks-before-a-call-begins"
+"""The patch of executions in which approvals that a change adds hold for calls that have not begun.
+"""
 
 
 class Turns:
@@ -170,7 +173,8 @@ class Turns:
         tool = call.tool or ""
         args = approvals.arguments(result, call.id)
         if args is None:  # arguments that cannot be read are never run: the model is told
-            if decision.rule != "approvals":
+            # Older executions leave it to the call to say so.
+            if decision.rule != "approvals" or self._run.patched(ASKS_BEFORE_IT_BEGINS):
                 say = f"The arguments of {tool!r} are not valid JSON. Call it again."
                 self.give_back(step, call)
                 await self.answer_call(step, call, say, ok=False)
@@ -222,9 +226,12 @@ class Turns:
         if agent is None:
             return
         decision = await self._is_allowed(step, agent, call)
-        # What approvals say was asked when the model replied. A ruling may have come since; and a
-        # yes may be of a step that was taken back, of another run, or have expired.
-        if decision.outcome == "ask" and (call.approved or decision.rule != "approvals"):
+        if decision.outcome != "ask":
+            return
+        # A ruling or a change may have come since the model replied; and a yes may be of a step
+        # that was taken back, of another run, or have expired.
+        by_approvals = decision.rule == "approvals" and not call.approved
+        if not by_approvals or self._run.patched(ASKS_BEFORE_IT_BEGINS):
             self.ask_for_approval_again(step, call)
 
     async def end(self, step: StepId, goto: Sequence[NodeName]) -> None:

@@ -41,6 +41,12 @@ def heads_of(entry: Mapping[str, Json]) -> dict[LogName, ContentHash] | None:
     return {log: at["head"] for log, at in logs.items()}
 
 
+def source_of(batch: Batch) -> RunId | None:
+    """The run that a fork goes on from whose journal begins with this batch; none of any other."""
+    first = batch.entries[0] if batch.entries else None
+    return RunId(first["source"]) if first is not None and first["kind"] == "Forked" else None
+
+
 def heads_before(run: RunId, batch: Batch, log: LogName) -> ContentHash | None:
     """The head that a log had before what a batch adds to it last; none where that is no matter.
 

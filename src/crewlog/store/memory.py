@@ -8,9 +8,10 @@ anything, so that within one event loop every call is atomic, as a transaction i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
+from uuid import uuid4
 
 from crewlog.authority.proof import SignedApproval
 from crewlog.errors import HistoryConflict
@@ -155,6 +156,8 @@ class InMemoryStore:
         """Links of deleted runs that are kept for their kin."""
         self._sources: set[RunId] = set()
         """Runs that there are, or were, forks of."""
+        self._lineage: set[tuple[RunId, RunId]] = set()
+        """What deleted runs were forks of, as long as a fork of theirs is left."""
         self._shut: set[tuple[RunId, str]] = set()
         """Executions whose run has another history."""
         self._forked: dict[tuple[RunId, RunId], int] = {}
@@ -246,8 +249,10 @@ class InMemoryStore:
             raise RowsMissing(BODY, lacking)
         return {hash_: load_json(self._bodies[hash_]) for hash_ in hashes}
 
-    async def claim(self, key: str, owner: str) -> str:
+    async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
         """See `Store`."""
+        if knows is not None and await self.last_ruling(knows[0]) > knows[1]:
+            return ""
         return self._claims.setdefault(key, owner)
 
     async def claimed(self, key: str) -> str | None:
@@ -300,6 +305,10 @@ class InMemoryStore:
     async def last_ruling(self, run: RunId) -> int:
         """See `Store`."""
         return max(self._runs[run].rulings, default=0) if run in self._runs else 0
+
+    async def lineage(self, run: RunId) -> set[RunId]:
+        """See `Store`."""
+        return _line([run], self._lineage | self._forks(self._runs)) - {run}
 
     async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
         """See `Store`."""
@@ -462,6 +471,7 @@ class InMemoryStore:
 
     async def forget(self, run: RunId, after: int = 0) -> None:
         """See `Store`."""
+        self._lineage |= self._forks([run])
         old = self._runs.pop(run, _Run())
         kept = {at: row for at, row in sorted(old.journal.items()) if at <= after}
         snapshots = {at: text for at, text in old.snapshots.items() if at <= after}
@@ -505,6 +515,7 @@ class InMemoryStore:
         self._sources |= {
             rows.facts.source for rows in self._runs.values() if rows.facts and rows.facts.source
         }
+        self._lineage |= self._forks(runs)
         for run in runs:
             gone = self._runs.pop(run, _Run())
             entries += len(gone.journal)
@@ -513,7 +524,13 @@ class InMemoryStore:
                 named |= named_in(text)
             for key in [key for key in self._claims if _claimed_by(key, run)]:
                 del self._claims[key]
+            for calls in self._reserved.values():
+                # They count still, under names that no call of a run with its id has.
+                for key in [key for key in calls if _claimed_by(f"{key}/1", run)]:
+                    calls[f"{key}@{uuid4()}"] = calls.pop(key)
         self._sources &= self._runs.keys()
+        needed = _line(self._runs, self._lineage | self._forks(self._runs))
+        self._lineage = {both for both in self._lineage if both[0] in needed}
         self._orphans = self._held(links)
         for head in links.keys() - self._orphans:
             if head in self._links:
@@ -521,6 +538,11 @@ class InMemoryStore:
         for hash_ in named & (self._bodies.keys() | self._definitions.keys()):
             self._doomed.setdefault(hash_, at)
         return self._sweep(at - grace, entries)
+
+    def _forks(self, runs: Iterable[RunId]) -> set[tuple[RunId, RunId]]:
+        """Those of some runs that are forks, each with its source."""
+        found = ((run, self._runs[run].facts) for run in runs if run in self._runs)
+        return {(run, facts.source) for run, facts in found if facts and facts.source}
 
     def _held(self, links: Mapping[ContentHash, LogLink]) -> set[ContentHash]:
         """Those of some links that runs have, whose kin is deleted."""
@@ -550,6 +572,15 @@ class InMemoryStore:
 
     async def close(self) -> None:
         """See `Store`."""
+
+
+def _line(runs: Iterable[RunId], known: Collection[tuple[RunId, RunId]]) -> set[RunId]:
+    """All that some runs go on from."""
+    line = set[RunId]()
+    at = set(runs)
+    while at := {source for run, source in known if run in at} - line:
+        line |= at
+    return line
 
 
 def _claimed_by(key: str, run: RunId) -> bool:

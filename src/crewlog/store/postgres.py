@@ -217,10 +217,11 @@ class PostgresStore:
             raise RowsMissing(BODY, lacking, self._pool.place)
         return {hash_: found[hash_] for hash_ in hashes}
 
-    async def claim(self, key: str, owner: str) -> str:
+    async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
         """See `Store`."""
-        rows = await self._fetch("claim", key, owner)
-        return str(rows[0]["owner"])
+        run, position = (None, 0) if knows is None else (pack(knows[0]), knows[1])
+        rows = await self._fetch("claim", key, owner, run, position)
+        return str(rows[0]["owner"]) if rows else ""
 
     async def claimed(self, key: str) -> str | None:
         """See `Store`."""
@@ -282,6 +283,11 @@ class PostgresStore:
     async def last_ruling(self, run: RunId) -> int:
         """See `Store`."""
         return int((await self._fetch("last_ruling", pack(run)))[0]["ruling"])
+
+    async def lineage(self, run: RunId) -> set[RunId]:
+        """See `Store`."""
+        rows = await self._fetch("lineage", pack(run))
+        return {RunId(unpack(row["run"])) for row in rows}
 
     async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:
         """See `Store`."""
@@ -473,8 +479,10 @@ class PostgresStore:
         ids = [pack(run) for run in runs]
         kin = await self._kin(connection, ids)
         records = await connection.fetch(self._sql["delete_rows"], ids, timeout=_SCAN_TIMEOUT)
+        await connection.execute(self._sql["prune_lineage"])
         for run in ids:
             await connection.execute(self._sql["delete_claims"], run)
+            await connection.execute(self._sql["keep_counts"], run)
         journals: dict[RunId, list[JournalRow]] = {}
         named: set[ContentHash] = set()
         for record in records:

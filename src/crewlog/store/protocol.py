@@ -254,10 +254,16 @@ class Store(Protocol):
         """The bodies of those hashes. Raises `StoreIncomplete` where one is missing."""
         ...
 
-    async def claim(self, key: str, owner: str) -> str:
+    async def claim(self, key: str, owner: str, *, knows: tuple[RunId, int] | None = None) -> str:
         """Makes `owner` the owner of `key` unless it has one; returns who owns it.
 
         Atomic over all workers. A claim is kept for ever: it says that something was begun.
+
+        Args:
+            key: What is claimed.
+            owner: For whom.
+            knows: A run, and the position up to which its rulings are known. Where it has a later
+                one, nothing is claimed, and nobody owns it: the answer is empty.
         """
         ...
 
@@ -267,6 +273,13 @@ class Store(Protocol):
 
     async def last_ruling(self, run: RunId) -> int:
         """The last position at which a run's journal says who may call what; 0 where none does."""
+        ...
+
+    async def lineage(self, run: RunId) -> Collection[RunId]:
+        """The runs that a run goes on from: of a fork its source, that one's source and so on.
+
+        Runs that are deleted are among them, and what these were forks of.
+        """
         ...
 
     async def reserve(self, call: str, wanted: Sequence[Reservation], at: int) -> str | None:

@@ -13,7 +13,9 @@ SELECT hash, body FROM crewlog.bodies WHERE hash = ANY($1::text[])
 
 -- name: claim
 -- The update changes nothing: it makes RETURNING tell the owner of a key that is taken.
-INSERT INTO crewlog.claims (key, owner) VALUES ($1, $2)
+INSERT INTO crewlog.claims (key, owner)
+SELECT $1::text, $2::text
+WHERE NOT EXISTS (SELECT FROM crewlog.rulings WHERE run = $3::text AND position > $4::bigint)
 ON CONFLICT (key) DO UPDATE SET owner = claims.owner
 RETURNING owner
 

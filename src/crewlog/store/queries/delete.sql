@@ -31,6 +31,10 @@ interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = ANY($1)),
 tag_rows AS (DELETE FROM crewlog.tags WHERE run = ANY($1)),
 ruling_rows AS (DELETE FROM crewlog.rulings WHERE run = ANY($1)),
 snapshot_rows AS (DELETE FROM crewlog.snapshots WHERE run = ANY($1)),
+lineage_rows AS (
+    INSERT INTO crewlog.lineage (run, source)
+    SELECT run, source FROM crewlog.runs WHERE run = ANY($1) AND source IS NOT NULL ON CONFLICT DO NOTHING
+),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = ANY($1)),
 fork_rows AS (DELETE FROM crewlog.forks WHERE source = ANY($1) OR fork = ANY($1)),
 journal_rows AS (
@@ -38,11 +42,26 @@ journal_rows AS (
 )
 SELECT run, position, digest, entry FROM journal_rows ORDER BY run, position
 
+-- name: prune_lineage
+-- Of no use is what no run that is left goes on from.
+WITH RECURSIVE needed AS (
+    SELECT source FROM crewlog.runs WHERE source IS NOT NULL
+    UNION
+    SELECT lineage.source FROM needed JOIN crewlog.lineage ON lineage.run = needed.source
+)
+DELETE FROM crewlog.lineage WHERE run NOT IN (SELECT source FROM needed)
+
 -- name: delete_claims
 -- Keys that begin with a run's id and a slash: `0` comes after it. Another run's id may begin so, too.
 DELETE FROM crewlog.claims
 WHERE key >= $1::text || '/' AND key < $1 || '0'
   AND substr(key, length($1) + 2) ~ '^[^/]+/[0-9]+/[0-9]+$'
+
+-- name: keep_counts
+-- What a run has called counts still, under names that no call of a run with its id has.
+UPDATE crewlog.reservations SET call = call || '@' || gen_random_uuid()
+WHERE call >= $1::text || '/' AND call < $1 || '0'
+  AND substr(call, length($1) + 2) ~ '^[^/]+/[0-9]+$'
 
 -- name: list_kin
 -- Runs that may have links of others: forks, and what there are, or were, forks of.

@@ -15,6 +15,10 @@ checkpoint_rows AS (DELETE FROM crewlog.checkpoints WHERE run = $1 AND position 
 interrupt_rows AS (DELETE FROM crewlog.interrupts WHERE run = $1),
 tag_rows AS (DELETE FROM crewlog.tags WHERE run = $1),
 ruling_rows AS (DELETE FROM crewlog.rulings WHERE run = $1 AND position > $2),
+lineage_rows AS (
+    INSERT INTO crewlog.lineage (run, source)
+    SELECT run, source FROM crewlog.runs WHERE run = $1 AND source IS NOT NULL ON CONFLICT DO NOTHING
+),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = $1)
 SELECT position, digest, entry FROM crewlog.journal
 WHERE run = $1 AND position <= $2 ORDER BY position

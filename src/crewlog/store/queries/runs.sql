@@ -31,6 +31,17 @@ SELECT run, crew, definition, recipe, started, started_by, base, source, reset,
        ) AS asking
 FROM crewlog.runs WHERE run = $1
 
+-- name: lineage
+WITH RECURSIVE line AS (
+    SELECT $1::text COLLATE "C" AS run
+    UNION
+    SELECT known.source FROM line JOIN LATERAL (
+        SELECT source FROM crewlog.runs WHERE runs.run = line.run AND source IS NOT NULL
+        UNION ALL SELECT source FROM crewlog.lineage WHERE lineage.run = line.run
+    ) AS known ON true
+)
+SELECT run FROM line WHERE run <> $1 ORDER BY run
+
 -- name: list_runs
 -- `waiting` is not stored: see `crewlog.store.projection`.
 WITH seen AS (

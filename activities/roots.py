@@ -1,0 +1,89 @@
+"""Whose log a head is of: where its chain begins says the run and the log's name, and nothing else.
+
+A run's own logs begin at `log_root(run, log)`. A fork goes on with the logs of its ancestors: those
+begin where the ancestor's did. So a head may be shown as one of a log, if it begins where that log
+does, in the run or in one of those; a head that begins anywhere else is another log's, whichever it
+is. The ancestors are asked for where a root is not the run's own, and then remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from crewlog.ids import ContentHash, LogName, RunId, StepId, item_log, item_of, item_step, node_of
+from crewlog.state.hashing import log_root
+from crewlog.store.protocol import Store
+
+
+class Roots:
+    """Where the logs of a run begin.
+
+    Args:
+        run: The run.
+    """
+
+    def __init__(self, run: RunId) -> None:
+        self._run = run
+        self._own: dict[LogName, ContentHash] = {}
+        self._proven: set[tuple[LogName, ContentHash]] = set()
+        self._ancestors: tuple[RunId, ...] = ()
+        """What it goes on from, as far as that was asked for."""
+        self.source: RunId | None = None
+        """What the run was forked from, where a batch said so before the store did."""
+
+    def own(self, log: LogName) -> ContentHash:
+        """Where a log begins that has its first message from this run."""
+        root = self._own.get(log)
+        if root is None:
+            root = self._own[log] = log_root(self._run, log)
+        return root
+
+    async def prove(
+        self,
+        log: LogName,
+        root: ContentHash,
+        store: Store,
+        step: StepId | None,
+        was: Sequence[StepId],
+    ) -> bool:
+        """Whether a log of this run may begin there.
+
+        Args:
+            log: The log.
+            root: Where the chain begins that is to be the log's.
+            store: Where the ancestors are, if need be.
+            step: The step of an item that wants to read it; none where the step is for no item.
+            was: The names that its visit had before: its own log has the root of the oldest one.
+
+        Raises:
+            StoreUnavailable: where the ancestors cannot be asked for now.
+        """
+        if root == self.own(log) or (log, root) in self._proven:
+            return True
+        names = {log, *_older_names(log, step, was)}
+        if not self._begins(root, names):
+            # Asked anew, also where some are known: the run's id may have been another one's.
+            line = {*await store.lineage(self._run)}
+            if not line and self.source is not None:
+                line = {self.source, *await store.lineage(self.source)}
+            self._ancestors = tuple(line)
+            if not self._begins(root, names):
+                return False
+        self._proven.add((log, root))
+        return True
+
+    def log_at(self, root: ContentHash, logs: Collection[LogName]) -> LogName | None:
+        """Which of some logs begins there, as far as the ancestors are known."""
+        return next((log for log in logs if self._begins(root, {log})), None)
+
+    def _begins(self, root: ContentHash, names: Collection[LogName]) -> bool:
+        runs = (self._run, *self._ancestors)
+        return any(root == log_root(run, name) for run in runs for name in names)
+
+
+def _older_names(log: LogName, step: StepId | None, was: Sequence[StepId]) -> Iterator[LogName]:
+    """What the log of an item's step was called before its run went back; the node is the same."""
+    if step is not None and log == item_log(step):
+        for visit in was:
+            if node_of(visit) == node_of(step):
+                yield item_log(item_step(visit, item_of(step)))

@@ -1,0 +1,131 @@
+"""What a line means that somebody types as an answer: an option, an edit, or words.
+
+Words are an answer too where a call is asked about, and they refuse it. So a slip must not pass for
+words: a single word that is no option is asked back, and so is a sentence that begins like a yes.
+Whoever means a word as the reason says `reject WORD`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from crewlog.errors import UsageError
+from crewlog.wire import InterruptView
+
+if TYPE_CHECKING:
+    from crewlog.client.inbox import OpenQuestion
+
+_CREWS_OWN = frozenset({"ask", "tool_approval", "approval"})
+"""The kinds of questions that a crew's author foresaw; the others tell of trouble."""
+_LIKE_YES = frozenset({"approve", "approved", "edit", "stop", "yes", "y", "ok", "okay"})
+"""Words that begin no reason to refuse a call."""
+_ARGS = ("{", "@")
+"""How arguments begin behind `edit`: JSON, or a file with it."""
+_ID = re.compile(r"i\d+")
+
+
+class Heard(NamedTuple):
+    """An answer, understood."""
+
+    decision: str
+    """An option, `edit`, or words."""
+    reason: str = ""
+    """Why, behind `reject`."""
+    args: str | None = None
+    """The arguments behind `edit`, as `--args` takes them; none opens an editor."""
+
+
+def chosen(question: InterruptView, typed: str) -> str:
+    """The decision that somebody typed: an option's number or its start, or words."""
+    text = typed.strip()
+    options = list(question.options)
+    if text.isdigit() and 1 <= int(text) <= len(options):
+        return options[int(text) - 1]
+    same = [option for option in options if option.lower() == text.lower()]
+    begin = [option for option in options if text and option.lower().startswith(text.lower())]
+    if same:
+        return same[0]
+    return begin[0] if len(begin) == 1 else text
+
+
+def heard(question: InterruptView, line: str) -> Heard:
+    """What a line says about a question.
+
+    Args:
+        question: The question.
+        line: What was typed: `approve`, `edit {…}`, `reject WORDS`, `respond WORDS`, or words.
+
+    Raises:
+        UsageError: it asks about a call, and the line might be a slip.
+    """
+    decision = chosen(question, line)
+    if decision in question.options:
+        return Heard(decision)
+    first, _, rest = decision.partition(" ")
+    verb, rest = first.lower(), _unquoted(rest.strip())
+    if verb == "respond" and question.words and rest:
+        return Heard(rest)
+    if question.kind != "tool_approval":
+        return Heard(decision)
+    if verb == "edit" and (not rest or rest.startswith(_ARGS)):
+        return Heard("edit", args=rest or None)
+    if verb == "reject" and rest:
+        return Heard("reject", rest)
+    if not rest or re.split(r"\W", verb)[0] in _LIKE_YES:
+        raise _slip(question, decision)
+    return Heard(decision)
+
+
+def _unquoted(text: str) -> str:
+    """Words without the quotes that a shell would have taken away."""
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1].strip() if quoted else text
+
+
+def _slip(question: InterruptView, typed: str) -> UsageError:
+    named = options_of(question)
+    close = difflib.get_close_matches(typed.lower(), named, 1, 0.6)
+    hint = f"Did you mean '{close[0]}'? " if close else ""
+    return UsageError(
+        f"{typed!r} is none of the options: {', '.join(named)}",
+        remedy=f"{hint}Words refuse the call and are its reason: reject WORDS.",
+        place=f"question {question.id}",
+    )
+
+
+def options_of(question: InterruptView | OpenQuestion) -> list[str]:
+    """A question's options by name; a call's arguments may be edited too."""
+    named = list(question.options)
+    if question.kind == "tool_approval":
+        named[1:1] = ["edit"]
+    return named
+
+
+def is_id(text: str) -> bool:
+    """Whether something is spelled as questions are numbered: `i2`."""
+    return _ID.fullmatch(text) is not None
+
+
+def fits(question: InterruptView, answer: str) -> bool:
+    """Whether an answer that was given in advance, before the question was known, answers it.
+
+    One of its options by name always does. `approve` and `reject` stand for options, and words for
+    an answer, only where the crew itself asks: whoever approves in advance did not mean that a
+    step that fails is done again, or that a limit is lifted. What might be a slip fits no call,
+    and an editor opens for nobody in advance.
+    """
+    if answer in question.options:
+        return True
+    if question.kind not in _CREWS_OWN:
+        return False
+    if answer in {"approve", "reject"}:
+        return True
+    if not question.words or not answer.strip():
+        return False
+    try:
+        meant = heard(question, answer)
+    except UsageError:
+        return False
+    return meant != Heard("edit")
