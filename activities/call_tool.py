@@ -183,7 +183,7 @@ class ToolCalls:
         ms = int((time.monotonic() - begun) * 1000)
         result = await self._result(task, outcome, ms)
         if counted:
-            result = result.model_copy(update={"counted": counted})
+            result = result.model_copy(update={"counted": counted, "started": task.started})
         if refusal is not None:
             reason = brief(scrubbed_text(redacted(str(refusal))), _LONGEST_REASON)
             said = {"denied": reason, "rule": refusal.rule}

@@ -26,7 +26,7 @@ from crewlog.activities.clock import Clock
 from crewlog.definition.quotas import quota_of, window_ends
 from crewlog.errors import RuledSince, ToolFailed
 from crewlog.ids import call_key
-from crewlog.state.calls import CallQuota, CallTool, quota_name
+from crewlog.state.calls import CallQuota, CallTool, counted_key, quota_name
 from crewlog.store.protocol import Store
 from crewlog.store.quotas import reservation, zone_of
 
@@ -134,7 +134,7 @@ async def give_back(store: Store, task: CallTool, counted: dict[str, str]) -> di
 
 
 def _key(task: CallTool) -> str:
-    return call_key(task.run, task.step, task.call)
+    return counted_key(call_key(task.run, task.step, task.call), task.started)
 
 
 def _name(quota: CallQuota) -> str:

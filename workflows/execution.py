@@ -560,13 +560,15 @@ class Execution:
         call = order.call
         if call.message is None or call.tool is None:
             raise InternalError(f"the call {order.step}/{call.call} names no message")
+        quotas = self.engine.quotas(order.agent, call.tool, order.step)
         task = CallTool(
             tool=ToolName(call.tool),
             id=call.id,
             message=call.message,
             **self._approval(order),
             ruled=self.engine.ruled(order.agent, call.tool, order.step),
-            quotas=self.engine.quotas(order.agent, call.tool, order.step),
+            quotas=quotas,
+            started=self.engine.state.started if quotas else 0,
             position=0 if self.engine.ledger.batch().entries else self.engine.state.position,
             **self._step_call(order),
         )

@@ -403,7 +403,7 @@ async def _apply(
         incoming.late = changed is None
         return changed
     gate.check_steering(engine, incoming, command, patched)
-    detail = await _effect(engine, incoming, command)
+    detail = await _effect(engine, incoming, command, patched)
     outcome = engine.state.commands[command.id]
     return Accepted(id=command.id, position=outcome.position, detail=detail, digest=outcome.digest)
 
@@ -412,7 +412,12 @@ def _is_dry(data: Any) -> bool:
     return isinstance(data, dict) and data.get("dry_run") is True  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
-async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Command) -> str:
+async def _effect(
+    engine: Engine | Drafting,
+    incoming: Incoming,
+    command: Command,
+    patched: Callable[[str], bool],
+) -> str:
     who: dict[str, Any] = {"by": command.by, "reason": command.reason, "command": command.id}
     match incoming.name, command:
         case "pause", _:
@@ -448,7 +453,7 @@ async def _effect(engine: Engine | Drafting, incoming: Incoming, command: Comman
         case "respond", Respond():
             if isinstance(engine, Drafting):
                 return _respond_to_draft(engine, command, incoming.edited)
-            return await _respond(engine, command, incoming)
+            return await _respond(engine, command, incoming, patched)
         case _:
             return await _by_hand(engine, incoming.name, command, who)
     return ""
@@ -546,7 +551,9 @@ def _check_log(engine: Engine | Drafting, log: str) -> None:
         )
 
 
-async def _respond(engine: Engine, command: Respond, incoming: Incoming) -> str:
+async def _respond(
+    engine: Engine, command: Respond, incoming: Incoming, patched: Callable[[str], bool]
+) -> str:
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
     check_hash(interrupt, command.hash)
@@ -564,7 +571,7 @@ async def _respond(engine: Engine, command: Respond, incoming: Incoming) -> str:
     check_option(interrupt, decision)
     gate.check_answer(engine, incoming, interrupt, decision)
     try:
-        await answer(engine, interrupt, decision, reason=reason, **who)
+        await answer(engine, interrupt, decision, reason=reason, patched=patched, **who)
     except StopAsked:
         engine.record(j.StopRequested, by=command.by, reason=f"answered {decision!r}")
     return decision

@@ -140,7 +140,9 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
     else:
         ledger = Ledger(CrewState.from_json(loaded.last))
         found = Resumption(loaded.position, StepId(loaded.decision) if loaded.decision else None)
-        engine = rewinding.reopen(plan, ledger, then, found, by=start.by, at=at)
+        engine = rewinding.reopen(
+            plan, ledger, then, found, by=start.by, at=at, patched=workflow.patched
+        )
     if prepared is not None:
         wanted = GraphPlan.from_json(prepared.plan)
         report = plan_swap(engine.plan, wanted, engine.state)

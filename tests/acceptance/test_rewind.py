@@ -309,6 +309,22 @@ async def test_an_id_that_exists_is_refused_attached_to_or_replaced(crews: Site)
         await client.start(made, "go", existing="attach")
 
 
+async def test_a_quota_of_a_day_counts_the_runs_that_had_an_id_before(crews: Site) -> None:
+    name = f"nightly-{secrets.token_hex(4)}"
+    said = [calls(("echo", {"text": "x"})), {"text": "a"}]
+    made = crews.crew({"a": said}, tools={"echo": tool("echo")})
+    made |= {"crew": name, "rules": [{"tool": "echo", "quota": "1 per day"}]}
+    run, _ = await crews.finish(made, id=name)
+    anew = await crews.client().start(
+        made, "go", id=name, existing="replace", execution_timeout=RUN_LIMIT
+    )
+    assert (await anew.result(LIMIT)).status == "completed"
+    assert len(crews.ledger(run, "start")) == 1
+    (refused,) = await crews.entries(anew, "PermissionDenied")
+    assert refused.rule == "rules[0]"
+    assert (await anew.rebuild()).whole
+
+
 async def test_what_a_replaced_run_stores_late_is_refused(crews: Site) -> None:
     made = crews.crew(
         {"a": [{"text": "a"}], "b": [calls(("gate", {"name": "g"})), {"text": "b"}]},

@@ -68,6 +68,22 @@ async def test_a_quota_over_runs_is_used_once_per_call_and_then_refuses(tool_cal
     assert "at most 1 per day, and the next begins at 1970-01-02 00:00 +01:00." in refused.denied
 
 
+async def test_a_run_whose_id_is_used_again_is_counted_again(tool_call):
+    keyed = crew(tools={"add": {"run": "crew_tools:add", "effects": "write", "retry": "keyed"}})
+    args, more = {"a": 1, "b": 2}, {"crew": keyed, "quotas": (QUOTA,)}
+    made = await tool_call("add", args, started=1, **more)
+    assert (made.ok, made.started) == (True, 1)
+    assert (await tool_call("add", args, started=1, **more)).ok  # the same call again
+    replaced = await tool_call("add", args, started=2, **more)
+    assert (replaced.ok, replaced.rule, replaced.started) == (False, "rules[0]", 0)
+
+
+async def test_each_call_of_a_step_is_counted(tool_call):
+    args = {"a": 1, "b": 2}
+    assert (await tool_call("add", args, quotas=(QUOTA,), call=2)).ok
+    assert not (await tool_call("add", args, quotas=(QUOTA,), call=3)).ok
+
+
 async def test_a_call_that_is_refused_where_it_runs_is_not_counted(tool_call, store):
     bad = await tool_call("add", {"a": "x"}, quotas=(QUOTA,))
     assert not bad.ok

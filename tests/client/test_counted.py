@@ -13,7 +13,7 @@ from crewlog.ids import AgentName, ContentHash, CrewName, RunId, StepId, ToolNam
 from crewlog.state import calls
 from crewlog.state.hashing import hash_json
 from crewlog.store import InMemoryStore
-from crewlog.store.protocol import RESERVED
+from crewlog.store.protocol import RESERVED, Reservation
 
 RUN, DAY = RunId("r"), 86_400_000
 NOW = 20 * DAY
@@ -21,8 +21,9 @@ QUOTA = calls.CallQuota(key="k", crew=CrewName("c"), quota="1 per day")
 TODAY, YESTERDAY = ("c/k", "1970-01-21"), ("c/k", "1970-01-20")
 
 
-def task(call: int, *quotas: calls.CallQuota) -> calls.CallTool:
+def task(call: int, *quotas: calls.CallQuota, started: int = 0) -> calls.CallTool:
     return calls.CallTool(
+        started=started,
         step=StepId("a#1"),
         call=call,
         agent=AgentName("a"),
@@ -34,10 +35,12 @@ def task(call: int, *quotas: calls.CallQuota) -> calls.CallTool:
     )
 
 
-def result(call: int, at: int, counted: dict[str, str]) -> Told:
+def result(call: int, at: int, counted: dict[str, str], started: int = 0) -> Told:
     """A result of a call, as a history has it; a local one's input is in none."""
     body = {"type": "tool", "content": "done", "id": f"a#1/{call}"}
-    made = calls.ToolResult(body=body, hash=hash_json(body), at=at, counted=counted)
+    made = calls.ToolResult(
+        body=body, hash=hash_json(body), at=at, counted=counted, started=started
+    )
     return Told(Place(calls.CALL_TOOL, "result", call), made.to_json())
 
 
@@ -82,6 +85,16 @@ async def test_a_call_counts_of_which_nobody_knows_whether_it_was_made() -> None
         uncertain={"lost": NOW - DAY, "answered": NOW},
     )
     assert await counts(execution) == (1, 1)
+
+
+async def test_a_call_is_counted_once_as_its_run_and_as_no_other_of_that_id() -> None:
+    store = InMemoryStore()
+    for each, known in (("r/a#1/1@7", 1), ("r/a#1/2@7", 2), ("r/a#1/3", 3)):
+        await store.reserve(each, [Reservation(quota="c/k", span=TODAY[1], most=known)], NOW)
+    found = extract([result(n, NOW, dict([TODAY]), at) for n, at in ((1, 7), (1, 8), (3, 0))])
+    found.calls = {"e": task(2, QUOTA, started=7), "f": task(2, QUOTA, started=8)}
+    await count(store, RUN, Chain([Execution("e", Ends("", ""), found, frozenset("ef"))]), NOW)
+    assert await store.counted([TODAY]) == {TODAY: 3 + 2}
 
 
 def events(*told: tuple[str, int, str]) -> list[HistoryEvent]:

@@ -18,7 +18,15 @@ from crewlog.definition.load import load_definition
 from crewlog.encryption.failures import RedactedFailures
 from crewlog.errors import InvalidDefinition, SecretMissing, ToolFailed
 from crewlog.payloads import data_converter
-from crewlog.redaction import REDACTED, Growing, LogFilter, Redactor, log_processor, redacted
+from crewlog.redaction import (
+    REDACTED,
+    Growing,
+    LogFilter,
+    Redactor,
+    log_processor,
+    redacted,
+    remember,
+)
 from crewlog.secrets import resolve, resolved
 
 CANARY = 'wh!te "käna/rie+ 7'
@@ -206,6 +214,17 @@ def test_a_secret_in_a_definition_is_a_fault_that_does_not_repeat_it(literal: st
     assert "env:NAME" in str(error.value)
     assert "crew.yaml:5:" in str(error.value)
     assert literal not in str(error.value)
+
+
+def test_a_trace_tells_no_secret(tmp_path: Path) -> None:
+    remember("canary-in-a-trace")
+    failure = Failure()
+    try:
+        {}["canary-in-a-trace"]
+    except KeyError as error:
+        whole = data_converter(tmp_path)
+        RedactedFailures().to_failure(error, whole.payload_converter, failure)
+    assert f'{{}}["{REDACTED}"]' in failure.stack_trace
 
 
 def test_words_about_secrets_are_no_secrets() -> None:

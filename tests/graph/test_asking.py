@@ -240,7 +240,8 @@ async def test_tools_of_high_risk_wait_for_a_yes() -> None:
 
 
 async def edit(sim: Simulation, args: dict[str, Any], **more: Any) -> Incoming:
-    decision = {"type": "edit", "edited_action": {"name": "act", "args": args}}
+    action = {"name": more.pop("tool", "act"), "args": args}
+    decision = {"type": "edit", "edited_action": action}
     content = {"id": f"e{sim.state.position}", "by": "eve", "interrupt": sim.asked().id}
     incoming = Incoming("respond", {**content, "decisions": [decision]})
     for name, value in more.items():
@@ -267,6 +268,8 @@ async def test_edited_arguments_that_do_not_fit_leave_the_question_open() -> Non
     assert isinstance(bad.error, InvalidArguments)
     unchecked = await edit(sim, {"to": "x"})
     assert isinstance(unchecked.error, CommandRejected)
+    other = await edit(sim, {"to": "x"}, tool="read", checked=True)
+    assert "'i1' asks about 'act', and the edit is of 'read'" in str(other.error)
     assert sim.asked().id == "i1"
     assert sim.facts("CommandRejected")[0]["error_type"] == "InvalidArguments"
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected
+from crewlog.graph.answers import answer
 from crewlog.graph.approvals import MOST_BYTES, shown
 from crewlog.graph.plan import GraphPlan
 from crewlog.state.calls import AskedTool, ModelResult
@@ -187,15 +188,33 @@ async def test_another_call_that_failed_is_still_asked_about() -> None:
     assert [call for call, *_ in answers(sim)] == [2]
 
 
-async def test_an_unknown_outcome_of_an_approved_call_may_be_tried_again() -> None:
-    script = Replies({"a#1": [says("", "act")]}, {"act/2": Failure("gone", "OutcomeUnknown")})
+@pytest.mark.parametrize("failure", ["OutcomeUnknown", "ToolFailed"])
+async def test_an_approved_call_is_tried_again_by_a_yes_of_its_own(failure: str) -> None:
+    script = Replies({"a#1": [says("", "act")]}, {"act/2": Failure("gone", failure)})
     sim = await run(guarded(), script)
     await sim.respond("approve")
     await sim.run()
-    assert sim.asked().kind == "outcome_unknown"
     await sim.respond("retry")
+    await sim.run()
+    assert [made for made in sim.made if made[1] == 2] == [("a#1", 2, 1)]
+    question = sim.asked()
+    assert (question.kind, question.id, question.call) == ("tool_approval", "i3", 2)
+    await sim.respond("approve")
+    (order,) = sim.engine.orders(())
+    assert (order.call.attempt, order.call.approved) == (2, "i3")
+    assert as_json(folded(sim.journal)) == as_json(sim.state)
+
+
+async def test_an_older_execution_tries_again_by_the_same_yes() -> None:
+    script = Replies({"a#1": [says("", "act")]}, {"act/2": Failure("gone")})
+    sim = await run(guarded(), script)
+    await sim.respond("approve")
+    await sim.run()
+    await answer(sim.engine, sim.asked(), "retry", by="eve", command=None, patched=lambda _: False)
+    await sim.engine.settle(())
     (order,) = sim.engine.orders(())
     assert (order.call.attempt, order.call.approved) == (2, "i1")
+    assert "spent" not in sim.facts("StepRetried")[0]
 
 
 # -- approvals that a change adds ---------------------------------------------------------------

@@ -326,6 +326,25 @@ async def test_what_lands_after_the_answer_that_ends_the_run_is_not_done_again()
     assert_folds([*sim.journal, *again.engine.ledger.entries], again)
 
 
+async def test_a_call_that_ended_the_run_is_made_again_by_a_yes_of_its_own() -> None:
+    crew: dict[str, Any] = {"a": {"tools": ["t"], "on_error": "fail"}}
+    plan = plan_of(["a"], crew, tools=T, approvals={"t": None})
+    sim = await begun(plan, 0)
+    sim.script = Replies({"a#1": [says("", "t")]}, {"t/2": Failure("broke")})
+    await sim.run()
+    await sim.respond("approve")
+    await sim.run()
+    assert sim.state.status == "failed"
+    again = taken_up(plan, sim.journal, sim.state, 0)
+    again.script = Replies({})
+    await again.run()
+    assert ("a#1", 2, 2) not in again.made
+    assert again.asked().kind == "tool_approval"
+    await again.respond("approve")
+    await again.run()
+    assert again.state.status == "completed"
+
+
 async def test_two_answers_that_end_the_run_are_both_asked_again() -> None:
     flow = [{"parallel": [{"ask": "One?", "phase": "p"}, {"ask": "Two?", "phase": "q"}]}, "b"]
     plan = plan_of(flow)

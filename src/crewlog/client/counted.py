@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from crewlog.client.histories import Chain, Execution
 from crewlog.ids import RunId, call_key
+from crewlog.state.calls import counted_key
 from crewlog.store.protocol import RESERVED, Reservation, Store
 from crewlog.store.quotas import reservation, zone_of
 
@@ -23,7 +24,7 @@ class Counted(NamedTuple):
     """A call that counts."""
 
     call: str
-    """Its idempotency key."""
+    """Its name in the store, as `crewlog.state.calls.counted_key` makes it."""
     quotas: tuple[Reservation, ...]
     """Where it counts."""
     at: int
@@ -65,4 +66,5 @@ def _open(run: RunId, execution: Execution, now: int) -> Iterator[Counted]:
         zones = ((quota, zone_of(quota.zone)) for quota in task.quotas)
         quotas = (reservation(quota, at, zone) for quota, zone in zones if zone is not None)
         most = (each.model_copy(update={"most": _ANY}) for each in quotas)
-        yield Counted(call_key(run, task.step, task.call), tuple(most), at)
+        call = counted_key(call_key(run, task.step, task.call), task.started)
+        yield Counted(call, tuple(most), at)

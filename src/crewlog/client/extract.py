@@ -118,7 +118,8 @@ class Extracted:
     counted: dict[str, tuple[dict[str, str], int]] = field(
         default_factory=dict[str, tuple[dict[str, str], int]]
     )
-    """The quotas that count calls, as `ToolResult.counted`, and when: by `STEP/CALL`."""
+    """The quotas that count calls, as `ToolResult.counted`, and when: by `STEP/CALL@STARTED`, as
+    `calls.counted_key` names them."""
     plans: list[GraphPlan] = field(default_factory=list[GraphPlan])
     """The plan that the execution followed, with those that people were asked about."""
     problems: list[str] = field(default_factory=list[str])
@@ -263,7 +264,8 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             out.attempts[item.place.activity] = item.place.attempt
             out.messages[answer.hash] = answer.body
             if answer.counted:  # a local call's input is in no history: its message names it
-                out.counted[str(answer.body["id"])] = (answer.counted, answer.at)
+                named = calls.counted_key(str(answer.body["id"]), answer.started)
+                out.counted[named] = (answer.counted, answer.at)
             _keep(out, item, answer.hash, answer.body)
             for output in answer.outputs:
                 if output.body is not None:

@@ -17,6 +17,7 @@ from crewlog.graph.deciding import set_by
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import NEXT
+from crewlog.graph.retrying import Patched, as_new, retry
 from crewlog.graph.turns import calls_of
 from crewlog.ids import CommandId, InterruptId, NodeName
 from crewlog.model import Json
@@ -83,6 +84,7 @@ async def answer(
     reason: str = "",
     args: dict[str, Json] | None = None,
     expired: bool = False,
+    patched: Patched = as_new,
 ) -> None:
     """Records an answer and does what it says.
 
@@ -96,6 +98,7 @@ async def answer(
         args: The arguments that a call is approved with instead of its message's; they are known
             to fit the tool.
         expired: Whether nobody answered in time, and the crew's policy does.
+        patched: Whether an execution does something as this build does; by default it does.
 
     Raises:
         StopAsked: where the answer ends the run.
@@ -116,6 +119,9 @@ async def answer(
         raise StopAsked
     if interrupt.kind == "tool_approval" and decision == "reject":
         await _refuse(engine, interrupt, by, reason)
+    if decision == "retry" and interrupt.kind in ("step_failed", "outcome_unknown"):
+        _retry(engine, interrupt, by, patched)
+        return
     handler = _HANDLERS.get(interrupt.kind)
     if handler is not None:
         await handler(engine, interrupt, decision, by)
@@ -180,21 +186,22 @@ async def _requirement(engine: Engine, asked: Interrupt, decision: str, by: str)
     engine.record(j.ConditionMet, step=asked.step, waived=True)
 
 
+def _retry(engine: Engine, asked: Interrupt, by: str, patched: Patched) -> None:
+    entry = engine.state.frontier.get(asked.step) if asked.step else None
+    if entry is None or (asked.kind == "outcome_unknown" and entry.turn is None):
+        return
+    retry(engine, entry.step, asked.call, by=by, patched=patched)
+
+
 async def _failed(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
     if asked.step is None or asked.step not in engine.state.frontier:
         return
-    if decision == "retry":
-        engine.record(j.StepRetried, step=asked.step, call=asked.call, by=by)
-    else:
-        await engine.finish(asked.step, NEXT, because="skipped after it failed", skipped=True)
+    await engine.finish(asked.step, NEXT, because="skipped after it failed", skipped=True)
 
 
 async def _outcome(engine: Engine, asked: Interrupt, decision: str, by: str) -> None:
     entry = engine.state.frontier.get(asked.step) if asked.step else None
     if entry is None or entry.turn is None:
-        return
-    if decision == "retry":
-        engine.record(j.StepRetried, step=entry.step, call=asked.call, by=by)
         return
     call = next(c for c in entry.turn.calls if c.call == asked.call)
     said = "it was done" if decision == "done" else decision

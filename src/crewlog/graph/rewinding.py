@@ -12,6 +12,7 @@ from crewlog.errors import ChangeConflict, CommandRejected
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
+from crewlog.graph.retrying import Patched, as_new, retry
 from crewlog.graph.swap import permissions_after, same_graph
 from crewlog.ids import InterruptId, NodeName, RunId, StepId, node_of
 from crewlog.model import Json
@@ -103,7 +104,14 @@ def fork(
 
 
 def reopen(
-    plan: GraphPlan, ledger: Ledger, then: CrewState, found: Resumption, *, by: str, at: int
+    plan: GraphPlan,
+    ledger: Ledger,
+    then: CrewState,
+    found: Resumption,
+    *,
+    by: str,
+    at: int,
+    patched: Patched = as_new,
 ) -> Engine:
     """Lets a run go on that had ended: steps and calls keep their names, and their claims.
 
@@ -116,6 +124,7 @@ def reopen(
         found: Where that was, and whether a decision ended it.
         by: Who starts it again.
         at: When.
+        patched: Whether its execution does something as this build does.
     """
     engine = Engine(plan, ledger)
     engine.at = at
@@ -124,7 +133,7 @@ def reopen(
         engine.record(j.SwapFailed, graph_version=meant.graph_version, error=error)
     engine.record(j.Reopened, to=found.position, state=_to_keep(reopened(then)), by=by)
     for step, call in list(forsaken(engine.state)):
-        engine.record(j.StepRetried, step=step, call=call, by=by)
+        retry(engine, step, call, by=by, patched=patched)
     for asked in list(engine.state.interrupts.values()):
         if asked.due:  # it may be over since the run ended; people get their time anew
             due = engine.asked_of(asked.kind).get("due", 0)

@@ -241,6 +241,18 @@ def quota_name(crew: str, key: str) -> str:
     return f"{crew}/{key}"
 
 
+def counted_key(call: str, started: int) -> str:
+    """The name in the store of a call that quotas over runs count.
+
+    The call's own key is not enough: a run whose id is used again makes calls of the same keys.
+
+    Args:
+        call: The call's key, or the end of it that is the run's own.
+        started: When its run started, in milliseconds since the epoch; 0: an older build's call.
+    """
+    return f"{call}@{started}" if started else call
+
+
 class CallTool(StepCall):
     """Execute one tool call of a reply; the view is for tools that ask for the state."""
 
@@ -260,6 +272,9 @@ class CallTool(StepCall):
     of the definition's approvals and rules."""
     quotas: tuple[CallQuota, ...] = ()
     """The quotas over runs in which the call is counted."""
+    started: int = 0
+    """When the run started, in milliseconds since the epoch, where there are such quotas: what
+    tells the call from those of other runs that had this id; 0: an older build's call."""
     position: int = 0
     """The journal position when it was scheduled, where the batch does not tell."""
 
@@ -308,6 +323,8 @@ class ToolResult(Answer):
     counted: dict[str, str] = Field(default_factory=dict[str, str])
     """The quotas over runs that count the call, by their names in the store, each with the hour or
     day: what a store has lost is counted again by them."""
+    started: int = 0
+    """The call's own `started`, where quotas count it."""
 
     @classmethod
     @override

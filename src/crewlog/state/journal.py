@@ -389,6 +389,8 @@ class StepRetried(Fact):
     step: StepId
     call: int | None = None
     by: str = ""
+    spent: bool = False
+    """Whether people had approved the call: their yes is used up, and they are asked anew."""
 
 
 class InterruptRaised(Fact):

@@ -515,10 +515,9 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
         return {}
     if found.turn is None:
         return _entry(state, entry.step, status="ready", since=position)
+    again: Changes = {"status": "ready", **({"seal": ""} if entry.spent else {})}
     calls = tuple(
-        c.model_copy(update={"status": "ready", "attempt": c.attempt + 1})
-        if c.call == entry.call
-        else c
+        c.model_copy(update={**again, "attempt": c.attempt + 1}) if c.call == entry.call else c
         for c in found.turn.calls
     )
     turn = found.turn.model_copy(update={"calls": calls})
