@@ -16,6 +16,7 @@ from crewlog.prompt.grammar.lexicon import word_set
 from crewlog.prompt.grammar.moves import Scan, ways
 from crewlog.prompt.grammar.named_groups import SIGN
 from crewlog.prompt.grammar.phrase import Unit, number
+from crewlog.prompt.grammar.reading import Reading
 from crewlog.prompt.grammar.state import State
 
 MOST = 999_999_999
@@ -95,20 +96,12 @@ class _Call:
     """Where no window is said."""
 
 
-class Calls:
-    """Reads one sentence.
-
-    Args:
-        state: What the reader knows.
-        units: The sentence.
-    """
+class Calls(Reading):
+    """Reads one sentence."""
 
     def __init__(self, state: State, units: Sequence[Unit]) -> None:
-        self.state = state
-        self.units = units
-        self.scan = Scan([unit.text for unit in units])
+        super().__init__(state, units)
         self.call = _Call()
-        self.words = (Words(start=units[0].start, end=units[-1].end),)
         self.fronted = False
         """Whether a condition leads the sentence."""
 
@@ -180,7 +173,7 @@ class Calls:
             call.nobody = True
             if scan.word in {"in", "of"} and scan.rest[1:2] and scan.rest[1][0] == SIGN:
                 scan.at += 1
-                call.groups = (self._group(),)
+                call.groups = (self.mentioned_group(),)
             return True
         call.only = scan.takes(ways("only"))
         if scan.takes(_ALL) and scan.word not in {"in", "of", "but", "except"}:
@@ -191,7 +184,7 @@ class Calls:
             before = scan.at
             scan.takes(_OF_GROUP)
             if scan.word[:1] == SIGN:
-                groups.append(self._group())
+                groups.append(self.mentioned_group())
             elif scan.at == before and scan.word[:1] == "@":
                 agents += self.state.names(scan.word)
                 scan.at += 1
@@ -202,10 +195,6 @@ class Calls:
                 break
         call.agents, call.groups = tuple(dict.fromkeys(agents)), tuple(dict.fromkeys(groups))
         return bool(agents or groups)
-
-    def _group(self) -> str:
-        self.scan.at += 1
-        return self.state.groups.of_sign(self.scan.words[self.scan.at - 1])
 
     def _joined(self, signs: str) -> bool:
         """Reads what joins two mentions, where another one follows."""

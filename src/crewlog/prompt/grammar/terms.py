@@ -26,11 +26,11 @@ from crewlog.prompt.ast import (
     Yes,
 )
 from crewlog.prompt.grammar.lexicon import word_set
-from crewlog.prompt.grammar.moves import Scan, ways
+from crewlog.prompt.grammar.moves import ways
 from crewlog.prompt.grammar.named_groups import SIGN
 from crewlog.prompt.grammar.phrase import Unit, number
+from crewlog.prompt.grammar.reading import Reading
 from crewlog.prompt.grammar.sentences import Sentence
-from crewlog.prompt.grammar.state import State
 from crewlog.prompt.grammar.times import lapse_at
 
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,62}\w|[A-Za-z]")
@@ -100,19 +100,8 @@ def _declares(words: Sequence[str]) -> bool:
     )
 
 
-class Terms:
-    """Reads one sentence.
-
-    Args:
-        state: What the reader knows.
-        units: The sentence.
-    """
-
-    def __init__(self, state: State, units: Sequence[Unit]) -> None:
-        self.state = state
-        self.units = units
-        self.scan = Scan([unit.text for unit in units])
-        self.words = (Words(start=units[0].start, end=units[-1].end),)
+class Terms(Reading):
+    """Reads one sentence."""
 
     def read(self) -> Found:
         """What it says; none where it is no sentence of this kind, or not understood as a whole."""
@@ -148,7 +137,7 @@ class Terms:
         scan = self.scan
         agents: tuple[str, ...] = ()
         if scan.word[:1] == SIGN:
-            name = self._group()
+            name = self.mentioned_group()
             if scan.word == "(":
                 scan.at += 1
                 agents = self._agents()
@@ -170,7 +159,7 @@ class Terms:
             scan.at += 1
             if scan.word[:1] != SIGN:
                 return None
-            name = self._group()
+            name = self.mentioned_group()
         if not agents:
             return None
         made: list[AnyStatement] = [Group(name=name, agents=agents, words=self.words)]
@@ -202,7 +191,7 @@ class Terms:
         scan = self.scan
         if not scan.takes(ways("only")) or scan.word[:1] != SIGN:
             return None
-        agents = self.state.groups.members.get(self._group(), ())
+        agents = self.state.groups.members.get(self.mentioned_group(), ())
         return self._seen(agents) if agents else None
 
     def _seen(self, agents: tuple[str, ...]) -> Found:
@@ -227,10 +216,6 @@ class Terms:
         parts = [part for step in steps for part in step.parts]
         found = {part.agent for part in parts if noun in part.task.lower().split()}
         return tuple(found) if len(found) == 1 else ()
-
-    def _group(self) -> str:
-        self.scan.at += 1
-        return self.state.groups.of_sign(self.scan.words[self.scan.at - 1])
 
     def _agents(self) -> tuple[str, ...]:
         return self.state.names(" ".join(self.scan.agents()))
