@@ -2,8 +2,8 @@
 
 Concurrency, in one place: every call is an asyncio task that ends by appending to `_landed`; signal
 and update handlers append to the inbox; and this loop alone takes from both and touches the engine.
-It yields only where it waits for something to land, or stores, so what a
-handler sees between two yields is consistent.
+It yields only where it waits for something to land, stores, or rests among many
+signals, so what a handler sees between two yields is consistent.
 
 Closing (to continue as new): from then on nothing starts, updates are refused with a typed error,
 handlers finish, the rest is stored, and the execution ends. Signals that still arrive are carried
@@ -229,8 +229,8 @@ class Execution:
         """Calls that were cancelled so that a change need not wait: they are made again."""
         # An execution that leaves without storing leaves the snapshot to the next one, too.
         self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
-        self._swap = False
         self._strangers = Strangers()
+        self._swap = False
         """Whether the next execution has another graph."""
         self._new_policy = False
         """Whether others may command it than before."""
@@ -353,8 +353,14 @@ class Execution:
 
     async def _take_inbox(self) -> None:
         while self._inbox:
-            incoming = present(self._inbox.pop(0))
+            if self._strangers.rests(self._inbox[0]):
+                self._commands += 1  # its marker
+                await gate.tell()
+            incoming = self._inbox.pop(0)
             self._tick(incoming.at)
+            if self._strangers.passed_by(self.engine, incoming):
+                continue
+            present(incoming)
             if incoming.plain and self.encrypted:
                 incoming.data = Unreadable(NOT_ENCRYPTED)
             drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
@@ -368,6 +374,7 @@ class Execution:
                 await self._look_back(incoming)
                 await rewinding.check_tag(self.engine, incoming)
             await take(self.engine, incoming, workflow.patched)
+            self._strangers.note(incoming)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))
 
@@ -746,7 +753,11 @@ class Execution:
             )
             if not self._inbox:
                 break
+            position = self.engine.state.position
             await self._take_inbox()
+            if position == self.engine.state.position and self._strangers.untold:
+                continue  # nobody waits for these
+            self._strangers.tell(self.engine)
             fetched = await self._store_the_end()
         return self._ending(fetched)
 
