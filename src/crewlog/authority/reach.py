@@ -287,8 +287,8 @@ def _path_fault(path: str) -> Reach | None:
         len(name.encode()) > LONGEST_NAME for name in path.split("/")
     ):
         return _no("long", "the path is longer than file systems take")
-    if fault := _leads_away(path):
-        return fault
+    if led := _leads_away(path):
+        return led
     if _hides(path):
         say = f"the path {_shown(path)} hides a separator, '..' or another beginning"
         return _no("encoded", say)
