@@ -225,6 +225,7 @@ def _tool_rules(tool: ToolDefinition) -> ToolRules:
         on_error=tool.on_error,
         queue=tool.queue,
         placed=tool.placed,
+        risk=tool.risk,
     )
 
 
