@@ -105,6 +105,8 @@ _CONFLICTS = (ChangeConflict, CommandConflict, InterruptNotOpen, InvalidArgument
 """Refusals that are of a kind of their own."""
 REFUSED_BY = "refused-by"
 """The patch: a refusal says whose command it was, also where nothing proves that."""
+KEEPS_WHY = "keeps-why-people-answer"
+"""The patch: an answer keeps why it was given, whatever was asked; before, only that to a call."""
 LONGEST_BY = 200
 """Characters of a name that a refusal keeps."""
 
@@ -608,6 +610,9 @@ async def _respond(
         decision, reason = decided(interrupt, given.type, given.message, command.reason)
     else:
         decision = _decision(interrupt, given)
+        said = command.reason or (given.message if given.type != "respond" else "")
+        if said and patched(KEEPS_WHY):
+            reason = said
     check_option(interrupt, decision)
     gate.check_answer(engine, incoming, interrupt, decision)
     try:

@@ -541,6 +541,12 @@ class InterruptView(Model):
     """When it expires, in milliseconds since the epoch; 0: never."""
     escalated: bool = False
     """Whether nobody answered in time, and it was handed to `to`."""
+    why: str = ""
+    """Of a call: why people are asked about it, with what the rule says of that."""
+    rule: str = ""
+    """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
+    risk: str = ""
+    """Of a call: `high`, where its tool may do harm."""
     shortened: bool = False
     """Whether the arguments in `action_requests` are shortened: what is approved is all of them."""
     action_requests: tuple[dict[str, Json], ...]
