@@ -190,8 +190,8 @@ def _check_approved(name: ToolName, server: str, found: Described, approved: str
     if approved == found.digest:
         return
     say = (
-        f"the tool {name!r} of the MCP server {server!r} is not the one that was approved: what it says of "
-        "itself has changed"
+        f"the tool {name!r} of the MCP server {server!r} is not the one that was "
+        "approved: what it says of itself has changed"
         if approved
         else f"nobody has approved the tool {name!r} of the MCP server {server!r}"
     )
