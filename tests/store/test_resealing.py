@@ -180,7 +180,9 @@ async def test_without_the_keys_nothing_is_read(database: str, path: Path) -> No
     store = await opened(database, path)
     await write(store, note("one", "1"))
     await store.close()
-    store = await opened(database, None)
+    with pytest.raises(KeyMissing, match="this process has no keys"):
+        await opened(database, None)
+    store = await PostgresStore.connect(database, any_rows=True)
     with pytest.raises(KeyMissing, match="CREWLOG_ENCRYPTION_KEYS"):
         await found(store)
     with pytest.raises(UsageError, match="encryption is off"):

@@ -36,8 +36,8 @@ from crewlog.definition.model import (
     ToolDefinition,
     WaitPhase,
 )
+from crewlog.definition.parent_checks import ancestors
 from crewlog.definition.phases import Phase, phases
-from crewlog.definition.rule_checks import ancestors
 from crewlog.definition.times import duration_words, time_words
 from crewlog.definition.validate import check
 from crewlog.errors import InternalError, InvalidDefinition

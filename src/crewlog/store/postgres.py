@@ -60,6 +60,7 @@ from crewlog.store.protocol import (
     Snapshot,
     StartingFork,
 )
+from crewlog.store.sealing import admit
 from crewlog.store.sql import queries
 
 _SCAN_TIMEOUT = 600.0
@@ -79,22 +80,30 @@ class PostgresStore:
         self.memories: Memories = PostgresMemories(pool, self._sql, self.seal)
 
     @classmethod
-    async def connect(cls, dsn: str, *, max_size: int = 10, seal: RowSeal | None = None) -> Self:
+    async def connect(
+        cls, dsn: str, *, max_size: int = 10, seal: RowSeal | None = None, any_rows: bool = False
+    ) -> Self:
         """Connects, and brings the database to the schema of this version.
 
         Args:
             dsn: A `postgresql://` URL.
             max_size: How many connections to hold at most.
             seal: What encrypts the texts of rows; by default they are not encrypted.
+            any_rows: Whether the store is opened even where its rows are not those of the seal: to
+                count them.
 
         Raises:
             StoreUnavailable: where the server does not answer or refuses, or a newer Crewlog has
                 used the database.
+            SealBroken: it has plain rows, and they are not accepted; or it is another namespace's.
+            KeyMissing: its rows are encrypted, and there are no keys.
         """
         pool = await Pool.connect(dsn, max_size=max_size)
         try:
             async with pool.acquire() as connection:
                 await migrate(connection)
+                if not any_rows:
+                    await admit(connection, seal or RowSeal(None, ""), pool.place)
         except BaseException:
             await pool.close()
             raise
