@@ -138,6 +138,9 @@ refuse updates, from the task on in which their history is long enough."""
 STORES_POLICY = "stores-another-policy-before-it-leaves"
 """The patch of executions that carry no policy over a swap that is not stored."""
 
+TAKES_BESIDE = "takes-commands-beside-a-flush"
+"""The patch of executions that take commands while the store is away."""
+
 LONGEST_TIMER = 30 * 86_400_000
 """Milliseconds of one Temporal timer; what is due later gets another one then."""
 
@@ -193,6 +196,14 @@ def _told(cause: BaseException | None) -> Told:
         return Told()
     told = Told(*cause.details[:5])
     return told._replace(at=told.at if isinstance(told.at, int) else 0, again=told.again is True)
+
+
+class Storing(NamedTuple):
+    """A part of the journal on its way to the store."""
+
+    task: workflow.ActivityHandle[Any]
+    position: int
+    """Up to where it is stored then."""
 
 
 @dataclass(frozen=True)
@@ -253,6 +264,8 @@ class Execution:
         self._lacked: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a worker without their tool."""
         self._bug: Exception | None = None
+        self._storing: Storing | None = None
+        """What stores the journal while commands are taken beside."""
         self.ended: Ended | None = None
         """How the run ended, for those who ask while the last is stored."""
         self._landed: list[Landed] = []
@@ -300,7 +313,7 @@ class Execution:
                     continue
                 # A change leaves at once, and stores everything then.
                 if not self._inbox and self.engine.state.changing is None:
-                    await self._flush()
+                    await self._store()
             self._show()
             self._seal()
             await workflow.wait_condition(self._stirred)
@@ -714,13 +727,33 @@ class Execution:
         """Stores what was ruled before people are told that it is in force."""
         await self._flush()
 
+    async def _store(self) -> None:
+        """Stores what is left before the run waits; commands that come meanwhile do not wait.
+
+        Executions from before take them once it is stored.
+        """
+        while (storing := self._storing or self._start_flush()) is not None:
+            stored = storing.task
+            await workflow.wait_condition(lambda: stored.done() or bool(self._inbox))  # noqa: B023 - awaited here
+            if not stored.done() and workflow.patched(TAKES_BESIDE):
+                self._storing = storing
+                return
+            self._storing = None
+            await self._stored(storing)
+
     async def _flush(self, *, snapshot: bool = False) -> None:
+        storing = self._start_flush(snapshot=snapshot)
+        if storing is not None:
+            await self._stored(storing)
+
+    def _start_flush(self, *, snapshot: bool = False) -> Storing | None:
+        """Begins to store what is not stored yet; none where that is nothing."""
         batch = self.engine.ledger.batch()
         if not batch.entries:
-            return
+            return None
         state = self.engine.state
         self._commands += 1
-        await workflow.execute_activity(
+        task = workflow.start_activity(
             FLUSH,
             Flush(
                 run=state.run,
@@ -731,8 +764,12 @@ class Execution:
             summary="stores the journal",
             **STORING,
         )
+        return Storing(task, state.position)
+
+    async def _stored(self, storing: Storing) -> None:
+        await storing.task
         self._owes_snapshot = False
-        self.engine.ledger.stored(state.position)
+        self.engine.ledger.stored(storing.position)
 
     def _stop(self) -> None:
         info = self.engine.state.resume_info
@@ -746,6 +783,8 @@ class Execution:
         self._inbox += self._take_kept()
         await self._take_inbox()
         self._strangers.tell(self.engine)
+        if self._storing is not None:
+            await self._storing.task  # nothing of a run is written after its end
         fetched = await self._store_the_end()
         self.ended = self._ending(fetched)
         for _ in range(LAST_CALLS):
