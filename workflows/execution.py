@@ -38,7 +38,7 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.times import moment_words
     from crewlog.encryption.codec import NOT_ENCRYPTED
-    from crewlog.errors import InternalError, RuledSince, StoreUnavailable
+    from crewlog.errors import InternalError, RuledSince, StoreUnavailable, ToolChanged
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
@@ -179,6 +179,15 @@ class Told(NamedTuple):
     started: bool = True
     at: int = 0
     again: bool = False
+
+
+def _lacking(kind: str | None, place: str) -> str:
+    """What a call waits for that could not begin: a person, a server, or a worker."""
+    if kind == ToolChanged.__name__:
+        return f"a person to approve the {place}"
+    if place.startswith("MCP server"):
+        return f"the {place}"
+    return f"a worker that has the {place}"
 
 
 def _told(cause: BaseException | None) -> Told:
@@ -653,7 +662,7 @@ class Execution:
                 return Landed(order, position, error_type=RULED)
             if told.again and not told.started:
                 why = f"{cause.message}. {told.remedy}" if told.remedy else cause.message
-                lacks = f"waits for a worker that has the {told.place}: {why}"
+                lacks = f"waits for {_lacking(cause.type, told.place)}: {why}"
                 return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, LACKS_LIMIT))
             details = [str(part) for part in (told.place, told.remedy) if part]
             text = "\n".join([cause.message, *details])
