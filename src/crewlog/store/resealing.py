@@ -7,7 +7,6 @@ left, and found by the next pass.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from crewlog.encryption.rows import PREFIX
@@ -15,47 +14,13 @@ from crewlog.errors import UsageError
 from crewlog.store.postgres import PostgresStore
 from crewlog.store.postgres_memories import opened, sealed
 from crewlog.store.protocol import Store
+from crewlog.store.sealing import COLUMNS, Column
 
 PAGE = 500
 """Rows that are encrypted at a time."""
 _PASSES = 1_000_000
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column that is encrypted."""
-
-    table: str
-    column: str
-    kind: str
-    """What its texts are bound to as, see `RowSeal.seal`."""
-    place: tuple[str, ...]
-    """The columns that say where a text stands, in the order in which it is bound to them."""
-
-    @property
-    def where(self) -> str:
-        """What holds texts at all: an empty error is none."""
-        return f"{self.column} IS NOT NULL AND {self.column} <> ''"
-
-
-COLUMNS = (
-    Column("definitions", "definition", "definition", ("hash",)),
-    Column("bodies", "body", "body", ("hash",)),
-    Column("journal", "entry", "entry", ("run", "position", "digest")),
-    Column("snapshots", "state", "snapshot", ("run", "position")),
-    Column("interrupts", "interrupt", "interrupt", ("run", "id")),
-    Column("interrupts", "decision", "decision", ("run", "id")),
-    Column("interrupts", "answered_by", "answered_by", ("run", "id")),
-    Column("runs", "started_by", "started_by", ("run",)),
-    Column("runs", "error", "error", ("run",)),
-    Column("memories", "text", "memory", ("crew", "scope", "key")),
-    Column("memories", "metadata", "memory_metadata", ("crew", "scope", "key")),
-    Column("memories", "sealed_key", "memory_key", ("crew", "scope", "key")),
-    Column("memories", "said_by", "memory_by", ("crew", "scope", "key")),
-    Column("tool_approvals", "approver", "approver", ("source", "tool")),
-    Column("tool_proofs", "approver", "approver", ("source", "tool", "key")),
-)
-"""All that is encrypted; docs/authority/encryption.md lists it."""
 _BY_ROW = "memories"
 """A table whose rows are made anew as a whole: their keys and words are codes of the same key."""
 
