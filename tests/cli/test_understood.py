@@ -135,4 +135,4 @@ def test_what_may_run_as_it_is_is_a_warning() -> None:
     screen = shown_at(80)
     show_remarks(screen, found)
     assert found.ok
-    assert [line.split()[0] for line in lines_of(screen) if line][0] == "warning"
+    assert next(line.split()[0] for line in lines_of(screen) if line) == "warning"
