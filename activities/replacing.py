@@ -17,10 +17,12 @@ async def check_replacing(task: ForgetRun, store: Store) -> None:
     Raises:
         NotPermitted: its policy does not let them.
     """
-    row = await store.get_run(task.run) if task.start else None
+    row = await store.get_run(task.run)
     if row is None or not row.definition:
         return
     policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
+    if policy is None:
+        return
     proof = StartRun.from_json(task.start).proof
     found = standing(policy, START, task.start, proof, run=task.run, at=task.at)
     if not found.allowed:
