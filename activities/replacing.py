@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crewlog.activities.once import use_start
 from crewlog.authority.principals import standing
 from crewlog.authority.proof import START
 from crewlog.definition.model import CrewDefinition
@@ -15,7 +16,7 @@ async def check_replacing(task: ForgetRun, store: Store) -> None:
     """Checks that who starts the new run may operate the one whose rows are removed.
 
     Raises:
-        NotPermitted: its policy does not let them.
+        NotPermitted: its policy does not let them, or the start was used before.
     """
     row = await store.get_run(task.run)
     if row is None or not row.definition:
@@ -27,3 +28,4 @@ async def check_replacing(task: ForgetRun, store: Store) -> None:
     found = standing(policy, START, task.start, proof, run=task.run, at=task.at)
     if not found.allowed:
         raise NotPermitted(found.reason, remedy=found.remedy)
+    await use_start(task.use, policy, store)

@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.authority.principals import Standing, holds, standing
+    from crewlog.authority.principals import Standing, holds, standing, start_digest
     from crewlog.authority.proof import START, Proof
     from crewlog.definition.policy import Policy, Right
     from crewlog.errors import NotPermitted
@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import RESERVED
     from crewlog.state.brief import brief
-    from crewlog.state.calls import TELL_TIME, LoadedState
+    from crewlog.state.calls import TELL_TIME, LoadedState, StartUse
     from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun
 
@@ -220,6 +220,20 @@ def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int
     if not found.allowed:
         raise start_refused(refusal(found))
     return start.model_copy(update={"by": found.principal}) if found.proven else start
+
+
+def use_of(start: StartRun, data: dict[str, Any]) -> StartUse | None:
+    """This execution's use of a start; none where the start carries no proof.
+
+    Args:
+        start: What the run is started with.
+        data: The same, as it was sent.
+    """
+    info = workflow.info()
+    digest = start_digest(start.proof, info.workflow_id, data) if start.proof else ""
+    if not digest:
+        return None
+    return StartUse(start=digest, execution=info.original_execution_run_id)
 
 
 def start_refused(error: NotPermitted) -> ApplicationError:
