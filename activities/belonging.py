@@ -1,7 +1,7 @@
 """Whose orders activities take: those of the run that they are about, and of no other workflow.
 
-A server lets any workflow schedule any activity on any task queue. So what a task says of its run is
-held against the workflow that sent it, which the server attests.
+A server lets any workflow schedule any activity on any task queue. So what a task says of its run
+is held against the workflow that sent it, which the server attests.
 """
 
 from __future__ import annotations

@@ -22,9 +22,7 @@ async def check_replacing(task: ForgetRun, store: Store) -> None:
     if row is None or not row.definition:
         return
     policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
-    if policy is None:
-        return
-    proof = StartRun.from_json(task.start).proof
+    proof = StartRun.from_json(task.start).proof if task.start else None
     found = standing(policy, START, task.start, proof, run=task.run, at=task.at)
     if not found.allowed:
         raise NotPermitted(found.reason, remedy=found.remedy)
