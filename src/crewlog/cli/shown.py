@@ -131,7 +131,7 @@ def show_frontier(screen: Screen, sight: Sight) -> None:
 
 
 def tell_lack(screen: Screen, step: str, lacks: str) -> None:
-    """That a step waits for a worker that has its tool, whole: what is lacking and what to do."""
+    """That a step waits for its tool, whole: what is lacking and what to do."""
     screen.wrapped(["  ", ("! ", "bold yellow")], f"{plain(step)} {plain(lacks)}", indent=4)
 
 

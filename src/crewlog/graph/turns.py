@@ -32,6 +32,9 @@ ASKS_BEFORE_IT_BEGINS = "asks-before-a-call-begins"
 """The patch of executions in which approvals that a change adds hold for calls that have not begun.
 """
 
+REFUSES_UNREADABLE = "refuses-unreadable-arguments"
+"""The patch of executions that journal why a call is not even asked about. In older ones the audit
+takes it for one that was made, and failed."""
 TELLS_WHY = "tells-why-people-are-asked"
 """The patch of executions whose questions about calls say why they are asked."""
 TELLS_RULING = "tells-why-people-ruled"
@@ -148,21 +151,24 @@ class Turns:
         reason = decision.reason
         if decision.rule == "ruling" and (said := self._run.why_ruled(agent, tool)):
             reason += f": {said}" if self._run.patched(TELLS_RULING) else ""
-        self._run.record(
-            j.PermissionDenied,
-            step=step,
-            call=call.call,
-            agent=agent,
-            tool=tool,
-            reason=reason,
-            rule=decision.rule,
-        )
+        self._deny(step, agent, call, reason, decision.rule)
         self.give_back(step, call)
         offered = ", ".join(self._run.tools_of(agent, step)) or "none"
         await self.answer_call(
             step, call, f"Refused: {reason}. Tools you may call: {offered}.", ok=False
         )
         return decision
+
+    def _deny(self, step: StepId, agent: AgentName, call: Call, reason: str, rule: str) -> None:
+        self._run.record(
+            j.PermissionDenied,
+            step=step,
+            call=call.call,
+            agent=agent,
+            tool=call.tool or "",
+            reason=reason,
+            rule=rule,
+        )
 
     def _count(self, step: StepId, agent: AgentName, call: Call) -> None:
         """Counts a call in the run's quotas, from when it is asked for."""
@@ -185,6 +191,9 @@ class Turns:
             # Older executions leave it to the call to say so.
             if decision.rule != "approvals" or self._run.patched(ASKS_BEFORE_IT_BEGINS):
                 say = f"The arguments of {tool!r} are not valid JSON. Call it again."
+                agent = self._run.plan.node_at(step).agent
+                if agent is not None and self._run.patched(REFUSES_UNREADABLE):
+                    self._deny(step, agent, call, "its arguments are not valid JSON", "arguments")
                 self.give_back(step, call)
                 await self.answer_call(step, call, say, ok=False)
             return
