@@ -2,7 +2,7 @@
 
 Concurrency, in one place: every call is an asyncio task that ends by appending to `_landed`; signal
 and update handlers append to the inbox; and this loop alone takes from both and touches the engine.
-It yields only where it waits for something to land, or stores, so what a
+It yields only where it waits for something to land, stores, or rests among many signals, so what a
 handler sees between two yields is consistent.
 
 Closing (to continue as new): from then on nothing starts, updates are refused with a typed error,
@@ -38,7 +38,7 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.times import moment_words
     from crewlog.encryption.codec import NOT_ENCRYPTED
-    from crewlog.errors import InternalError, RuledSince, StoreUnavailable
+    from crewlog.errors import InternalError, RuledSince, StoreUnavailable, ToolChanged
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
@@ -181,6 +181,15 @@ class Told(NamedTuple):
     again: bool = False
 
 
+def _lacking(kind: str | None, place: str) -> str:
+    """What a call waits for that could not begin: a person, a server, or a worker."""
+    if kind == ToolChanged.__name__:
+        return f"a person to approve the {place}"
+    if place.startswith("MCP server"):
+        return f"the {place}"
+    return f"a worker that has the {place}"
+
+
 def _told(cause: BaseException | None) -> Told:
     """What a failure says; a stranger's may have details of any kind, or none."""
     if not isinstance(cause, ApplicationError):
@@ -240,8 +249,8 @@ class Execution:
         """Calls that were cancelled so that a change need not wait: they are made again."""
         # An execution that leaves without storing leaves the snapshot to the next one, too.
         self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
-        self._swap = False
         self._strangers = Strangers()
+        self._swap = False
         """Whether the next execution has another graph."""
         self._new_policy = False
         """Whether others may command it than before."""
@@ -366,8 +375,14 @@ class Execution:
 
     async def _take_inbox(self) -> None:
         while self._inbox:
-            incoming = present(self._inbox.pop(0))
+            if self._strangers.rests(self._inbox[0]):
+                self._commands += 1  # its marker
+                await gate.tell()
+            incoming = self._inbox.pop(0)
             self._tick(incoming.at)
+            if self._strangers.passed_by(self.engine, incoming):
+                continue
+            present(incoming)
             if incoming.plain and self.encrypted:
                 incoming.data = Unreadable(NOT_ENCRYPTED)
             drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
@@ -381,6 +396,7 @@ class Execution:
                 await self._look_back(incoming)
                 await rewinding.check_tag(self.engine, incoming)
             await take(self.engine, incoming, workflow.patched)
+            self._strangers.note(incoming)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))
 
@@ -646,7 +662,7 @@ class Execution:
                 return Landed(order, position, error_type=RULED)
             if told.again and not told.started:
                 why = f"{cause.message}. {told.remedy}" if told.remedy else cause.message
-                lacks = f"waits for a worker that has the {told.place}: {why}"
+                lacks = f"waits for {_lacking(cause.type, told.place)}: {why}"
                 return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, LACKS_LIMIT))
             details = [str(part) for part in (told.place, told.remedy) if part]
             text = "\n".join([cause.message, *details])
@@ -785,7 +801,11 @@ class Execution:
             )
             if not self._inbox:
                 break
+            position = self.engine.state.position
             await self._take_inbox()
+            if position == self.engine.state.position and self._strangers.untold:
+                continue  # nobody waits for these
+            self._strangers.tell(self.engine)
             fetched = await self._store_the_end()
         return self._ending(fetched)
 

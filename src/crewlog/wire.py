@@ -486,8 +486,9 @@ class StepView(Model):
     doing: tuple[str, ...] = ()
     """Its calls in flight: `model`, or a tool with the start of its arguments."""
     lacks: str = ""
-    """That a call of it waits for a worker that has a tool, with what the last one lacked and what
-    to do about it: the call is made again until there is one. Empty: none does."""
+    """That a call of it waits for a worker that has a tool, for a server of tools, or for a person
+    who approves one, with what was lacking and what to do about it: the call is made again until
+    that is there. Empty: none does."""
 
 
 class RunView(Model):

@@ -187,7 +187,7 @@ async def other_runs(site: Site) -> None:
         "kept", "public", [Artifact(text=mark("noted"), key=mark("named"))], by=mark("author")
     )
     await client.memory.read("kept", "public", mark("sought"))
-    await site.store.approve_tool("mcp:s", "add", "digest", mark("approver"), 1)
+    await site.store.approve_tool("mcp:s", "add", "digest", mark("approver"), 1, mark("said"))
     schedules = client.schedules
     await client.register_registry(registry_of(site))
     await schedules.create(

@@ -138,7 +138,7 @@ class Usage(Model):
     calls: int = 0
     """Model calls."""
     tool_calls: int = 0
-    """Tool calls."""
+    """Calls of tools that were asked for and answered, those that were refused among them."""
     input_tokens: int = 0
     """Tokens read."""
     output_tokens: int = 0

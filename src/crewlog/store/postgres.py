@@ -237,15 +237,25 @@ class PostgresStore:
         rows = await self._fetch("claimed", key)
         return str(rows[0]["owner"]) if rows else None
 
-    async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
+    async def approve_tool(
+        self, source: str, tool: str, digest: str, by: str, at: int, told: str = ""
+    ) -> None:
         """See `Store`."""
         sealed = self.seal.seal(by, "approver", source, tool) if by else ""
-        await self._fetch("approve_tool", source, tool, digest, sealed, at)
+        words = self.seal.seal(told, "approved", source, tool) if told else ""
+        await self._fetch("approve_tool", source, tool, digest, sealed, at, words)
 
     async def tool_approvals(self, source: str) -> dict[str, str]:
         """See `Store`."""
         rows = await self._fetch("tool_approvals", source)
         return {str(row["tool"]): str(row["digest"]) for row in rows}
+
+    async def approved_words(self, source: str) -> dict[str, str]:
+        """See `Store`."""
+        return {
+            str(row["tool"]): self.seal.open(row["told"], "approved", source, row["tool"])
+            for row in await self._fetch("approved_words", source)
+        }
 
     async def prove_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""

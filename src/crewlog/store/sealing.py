@@ -63,6 +63,7 @@ COLUMNS = (
     Column("memories", "sealed_key", "memory_key", ("crew", "scope", "key")),
     Column("memories", "said_by", "memory_by", ("crew", "scope", "key")),
     Column("tool_approvals", "approver", "approver", ("source", "tool")),
+    Column("tool_approvals", "told", "approved", ("source", "tool")),
     Column("tool_proofs", "approver", "approver", ("source", "tool", "key")),
 )
 """All that is encrypted; docs/authority/encryption.md lists it."""
