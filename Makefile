@@ -9,7 +9,7 @@ export UV_LINK_MODE := copy
 export UV_COMPILE_BYTECODE := 1
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench test-size test-replay test-encrypted
+.PHONY: help setup demo test coverage cluster cluster-stop test-cluster check format clean chaos bench test-size test-replay test-encrypted test-authority
 
 help:  ## What can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -68,6 +68,12 @@ test-encrypted: setup  ## Every test but those of size, with all payloads and ro
 	@rm -f .encrypted/keys.json && $(RUN)crewlog encryption init .encrypted/keys.json >/dev/null 2>&1
 	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest --numprocesses 2 --dist loadfile $(ALONE:%=--ignore=%)
 	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest $(filter-out tests/size,$(ALONE))
+
+HUNTS := CREWLOG_HOSTILE=100000 CREWLOG_HOSTILE_TURNS=100000 CREWLOG_WIDENINGS=10000
+HUNTS += CREWLOG_AUDIENCE_LAYOUTS=10000 CREWLOG_AUDIENCE_HUNTS=10000
+
+test-authority: setup  ## The hunts for what authority lets through, at their full size
+	$(HUNTS) $(RUN)python -m pytest --numprocesses 2 --dist loadfile --timeout 7200 tests/authority
 
 coverage: setup  ## Every test, with the lines and branches that none of them enters
 	@$(RUN)python -m crewlog.dev

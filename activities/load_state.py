@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
+from crewlog.activities.once import use_start
 from crewlog.activities.open_run import Probe, lowered
 from crewlog.activities.writing import append
 from crewlog.authority.guards import names_in
@@ -40,6 +41,7 @@ async def load_state(
         UsageError: the position is no checkpoint, the run is completed, or it never had a crew.
         StoreIncomplete: rows of the run are missing.
         InvalidDefinition: the definition that it had does not hold any more.
+        NotPermitted: the run is signed, and the start that takes it up was used before.
     """
     if batch.entries:
         await append(store, run, batch)
@@ -63,6 +65,7 @@ async def load_state(
     left, older = await _left(then, store, definitions)
     # Where nothing is known of its last one, the policy of then decides, and not nobody.
     force = await _in_force(task, store) or CrewDefinition.from_json(definition)
+    await use_start(task.use, force.policy, store)
     if left:
         plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
     return LoadedState(

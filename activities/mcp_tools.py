@@ -140,9 +140,10 @@ class McpTools:
                 place=place,
             )
         if policy is not None and signed:
-            _check_proven(name, found, policy, known.proofs)
+            _check_proven(name, server_name, found, policy, known.proofs)
         else:
-            _check_approved(name, found, definition.approved or known.approved.get(remote))
+            approved = definition.approved or known.approved.get(remote)
+            _check_approved(name, server_name, found, approved)
         return OfferedTool(name, definition, found, session)
 
     async def close(self) -> None:
@@ -167,31 +168,37 @@ class McpTools:
 
 
 def _check_proven(
-    name: ToolName, found: Described, policy: Policy, proofs: Sequence[SignedApproval]
+    name: ToolName,
+    server: str,
+    found: Described,
+    policy: Policy,
+    proofs: Sequence[SignedApproval],
 ) -> None:
     if approver(policy, proofs, found.name, found.digest, at=int(time.time() * 1000)):
         return
     raise ToolChanged(
         f"nobody who has the right 'grant' by the crew's policy has signed an approval of the tool "
-        f"{name!r} of an MCP server as it is",
-        remedy="Somebody who has it looks at it with `crewlog mcp show`, then says `crewlog mcp "
-        "approve` with their key; the run goes on.",
+        f"{name!r} of the MCP server {server!r} as it is",
+        remedy=f"Somebody who has it looks at it with `crewlog mcp show FILE {server} "
+        f"{cleaned(found.name)}`, then approves it with their key: `crewlog mcp approve FILE "
+        f"{server} {cleaned(found.name)}`; the run goes on.",
         place=f"tool {name!r}",
     )
 
 
-def _check_approved(name: ToolName, found: Described, approved: str | None) -> None:
+def _check_approved(name: ToolName, server: str, found: Described, approved: str | None) -> None:
     if approved == found.digest:
         return
     say = (
-        f"the tool {name!r} of an MCP server is not the one that was approved: what it says of "
-        "itself has changed"
+        f"the tool {name!r} of the MCP server {server!r} is not the one that was "
+        "approved: what it says of itself has changed"
         if approved
-        else f"nobody has approved the tool {name!r} of an MCP server"
+        else f"nobody has approved the tool {name!r} of the MCP server {server!r}"
     )
     raise ToolChanged(
         say,
-        remedy="Look at it with `crewlog mcp show`, then `crewlog mcp approve`; the run goes on.",
+        remedy=f"Look at it with `crewlog mcp show FILE {server} {cleaned(found.name)}`, then "
+        f"`crewlog mcp approve FILE {server} {cleaned(found.name)}`; the run goes on.",
         place=f"tool {name!r}",
     )
 

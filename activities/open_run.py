@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from crewlog.activities.definitions import Definitions
+from crewlog.activities.once import use_start
 from crewlog.activities.registries import registry_of
 from crewlog.content import hash_json
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.load import load_data, read_data
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.graph.lower import lower
+from crewlog.graph.plan import GraphPlan
 from crewlog.ids import CrewName
 from crewlog.model import Json
 from crewlog.prompt.offered import offered_form
@@ -28,12 +30,15 @@ async def open_run(
 
     Raises:
         InvalidDefinition: with everything that is wrong, or for an unknown crew.
+        NotPermitted: the crew is signed, and the start was used before.
     """
     given = await crew_data(task.crew, store)
     if task.edited:
         registry = await registry_of(store, task.registry, task.model)
         read_data(given, offered_form(registry))
     definition, plan = await lowered(given, store, definitions)
+    if task.use is not None:
+        await use_start(task.use, GraphPlan.from_json(plan).policy, store)
     return OpenRunResult(
         definition=definition, plan=plan, search_attributes=await search_attributes()
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crewlog.activities.once import use_start
 from crewlog.authority.principals import standing
 from crewlog.authority.proof import START
 from crewlog.definition.model import CrewDefinition
@@ -15,13 +16,14 @@ async def check_replacing(task: ForgetRun, store: Store) -> None:
     """Checks that who starts the new run may operate the one whose rows are removed.
 
     Raises:
-        NotPermitted: its policy does not let them.
+        NotPermitted: its policy does not let them, or the start was used before.
     """
-    row = await store.get_run(task.run) if task.start else None
+    row = await store.get_run(task.run)
     if row is None or not row.definition:
         return
     policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
-    proof = StartRun.from_json(task.start).proof
+    proof = StartRun.from_json(task.start).proof if task.start else None
     found = standing(policy, START, task.start, proof, run=task.run, at=task.at)
     if not found.allowed:
         raise NotPermitted(found.reason, remedy=found.remedy)
+    await use_start(task.use, policy, store)

@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import RunId
     from crewlog.payloads import digest_of
-    from crewlog.state.calls import OPEN_RUN, OpenRun, OpenRunResult
+    from crewlog.state.calls import OPEN_RUN, OpenRun, OpenRunResult, StartUse
     from crewlog.state.carry import DraftCarry, read_carry
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
@@ -58,7 +58,9 @@ from crewlog.workflows.inbox import (
     now,
     parse,
     read_args,
+    unread,
 )
+from crewlog.workflows.together import TOGETHER, apart
 
 WHOLE = RawValue(Payload())
 """What a query gets that is sent without an argument. A default, since an optional parameter would
@@ -143,8 +145,7 @@ class CrewRun:
     async def _begin(self, data: Any) -> Execution:
         start = _parse_start(data)
         if start.replace:
-            run = RunId(workflow.info().workflow_id)
-            await rewinding.forget(run, start.replaced, data, _started())
+            await rewinding.forget(start, data, _started())
         if start.fork is not None or start.reopen is not None:
             engine, loaded = await rewinding.begin(start, data, _started())
             return Execution(
@@ -155,7 +156,7 @@ class CrewRun:
             )
         if start.prompt is not None:
             return self._draft(start, start.prompt)
-        opened = await _open(start)
+        opened = await _open(start, gate.use_of(start, data))
         plan, run = GraphPlan.from_json(opened.plan), RunId(workflow.info().workflow_id)
         start = gate.starter(start, data, plan.policy, run, _started())
         engine = await Engine.begin(
@@ -213,7 +214,8 @@ class CrewRun:
     @workflow.signal(dynamic=True)
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """Takes every signal, known or not: what it says, or why it was refused, is journaled."""
-        self._inbox.append(incoming_of(name, args))
+        several = apart(args) if name == TOGETHER else [(name, args)]
+        self._inbox += [unread(each, given) for each, given in several]
 
     @workflow.update(name="ask", unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
     async def ask(self, raw: RawValue) -> dict[str, Any]:
@@ -607,8 +609,8 @@ def _parse_start(data: Any) -> StartRun:
         ) from error
 
 
-async def _open(start: StartRun) -> OpenRunResult:
-    task = OpenRun(run=RunId(workflow.info().workflow_id), crew=start.crew)
+async def _open(start: StartRun, use: StartUse | None) -> OpenRunResult:
+    task = OpenRun(run=RunId(workflow.info().workflow_id), crew=start.crew, use=use)
     return await made(OPEN_RUN, task, OpenRunResult)
 
 

@@ -2,7 +2,7 @@
 
 Concurrency, in one place: every call is an asyncio task that ends by appending to `_landed`; signal
 and update handlers append to the inbox; and this loop alone takes from both and touches the engine.
-It yields only where it waits for something to land, or stores, so what a
+It yields only where it waits for something to land, stores, or rests among many signals, so what a
 handler sees between two yields is consistent.
 
 Closing (to continue as new): from then on nothing starts, updates are refused with a typed error,
@@ -38,7 +38,7 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from crewlog.definition.times import moment_words
     from crewlog.encryption.codec import NOT_ENCRYPTED
-    from crewlog.errors import InternalError, RuledSince, StoreUnavailable
+    from crewlog.errors import InternalError, RuledSince, StoreUnavailable, ToolChanged
     from crewlog.graph import changing
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
@@ -138,6 +138,9 @@ refuse updates, from the task on in which their history is long enough."""
 STORES_POLICY = "stores-another-policy-before-it-leaves"
 """The patch of executions that carry no policy over a swap that is not stored."""
 
+TAKES_BESIDE = "takes-commands-beside-a-flush"
+"""The patch of executions that take commands while the store is away."""
+
 LONGEST_TIMER = 30 * 86_400_000
 """Milliseconds of one Temporal timer; what is due later gets another one then."""
 
@@ -178,12 +181,29 @@ class Told(NamedTuple):
     again: bool = False
 
 
+def _lacking(kind: str | None, place: str) -> str:
+    """What a call waits for that could not begin: a person, a server, or a worker."""
+    if kind == ToolChanged.__name__:
+        return f"a person to approve the {place}"
+    if place.startswith("MCP server"):
+        return f"the {place}"
+    return f"a worker that has the {place}"
+
+
 def _told(cause: BaseException | None) -> Told:
     """What a failure says; a stranger's may have details of any kind, or none."""
     if not isinstance(cause, ApplicationError):
         return Told()
     told = Told(*cause.details[:5])
     return told._replace(at=told.at if isinstance(told.at, int) else 0, again=told.again is True)
+
+
+class Storing(NamedTuple):
+    """A part of the journal on its way to the store."""
+
+    task: workflow.ActivityHandle[Any]
+    position: int
+    """Up to where it is stored then."""
 
 
 @dataclass(frozen=True)
@@ -229,8 +249,8 @@ class Execution:
         """Calls that were cancelled so that a change need not wait: they are made again."""
         # An execution that leaves without storing leaves the snapshot to the next one, too.
         self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
-        self._swap = False
         self._strangers = Strangers()
+        self._swap = False
         """Whether the next execution has another graph."""
         self._new_policy = False
         """Whether others may command it than before."""
@@ -244,6 +264,8 @@ class Execution:
         self._lacked: Counter[tuple[StepId, int]] = Counter()
         """How often calls have met a worker without their tool."""
         self._bug: Exception | None = None
+        self._storing: Storing | None = None
+        """What stores the journal while commands are taken beside."""
         self.ended: Ended | None = None
         """How the run ended, for those who ask while the last is stored."""
         self._landed: list[Landed] = []
@@ -291,7 +313,7 @@ class Execution:
                     continue
                 # A change leaves at once, and stores everything then.
                 if not self._inbox and self.engine.state.changing is None:
-                    await self._flush()
+                    await self._store()
             self._show()
             self._seal()
             await workflow.wait_condition(self._stirred)
@@ -353,8 +375,14 @@ class Execution:
 
     async def _take_inbox(self) -> None:
         while self._inbox:
-            incoming = present(self._inbox.pop(0))
+            if self._strangers.rests(self._inbox[0]):
+                self._commands += 1  # its marker
+                await gate.tell()
+            incoming = self._inbox.pop(0)
             self._tick(incoming.at)
+            if self._strangers.passed_by(self.engine, incoming):
+                continue
+            present(incoming)
             if incoming.plain and self.encrypted:
                 incoming.data = Unreadable(NOT_ENCRYPTED)
             drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
@@ -368,6 +396,7 @@ class Execution:
                 await self._look_back(incoming)
                 await rewinding.check_tag(self.engine, incoming)
             await take(self.engine, incoming, workflow.patched)
+            self._strangers.note(incoming)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))
 
@@ -633,7 +662,7 @@ class Execution:
                 return Landed(order, position, error_type=RULED)
             if told.again and not told.started:
                 why = f"{cause.message}. {told.remedy}" if told.remedy else cause.message
-                lacks = f"waits for a worker that has the {told.place}: {why}"
+                lacks = f"waits for {_lacking(cause.type, told.place)}: {why}"
                 return Landed(order, position, error_type=AGAIN, lacks=brief(lacks, LACKS_LIMIT))
             details = [str(part) for part in (told.place, told.remedy) if part]
             text = "\n".join([cause.message, *details])
@@ -705,13 +734,33 @@ class Execution:
         """Stores what was ruled before people are told that it is in force."""
         await self._flush()
 
+    async def _store(self) -> None:
+        """Stores what is left before the run waits; commands that come meanwhile do not wait.
+
+        Executions from before take them once it is stored.
+        """
+        while (storing := self._storing or self._start_flush()) is not None:
+            stored = storing.task
+            await workflow.wait_condition(lambda: stored.done() or bool(self._inbox))  # noqa: B023 - awaited here
+            if not stored.done() and workflow.patched(TAKES_BESIDE):
+                self._storing = storing
+                return
+            self._storing = None
+            await self._stored(storing)
+
     async def _flush(self, *, snapshot: bool = False) -> None:
+        storing = self._start_flush(snapshot=snapshot)
+        if storing is not None:
+            await self._stored(storing)
+
+    def _start_flush(self, *, snapshot: bool = False) -> Storing | None:
+        """Begins to store what is not stored yet; none where that is nothing."""
         batch = self.engine.ledger.batch()
         if not batch.entries:
-            return
+            return None
         state = self.engine.state
         self._commands += 1
-        await workflow.execute_activity(
+        task = workflow.start_activity(
             FLUSH,
             Flush(
                 run=state.run,
@@ -722,8 +771,12 @@ class Execution:
             summary="stores the journal",
             **STORING,
         )
+        return Storing(task, state.position)
+
+    async def _stored(self, storing: Storing) -> None:
+        await storing.task
         self._owes_snapshot = False
-        self.engine.ledger.stored(state.position)
+        self.engine.ledger.stored(storing.position)
 
     def _stop(self) -> None:
         info = self.engine.state.resume_info
@@ -737,6 +790,8 @@ class Execution:
         self._inbox += self._take_kept()
         await self._take_inbox()
         self._strangers.tell(self.engine)
+        if self._storing is not None:
+            await self._storing.task  # nothing of a run is written after its end
         fetched = await self._store_the_end()
         self.ended = self._ending(fetched)
         for _ in range(LAST_CALLS):
@@ -746,7 +801,11 @@ class Execution:
             )
             if not self._inbox:
                 break
+            position = self.engine.state.position
             await self._take_inbox()
+            if position == self.engine.state.position and self._strangers.untold:
+                continue  # nobody waits for these
+            self._strangers.tell(self.engine)
             fetched = await self._store_the_end()
         return self._ending(fetched)
 

@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from crewlog.authority.principals import Standing, holds, standing
+    from crewlog.authority.principals import Standing, holds, standing, start_digest
     from crewlog.authority.proof import START, Proof
     from crewlog.definition.policy import Policy, Right
     from crewlog.errors import NotPermitted
@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import RESERVED
     from crewlog.state.brief import brief
-    from crewlog.state.calls import TELL_TIME, LoadedState
+    from crewlog.state.calls import TELL_TIME, LoadedState, StartUse
     from crewlog.state.model import CrewState, Interrupt
     from crewlog.wire import Command, EditState, Redirect, Rollback, StartRun
 
@@ -95,9 +95,13 @@ async def tell_time(engine: Engine | Drafting, incoming: Incoming) -> None:
     Whether it does depends on the signature alone: a replay asks for the same.
     """
     if incoming.arrived is None and (found := look(engine, incoming)) and found.allowed:
-        incoming.arrived = await workflow.execute_local_activity(
-            TELL_TIME, result_type=int, **LOCAL
-        )
+        incoming.arrived = await tell()
+
+
+async def tell() -> int:
+    """The time, as the history has it from then on."""
+    at: int = await workflow.execute_local_activity(TELL_TIME, result_type=int, **LOCAL)
+    return at
 
 
 def refusal(found: Standing) -> NotPermitted:
@@ -220,6 +224,20 @@ def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int
     if not found.allowed:
         raise start_refused(refusal(found))
     return start.model_copy(update={"by": found.principal}) if found.proven else start
+
+
+def use_of(start: StartRun, data: dict[str, Any]) -> StartUse | None:
+    """This execution's use of a start; none where the start carries no proof.
+
+    Args:
+        start: What the run is started with.
+        data: The same, as it was sent.
+    """
+    info = workflow.info()
+    digest = start_digest(start.proof, info.workflow_id, data) if start.proof else ""
+    if not digest:
+        return None
+    return StartUse(start=digest, execution=info.original_execution_run_id)
 
 
 def start_refused(error: NotPermitted) -> ApplicationError:

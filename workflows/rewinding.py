@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
         LoadState,
         PrepareChange,
         PreparedChange,
+        StartUse,
     )
     from crewlog.state.ledger import Ledger
     from crewlog.state.model import CrewState
@@ -93,13 +94,19 @@ def _refusal(error: ActivityError) -> CrewlogError:
     return CommandRejected(cause.message, remedy="".join(remedies))
 
 
-async def forget(run: RunId, executions: tuple[str, ...], start: dict[str, Json], at: int) -> None:
+async def forget(start: StartRun, data: dict[str, Json], at: int) -> None:
     """Has the rows removed of the run that had this one's id, before anything is recorded.
+
+    Args:
+        start: What this one is started with.
+        data: The same, as it was sent.
+        at: When.
 
     Raises:
         ApplicationError: that run's policy does not let who starts this one do it.
     """
-    task = ForgetRun(run=run, executions=executions, start=start, at=at)
+    run, use = RunId(workflow.info().workflow_id), gate.use_of(start, data)
+    task = ForgetRun(run=run, executions=start.replaced, start=data, at=at, use=use)
     try:
         await workflow.execute_local_activity(FORGET_RUN, task, **LOCAL)
     except ActivityError as error:
@@ -127,7 +134,7 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
             the policy of the run that it comes of does not let it in.
     """
     run = RunId(workflow.info().workflow_id)
-    loaded = await made(LOAD_STATE, _task(start, run), LoadedState)
+    loaded = await made(LOAD_STATE, _task(start, run, gate.use_of(start, data)), LoadedState)
     start = gate.starter(start, data, loaded.policy, run, at)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
     change = _change(start, run, then)
@@ -188,11 +195,11 @@ def _check_queue(start: StartRun, found: Standing) -> None:
         raise gate.refusal(asked)
 
 
-def _task(start: StartRun, run: RunId) -> LoadState:
+def _task(start: StartRun, run: RunId, use: StartUse | None) -> LoadState:
     source: ForkFrom | None = start.fork
     if source is not None:
-        return LoadState(run=source.run, position=source.position)
-    return LoadState(run=run, reopen=True, executions=start.replaced)
+        return LoadState(run=source.run, position=source.position, use=use)
+    return LoadState(run=run, reopen=True, executions=start.replaced, use=use)
 
 
 def _change(start: StartRun, run: RunId, then: CrewState) -> PrepareChange | None:

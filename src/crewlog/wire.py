@@ -486,8 +486,9 @@ class StepView(Model):
     doing: tuple[str, ...] = ()
     """Its calls in flight: `model`, or a tool with the start of its arguments."""
     lacks: str = ""
-    """That a call of it waits for a worker that has a tool, with what the last one lacked and what
-    to do about it: the call is made again until there is one. Empty: none does."""
+    """That a call of it waits for a worker that has a tool, for a server of tools, or for a person
+    who approves one, with what was lacking and what to do about it: the call is made again until
+    that is there. Empty: none does."""
 
 
 class RunView(Model):
@@ -541,6 +542,12 @@ class InterruptView(Model):
     """When it expires, in milliseconds since the epoch; 0: never."""
     escalated: bool = False
     """Whether nobody answered in time, and it was handed to `to`."""
+    why: str = ""
+    """Of a call: why people are asked about it, with what the rule says of that."""
+    rule: str = ""
+    """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
+    risk: str = ""
+    """Of a call: `high`, where its tool may do harm."""
     shortened: bool = False
     """Whether the arguments in `action_requests` are shortened: what is approved is all of them."""
     action_requests: tuple[dict[str, Json], ...]

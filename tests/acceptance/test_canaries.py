@@ -37,7 +37,7 @@ from crewlog.payloads import data_converter
 from crewlog.state.journal import entry_to_json
 from crewlog.store import PostgresStore, open_store
 from crewlog.store.memories import Artifact
-from crewlog.store.resealing import COLUMNS
+from crewlog.store.sealing import COLUMNS
 
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, make_site, tool, until
 from .test_prompt_runs import GOOD, PROMPT, WORK
@@ -187,7 +187,7 @@ async def other_runs(site: Site) -> None:
         "kept", "public", [Artifact(text=mark("noted"), key=mark("named"))], by=mark("author")
     )
     await client.memory.read("kept", "public", mark("sought"))
-    await site.store.approve_tool("mcp:s", "add", "digest", mark("approver"), 1)
+    await site.store.approve_tool("mcp:s", "add", "digest", mark("approver"), 1, mark("said"))
     schedules = client.schedules
     await client.register_registry(registry_of(site))
     await schedules.create(
@@ -325,6 +325,7 @@ PLAIN_COLUMNS = {
     *("tool_approvals.source", "tool_approvals.tool"),
     *("tool_proofs.source", "tool_proofs.tool", "tool_proofs.key", "tool_proofs.signature"),
     *("schema_migrations.name", "lineage.run", "lineage.source"),
+    *("sealing.namespace", "sealing.columns"),
 }
 """What the documentation names as readable in the store: ids, names, hashes, codes."""
 

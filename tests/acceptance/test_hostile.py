@@ -11,9 +11,11 @@ import random
 import time
 from typing import Any
 
+from authority.hostile import agrees
 from crewlog.client import Run
 from crewlog.errors import CommandRejected
 from crewlog.state import journal as j
+from crewlog.state.audit import audited
 from crewlog.state.calls import CALL_TOOL
 
 from .harness import LIMIT, Site, calls, tool
@@ -103,7 +105,8 @@ async def test_nothing_forbidden_is_done_and_every_call_is_accounted_for(crews: 
         await asyncio.wait({over}, timeout=0.05)
     assert (await over).status == "completed"
 
-    entries = [entry for _, entry in await crews.journal(run)]
+    journal = await crews.journal(run)
+    entries = [entry for _, entry in journal]
     asked = {
         (e.step, c.call): (e.agent, c.tool)
         for e in entries
@@ -132,4 +135,5 @@ async def test_nothing_forbidden_is_done_and_every_call_is_accounted_for(crews: 
     assert not made & denied.keys()
     assert all(e.reason for e in denied.values())
     ruled = [key for key, e in denied.items() if e.rule == "ruling"]
+    agrees(audited(journal), asked.keys(), made)
     assert ruled, "nobody met a ruling: the test shows nothing"

@@ -37,9 +37,10 @@ async def test_a_tool_is_blocked_until_it_is_approved(crews: Site, tmp_path: Pat
         {"a": replies}, tools={"sum": {"run": "mcp:s/add"}}, mcp={"s": server.to_json()}, flow=["a"]
     )
     run = await site.start(crew)
-    await run.wait_until(
+    view = await run.wait_until(
         lambda view: "nobody has approved the tool 'sum'" in view.waiting_for, LIMIT
     )
+    assert "waits for a person to approve the tool 'sum': " in view.waiting_for
     assert not (tmp_path / "calls").exists()
     await approve(site.store, server)
     result = await run.result(LIMIT)

@@ -71,7 +71,8 @@ async def test_postgres_is_away_for_a_while(crews: Site) -> None:
         # Commands and queries need no store.
         await asking.pause(id="p")
         await asking.wait_until(lambda view: view.status == "paused", LIMIT)
-        await asking.resume(id="r")
+        await asking.resume(id="r")  # while what the pause is remembered by cannot be stored
+        await asking.wait_until(lambda view: view.status == "waiting", LIMIT)
     finally:
         await crews.services.services.ensure()  # it is every other test's, too
     await asking.respond("i1", "approve")

@@ -89,10 +89,13 @@ async def refusals(run: Run) -> list[dict[str, Any]]:
     return [e for e in found if e.get("error_type") == "NotPermitted"]
 
 
-async def raw(site: Site, run: Run, name: str, content: dict[str, Any]) -> None:
+async def raw(
+    site: Site, run: Run, name: str, content: dict[str, Any], id: str | None = None
+) -> None:
     """An update as Temporal's own client sends it."""
     try:
-        await site.temporal.get_workflow_handle(run.id).execute_update(name, content)
+        handle = site.temporal.get_workflow_handle(run.id)
+        await handle.execute_update(name, content, id=id)
     except WorkflowUpdateFailedError as error:
         kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
         if kind == "NotPermitted":
@@ -116,6 +119,9 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         await oncall.set_permission("gate", ["b"])
     with pytest.raises(NotPermitted, match="'oncall' has not the right 'answer'"):
         await oncall.respond("i1", "approve")
+    ruling = {"id": "s1", "by": "ada", "tool": "gate", "agents": ["b"]}
+    with pytest.raises(NotPermitted, match="has no signature"):
+        await raw(crews, run, "set_permission", ruling, id="s1")
     assert (await run.status()).status == "running"
     told = await refusals(run)
     assert [(e["name"], e["by"]) for e in told] == [
@@ -127,11 +133,13 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         ("rollback", "dev"),
         ("set_permission", "oncall"),
         ("respond", "oncall"),
+        ("set_permission", "unverified ada"),
     ]
     outcome = await nobody.outcome(paused)
     assert outcome is not None
     assert (outcome.ok, outcome.error_type) == (False, "NotPermitted")
     # An id that somebody tried who was not let in is still free.
+    assert (await run.set_permission("gate", ["a"], id="s1")).id == "s1"
     await oncall.pause(id="p1", by="mallory")
     await run.wait_until(lambda view: view.status == "paused", LIMIT)
     await run.resume()
@@ -333,6 +341,53 @@ async def test_a_run_that_goes_on_after_its_end_keeps_its_policy(crews: Site, fo
     await of(crews, folder, "oncall", run).resume()
     assert (await run.result(LIMIT)).status == "completed"
     assert [e.by for e in await crews.entries(run, "Reopened")] == ["oncall"]
+
+
+async def test_a_signed_start_is_used_once(crews: Site, folder: Path) -> None:
+    """Whoever can read a history has the start, and sends it again: by Temporal's own client."""
+    ada = client(crews, folder, "ada")
+    script = [calls(("echo", {"text": "once"})), calls(("gate", {"name": "g"})), {"text": "A"}]
+    crew = crews.crew({"a": script}, tools={"echo": tool("echo"), "gate": tool("gate")})
+    crew |= {"policy": policy(folder), "permissions": {"echo": ["a"], "gate": ["a"]}}
+
+    async def stopped(run: Run, made: int) -> None:
+        await until(lambda: len(crews.ledger(run, "start")) == made, "the gate")
+        await run.stop()
+        assert (await run.result(LIMIT)).status == "stopped"
+
+    async def refused_again(run: Run) -> None:
+        handle = crews.temporal.get_workflow_handle(run.id)
+        begun = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
+        (sent,) = await data_converter(crews.payloads).decode(begun.input.payloads)
+        before = await crews.journal(run)
+        # The last character of a signature has bits that say nothing: it is spelt in many ways.
+        proof, spelt = sent["proof"], sent["proof"]["signature"]
+        other = proof | {"signature": f"{spelt[:-3]}{chr(ord(spelt[-3]) + 1)}=="}
+        again = await crews.temporal.start_workflow(
+            WORKFLOW_TYPE,
+            sent | {"proof": other},
+            id=run.id,
+            task_queue=begun.task_queue.name,
+            execution_timeout=RUN_LIMIT,
+        )
+        with pytest.raises(WorkflowFailureError) as failed:
+            await again.result()
+        assert "this start was used before" in str(failed.value.cause)
+        assert await crews.journal(run) == before
+
+    run = await ada.start(crew, "go", execution_timeout=RUN_LIMIT)
+    await stopped(run, 2)
+    await refused_again(run)
+    await ada.start(crew, "go", id=run.id, existing="replace", execution_timeout=RUN_LIMIT)
+    await stopped(run, 4)
+    await refused_again(run)
+    await run.resume()
+    await stopped(run, 5)
+    await refused_again(run)
+    forked = await run.fork(3, execution_timeout=RUN_LIMIT)
+    crews.open_gate(forked, "g")
+    assert (await forked.result(LIMIT)).status == "completed"
+    await refused_again(forked)
 
 
 async def test_another_policy_is_stored_before_anybody_is_told_of_it(

@@ -33,7 +33,7 @@ from crewlog.encryption.keys import from_environment
 from crewlog.encryption.rows import RowSeal
 from crewlog.errors import StoreIncomplete, UsageError
 from crewlog.store import open_store
-from crewlog.store.resealing import COLUMNS
+from crewlog.store.sealing import COLUMNS
 
 from .harness import LIMIT, Site, calls, payload_in, tool, until
 

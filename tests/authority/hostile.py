@@ -7,8 +7,11 @@ shares nothing with the engine but the words.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any
+
+from crewlog.state.audit_records import AuditRecord
 
 TOOLS = ("t0", "t1", "t2", "t3", "t4")
 AGENTS = ("a", "b", "c", "d")
@@ -38,7 +41,9 @@ def random_crew(rng: random.Random) -> dict[str, Any]:
         if rng.random() < 0.3:
             agents[name]["writes_flags"] = ["f", "g"]
         if n and rng.random() < 0.3:
-            agents[name]["parent"] = rng.choice(AGENTS[:n])
+            agents[name]["parent"] = parent = rng.choice(AGENTS[:n])
+            if "writes_flags" not in agents[parent]:  # it would decide more than that one
+                agents[name].pop("writes_flags", None)
     groups = {"g": rng.sample(AGENTS, rng.randint(0, 3)), "h": rng.sample(AGENTS, 2)}
     rules: list[dict[str, Any]] = []
     for _ in range(rng.randint(0, 5)):
@@ -210,3 +215,26 @@ class Oracle:
             if "quota" in rule and self.about(rule, each, tool)
         )
         self.made.append((agent, tool, rules))
+
+
+def agrees(
+    records: Iterable[AuditRecord], asked: Set[tuple[str, int]], made: Set[tuple[str, int]]
+) -> None:
+    """An audit tells of every call how it was judged, and of those made that they were.
+
+    What was allowed when it was asked for, and was not made, is refused or asked about after.
+    """
+    judged: dict[tuple[str, int], list[str]] = {}
+    called: list[tuple[str, int]] = []
+    for record in records:
+        key = (record.step, record.call or 0)
+        if record.kind == "check":
+            judged.setdefault(key, []).append(record.outcome)
+        elif record.kind == "call":
+            called.append(key)
+    assert sorted(called) == sorted(made)
+    assert judged.keys() == asked
+    for key, outcomes in judged.items():
+        assert outcomes[-1] in (("allowed", "asked") if key in made else ("denied", "asked"))
+        assert outcomes.count("allowed") <= 1
+        assert outcomes[0] == "allowed" or "allowed" not in outcomes

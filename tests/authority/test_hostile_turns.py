@@ -9,16 +9,17 @@ import os
 import random
 from typing import Any
 
-from authority.hostile import AGENTS, SPELLINGS, TOOLS, Oracle, random_crew
+from authority.hostile import AGENTS, SPELLINGS, TOOLS, Oracle, agrees, random_crew
 from authority.test_hostile import meanwhile
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.validate import check
 from crewlog.graph.engine import Order
 from crewlog.graph.lower import lower_checked
 from crewlog.ids import FlagName
+from crewlog.state import journal as j
+from crewlog.state.audit import audited
 from crewlog.state.calls import AskedTool, ModelResult
 from crewlog.state.hashing import hash_json
-from crewlog.state.journal import FlagSet
 from graph.simulation import Outcome, Simulation, returns, says
 
 CALLS = int(os.environ.get("CREWLOG_HOSTILE_TURNS", "3000"))
@@ -46,10 +47,14 @@ class Stubborn:
         rng = self.rng
         tools = [rng.choice(TOOLS if rng.random() < 0.8 else NAMES) for _ in range(5)]
         args: list[Any] = [{}, {"a": rng.random()}, {"": [None]}, {"t0": {"t1": "*"}}]
-        said: list[Any] = [
-            {"id": f"c{n}", "name": tool, "args": rng.choice(args)} for n, tool in enumerate(tools)
-        ]
-        body: dict[str, Any] = {"type": "ai", "content": "", "tool_calls": said}
+        said: list[Any] = [{"id": f"c{n}", "name": tool} for n, tool in enumerate(tools)]
+        body: dict[str, Any] = {"type": "ai", "content": "", "tool_calls": []}
+        for call in said:
+            if rng.random() < 0.1:  # what it says is no JSON
+                unreadable = {**call, "args": rng.choice(("{", "", "null", '{"a": NaN}'))}
+                body.setdefault("invalid_tool_calls", []).append(unreadable)
+            else:
+                body["tool_calls"].append({**call, "args": rng.choice(args)})
         asked = tuple(AskedTool(id=f"c{n}", tool=tool, brief="{}") for n, tool in enumerate(tools))
         return ModelResult(body=body, hash=hash_json(body), tools=asked)
 
@@ -92,7 +97,7 @@ def rule(oracle: Oracle, sim: Simulation, rng: random.Random) -> None:
         for flag, value in flags.items():
             if oracle.flags[flag] != value:
                 oracle.flags[flag] = value
-                sim.engine.record(FlagSet, flag=FlagName(flag), value=value, by="people")
+                sim.engine.record(j.FlagSet, flag=FlagName(flag), value=value, by="people")
 
 
 async def test_no_turn_makes_a_call_that_the_oracle_forbids() -> None:
@@ -117,6 +122,8 @@ async def test_no_turn_makes_a_call_that_the_oracle_forbids() -> None:
         # What was not made is on record: as a refusal, or as a question to people.
         assert asked - made.keys() <= denied | people
         assert not denied & made.keys()
+        journal = ((p, j.entry_from_json(e)) for p, e in enumerate(sim.journal, 1))
+        agrees(audited(journal), asked, made.keys())
         assert sim.state.closed
         tried, calls, refused = tried + len(asked), calls + len(made), refused + len(denied)
     assert min(calls, refused) > tried // 10, (tried, calls, refused)

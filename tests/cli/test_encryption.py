@@ -13,15 +13,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 from google.protobuf.json_format import MessageToDict
 from temporalio.api.common.v1 import Payloads
 from temporalio.converter import WorkflowSerializationContext
 
+from crewlog.dev.paths import Home
+from crewlog.dev.services import Services
 from crewlog.encryption.codec import EncryptionCodec
-from crewlog.encryption.keys import KEYS, Keyring, read_keys
+from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring, read_keys
 from crewlog.payloads import data_converter
+from crewlog.store import PostgresStore
 
 from .conftest import LIMIT, Cli, Done
 
@@ -136,6 +140,62 @@ def test_a_key_is_rotated_and_retired_once_nothing_needs_it(sealed: Cli) -> None
 
     told = sealed("memory", "read", "sealed", "tea", "--json").records[0]
     assert [(each["key"], each["text"]) for each in told["memories"]] == [("tea", "Tea at five.")]
+
+
+@pytest.fixture
+def over_plain_rows(sealed: Cli) -> Cli:
+    """Commands whose database is another one, with a plain row."""
+    import asyncio
+
+    address = next(
+        each.address
+        for each in Services(Home.at(Path(sealed.env["CREWLOG_HOME"]))).records()
+        if each.name == "postgres"
+    )
+
+    async def fill() -> str:
+        connection = await asyncpg.connect(address)
+        await connection.execute("CREATE DATABASE had_plain_rows")
+        await connection.close()
+        head, question, query = address.partition("?")
+        url = f"{head.rpartition('/')[0]}/had_plain_rows{question}{query}"
+        store = await PostgresStore.connect(url, max_size=1)
+        await store.put_definition({"crew": "plain"})
+        await store.close()
+        return url
+
+    cli = Cli(Path(sealed.env["CREWLOG_HOME"]), sealed.cwd)
+    cli.env |= {KEYS: sealed.env[KEYS], "DATABASE_URL": asyncio.run(fill())}
+    return cli
+
+
+def test_a_store_with_plain_rows_is_refused_before_anything_begins(over_plain_rows: Cli) -> None:
+    cli = over_plain_rows
+    for command in (
+        ("run", "two.yaml"),
+        ("run", "two.yaml", "--task-queue", "elsewhere"),
+        ("worker",),
+        ("encryption", "reseal"),
+    ):
+        refused = cli(*command)
+        assert refused.code == 5, (command, refused)
+        assert "the store has rows that are not encrypted" in refused.err
+        assert "Set CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true" in refused.err
+        assert "crewlog encryption reseal" in refused.err
+    assert keys_of(cli)[""]["rows"] == 1
+    looked = cli("doctor")
+    assert (looked.code, "Ready" in looked.out) == (5, False)
+    assert "not encrypted" in looked.out
+    cli.env[ACCEPT_PLAIN] = "true"
+    assert cli("encryption", "reseal", "--json").records == [{"texts": 1}]
+    assert f"on, and {ACCEPT_PLAIN} lets" in cli("doctor").out
+    del cli.env[ACCEPT_PLAIN]
+    assert cli("encryption", "reseal", "--json").records == [{"texts": 0}]
+    assert "has no plain rows" in cli("doctor").out
+    cli.env.pop(KEYS)
+    refused = cli("run", "two.yaml")
+    assert refused.code == 5
+    assert "this process has no keys" in refused.err
 
 
 def test_an_unknown_key_is_refused_for_good(sealed: Cli) -> None:

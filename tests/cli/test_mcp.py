@@ -96,6 +96,31 @@ def test_from_new_to_changed(
     assert (found["add"], found["shout"], found["fail"]) == ("approved", "approved", "new")
     (tmp_path / "state").write_text(" And more.")
     assert states(crew, capsys)["add"] == "changed"
+    assert run_cli(["mcp", "show", str(crew), "s", "add"]) == 0
+    shown = capsys.readouterr().out
+    changed = shown[shown.index("since it was approved:") :]
+    assert "- Adds two numbers.\n" in changed
+    assert "+ Adds two numbers. And more.\n" in changed
+    assert run_cli(["mcp", "show", str(crew), "s", "add", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["tools"]
+    assert told["before"]["description"] == "Adds two numbers."
+    assert run_cli(["mcp", "approve", str(crew), "--yes"]) == 0
+    capsys.readouterr()
+    assert run_cli(["mcp", "show", str(crew), "s", "add"]) == 0
+    assert "since it was approved" not in capsys.readouterr().out
+
+
+def test_words_that_belong_to_another_approval_are_not_shown_as_the_old_ones(
+    crew: Path, tmp_path: Path, client: Connected, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An older build approves, and keeps no words; or somebody else has approved other ones."""
+    assert run_cli(["mcp", "approve", str(crew), "--yes"]) == 0
+    ((source, tools),) = client.kept._approvals.items()
+    assert "add" in tools
+    client.kept._approvals[source]["add"] = "0" * 64
+    capsys.readouterr()
+    assert run_cli(["mcp", "show", str(crew), "s", "add"]) == 0
+    assert "was not kept" in capsys.readouterr().out
 
 
 def test_of_a_signed_crew_only_who_may_grant_approves(
@@ -121,6 +146,31 @@ def test_of_a_signed_crew_only_who_may_grant_approves(
     assert "approved by ada" in capsys.readouterr().out
     (tmp_path / "state").write_text(" And more.")
     assert states(crew, capsys)["add"] == "changed"
+    assert run_cli(["mcp", "show", str(crew), "s", "add"]) == 0
+    assert "+ Adds two numbers. And more." in capsys.readouterr().out
+
+
+def test_validate_says_what_is_to_be_approved_and_who_may_what(
+    crew: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = json.loads(crew.read_text())
+    key = {"key": "ed25519:3qLCSCroBYFwGiAkGm/unEZCw+Hz6phl2vFiwQ0dXgY=", "rights": ["grant"]}
+    data["policy"] = {"mode": "signed", "principals": {"ada": key}}
+    crew.write_text(json.dumps(data))
+    assert run_cli(["validate", str(crew)]) == 0
+    told = capsys.readouterr().out
+    assert "policy: ada may grant, by signed commands" in told
+    assert "must approve what the server says of my_add and my_shout" in told
+    assert f"crewlog mcp approve {crew}" in told
+    assert run_cli(["validate", str(crew), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["to_approve"] == ["my_add", "my_shout"]
+    assert found["policy"] == ["ada may grant, by signed commands"]
+    data["tools"] = {"my_add": {"run": "mcp:s/add", "approved": "0" * 64}}
+    data["mcp"]["s"]["tools"] = ["shout"]
+    crew.write_text(json.dumps(data))
+    assert run_cli(["validate", str(crew), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["to_approve"] == ["my_shout"]
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,54 @@ def test_an_agent_does_not_work_for_itself() -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "desk", "named", "said"),
+    [
+        (
+            "reads: [public, 'channel:vault']",
+            "a, b",
+            "a, b",
+            "'b' reads 'channel:vault', which 'a'",
+        ),
+        ("reads: [public]", "b", "a, b", "'b' reads 'group:desk', which 'a'"),
+        ("writes: ['channel:vault']", "a, b", "a, b", "'b' writes 'channel:vault', which 'a'"),
+        (
+            "writes_flags: [sure]",
+            "a, b",
+            "a, b",
+            "'b' sets 'sure', which rules[0] looks at, and 'a'",
+        ),
+        ("reads: [public]", "a, b", "b", "gives 'public' to 'b', and not to 'a'"),
+        ("writes_flags: [ok, other], writes: ['readers:b']", "a, b", "a, b", ""),
+    ],
+)
+def test_an_agent_has_no_more_than_the_one_it_works_for(
+    more: str, desk: str, named: str, said: str
+) -> None:
+    text = f"""\
+crew: t
+model: openai:x
+agents:
+  b: {{prompt: p, tools: [act], parent: a, {more}}}
+  a: {{prompt: p, tools: [act], writes_flags: [ok], writes: [public, 'readers:b']}}
+tools:
+  act: {{run: "m:f"}}
+groups: {{desk: [{desk}]}}
+logs: {{vault: {{}}}}
+flags: {{sure: false, other: false}}
+memory: {{read: {{agent: null, public: [{named}]}}}}
+rules:
+- {{tool: act, do: never, if: not sure or not ok}}
+flow: [b, a, {{if: other or ok, go: end}}]
+"""
+    found: list[str] = []
+    try:
+        load_definition(text)
+    except InvalidDefinition as error:
+        found = [each.message for each in error.diagnostics if each.severity == "error"]
+    assert [said in each for each in found] == ([True] if said else []), found
+
+
+@pytest.mark.parametrize(
     "text", ["5", "0 per run", "-1 per day", "5 per week", "five per run", 5, None, "5 per runs"]
 )
 def test_a_quota_is_a_number_and_a_window(text: Any) -> None:

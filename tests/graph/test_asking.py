@@ -54,6 +54,26 @@ async def test_people_are_asked_where_an_agent_is_not_sure(value: Any) -> None:
     assert same(sim)
 
 
+@pytest.mark.parametrize("new", [True, False])
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"decisions": [{"type": "respond", "message": "go on"}], "reason": "seen"}, "seen"),
+        ({"decisions": [{"type": "approve", "message": "it fits"}]}, "it fits"),
+        ({"decisions": [{"type": "respond", "message": "go on"}]}, ""),
+    ],
+)
+async def test_why_somebody_said_yes_is_kept(given: dict[str, Any], kept: str, new: bool) -> None:
+    sim = await run(plan_of(["a", "b"], SURE), sure_by(0.2))
+    data = {"id": "r", "by": "eve", "interrupt": "i1", **given}
+    await take(sim.engine, Incoming("respond", data), lambda _: new)
+    assert sim.facts("InterruptAnswered")[0].get("reason", "") == (kept if new else "")
+    call = plan_of(["a"], tools=TOOLS, approvals={"act": None})
+    sim = await run(call, Replies({"a#1": [says("", "act")]}))
+    await take(sim.engine, Incoming("respond", {**data, "decisions": [{"type": "approve"}]}))
+    assert sim.facts("InterruptAnswered")[0].get("reason", "") == given.get("reason", "")
+
+
 async def test_an_agent_thinks_again_and_is_told_why() -> None:
     sim = await run(plan_of(["a", "b"], SURE), sure_by(0.2, 0.9))
     await sim.respond("the second source is wrong")

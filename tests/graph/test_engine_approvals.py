@@ -297,7 +297,7 @@ async def test_people_are_shown_the_call_with_its_arguments_and_its_message() ->
     assert (question.tool, question.args, question.message) == ("act", args, result.hash)
     view = interrupt_view(question, sim.engine)
     assert view.action_requests == (
-        {"name": "act", "args": args, "description": question.question},
+        {"name": "act", "args": args, "description": f"{question.question}\n{question.why}"},
     )
     assert view.review_configs == (
         {"action_name": "act", "allowed_decisions": ["approve", "edit", "reject", "respond"]},

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crewlog.errors import CommandRejected
+from crewlog.graph.approvals import request
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
 from graph.crews import plan_of
@@ -51,6 +52,66 @@ async def test_a_rule_asks_where_its_condition_holds() -> None:
     other = await run(ruled(ask, flags={"ok": True}), asks("act"))
     assert other.state.status == "completed"
     refold(sim)
+
+
+@pytest.mark.parametrize(
+    ("rules", "more", "rule", "why", "risk"),
+    [
+        (
+            [{"tool": "act", "do": "ask", "if": "not ok", "reason": "only checked titles"}],
+            {},
+            "rules[0]",
+            "rules[0] says ask: only checked titles ('a' calls 'act')",
+            "high",
+        ),
+        (
+            [],
+            {"approvals": {"act": None}},
+            "approvals",
+            "approvals say that people are asked before 'a' calls 'act'",
+            "high",
+        ),
+        (
+            [],
+            {"interrupts": {"approve_risk": "high"}},
+            "interrupts.approve_risk",
+            "interrupts.approve_risk says that people are asked before calls of tools of high risk",
+            "high",
+        ),
+    ],
+)
+async def test_a_question_about_a_call_says_why_it_is_asked(
+    rules: list[Any], more: dict[str, Any], rule: str, why: str, risk: str
+) -> None:
+    tools = {"act": {"run": "m:f", "risk": "high"}}
+    plan = ruled(*rules, tools=tools, flags={"ok": False}, **more)
+    asked = (await run(plan, asks("act"))).asked()
+    assert (asked.rule, asked.why, asked.risk) == (rule, why, risk)
+    description = request(asked)["description"]
+    assert why in description
+    assert "high risk" in description.splitlines()[1]
+    older = await Simulation.begin(plan, asks("act"))
+    older.engine.patched = lambda _: False
+    asked = (await older.run()).asked()
+    assert (asked.rule, asked.why, asked.risk) == ("", "", "")
+    assert request(asked)["description"] == asked.question
+
+
+@pytest.mark.parametrize("new", [True, False])
+@pytest.mark.parametrize("whom", ["a", "*"])
+async def test_why_people_ruled_is_told_to_who_is_refused_or_asked(whom: str, new: bool) -> None:
+    sim = await Simulation.begin(ruled(), asks("act"))
+    sim.engine.patched = lambda _: new
+    said = {"tool": "act", "agent": whom, "do": "deny", "reason": "closed till noon"}
+    await sim.command("set_permission", **said)
+    await sim.run()
+    told = [sim.facts("PermissionDenied")[0]["reason"], sim.facts("ToolReturned")[0]["brief"]]
+    assert [": closed till noon" in each for each in told] == [new, new]
+    sim = await Simulation.begin(ruled(), asks("act"))
+    await sim.command("set_permission", **{**said, "do": "ask"})
+    await sim.run()
+    assert sim.asked().why == "people want to be asked before 'a' calls 'act': closed till noon"
+    assert sim.asked().rule == "ruling"
 
 
 async def test_a_quota_counts_what_is_made_and_not_what_is_refused() -> None:

@@ -71,12 +71,17 @@ async def test_what_decided_is_marked_and_what_does_not_count_is_told() -> None:
 async def test_a_ruling_says_who_made_it_and_stands_in_the_definitions_place() -> None:
     sim = await begun(permissions={"act": []})
     assert of(sim, "a", "act").set is None
-    await sim.command("set_permission", tool="act", agent="a", do="allow", by="ana")
+    await sim.command("set_permission", tool="act", agent="a", do="allow", by="ana", reason="busy")
     found = of(sim, "a", "act")
     assert (found.outcome, found.rule) == ("allow", "ruling")
     assert decided(found) == ["ruling"]
     assert found.set is not None
-    assert (found.set.do, found.set.agent, found.set.by) == ("allow", "a", "ana")
+    assert (found.set.do, found.set.agent, found.set.by, found.set.reason) == (
+        "allow",
+        "a",
+        "ana",
+        "busy",
+    )
     assert found.set.position == sim.state.position
     assert [look.applies for look in found.looks if look.rule == "permissions"] == [False]
     await sim.command("set_permission", tool="read", agent="*", do="deny", by="ben")

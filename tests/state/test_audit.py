@@ -157,7 +157,7 @@ async def test_a_quota_that_is_used_up() -> None:
     checks = audit_of(sim, kinds=("check",))
     assert [(r.tool, r.outcome, r.rule) for r in checks] == [
         ("read", "allowed", ""),
-        ("act", "asked", ""),
+        ("act", "asked", "approvals"),
         ("read", "denied", "rules[0]"),
     ]
     assert "be brief" in checks[2].reason
@@ -217,3 +217,24 @@ def test_why_people_are_asked_names_the_ruling_that_says_so(agent: str, told: st
     ruling = {"kind": "RulingSet", "at": 1, "tool": "act", "agent": agent, "do": "ask", "by": "ana"}
     grants.learn(1, entry_from_json(ruling))
     assert grants.why_asked("a", "act") == told
+
+
+async def test_a_question_names_the_rule_and_its_reason() -> None:
+    rules = [{"tool": "act", "do": "ask", "if": "not ok", "reason": "only checked titles"}]
+    plan = plan_of(["a"], {"a": {"tools": ["act"]}}, tools=TOOLS, rules=rules, flags={"ok": False})
+    sim = await (await Simulation.begin(plan, Replies({"a#1": [says("", "act")]}))).run()
+    (check,) = audit_of(sim, kinds=("check",))
+    assert (check.outcome, check.rule) == ("asked", "rules[0]")
+    assert check.reason == "rules[0] says ask: only checked titles ('a' calls 'act')"
+
+
+async def test_a_ruling_that_asks_names_who_ruled_and_why() -> None:
+    plan = plan_of(["a"], {"a": {"tools": ["act"]}}, tools=TOOLS)
+    sim = await Simulation.begin(plan, Replies({"a#1": [says("", "act")]}))
+    said = {"tool": "act", "agent": "a", "do": "ask", "by": "ana", "reason": "new here"}
+    await sim.command("set_permission", **said)
+    await sim.run()
+    (check,) = audit_of(sim, kinds=("check",))
+    assert check.rule == "ruling"
+    assert "set at run time by ana (position" in check.reason
+    assert check.reason.endswith("): new here")

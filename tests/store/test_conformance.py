@@ -541,6 +541,17 @@ async def test_memory_survives_close() -> None:
     assert await store.get_bodies([hash_json(1)]) == {hash_json(1): 1}
 
 
+async def test_what_a_tool_said_when_it_was_approved_is_kept(store: Store, run: RunId) -> None:
+    await store.approve_tool(run, "add", "D", "ada", 1, "Adds \U0001f600.")
+    await store.approve_tool(run, "sub", "D", "ada", 1)
+    assert await store.approved_words(run) == {"add": "Adds \U0001f600."}
+    await store.approve_tool(run, "add", "E", "ada", 2, "Adds two.")
+    assert await store.approved_words(run) == {"add": "Adds two."}
+    assert await store.tool_approvals(run) == {"add": "E", "sub": "D"}
+    await store.approve_tool(run, "add", "F", "ada", 3)
+    assert await store.approved_words(run) == {}
+
+
 async def test_signed_approvals_are_kept_by_key(store: Store, run: RunId) -> None:
     def made(tool: str, key: str, digest: str, at: int) -> SignedApproval:
         proof = Proof(key=key, expires=at + 9, signature=f"{key}{digest}")

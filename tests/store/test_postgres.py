@@ -190,7 +190,8 @@ async def test_no_such_database(dsn: str) -> None:
     assert "CREATE DATABASE" in caught.value.remedy
 
 
-async def test_open_store(dsn: str) -> None:
+async def test_open_store(postgres_dsn: str) -> None:
+    dsn = await new_database(postgres_dsn)  # with encryption on, others' rows would be refused
     assert isinstance(await open_store("memory:"), InMemoryStore)
     store = await open_store(dsn)
     assert store.kind == "postgres"
@@ -228,7 +229,7 @@ async def test_processes_that_start_at_once_on_an_empty_database(postgres_dsn: s
         assert await process.stdout.readline() == b"ready\n"
     results = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
     assert [process.returncode for process in processes] == [0, 0, 0], results
-    store = await PostgresStore.connect(url)
+    store = await PostgresStore.connect(url, any_rows=True)
     rows = await store._pool.fetch("SELECT version FROM crewlog.schema_migrations")
     assert [row["version"] for row in rows] == [one.version for one in migrations()]
     await store.close()
@@ -295,8 +296,9 @@ def test_migrations_have_a_number_each() -> None:
     assert versions == sorted(set(versions))
 
 
-async def test_a_shared_database(dsn: str) -> None:
+async def test_a_shared_database(postgres_dsn: str) -> None:
     """Crewlog's tables are in a schema of their own, so that `runs` of an application may be."""
+    dsn = await new_database(postgres_dsn)
     other = await asyncpg.connect(dsn)
     await other.execute("CREATE TABLE runs (x int)")
     store = await open_store(dsn)

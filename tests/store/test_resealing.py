@@ -180,7 +180,9 @@ async def test_without_the_keys_nothing_is_read(database: str, path: Path) -> No
     store = await opened(database, path)
     await write(store, note("one", "1"))
     await store.close()
-    store = await opened(database, None)
+    with pytest.raises(KeyMissing, match="this process has no keys"):
+        await opened(database, None)
+    store = await PostgresStore.connect(database, any_rows=True)
     with pytest.raises(KeyMissing, match="CREWLOG_ENCRYPTION_KEYS"):
         await found(store)
     with pytest.raises(UsageError, match="encryption is off"):
@@ -197,3 +199,22 @@ async def test_a_key_is_within_a_crew_and_a_scope(database: str, path: Path) -> 
         with pytest.raises(UsageError, match="a key is one within a scope of a crew"):
             await store.memories.forget(dataclasses.replace(which, **lacking))
     await store.close()
+
+
+async def test_what_a_tool_said_when_it_was_approved_is_encrypted(
+    database: str, path: Path
+) -> None:
+    plain = await opened(database, None)
+    await plain.approve_tool("mcp:s", "add", "D", "ada", 1, CANARIES[0])
+    store = await opened(database, path, accept_plain=True)
+    assert await store.approved_words("mcp:s") == {"add": CANARIES[0]}
+    await reseal(store, lambda _: None)
+    strict = await opened(database, path)
+    assert await strict.approved_words("mcp:s") == {"add": CANARIES[0]}
+    (row,) = await strict.scan("SELECT told FROM crewlog.tool_approvals")
+    assert row["told"].startswith(PREFIX)
+    await strict.change("UPDATE crewlog.tool_approvals SET tool = $1", [("sub",)])
+    with pytest.raises(SealBroken):
+        await strict.approved_words("mcp:s")
+    for each in (plain, store, strict):
+        await each.close()

@@ -23,6 +23,8 @@ OLD = 3
 """The schema before runs could be changed, rolled back and forked."""
 COUNTS = 14
 """The schema that keeps how many calls a quota counts."""
+WORDS = 18
+"""The schema that keeps what tools said when they were approved."""
 STATUS: dict[str, str] = {
     "RunStarted": "running",
     "Resumed": "running",
@@ -199,3 +201,20 @@ async def test_calls_that_were_counted_before_there_were_counts_are_counted(
     await store.release("c0", ["t/k"])
     assert [*(await store.counted(spans)).values()] == [2, 2]
     await store.close()
+
+
+async def test_tools_that_were_approved_before_their_words_were_kept_stay_approved(
+    postgres_dsn: str,
+) -> None:
+    url = await new_database(postgres_dsn)
+    connection: Any = await asyncpg.connect(url)
+    await migrate(connection, [each for each in migrations() if each.version < WORDS])
+    row = ("mcp:s", "add", "digest", "ada", 1)
+    statement = "INSERT INTO crewlog.tool_approvals (source, tool, digest, approver, at) VALUES "
+    await connection.execute(f"{statement} ($1, $2, $3, $4, $5)", *row)
+    await connection.close()
+    store = await PostgresStore.connect(url)
+    assert await store.tool_approvals("mcp:s") == {"add": "digest"}
+    assert await store.approved_words("mcp:s") == {}
+    await store.approve_tool("mcp:s", "add", "other", "ben", 2, "Adds.")
+    assert await store.approved_words("mcp:s") == {"add": "Adds."}

@@ -225,6 +225,21 @@ def _proven(
     return whose[0]
 
 
+def start_digest(proof: Proof, run: str, content: Mapping[str, Json]) -> str:
+    """What a signed start is known by, however its signature is spelt; empty where none holds.
+
+    Args:
+        proof: Its proof.
+        run: The run's id: what a schedule signs once is another start for each of its runs.
+        content: The start as it was sent.
+    """
+    try:
+        text = signed_text(run, START, proof.expires, content)
+    except ValueError:
+        return ""
+    return hashlib.sha256(b"\0".join((public_key_bytes(proof.key), text))).hexdigest()
+
+
 def _is_scheduled(proof: Proof, run: str, name: str, content: Mapping[str, Json]) -> bool:
     """Whether it is the start of a run by a schedule, which was signed once for all of its runs."""
     of = _OF_A_SCHEDULE.fullmatch(run) if name == START else None

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from crewlog.authority.invisible import is_invisible
 from crewlog.definition.reaching import HostRule, ends_in_number, parse_host
 from crewlog.model import Model
 
@@ -286,6 +287,16 @@ def _path_fault(path: str) -> Reach | None:
         len(name.encode()) > LONGEST_NAME for name in path.split("/")
     ):
         return _no("long", "the path is longer than file systems take")
+    if led := _leads_away(path):
+        return led
+    if _hides(path):
+        say = f"the path {_shown(path)} hides a separator, '..' or another beginning"
+        return _no("encoded", say)
+    return None
+
+
+def _leads_away(path: str) -> Reach | None:
+    """What is wrong with a path as it stands, nothing decoded."""
     if path.startswith("/"):
         return _no("absolute", f"the path {_shown(path)} is absolute")
     if "\\" in path:
@@ -299,32 +310,36 @@ def _path_fault(path: str) -> Reach | None:
         return _no("parent", f"the path {_shown(path)} leads upwards by '..'")
     if names[0].startswith("~"):
         return _no("home", f"the path {_shown(path)} begins with '~', somebody's home")
-    if _hides(path):
-        return _no("encoded", f"the path {_shown(path)} hides a separator or '..'")
     return None
 
 
 def _hides(path: str) -> bool:
-    """Whether decoding or folding makes another path of it: somebody downstream may do either."""
-    decoded = path
+    """Whether another path comes of it where somebody downstream strips, decodes or folds it."""
+    read = path
     for _ in range(DECODED):
-        if _UNICODE.search(decoded):
+        if _UNICODE.search(read):
             return True
-        decoded, before = html.unescape(unquote(decoded, errors="replace")), decoded
-        if decoded == before:
-            break
-    else:
-        return True  # what is still not plain was written so that nobody sees what it is
-    if decoded != path and ("\ufffd" in decoded or _characters(decoded, spaces=True)):
-        return True  # bytes that are no UTF-8: a lax reader makes a dot or a slash of them
-    folded = unicodedata.normalize("NFKC", decoded)
-    return any(
-        each.count("/") != path.count("/")
-        or "\\" in each
-        or "\0" in each
-        or any(_UPWARDS.fullmatch(name.strip()) for name in each.split("/"))
-        for each in (decoded, folded)
-    ) or any(ord(c) in _SLASHES for c in decoded)
+        unescaped = html.unescape(unquote(read, errors="replace"))
+        if unescaped != read and ("\ufffd" in unescaped or _characters(unescaped, spaces=True)):
+            return True  # bytes that are no UTF-8: a lax reader makes a dot or a slash of them
+        folded = unicodedata.normalize("NFKC", unescaped)
+        if any(_misread(each, path.count("/")) for each in (read, unescaped, folded)):
+            return True
+        if folded == read:
+            return False
+        read = folded
+    return True  # what is still not plain was written so that nobody sees what it is
+
+
+def _misread(read: str, slashes: int) -> bool:
+    """Whether a reading of a path has other folders than the path, or leads out of them."""
+    return (
+        read.count("/") != slashes
+        or "\0" in read
+        or any(_UPWARDS.fullmatch(name.strip()) for name in read.split("/"))
+        or any(ord(c) in _SLASHES for c in read)
+        or _leads_away(read.strip()) is not None
+    )
 
 
 DECODED = 5
@@ -346,7 +361,7 @@ def _characters(text: str, *, spaces: bool = False) -> str:
         kind = unicodedata.category(c)
         if kind in ("Cc", "Zl", "Zp"):
             return "a line break or control character"
-        if kind in ("Cf", "Cs", "Co", "Cn"):
+        if is_invisible(c):
             return f"the invisible character U+{ord(c):04X}"
         if not spaces and (c == "\\" or kind == "Zs"):
             return "a space" if kind == "Zs" else "a backslash"

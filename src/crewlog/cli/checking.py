@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from crewlog.authority.telling import commands
 from crewlog.cli import exits
 from crewlog.cli.dry import dry_run_of, show_dry_run
 from crewlog.cli.problems import fields_of, show_diagnostic
 from crewlog.cli.screen import Part, Screen, counted, plain
-from crewlog.definition.findings import did_you_mean
+from crewlog.definition.findings import did_you_mean, listed
+from crewlog.definition.model import CrewDefinition
+from crewlog.definition.reaching import mcp_tool
 from crewlog.errors import UsageError
 from crewlog.graph.lower import lower
 
@@ -32,6 +35,8 @@ def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
             "tools": list(plan.tools),
             "nodes": list(plan.nodes),
             "rules": list(plan.rules),
+            "policy": list(commands(definition)) if definition.policy is not None else [],
+            "to_approve": unapproved(definition),
             "warnings": [fields_of(each) for each in warned],
         }
         screen.document(document if run is None else {**document, "dry_run": run})
@@ -54,9 +59,22 @@ def check_crew(file: str, assumed: list[str] | None, *, as_json: bool) -> int:
     else:
         for rule in plan.rules:
             screen.line(("  ", ""), (plain(rule), "dim"))
+    if definition.policy is not None:
+        for line in commands(definition):
+            screen.wrapped(["  "], f"policy: {plain(line)}", indent=4)
+    if tools := unapproved(definition):
+        told = f"a person must approve what the server says of {listed(map(plain, tools))}"
+        screen.wrapped(["  ", ("▸ ", "yellow")], f"{told}, unless somebody has:", indent=4)
+        screen.line("    ", f"crewlog mcp list {plain(file)}; crewlog mcp approve {plain(file)}")
     for each in warned:
         show_diagnostic(screen, each)
     return exits.OK
+
+
+def unapproved(definition: CrewDefinition) -> list[str]:
+    """The tools of servers that the definition itself does not approve."""
+    tools = definition.tools.items()
+    return [name for name, tool in tools if mcp_tool(tool.run) and tool.approved is None]
 
 
 def check_registry(file: str, *, as_json: bool) -> int:

@@ -49,7 +49,13 @@ def init(
     """Make a key file with one key, which only its owner can read. It replaces none."""
     del debug
     from crewlog.cli.screen import Screen, short_path  # noqa: PLC0415
-    from crewlog.encryption.keys import KEYS, KeyFile, new_key, write_keys  # noqa: PLC0415
+    from crewlog.encryption.keys import (  # noqa: PLC0415
+        ACCEPT_PLAIN,
+        KEYS,
+        KeyFile,
+        new_key,
+        write_keys,
+    )
 
     if path.exists():
         raise UsageError(
@@ -70,6 +76,10 @@ def init(
     screen.line(("✓ ", "green"), f"{short_path(path)} has one key, {key.id}")
     screen.note("  Turn encryption on for workers, clients and commands alike:")
     screen.note(f"  export {KEYS}={path.absolute()}")
+    screen.note(
+        f"  Over a store that has rows: with {ACCEPT_PLAIN}=true, until these are encrypted"
+    )
+    screen.note("  by `crewlog encryption reseal`.")
     screen.note("  Keep a copy elsewhere: without the key, nothing can be read again.")
     return exits.OK
 
@@ -87,7 +97,7 @@ async def _status(path: Path | None, *, as_json: bool) -> int:
 
     screen, where = Screen(as_json=as_json), _path(path)
     file = read_keys(where)
-    async with connected(screen, both=True) as client:
+    async with connected(screen, both=True, any_rows=True) as client:
         runs, rows = await _uses(client)
     ids = list(dict.fromkeys([*(key.id for key in file.keys), *file.retired, *runs, *rows]))
     found = [
@@ -204,7 +214,7 @@ async def _retire(key: str, where: Path, *, unknown: bool, as_json: bool) -> int
     screen, file = Screen(as_json=as_json), read_keys(where)
     _check_given(file, key, where, unknown=unknown)
     if not unknown:
-        async with connected(screen, both=True) as client:
+        async with connected(screen, both=True, any_rows=True) as client:
             await asyncio.sleep(_unsettled(where))
             runs, rows = await _uses(client)
         _check_unused(key, runs.get(key, []), rows.get(key, 0))
@@ -335,6 +345,7 @@ async def _reseal(*, as_json: bool) -> int:
     from crewlog.store.resealing import reseal as encrypt  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
+    _path(None)  # where encryption is off, that is said first
     async with connected(screen, both=True) as client:
         count = await encrypt(await client.store(), lambda text: screen.note(f"  {text}"))
     if as_json:

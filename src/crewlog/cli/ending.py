@@ -18,10 +18,13 @@ _LONGEST_RESULT = 12
 
 
 def used(usage: Usage, steps: int) -> str:
-    """`5 steps · 11 tool calls · 9,412 tokens · $0.004`."""
+    """`5 steps · 11 tool calls asked for · 9,412 tokens · $0.004`.
+
+    Those that were refused are among them: what was made, the audit counts.
+    """
     parts = [counted(steps, "step")]
     if usage.tool_calls:
-        parts.append(counted(usage.tool_calls, "tool call"))
+        parts.append(f"{counted(usage.tool_calls, 'tool call')} asked for")
     tokens = usage.input_tokens + usage.output_tokens
     if tokens:
         parts.append(counted(tokens, "token"))

@@ -20,9 +20,10 @@ from crewlog.cli.topology import graph_after, plans_of
 from crewlog.client import Client, Run
 from crewlog.client.client import no_worker
 from crewlog.client.gateway import STATUS_NAMES
+from crewlog.client.stalled import Stalled, stalled
 from crewlog.client.starting import check_before
 from crewlog.definition.model import CrewDefinition
-from crewlog.errors import CrewlogError, RunNotFound
+from crewlog.errors import CrewlogError, RunNotFound, StoreUnavailable
 from crewlog.graph.draw import picture
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
@@ -101,10 +102,16 @@ async def start_and_follow(
 async def ready(
     screen: Screen, assignment: Assignment, *, tell: bool = False
 ) -> AsyncGenerator[Client]:
-    """A client, and a store that answers where we bring the worker: without it, no run begins."""
+    """A client, and a store that answers where we bring the worker: without it, no run begins.
+
+    Nor does one begin where rows of the store could not be read: its own would be the same.
+    """
     async with connected(screen, queue=assignment.queue, both=True, tell=tell) as client:
-        if assignment.own:
+        try:
             await client.store()
+        except StoreUnavailable:
+            if assignment.own:
+                raise
         yield client
 
 
@@ -200,6 +207,9 @@ async def _follow(
     async def look() -> bool:
         return await polled(client, assignment.queue)
 
+    async def stalls() -> list[Stalled]:
+        return await stalled(client.gateway, run.id)
+
     follower = Follower(
         screen,
         run,
@@ -209,6 +219,7 @@ async def _follow(
         directory=assignment.directory,
         polled=None if over or lent is not None else look,
         there=None if over else client.gateway.there,
+        stalls=None if over else stalls,
         queue=assignment.queue,
         over=over,
         plans=plans_of(client, run),

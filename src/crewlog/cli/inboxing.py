@@ -101,6 +101,7 @@ def others(every: Sequence[OpenQuestion], shown: int, mine: str) -> str:
 def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
     from crewlog.cli.questions import answer_command, whom  # noqa: PLC0415
     from crewlog.cli.screen import ago, plain  # noqa: PLC0415
+    from crewlog.graph.approvals import because_words  # noqa: PLC0415
 
     if as_json:
         screen.record({"event": "open", **each.model_dump(mode="json")})
@@ -110,4 +111,6 @@ def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
     run: Part = (plain(each.run), "bold")
     screen.line("  ", run, f"  {each.id}  ", (plain(" · ".join(told)), "dim"))
     screen.line("  ", ("? ", "bold yellow"), plain(each.question))
+    if because := because_words(each.why, each.risk):
+        screen.paragraph(f"because {because}", style="dim", indent=4)
     screen.line("    ", ("answer:  ", "dim"), answer_command(each.run, each))

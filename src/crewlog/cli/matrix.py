@@ -185,7 +185,8 @@ def set_words(said: SetAtRunTime) -> str:
     by = f" by {plain(said.by)}" if said.by else " at run time"
     when = f" {ago(said.at)}" if said.at else ""
     where = f" (position {said.position})" if said.position else ""
-    return f"set{by}{when}{where}"
+    why = f": {plain(said.reason)}" if said.reason else ""
+    return f"set{by}{when}{where}{why}"
 
 
 # -- one cell --------------------------------------------------------------------------------
@@ -197,22 +198,20 @@ _VERBS = {
 }
 
 
-def show_why(screen: Screen, page: PermissionsPage, cell: Cell, said: str = "") -> None:
+def show_why(screen: Screen, page: PermissionsPage, cell: Cell) -> None:
     """What holds for a cell, every rule that was looked at, and what one can do about it.
 
     Args:
         screen: Where it is shown.
         page: The matrix that has the cell.
         cell: The cell.
-        said: Why people ruled so, where they did and said it.
     """
     glyph, style = GLYPHS[cell.outcome]
     said = f"{plain(cell.agent)} {_VERBS[cell.outcome]} {plain(cell.tool)}"
     screen.line("  ", (glyph, style), (f" {said}", "bold"))
     screen.wrapped(["    "], plain(cell.reason), indent=4)
     if cell.set is not None:
-        why = f": {plain(said)}" if said else ""
-        screen.wrapped(["    "], f"{set_words(cell.set)}{why}", indent=4)
+        screen.wrapped(["    "], set_words(cell.set), indent=4)
     screen.line()
     width = max(len(look.rule) for look in cell.looks)
     for look in cell.looks:

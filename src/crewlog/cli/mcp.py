@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from crewlog.definition.model import CrewDefinition
     from crewlog.definition.policy import Policy
     from crewlog.model import Json
+    from crewlog.servers.approved import Words
     from crewlog.servers.described import Described
     from crewlog.store.protocol import Store
 
@@ -64,6 +64,8 @@ class _Offered:
     """The digest that counts."""
     by: str = ""
     """Who approved it with a signature that counts by the crew's policy."""
+    before: Words | None = None
+    """What it said when it was approved; none where it says the same, or nobody kept that."""
 
     @property
     def state(self) -> str:
@@ -85,6 +87,7 @@ class _Offered:
             "by": self.by or None,
             "description": self.tool.description,
             "arguments": self.tool.schema,
+            "before": self.before.to_json() if self.before and self.state == "changed" else None,
         }
 
 
@@ -185,6 +188,7 @@ async def _approve(
     from crewlog.cli.services import connected  # noqa: PLC0415
     from crewlog.client.approvals import approve_tool  # noqa: PLC0415
     from crewlog.definition.load import load_file  # noqa: PLC0415
+    from crewlog.servers.approved import words_of  # noqa: PLC0415
 
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
@@ -217,6 +221,7 @@ async def _approve(
                 each.tool.name,
                 each.tool.digest,
                 by=by or client.user,
+                told=words_of(each.tool).kept(),
             )
     if as_json:
         screen.document({"approved": [each.to_json() for each in new]})
@@ -232,6 +237,7 @@ async def _approve(
 def _told(screen: Screen, each: _Offered) -> None:
     """All that a model would be told of a tool, safe to look at."""
     from crewlog.cli.screen import plain, plain_lines  # noqa: PLC0415
+    from crewlog.servers.approved import words_of  # noqa: PLC0415
 
     name = f" as {plain(each.called)}" if each.called else ", not in the crew"
     screen.line((plain(each.tool.name), "bold"), f" of {plain(each.server)}{name}: {each.state}")
@@ -240,9 +246,28 @@ def _told(screen: Screen, each: _Offered) -> None:
     screen.line("  ", (f"digest {each.tool.digest}", "dim"))
     if each.approved not in (None, each.tool.digest):
         screen.line("  ", (f"approved is {each.approved}", "yellow"))
-    schema = json.dumps(each.tool.schema, indent=2)  # ASCII escapes: nothing hides in it
-    for line in [*plain_lines(each.tool.description).splitlines(), *schema.splitlines()]:
+    for line in plain_lines(words_of(each.tool).text()).splitlines():
         screen.line(f"    {line}")
+    if each.state == "changed":
+        _told_change(screen, each)
+
+
+def _told_change(screen: Screen, each: _Offered) -> None:
+    """What a tool says otherwise than when it was approved."""
+    from crewlog.cli.texts import lines_between  # noqa: PLC0415
+    from crewlog.servers.approved import words_of  # noqa: PLC0415
+
+    if each.before is None:
+        screen.line("  ", ("what it said when it was approved was not kept", "dim"))
+        return
+    changed = lines_between(each.before.text(), words_of(each.tool).text())
+    if not changed:
+        said = "a model is told the same: its title differs, or what is cut or not shown"
+        screen.line("  ", (said, "yellow"))
+        return
+    screen.line("  ", ("since it was approved:", "yellow"))
+    for line in changed:
+        screen.line("    ", line)
 
 
 async def _offered(
@@ -269,6 +294,8 @@ async def _offered(
             made = [_one(crew, name, each, approved.get(each.name)) for each in tools]
             if crew.policy is not None and crew.policy.signed:
                 _proven(made, crew.policy, await store.tool_proofs(spec.source))
+            if any(each.state == "changed" for each in made):
+                _remembered(made, await store.approved_words(spec.source))
             found += made
     finally:
         await sessions.close()
@@ -281,6 +308,16 @@ async def _offered(
     return sorted(found, key=lambda each: not each.called)
 
 
+def _remembered(found: list[_Offered], kept: dict[str, str]) -> None:
+    """Notes what changed tools said when they were approved, where it was just that."""
+    from crewlog.servers.approved import kept_words  # noqa: PLC0415
+
+    for each in found:
+        words = kept_words(kept.get(each.tool.name, ""))
+        if each.state == "changed" and words is not None and words.digest == each.approved:
+            each.before = words
+
+
 def _proven(found: list[_Offered], policy: Policy, proofs: Sequence[SignedApproval]) -> None:
     """Leaves approved what somebody approved who may, by a signed policy."""
     from crewlog.authority.approving import approver  # noqa: PLC0415 - slow, and few are signed
@@ -289,8 +326,10 @@ def _proven(found: list[_Offered], policy: Policy, proofs: Sequence[SignedApprov
         digest, at = each.tool.digest, int(time.time() * 1000)
         each.by = approver(policy, proofs, each.tool.name, digest, at=at)
         if each.pinned is None:
-            known = {proof.digest for proof in proofs if proof.tool == each.tool.name}
-            each.approved = digest if each.by else min(known - {digest}, default=None)
+            # The newest are first: that is what people have seen last.
+            known = [proof.digest for proof in proofs if proof.tool == each.tool.name]
+            older = next((other for other in known if other != digest), None)
+            each.approved = digest if each.by else older
 
 
 def _one(crew: CrewDefinition, server: str, tool: Described, approved: str | None) -> _Offered:

@@ -285,6 +285,9 @@ def _gone(screen: Screen, count: int) -> None:
     if screen.as_json:
         screen.document({"forgotten": count})
     else:
+        if not count:
+            screen.line(("–", "dim"), " nothing was removed: no memory is like that")  # noqa: RUF001
+            return
         what = "memory" if count == 1 else "memories"
         screen.line(("✓", "green"), f" {count:,} {what} removed")
 

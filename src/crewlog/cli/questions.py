@@ -17,6 +17,7 @@ from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.timeline import shortly
 from crewlog.cli.typed import Keys, Typed, columns, rows_of
 from crewlog.definition.times import moment_words
+from crewlog.graph.approvals import because_words
 from crewlog.graph.lower import ANY_WORDS
 from crewlog.wire import InterruptView
 
@@ -42,6 +43,8 @@ def show_question(screen: Screen, question: InterruptView) -> None:
     screen.line(("  ? ", "bold yellow"), (text, "bold"), (where, "dim"))
     if asked := whom(question):
         screen.paragraph(" · ".join(asked), style="dim", indent=4)
+    if because := because_words(question.why, question.risk):
+        screen.paragraph(f"because {because}", style="dim", indent=4)
     detail = _told(question)
     if detail and plain(detail) != plain(question.question):
         screen.paragraph(detail, style="dim", indent=4)

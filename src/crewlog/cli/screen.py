@@ -21,6 +21,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from crewlog.authority.invisible import is_invisible
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -31,13 +33,17 @@ PALETTE = ("cyan", "magenta", "blue", "yellow", "green", "bright_cyan", "bright_
 """Colours of nodes, in the order of the plan."""
 
 
+def _hidden(char: str) -> bool:
+    return unicodedata.category(char) == "Cc" or is_invisible(char)
+
+
 def plain(text: object) -> str:
     """One line of printable characters: what is safe to show of a stranger's text."""
     kept: list[str] = []
     for char in str(text):
         if char.isspace():
             kept.append(" ")
-        elif unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Cn"}:
+        elif not _hidden(char):
             kept.append(char)
     return " ".join("".join(kept).split())
 
@@ -45,11 +51,7 @@ def plain(text: object) -> str:
 def plain_lines(text: object) -> str:
     """Like `plain`, but keeps line ends and indentation."""
     return "\n".join(
-        "".join(
-            "    " if c == "\t" else c
-            for c in line
-            if c == "\t" or unicodedata.category(c) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
-        ).rstrip()
+        "".join("    " if c == "\t" else c for c in line if c == "\t" or not _hidden(c)).rstrip()
         for line in str(text).splitlines()
     )
 

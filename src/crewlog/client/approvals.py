@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 
 async def approve_tool(
-    client: Client, policy: Policy | None, source: str, tool: str, digest: str, *, by: str
+    client: Client,
+    policy: Policy | None,
+    source: str,
+    tool: str,
+    digest: str,
+    *,
+    by: str,
+    told: str = "",
 ) -> str:
     """Keeps that somebody approves a tool of a server; signed, where there is a key.
 
@@ -25,6 +32,7 @@ async def approve_tool(
         tool: The tool's name there.
         digest: Of all that the tool says of itself.
         by: Who approves it, where nothing proves that.
+        told: What the tool says of itself, for people who look at it once it has changed.
 
     Returns:
         Who approved it.
@@ -59,5 +67,5 @@ async def approve_tool(
     store = await client.store()
     if made is not None:
         await store.prove_approval(made.model_copy(update={"by": by}))
-    await store.approve_tool(source, tool, digest, by, at)
+    await store.approve_tool(source, tool, digest, by, at, told)
     return by

@@ -97,6 +97,7 @@ async def connect(
     store: Store | None = None,
     task_queue: str = wire.TASK_QUEUE,
     services: bool = True,
+    any_rows: bool = False,
     progress: Progress | None = None,
 ) -> Client:
     """Connects to Temporal: to the server that is named, or to the local one.
@@ -110,6 +111,8 @@ async def connect(
         store: An open store instead, e.g. `InMemoryStore`; it stays the caller's.
         task_queue: Where started runs find their workers.
         services: Whether to start the local services where they are needed and absent.
+        any_rows: Whether the store is opened even where rows of it could not be read, since they
+            are encrypted and we are not, or the other way about: to count them.
         progress: Told about their start.
 
     Raises:
@@ -133,7 +136,8 @@ async def connect(
     temporal = await _dial(endpoints.address, config)
 
     async def opener() -> Store:
-        return await _open(database_url, endpoints, services, told)
+        url = await _database(database_url, endpoints, services, told)
+        return await open_store(url, namespace=endpoints.namespace, any_rows=any_rows)
 
     return Client(temporal, endpoints, LazyStore(store, opener), task_queue)
 
@@ -219,18 +223,17 @@ def _ui_of(address: str) -> str | None:
     return None
 
 
-async def _open(url: str | None, ends: Endpoints, start: bool, progress: Progress) -> Store:
+async def _database(url: str | None, ends: Endpoints, start: bool, progress: Progress) -> str:
     chosen = url or os.environ.get("DATABASE_URL")
     if chosen:
-        return await open_store(chosen, namespace=ends.namespace)
+        return chosen
     if start:
         # The Temporal server is there: with its address given, only Postgres is looked after.
         services = Services(environ={**os.environ, "TEMPORAL_ADDRESS": ends.address})
-        found = await services.ensure(progress)
-        return await open_store(found.database_url, namespace=ends.namespace)
+        return (await services.ensure(progress)).database_url
     for record in Services().records():
         if record.name == "postgres" and record.process.alive:
-            return await open_store(record.address, namespace=ends.namespace)
+            return record.address
     raise StoreUnavailable(
         "no database is configured, and the local one does not run",
         remedy="Start it with `crewlog dev`, or set DATABASE_URL.",

@@ -33,6 +33,12 @@ class OpenQuestion(Model):
     """Who may answer; nobody named: whoever may answer at all."""
     escalated: bool = False
     """Whether nobody answered in time, and it was handed to `to`."""
+    why: str = ""
+    """Of a call: why people are asked about it, with what the rule says of that."""
+    rule: str = ""
+    """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
+    risk: str = ""
+    """Of a call: `high`, where its tool may do harm."""
     tool: str = ""
     """The tool that is to be called, where people are asked for that."""
     action_requests: tuple[dict[str, Json], ...] = Field(default=())
@@ -58,6 +64,9 @@ def open_question(row: InterruptRow) -> OpenQuestion:
         due=asked.due,
         to=asked.to,
         escalated=asked.escalated,
+        why=asked.why,
+        rule=asked.rule,
+        risk=asked.risk,
         tool=asked.tool,
         action_requests=(request,),
         review_configs=(review,),

@@ -33,7 +33,7 @@ def refusing(definition: CrewDefinition, agent: str, tool: str) -> int | None:
 
 
 def rule_findings(definition: CrewDefinition) -> Iterator[Finding]:
-    """What is wrong with the rules, the time zone, and who works for whom."""
+    """What is wrong with the rules, and with the time zone that their quotas count by."""
     for i, rule in enumerate(definition.rules):
         yield from _tools(definition, rule, i)
         for n, name in enumerate(rule.agents or ()):
@@ -46,7 +46,6 @@ def rule_findings(definition: CrewDefinition) -> Iterator[Finding]:
             say = f"rules[{i}] counts calls that it says are never made"
             yield Finding(("rules", i, "quota"), say, "Leave out 'quota', or 'do: never'.")
     yield from _contradictions(definition)
-    yield from _parents(definition)
     yield from _zone(definition.timezone)
 
 
@@ -137,30 +136,6 @@ def _not_permitted(definition: CrewDefinition, i: int, always: Rule) -> Iterator
             say = f"rules[{i}] says always, and permissions do not let {listed(out)} call {tool}"
             yield Finding(("rules", i), say, "Take one of the two back.")
             yield Finding(("permissions", tool), say, "Take one of the two back.", at="key")
-
-
-def _parents(definition: CrewDefinition) -> Iterator[Finding]:
-    for name, agent in definition.agents.items():
-        if agent.parent is None:
-            continue
-        path: Path = ("agents", name, "parent")
-        if agent.parent not in definition.agents:
-            say = f"agent {name!r} works for {agent.parent!r}, which is not defined."
-            remedy = did_you_mean(agent.parent, definition.agents, "Agents are under 'agents:'.")
-            yield Finding(path, say, remedy)
-        elif name in ancestors(definition, name):
-            say = f"agent {name!r} works for itself, in the end"
-            yield Finding(path, say, "Leave out 'parent' of one of them.")
-
-
-def ancestors(definition: CrewDefinition, name: str) -> tuple[str, ...]:
-    """The agents that one works for, the nearest first; each once, and itself in a ring."""
-    found: list[str] = []
-    at = definition.agents[name].parent
-    while at is not None and at in definition.agents and at not in found:
-        found.append(at)
-        at = definition.agents[at].parent
-    return tuple(found)
 
 
 def _zone(name: str) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from crewlog.definition.model import (
     ToolDefinition,
 )
 from crewlog.definition.order import Order, order_of
+from crewlog.definition.parent_checks import parent_findings
 from crewlog.definition.phases import Phase, phases
 from crewlog.definition.reach_checks import reach_findings
 from crewlog.definition.rule_checks import rule_findings
@@ -149,6 +150,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
         *rule_findings(definition),
+        *parent_findings(definition),
         *interrupt_findings(definition),
         *audience_findings(definition, found),
         *memory_findings(definition),

@@ -35,7 +35,10 @@ from crewlog.dev.pg_install import pg_version
 from crewlog.dev.pollers import alive
 from crewlog.dev.services import Services, ServiceStatus, temporal_profile
 from crewlog.dev.temporal_cli import go_version, look_up, program
+from crewlog.encryption.keys import ACCEPT_PLAIN, from_environment
+from crewlog.encryption.rows import RowSeal
 from crewlog.errors import CrewlogError, TemporalUnavailable
+from crewlog.store.sealing import refused
 
 Status = Literal["ok", "warn", "fail"]
 TASK_QUEUE = "crewlog"
@@ -97,6 +100,8 @@ async def examine(
     checks += await (_cli_beside(env) if address else _cli(env, listed))
     checks += await _temporal(services, listed)
     checks.append(await _postgres(env, listed))
+    if checks[-1].status == "ok":
+        checks.append(await _encryption(env, listed))
     checks += [_room(services.home.root, "Disk (home)"), _room(cache_dir(env), "Disk (cache)")]
     checks += [_service(status) for status in listed]
     checks.append(_model_key(env))
@@ -338,6 +343,27 @@ async def _postgres(env: Mapping[str, str], listed: list[ServiceStatus]) -> Chec
         return Check("Postgres", "warn", detail, START)
     except CrewlogError as error:
         return Check("Postgres", "fail", error.message, error.remedy)
+
+
+async def _encryption(env: Mapping[str, str], listed: list[ServiceStatus]) -> Check:
+    """Whether workers and commands with this environment would refuse the store."""
+    name = "Encryption"
+    local = next((s.address for s in listed if s.name == "postgres" and s.alive), "")
+    profile = temporal_profile(env)
+    namespace = (profile.namespace if profile.address else None) or temporal_server.NAMESPACE
+    try:
+        keys = from_environment()
+        error = await refused(env.get("DATABASE_URL") or local, RowSeal(keys, namespace))
+    except CrewlogError as wrong:
+        keys, error = None, wrong
+    if error is not None:
+        return Check(name, "fail", error.message, error.remedy)
+    if keys is None:
+        return Check(name, "ok", "off")
+    if keys.accept_plain:
+        remedy = "Once `crewlog encryption status` counts nothing plain, take it away."
+        return Check(name, "warn", f"on, and {ACCEPT_PLAIN} lets plain values pass", remedy)
+    return Check(name, "ok", f"on, with the key {keys.current}; the store has no plain rows")
 
 
 def _without_password(url: str) -> str:

@@ -32,7 +32,8 @@ class RowSeal:
 
     def __init__(self, keys: Keyring | None, namespace: str) -> None:
         self.keys = keys
-        self._namespace = namespace
+        self.namespace = namespace
+        """The namespace that texts are bound to."""
 
     @property
     def on(self) -> bool:
@@ -49,7 +50,7 @@ class RowSeal:
         """
         if self.keys is None:
             return text
-        bound = bound_to("row", self._namespace, kind, *place)
+        bound = bound_to("row", self.namespace, kind, *place)
         key, data = self.keys.seal(text.encode("utf-8", "surrogatepass"), bound)
         return f"{PREFIX}{key}:{base64.b64encode(data).decode()}"
 
@@ -68,7 +69,7 @@ class RowSeal:
                 f"rows of the store are encrypted, and this process has no keys ({kind})",
                 remedy="Set CREWLOG_ENCRYPTION_KEYS to the key file of those who wrote them.",
             )
-        bound = bound_to("row", self._namespace, kind, *place)
+        bound = bound_to("row", self.namespace, kind, *place)
         try:
             data = self.keys.open(key, base64.b64decode(rest, validate=True), bound)
         except binascii.Error:
@@ -100,7 +101,7 @@ class RowSeal:
         """The codes that a row's key may have, of any of the keys; none where encryption is off."""
         if self.keys is None:
             return []
-        bound = bound_to("row", self._namespace, kind, *place, key)
+        bound = bound_to("row", self.namespace, kind, *place, key)
         return [f"{KEY_CODE}{_digest(each, bound)}" for each in self.keys.index_keys()]
 
     def words(self, words: Iterable[str]) -> list[str]:
@@ -127,8 +128,10 @@ class RowSeal:
         raise SealBroken(
             f"a row of the store is refused: it is not encrypted, which is on here ({kind} "
             f"{'/'.join(place)[:120]!r})",
-            remedy="Set CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true while encryption is being turned on; "
-            "`crewlog encryption reseal` encrypts what is there.",
+            remedy="A process without keys wrote it since, or somebody past Crewlog. `crewlog "
+            "rebuild RUN` makes the rows of a run again from its history; where you know that what "
+            "is there is yours, set CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true, and `crewlog encryption "
+            "reseal` encrypts it.",
         )
 
     def _broken(self, why: str, kind: str, place: tuple[str, ...]) -> SealBroken:

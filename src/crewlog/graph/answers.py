@@ -94,7 +94,7 @@ async def answer(
         decision: An option or words; `edit` with `args`.
         by: Who answers.
         command: The command that does it.
-        reason: Why a call is refused.
+        reason: Why.
         args: The arguments that a call is approved with instead of its message's; they are known
             to fit the tool.
         expired: Whether nobody answered in time, and the crew's policy does.

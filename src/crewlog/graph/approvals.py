@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from crewlog.authority.bindings import arguments_digest
+from crewlog.authority.permissions import Decision
 from crewlog.errors import CommandRejected
 from crewlog.model import Json
 from crewlog.state.calls import ModelResult
@@ -112,6 +113,29 @@ def question(step: str, tool: str, brief: str) -> str:
     return f"May {step} call {tool}{f' with {brief}' if brief else ''}?"
 
 
+def because(decision: Decision, said: str, risk: str, approve_risk: str | None) -> dict[str, str]:
+    """What a question says of why it is asked: fields of its `Interrupt`.
+
+    Args:
+        decision: Of the check that asks.
+        said: Why people ruled so, where they did.
+        risk: The tool's.
+        approve_risk: Of what risk calls wait for a yes.
+    """
+    why, rule = f"{decision.reason}{f': {said}' if said else ''}", decision.rule
+    if rule == "approvals" and approve_risk in (risk, "low"):
+        rule = "interrupts.approve_risk"
+        which = "of high risk" if approve_risk == "high" else "of any risk"
+        why = f"{rule} says that people are asked before calls of tools {which}"
+    return {"why": why, "rule": rule, "risk": risk if risk == "high" else ""}
+
+
+def because_words(why: str, risk: str) -> str:
+    """Why people are asked, in a line: `rules[1] says ask: only checked titles · high risk`."""
+    more = "the tool has high risk" if risk == "high" and "high risk" not in why else ""
+    return " · ".join(filter(None, [why, more]))
+
+
 def is_shortened(asked: Interrupt) -> bool:
     """Whether people are not shown all arguments of a call."""
     return asked.arguments is not None and arguments_digest(asked.args) != asked.arguments
@@ -119,7 +143,8 @@ def is_shortened(asked: Interrupt) -> bool:
 
 def request(asked: Interrupt) -> dict[str, Any]:
     """The call in the shape of LangChain's human-in-the-loop requests."""
-    return {"name": asked.tool, "args": asked.args or {}, "description": asked.question}
+    told = filter(None, [asked.question, because_words(asked.why, asked.risk)])
+    return {"name": asked.tool, "args": asked.args or {}, "description": "\n".join(told)}
 
 
 def shape(

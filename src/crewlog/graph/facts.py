@@ -7,7 +7,14 @@ from typing import Any
 
 from crewlog.authority.audiences import may_read, may_see, may_write
 from crewlog.authority.bindings import check_binding
-from crewlog.authority.permissions import Decision, bounded, check_tool, quotas_of, ruling_of
+from crewlog.authority.permissions import (
+    EVERYONE,
+    Decision,
+    bounded,
+    check_tool,
+    quotas_of,
+    ruling_of,
+)
 from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.quotas import quota_of
@@ -32,6 +39,7 @@ from crewlog.state.calls import CallQuota, View
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, Interrupt, Item
+from crewlog.state.rulings import last_mutation, ruling_mutation
 
 _ENDS = (j.RunCompleted, j.RunStopped, j.RunFailed)
 
@@ -280,6 +288,15 @@ class RunFacts:
         offered = self.rules_of(agent, step).tools
         found = ruling_of(agent, tool, offered=offered, rulings=self.state.rulings)
         return found is not None
+
+    def why_ruled(self, agent: AgentName, tool: str) -> str:
+        """Why people ruled of an agent and a tool what counts now; empty where they did not say."""
+        row = self.state.rulings.get(tool, {})
+        whom = agent if agent in row else EVERYONE
+        if whom not in row:
+            return ""
+        made = last_mutation(self.state, ruling_mutation(tool, whom, row[whom]))
+        return made.reason if made is not None else ""
 
     def _quotas(self, agent: AgentName, tool: str, step: StepId | None) -> list[CallRule]:
         """The quotas of a call: an agent that works for another one uses up that one's, too."""

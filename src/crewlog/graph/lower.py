@@ -36,8 +36,8 @@ from crewlog.definition.model import (
     ToolDefinition,
     WaitPhase,
 )
+from crewlog.definition.parent_checks import ancestors
 from crewlog.definition.phases import Phase, phases
-from crewlog.definition.rule_checks import ancestors
 from crewlog.definition.times import duration_words, time_words
 from crewlog.definition.validate import check
 from crewlog.errors import InternalError, InvalidDefinition
@@ -225,6 +225,7 @@ def _tool_rules(tool: ToolDefinition) -> ToolRules:
         on_error=tool.on_error,
         queue=tool.queue,
         placed=tool.placed,
+        risk=tool.risk,
     )
 
 

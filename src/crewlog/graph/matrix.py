@@ -19,7 +19,7 @@ from crewlog.ids import AgentName, ToolName
 from crewlog.model import Model
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Mutation
-from crewlog.state.rulings import permission_mutation, ruling_mutation
+from crewlog.state.rulings import last_mutation, permission_mutation, ruling_mutation
 
 _STRICTNESS: dict[str, int] = {"": -1, "allow": 0, "ask": 1, "deny": 2}
 
@@ -37,6 +37,8 @@ class SetAtRunTime(Model):
     """When, in milliseconds since the epoch; 0: longer ago than the run remembers."""
     position: int = 0
     """The journal position; 0: likewise."""
+    reason: str = ""
+    """Why, where who said it told, and it is not longer ago than the run remembers."""
 
 
 class QuotaView(Model):
@@ -214,22 +216,19 @@ def _set_at_run_time(run: RunFacts, agent: str, tool: str) -> SetAtRunTime | Non
     ruled = ruling_of(agent, tool, offered=offered, rulings=state.rulings)
     if ruled is not None:
         whom = agent if agent in row else EVERYONE
-        made = _last(state, ruling_mutation(tool, whom, ruled))
+        made = last_mutation(state, ruling_mutation(tool, whom, ruled))
         return _told(SetAtRunTime(do=ruled, agent=whom), made)
     if state.tool_permissions.get(tool) != run.plan.permissions.get(ToolName(tool)):
-        made = _last(state, permission_mutation(tool, state.tool_permissions.get(tool)))
+        made = last_mutation(state, permission_mutation(tool, state.tool_permissions.get(tool)))
         return _told(SetAtRunTime(do="permission"), made)
     return None
-
-
-def _last(state: CrewState, what: str) -> Mutation | None:
-    return next((each for each in reversed(state.mutations) if each.what == what), None)
 
 
 def _told(said: SetAtRunTime, made: Mutation | None) -> SetAtRunTime:
     if made is None:
         return said
-    return said.model_copy(update={"by": made.by, "at": made.at, "position": made.position})
+    of = {"by": made.by, "at": made.at, "position": made.position, "reason": made.reason}
+    return said.model_copy(update=of)
 
 
 # -- every rule ------------------------------------------------------------------------------

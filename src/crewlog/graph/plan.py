@@ -164,6 +164,8 @@ class ToolRules(Model):
     """The task queue of its workers; by default the run's."""
     placed: Literal["activity", "local"] = "activity"
     """Where it runs; `local` within the workflow's worker."""
+    risk: Literal["low", "high"] = "low"
+    """What a wrong call may do, for people who are asked about one."""
 
 
 class LeftStep(Model):

@@ -8,6 +8,7 @@ an agent's log depends on what it asked for, and not on which tool was faster.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
 
 from crewlog.authority.bindings import arguments_digest
 from crewlog.authority.permissions import Decision, check_write
@@ -30,6 +31,14 @@ Failed = Callable[[StepId, int | None, str, str], Awaitable[None]]
 ASKS_BEFORE_IT_BEGINS = "asks-before-a-call-begins"
 """The patch of executions in which approvals that a change adds hold for calls that have not begun.
 """
+
+REFUSES_UNREADABLE = "refuses-unreadable-arguments"
+"""The patch of executions that journal why a call is not even asked about. In older ones the audit
+takes it for one that was made, and failed."""
+TELLS_WHY = "tells-why-people-are-asked"
+"""The patch of executions whose questions about calls say why they are asked."""
+TELLS_RULING = "tells-why-people-ruled"
+"""The patch of executions in which a refusal has the reason of the ruling that it comes of."""
 
 
 class Turns:
@@ -139,21 +148,27 @@ class Turns:
         decision = self._run.check(agent, tool, step, counted=call.counted)
         if decision.allowed:
             return decision
+        reason = decision.reason
+        if decision.rule == "ruling" and (said := self._run.why_ruled(agent, tool)):
+            reason += f": {said}" if self._run.patched(TELLS_RULING) else ""
+        self._deny(step, agent, call, reason, decision.rule)
+        self.give_back(step, call)
+        offered = ", ".join(self._run.tools_of(agent, step)) or "none"
+        await self.answer_call(
+            step, call, f"Refused: {reason}. Tools you may call: {offered}.", ok=False
+        )
+        return decision
+
+    def _deny(self, step: StepId, agent: AgentName, call: Call, reason: str, rule: str) -> None:
         self._run.record(
             j.PermissionDenied,
             step=step,
             call=call.call,
             agent=agent,
-            tool=tool,
-            reason=decision.reason,
-            rule=decision.rule,
+            tool=call.tool or "",
+            reason=reason,
+            rule=rule,
         )
-        self.give_back(step, call)
-        offered = ", ".join(self._run.tools_of(agent, step)) or "none"
-        await self.answer_call(
-            step, call, f"Refused: {decision.reason}. Tools you may call: {offered}.", ok=False
-        )
-        return decision
 
     def _count(self, step: StepId, agent: AgentName, call: Call) -> None:
         """Counts a call in the run's quotas, from when it is asked for."""
@@ -176,6 +191,9 @@ class Turns:
             # Older executions leave it to the call to say so.
             if decision.rule != "approvals" or self._run.patched(ASKS_BEFORE_IT_BEGINS):
                 say = f"The arguments of {tool!r} are not valid JSON. Call it again."
+                agent = self._run.plan.node_at(step).agent
+                if agent is not None and self._run.patched(REFUSES_UNREADABLE):
+                    self._deny(step, agent, call, "its arguments are not valid JSON", "arguments")
                 self.give_back(step, call)
                 await self.answer_call(step, call, say, ok=False)
             return
@@ -192,6 +210,7 @@ class Turns:
             args=shown,
             message=result.hash,
             arguments=arguments_digest(args),
+            **self._because(step, tool, decision),
         )
 
     def ask_for_approval_again(self, step: StepId, call: Call) -> bool:
@@ -213,8 +232,20 @@ class Turns:
             tool=call.tool,
             message=call.message,
             arguments=None if call.edited else call.arguments,
+            **self._because(step, call.tool or "", decision),
         )
         return True
+
+    def _because(self, step: StepId, tool: str, decision: Decision) -> dict[str, Any]:
+        """What a question about a call says of why it is asked."""
+        agent = self._run.plan.node_at(step).agent
+        if agent is None or not self._run.patched(TELLS_WHY):
+            return {}
+        rules = self._run.plan.tool_at(step, tool)
+        said = self._run.why_ruled(agent, tool) if decision.rule == "ruling" else ""
+        return approvals.because(
+            decision, said, rules.risk if rules else "low", self._run.plan.interrupts.approve_risk
+        )
 
     async def recheck(self, step: StepId, call: Call) -> None:
         """Looks at a call again that was allowed when it was asked for, and is not made yet.

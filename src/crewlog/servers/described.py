@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from crewlog.authority.invisible import is_invisible
 from crewlog.content import canonical, check_depth
 from crewlog.model import Json
 
@@ -74,7 +75,7 @@ def described(
 def cleaned(text: str) -> str:
     """A server's text without what only terminals, or only models, would see."""
     return "".join(
-        c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co")
+        c for c in text if c in "\n\t" or not (unicodedata.category(c) == "Cc" or is_invisible(c))
     )
 
 

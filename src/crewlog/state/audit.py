@@ -135,8 +135,11 @@ class Audit:
             **about,
         )
         if asked.kind == "tool_approval":
-            why = self._grants.why_asked(record.agent, asked.tool)
-            changed = {"kind": "check", "who": record.agent, "what": asked.tool, "reason": why}
+            why = asked.why
+            if not why or asked.rule == "ruling":  # who ruled, and where, the journal knows
+                why = self._grants.why_asked(record.agent, asked.tool)
+            of = {"who": record.agent, "what": asked.tool, "reason": why, "rule": asked.rule}
+            changed = {"kind": "check", **of}
             yield record.model_copy(update=changed)
         yield record
 

@@ -29,7 +29,7 @@ class Grants:
     def why_asked(self, agent: str, tool: str) -> str:
         """Why people are asked about an agent's call: a ruling, or else what the definition says.
 
-        Which of its rules that is stands in no journal, and a rule may hold of some calls only.
+        That is for questions of older builds: newer ones say themselves why they are asked.
         """
         row = self._rulings.get(tool, {})
         whom = agent if agent in row else EVERYONE  # its own ruling counts, as in every check
@@ -50,17 +50,17 @@ class Grants:
             case j.PermissionSet():
                 self._permissions[entry.tool] = entry.agents
                 self._rulings = after_permission(self._rulings, entry.tool, entry.agents)
-                self._note(position, entry.tool, "", entry.by)
+                self._note(position, entry, "")
             case j.RulingSet():
                 self._rulings = after_ruling(self._rulings, entry.tool, entry.agent, entry.do)
-                self._note(position, entry.tool, entry.agent, entry.by)
+                self._note(position, entry, entry.agent)
             case j.RolledBack() | j.Forked() | j.Reopened():
                 self._permissions = dict(entry.state.get("tool_permissions") or {})
                 self._rulings = dict(entry.state.get("rulings") or {})
             case _:
                 pass
 
-    def _note(self, position: int, tool: str, agent: str, by: str) -> None:
-        self._said[tool, agent] = (
-            f"set at run time{f' by {by}' if by else ''} (position {position})"
-        )
+    def _note(self, position: int, entry: j.PermissionSet | j.RulingSet, agent: str) -> None:
+        by = f" by {entry.by}" if entry.by else ""
+        why = f": {entry.reason}" if entry.reason else ""
+        self._said[entry.tool, agent] = f"set at run time{by} (position {position}){why}"

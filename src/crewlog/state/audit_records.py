@@ -30,7 +30,7 @@ class AuditRecord(Model):
     reason: str = ""
     """Why, in words."""
     rule: str = ""
-    """Of a denied check: what decided, as `rules[1]`."""
+    """Of a denied or asked check: what decided, as `rules[1]`."""
     detail: str = ""
     """What about: the start of a call's arguments, what a command asked for."""
     agent: str = ""

@@ -54,6 +54,15 @@ class View(Model):
     was said under them is its own."""
 
 
+class StartUse(Model):
+    """A signed start, which one execution may use."""
+
+    start: str
+    """Its digest: of what was signed, and with which key."""
+    execution: str
+    """Temporal's run id of the execution; a reset leaves it as it was."""
+
+
 class OpenRun(Model):
     """Resolve and validate what a run was started with."""
 
@@ -67,6 +76,8 @@ class OpenRun(Model):
     """Of an edit: the registry of the prompt; empty: one of nothing."""
     model: str = ""
     """Of an edit: the model, where the registry names none."""
+    use: StartUse | None = None
+    """The start, where it is signed: a signed crew takes it once."""
 
 
 class OpenRunResult(Model):
@@ -442,6 +453,8 @@ class LoadState(Model):
     against: ContentHash = ContentHash("")
     """The definition in force, whose authority the state's is compared with; by default the last
     one of the run that is loaded."""
+    use: StartUse | None = None
+    """The start of the run that asks, where it is signed: a signed run is taken up once by it."""
 
 
 class LoadedState(Model):
@@ -517,3 +530,5 @@ class ForgetRun(Model):
     sender do that."""
     at: int = 0
     """When it was started, in milliseconds since 1970."""
+    use: StartUse | None = None
+    """The start, where it is signed: it replaces a signed run once."""

@@ -410,7 +410,7 @@ class InterruptAnswered(Fact):
     by: str = ""
     command: CommandId | None = None
     reason: str = ""
-    """Why a call of a tool was refused: its model is told."""
+    """Why, as who answered said it; of a call that was refused, its model is told."""
     arguments: ContentHash | None = None
     """Of an edited call: the digest of the arguments that run instead of the message's."""
     inline: Json = None

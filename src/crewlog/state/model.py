@@ -138,7 +138,7 @@ class Usage(Model):
     calls: int = 0
     """Model calls."""
     tool_calls: int = 0
-    """Tool calls."""
+    """Calls of tools that were asked for and answered, those that were refused among them."""
     input_tokens: int = 0
     """Tokens read."""
     output_tokens: int = 0
@@ -337,6 +337,12 @@ class Interrupt(Model):
     """Which budget is used up, where people are asked for more."""
     more: float = 0
     """How much more `go on` allows: tokens, US dollars, or seconds."""
+    why: str = ""
+    """Of a call: why people are asked about it, with what the rule says of that."""
+    rule: str = ""
+    """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
+    risk: Literal["high", ""] = ""
+    """Of a call: what its tool may do; empty: nothing out of the way."""
 
     @property
     def refusal(self) -> str:
@@ -427,6 +433,8 @@ class Mutation(Model):
     """The definition since."""
     number: int = 0
     """Which of the run's changes it is, from 1; 0 where nobody counted."""
+    reason: str = ""
+    """Of who may call what: why people said so."""
 
 
 class Lineage(Model):

@@ -648,6 +648,7 @@ def _mutated(
     *,
     version: int | None = None,
     definition: ContentHash | None = None,
+    reason: str = "",
 ) -> tuple[Mutation, ...]:
     """The last changes of a run with another one, which is counted: the first ones are let go.
 
@@ -658,6 +659,7 @@ def _mutated(
         what: What it does, for people.
         version: The graph's version after it; none: it stays.
         definition: The definition after it; none: it stays.
+        reason: Why, where the run itself tells it later.
     """
     before = state.mutations
     made = Mutation(
@@ -668,6 +670,7 @@ def _mutated(
         graph_version=state.graph_version if version is None else version,
         definition=state.definition if definition is None else definition,
         number=(before[-1].number or len(before) if before else 0) + 1,
+        reason=brief(reason, WHY),
     )
     kept = [*before, made][-MUTATIONS_KEPT:]
     while len(kept) > 1 and sum(len(canonical(each.to_json())) for each in kept) > MUTATIONS_BYTES:
@@ -763,7 +766,7 @@ def _permission_set(state: CrewState, entry: j.PermissionSet, position: int) -> 
     return {
         "tool_permissions": _with(state.tool_permissions, entry.tool, entry.agents),
         "rulings": after_permission(state.rulings, entry.tool, entry.agents),
-        "mutations": _mutated(state, entry, position, what),
+        "mutations": _mutated(state, entry, position, what, reason=entry.reason),
     }
 
 
@@ -772,7 +775,7 @@ def _ruling_set(state: CrewState, entry: j.RulingSet, position: int) -> Changes:
     what = ruling_mutation(entry.tool, entry.agent, entry.do)
     return {
         "rulings": after_ruling(state.rulings, entry.tool, entry.agent, entry.do),
-        "mutations": _mutated(state, entry, position, what),
+        "mutations": _mutated(state, entry, position, what, reason=entry.reason),
     }
 
 

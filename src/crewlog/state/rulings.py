@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crewlog.authority.permissions import EVERYONE, Ruling
+from crewlog.state.model import CrewState, Mutation
 
 
 def ruling_mutation(tool: str, agent: str, do: Ruling | None) -> str:
@@ -21,6 +22,11 @@ def permission_mutation(tool: str, agents: Sequence[str] | None) -> str:
     """What was changed by saying who may call a tool, in a line."""
     named = "all that have it" if agents is None else ", ".join(agents) or "nobody"
     return f"permission to call {tool}: {named}"
+
+
+def last_mutation(state: CrewState, what: str) -> Mutation | None:
+    """The last time that a line was changed; none where that is longer ago than a run remembers."""
+    return next((each for each in reversed(state.mutations) if each.what == what), None)
 
 
 def ruling_words(tool: str, agent: str, do: Ruling | None) -> str:

@@ -148,6 +148,7 @@ class InMemoryStore:
         self._reserved: dict[str, dict[str, tuple[str, int]]] = {}
         """The calls of each quota, with the span and the time."""
         self._approvals: dict[str, dict[str, str]] = {}
+        self._words: dict[str, dict[str, str]] = {}
         self._proofs: dict[tuple[str, str, str], SignedApproval] = {}
         self.memories: Memories = InMemoryMemories(self._claims)
         self._links: dict[ContentHash, LinkFacts] = {}
@@ -259,14 +260,21 @@ class InMemoryStore:
         """See `Store`."""
         return self._claims.get(key)
 
-    async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
+    async def approve_tool(
+        self, source: str, tool: str, digest: str, by: str, at: int, told: str = ""
+    ) -> None:
         """See `Store`."""
         del by, at
         self._approvals.setdefault(source, {})[tool] = digest
+        self._words.setdefault(source, {})[tool] = told
 
     async def tool_approvals(self, source: str) -> dict[str, str]:
         """See `Store`."""
         return dict(self._approvals.get(source, {}))
+
+    async def approved_words(self, source: str) -> dict[str, str]:
+        """See `Store`."""
+        return {tool: told for tool, told in self._words.get(source, {}).items() if told}
 
     async def prove_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""

@@ -60,6 +60,7 @@ from crewlog.store.protocol import (
     Snapshot,
     StartingFork,
 )
+from crewlog.store.sealing import admit
 from crewlog.store.sql import queries
 
 _SCAN_TIMEOUT = 600.0
@@ -79,22 +80,30 @@ class PostgresStore:
         self.memories: Memories = PostgresMemories(pool, self._sql, self.seal)
 
     @classmethod
-    async def connect(cls, dsn: str, *, max_size: int = 10, seal: RowSeal | None = None) -> Self:
+    async def connect(
+        cls, dsn: str, *, max_size: int = 10, seal: RowSeal | None = None, any_rows: bool = False
+    ) -> Self:
         """Connects, and brings the database to the schema of this version.
 
         Args:
             dsn: A `postgresql://` URL.
             max_size: How many connections to hold at most.
             seal: What encrypts the texts of rows; by default they are not encrypted.
+            any_rows: Whether the store is opened even where its rows are not those of the seal: to
+                count them.
 
         Raises:
             StoreUnavailable: where the server does not answer or refuses, or a newer Crewlog has
                 used the database.
+            SealBroken: it has plain rows, and they are not accepted; or it is another namespace's.
+            KeyMissing: its rows are encrypted, and there are no keys.
         """
         pool = await Pool.connect(dsn, max_size=max_size)
         try:
             async with pool.acquire() as connection:
                 await migrate(connection)
+                if not any_rows:
+                    await admit(connection, seal or RowSeal(None, ""), pool.place)
         except BaseException:
             await pool.close()
             raise
@@ -228,15 +237,25 @@ class PostgresStore:
         rows = await self._fetch("claimed", key)
         return str(rows[0]["owner"]) if rows else None
 
-    async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
+    async def approve_tool(
+        self, source: str, tool: str, digest: str, by: str, at: int, told: str = ""
+    ) -> None:
         """See `Store`."""
         sealed = self.seal.seal(by, "approver", source, tool) if by else ""
-        await self._fetch("approve_tool", source, tool, digest, sealed, at)
+        words = self.seal.seal(told, "approved", source, tool) if told else ""
+        await self._fetch("approve_tool", source, tool, digest, sealed, at, words)
 
     async def tool_approvals(self, source: str) -> dict[str, str]:
         """See `Store`."""
         rows = await self._fetch("tool_approvals", source)
         return {str(row["tool"]): str(row["digest"]) for row in rows}
+
+    async def approved_words(self, source: str) -> dict[str, str]:
+        """See `Store`."""
+        return {
+            str(row["tool"]): self.seal.open(row["told"], "approved", source, row["tool"])
+            for row in await self._fetch("approved_words", source)
+        }
 
     async def prove_approval(self, approval: SignedApproval) -> None:
         """See `Store`."""

@@ -308,7 +308,9 @@ class Store(Protocol):
         """
         ...
 
-    async def approve_tool(self, source: str, tool: str, digest: str, by: str, at: int) -> None:
+    async def approve_tool(
+        self, source: str, tool: str, digest: str, by: str, at: int, told: str = ""
+    ) -> None:
         """Keeps what a person approved of a server's tool, in the place of what was before.
 
         Args:
@@ -317,11 +319,16 @@ class Store(Protocol):
             digest: Of all that the tool says of itself.
             by: Who approved it.
             at: When, in milliseconds.
+            told: What the tool said of itself then.
         """
         ...
 
     async def tool_approvals(self, source: str) -> dict[str, str]:
         """The digests that are approved of a server's tools, by name."""
+        ...
+
+    async def approved_words(self, source: str) -> dict[str, str]:
+        """What a server's tools said of themselves when they were approved, where that was kept."""
         ...
 
     async def prove_approval(self, approval: SignedApproval) -> None:

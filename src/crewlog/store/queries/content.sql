@@ -39,13 +39,16 @@ FROM unnest($1::text[], $2::text[]) AS wanted (quota, span)
 JOIN crewlog.quota_counts AS counts USING (quota, span)
 
 -- name: approve_tool
-INSERT INTO crewlog.tool_approvals (source, tool, digest, approver, at)
-VALUES ($1, $2, $3, $4, $5)
+INSERT INTO crewlog.tool_approvals (source, tool, digest, approver, at, told)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (source, tool) DO UPDATE
-SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at
+SET digest = EXCLUDED.digest, approver = EXCLUDED.approver, at = EXCLUDED.at, told = EXCLUDED.told
 
 -- name: tool_approvals
 SELECT tool, digest FROM crewlog.tool_approvals WHERE source = $1
+
+-- name: approved_words
+SELECT tool, told FROM crewlog.tool_approvals WHERE source = $1 AND told <> ''
 
 -- name: prove_approval
 INSERT INTO crewlog.tool_proofs (source, tool, key, digest, approver, at, expires, signature)

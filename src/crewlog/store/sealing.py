@@ -1,0 +1,209 @@
+"""Whether a store is one for the keys of who opens it: looked at as it is opened, and not later.
+
+Bodies and definitions are known by the hash of their content. Where a plain row has the hash of
+what a run is about to store, the run would find it only as it reads it, at its end, and could not
+end. So a process that accepts encrypted rows only refuses a store with any other before it begins
+anything.
+
+Looking through all rows takes its time, so it is done once: the table `sealing` remembers which
+columns have encrypted texts only. A version that encrypts more columns looks at these alone.
+Whoever accepts plain rows remembers nothing: another process may still be writing some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS
+from crewlog.encryption.rows import PREFIX, RowSeal
+from crewlog.errors import CrewlogError, KeyMissing, SealBroken
+from crewlog.store.pool import Connection, Pool
+
+_LOCK = 4_854_126_601_903_002
+"""Held while rows are looked through: of workers that start at once, one does it."""
+_TIMEOUT = 600.0
+"""Seconds for looking through all rows."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that is encrypted."""
+
+    table: str
+    column: str
+    kind: str
+    """What its texts are bound to as, see `RowSeal.seal`."""
+    place: tuple[str, ...]
+    """The columns that say where a text stands, in the order in which it is bound to them."""
+
+    @property
+    def name(self) -> str:
+        """`bodies.body`."""
+        return f"{self.table}.{self.column}"
+
+    @property
+    def where(self) -> str:
+        """What holds texts at all: an empty error is none."""
+        return f"{self.column} IS NOT NULL AND {self.column} <> ''"
+
+
+COLUMNS = (
+    Column("definitions", "definition", "definition", ("hash",)),
+    Column("bodies", "body", "body", ("hash",)),
+    Column("journal", "entry", "entry", ("run", "position", "digest")),
+    Column("snapshots", "state", "snapshot", ("run", "position")),
+    Column("interrupts", "interrupt", "interrupt", ("run", "id")),
+    Column("interrupts", "decision", "decision", ("run", "id")),
+    Column("interrupts", "answered_by", "answered_by", ("run", "id")),
+    Column("runs", "started_by", "started_by", ("run",)),
+    Column("runs", "error", "error", ("run",)),
+    Column("memories", "text", "memory", ("crew", "scope", "key")),
+    Column("memories", "metadata", "memory_metadata", ("crew", "scope", "key")),
+    Column("memories", "sealed_key", "memory_key", ("crew", "scope", "key")),
+    Column("memories", "said_by", "memory_by", ("crew", "scope", "key")),
+    Column("tool_approvals", "approver", "approver", ("source", "tool")),
+    Column("tool_approvals", "told", "approved", ("source", "tool")),
+    Column("tool_proofs", "approver", "approver", ("source", "tool", "key")),
+)
+"""All that is encrypted; docs/authority/encryption.md lists it."""
+_ALL = frozenset(each.name for each in COLUMNS)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the store remembers of its rows."""
+
+    namespace: str = ""
+    columns: frozenset[str] = frozenset()
+
+    def suits(self, seal: RowSeal) -> bool:
+        """Whether there is nothing to look at for who opens the store with these keys."""
+        if seal.keys is None:
+            return not self.columns  # it was never encrypted as a whole
+        if self.namespace != seal.namespace:
+            return False
+        return seal.keys.accept_plain or self.columns >= _ALL
+
+
+async def admit(connection: Connection, seal: RowSeal, place: str) -> None:
+    """Refuses a store that is not for the keys of who opens it; else remembers what was found.
+
+    Args:
+        connection: To its database.
+        seal: What whoever opens it encrypts rows with.
+        place: The server and the database, for messages.
+
+    Raises:
+        SealBroken: it has plain rows, and they are not accepted; or it is another namespace's.
+        KeyMissing: its rows are encrypted, and there are no keys.
+    """
+    if (await _known(connection)).suits(seal):
+        return  # the usual case costs one query
+    async with connection.transaction():
+        await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})", timeout=_TIMEOUT)
+        known = await _known(connection)
+        if known.suits(seal):
+            return
+        error = await _why_not(connection, seal, known, COLUMNS, place)
+        if error is not None:
+            raise error
+        await connection.execute("DELETE FROM crewlog.sealing")
+        if seal.keys is not None:
+            found = () if seal.keys.accept_plain else sorted(_ALL)
+            await connection.execute(
+                "INSERT INTO crewlog.sealing (namespace, columns) VALUES ($1, $2)",
+                *(seal.namespace, found),
+            )
+
+
+async def _why_not(
+    connection: Connection, seal: RowSeal, known: _Known, columns: Sequence[Column], place: str
+) -> CrewlogError | None:
+    if known.namespace not in {"", seal.namespace} or seal.keys is None:
+        if not await _first(connection, columns, sealed=True):
+            known = _Known()  # somebody tried it with keys, and nothing was ever written
+        elif seal.keys is None:
+            return _no_keys(place)
+        else:
+            return _of_another(known.namespace, seal.namespace, place)
+    if seal.keys is None or seal.keys.accept_plain:
+        return None
+    new = [each for each in columns if each.name not in known.columns]
+    plain = await _first(connection, new, sealed=False)
+    return _has_plain(plain, known.columns, place) if plain else None
+
+
+async def refused(dsn: str, seal: RowSeal) -> CrewlogError | None:
+    """Why the store of a URL would be refused; none where it would not. Nothing is changed.
+
+    Args:
+        dsn: A `postgresql://` URL.
+        seal: What whoever opens it encrypts rows with.
+
+    Raises:
+        StoreUnavailable: it does not answer.
+    """
+    pool = await Pool.connect(dsn, max_size=1)
+    try:
+        async with pool.acquire() as connection:
+            rows = await connection.fetch(
+                "SELECT table_name || '.' || column_name AS name FROM information_schema.columns "
+                "WHERE table_schema = 'crewlog'"
+            )
+            there = {row["name"] for row in rows}  # an older version has fewer
+            known = await _known(connection) if "sealing.columns" in there else _Known()
+            if known.suits(seal):
+                return None
+            columns = [each for each in COLUMNS if each.name in there]
+            return await _why_not(connection, seal, known, columns, pool.place)
+    finally:
+        await pool.close()
+
+
+async def _known(connection: Connection) -> _Known:
+    row = await connection.fetchrow("SELECT namespace, columns FROM crewlog.sealing")
+    return _Known(row["namespace"], frozenset(row["columns"])) if row else _Known()
+
+
+async def _first(connection: Connection, columns: Sequence[Column], *, sealed: bool) -> str:
+    """The first of some columns that has an encrypted text, or one that is not; empty if none."""
+    is_ = "=" if sealed else "<>"
+    looks = [
+        # `left` reads the beginning of a large text alone; `starts_with` would read all of it.
+        f"(SELECT '{each.name}' AS name FROM crewlog.{each.table} "  # noqa: S608 - our own names
+        f"WHERE {each.where} AND left({each.column}, {len(PREFIX)}) {is_} '{PREFIX}' LIMIT 1)"
+        for each in columns
+    ]
+    sql = f"SELECT name FROM ({' UNION ALL '.join(looks)}) AS found LIMIT 1"  # noqa: S608
+    return (await connection.fetchval(sql, timeout=_TIMEOUT) or "") if looks else ""
+
+
+def _has_plain(column: str, known: Collection[str], place: str) -> SealBroken:
+    since = "this version encrypts more than the one before" if known else "which is on here"
+    return SealBroken(
+        f"the store has rows that are not encrypted, {since} ({column})",
+        remedy=f"Nothing was begun. Set {ACCEPT_PLAIN}=true for workers and commands, run "
+        "`crewlog encryption reseal`, and take the setting away once `crewlog encryption status` "
+        "counts nothing that is not encrypted. Or give what is encrypted a database of its own.",
+        place=place,
+    )
+
+
+def _no_keys(place: str) -> KeyMissing:
+    return KeyMissing(
+        "the rows of the store are encrypted, and this process has no keys",
+        remedy=f"Set {KEYS} to the key file of those who wrote them; what is not to be encrypted "
+        "needs another database.",
+        place=place,
+    )
+
+
+def _of_another(theirs: str, ours: str, place: str) -> SealBroken:
+    return SealBroken(
+        f"the store is that of the namespace {theirs!r}, which its rows are bound to, and this "
+        f"process is in {ours!r}",
+        remedy="Give each namespace a database of its own: set DATABASE_URL, or correct "
+        "TEMPORAL_NAMESPACE.",
+        place=place,
+    )

@@ -1,0 +1,199 @@
+"""A store whose rows are not those of who opens it is refused as it is opened, with the remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
+from crewlog.encryption.rows import RowSeal
+from crewlog.errors import KeyMissing, SealBroken
+from crewlog.ids import ContentHash, RunId
+from crewlog.store import PostgresStore
+from crewlog.store.migrate import migrate
+from crewlog.store.protocol import Snapshot
+from crewlog.store.resealing import reseal
+from crewlog.store.sealing import COLUMNS, refused
+from crewlog.store.sql import migrations
+from store.journals import Journal, asked, started
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    key = new_key(1)
+    write_keys(tmp_path / "keys.json", KeyFile(keys=(key,), current=key.id))
+    return tmp_path / "keys.json"
+
+
+def keyed(path: Path, namespace: str = "default", *, plain: bool = False) -> RowSeal:
+    return RowSeal(Keyring(path, accept_plain=plain), namespace)
+
+
+OFF = RowSeal(None, "default")
+
+
+async def write(database: str, seal: RowSeal, content: str = "any") -> None:
+    store = await PostgresStore.connect(database, max_size=1, seal=seal)
+    await store.put_definition({"crew": content})
+    await store.close()
+
+
+async def opened(database: str, seal: RowSeal) -> None:
+    """Opens it, and finds that nobody is told otherwise beforehand."""
+    if (told := await refused(database, seal)) is not None:
+        with pytest.raises(type(told), match=re.escape(str(told))):
+            await PostgresStore.connect(database, max_size=1, seal=seal)
+        raise told
+    await (await PostgresStore.connect(database, max_size=1, seal=seal)).close()
+
+
+async def remembered(database: str) -> list[tuple[str, int]]:
+    connection = await asyncpg.connect(database)
+    rows = await connection.fetch("SELECT * FROM crewlog.sealing")
+    await connection.close()
+    return [(row["namespace"], len(row["columns"])) for row in rows]
+
+
+async def run_sql(database: str, sql: str) -> None:
+    connection = await asyncpg.connect(database)
+    await connection.execute(sql)
+    await connection.close()
+
+
+async def test_plain_rows_are_refused_until_they_are_encrypted(database: str, path: Path) -> None:
+    await write(database, OFF)
+    with pytest.raises(SealBroken, match=r"not encrypted.*definitions\.definition") as told:
+        await opened(database, keyed(path))
+    for word in ("CREWLOG_ENCRYPTION_ACCEPT_PLAIN=true", "crewlog encryption reseal"):
+        assert word in told.value.remedy
+    assert await remembered(database) == []
+    await opened(database, OFF)
+
+    accepting = await PostgresStore.connect(database, seal=keyed(path, plain=True))
+    await opened(database, OFF)  # which may go on while encryption is being turned on
+    await accepting.put_definition({"crew": "other"})
+    assert await reseal(accepting, lambda _text: None) == 1
+    await accepting.close()
+    await write(database, OFF, "late")  # by a process that was not yet started anew
+    with pytest.raises(SealBroken, match="not encrypted"):
+        await opened(database, keyed(path))
+    accepting = await PostgresStore.connect(database, seal=keyed(path, plain=True))
+    assert await reseal(accepting, lambda _text: None) == 1
+    await accepting.close()
+    await opened(database, keyed(path))
+    assert await remembered(database) == [("default", len(COLUMNS))]
+    with pytest.raises(KeyMissing, match="this process has no keys"):
+        await opened(database, OFF)
+
+
+async def test_it_is_looked_through_once(database: str, path: Path) -> None:
+    await asyncio.gather(*(opened(database, keyed(path)) for _ in range(3)))
+    assert await remembered(database) == [("default", len(COLUMNS))]
+    await run_sql(database, "INSERT INTO crewlog.bodies VALUES ('h', '1')")
+    await opened(database, keyed(path))  # what stands there is refused where it is read
+    await run_sql(database, "DELETE FROM crewlog.sealing")
+    with pytest.raises(SealBroken, match=r"bodies\.body"):
+        await opened(database, keyed(path))
+
+
+async def test_a_version_that_encrypts_more_looks_at_that_alone(database: str, path: Path) -> None:
+    await write(database, keyed(path))
+    await run_sql(
+        database,
+        "UPDATE crewlog.sealing SET columns = array_remove(columns, 'runs.error'); "
+        "INSERT INTO crewlog.bodies VALUES ('h', '1')",
+    )
+    await opened(database, keyed(path))
+    await run_sql(
+        database,
+        "UPDATE crewlog.sealing SET columns = array_remove(columns, 'runs.error'); "
+        "INSERT INTO crewlog.runs (run, status, since, error, position) "
+        "VALUES ('r', 'failed', 1, 'plain', 1)",
+    )
+    with pytest.raises(SealBroken, match=r"encrypts more than .*runs\.error"):
+        await opened(database, keyed(path))
+
+
+async def test_a_store_is_one_namespace_s(database: str, path: Path) -> None:
+    await opened(database, keyed(path, "one"))
+    await opened(database, OFF)
+    await opened(database, keyed(path, "two"))  # nothing was written yet
+    await write(database, keyed(path, "one"))
+    for plain in (False, True):
+        with pytest.raises(SealBroken, match=r"the namespace 'one'.*is in 'two'"):
+            await opened(database, keyed(path, "two", plain=plain))
+    await opened(database, keyed(path, "one"))
+
+
+async def test_rows_of_an_older_version_are_looked_at(database: str, path: Path) -> None:
+    connection = await asyncpg.connect(database)
+    await migrate(connection, [each for each in migrations() if each.version <= 10])  # type: ignore[arg-type]
+    assert await refused(database, keyed(path)) is None
+    await connection.execute("INSERT INTO crewlog.bodies VALUES ('h', '1')")
+    await connection.close()
+    assert await refused(database, OFF) is None
+    with pytest.raises(SealBroken, match=r"bodies\.body"):
+        await opened(database, keyed(path))
+    await opened(database, OFF)
+
+
+Read = Callable[[PostgresStore], Awaitable[object]]
+ONE, TWO = ContentHash("1" * 64), ContentHash("2" * 64)
+RUN, OTHER = RunId("one"), RunId("two")
+MOVES: dict[str, tuple[str, str, Read]] = {
+    "body": ("bodies.body", "hash", lambda store: store.get_bodies([ONE])),
+    "definition": ("definitions.definition", "hash", lambda store: store.get_definition(ONE)),
+    "entry": ("journal.entry", "run", lambda store: store.read_journal(RUN)),
+    "snapshot": ("snapshots.state", "run", lambda store: store.get_snapshot(RUN, 1)),
+    "interrupt": ("interrupts.interrupt", "run", lambda store: store.list_interrupts()),
+    "started_by": ("runs.started_by", "run", lambda store: store.get_run(RUN)),
+}
+"""By what a text is: its column, what its rows are told apart by here, and who reads the first."""
+
+
+@pytest.fixture
+async def filled(database: str, path: Path) -> AsyncIterator[PostgresStore]:
+    """A store with two rows of each kind."""
+    store = await PostgresStore.connect(database, max_size=1, seal=keyed(path))
+    for run in (RUN, OTHER):
+        journal = Journal(run, [started(run), asked("i1", 5)])
+        await store.append(run, journal.batch())
+        await store.put_snapshot(run, Snapshot(position=1, state={"run": run}))
+    for hash_ in (ONE, TWO):
+        await store.put_bodies({hash_: hash_})
+        sealed = store.seal.seal(f'"{hash_}"', "definition", hash_)
+        await run_sql(database, f"INSERT INTO crewlog.definitions VALUES ('{hash_}', '{sealed}')")  # noqa: S608
+    yield store
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", MOVES)
+async def test_a_row_that_is_moved_plain_or_another_namespace_s_is_refused_with_its_place(
+    filled: PostgresStore, database: str, path: Path, kind: str
+) -> None:
+    named, by, read = MOVES[kind]
+    table, column = named.split(".")
+    mine, other = (ONE, TWO) if by == "hash" else (RUN, OTHER)
+    place = rf"\({kind} '{mine}"
+    assert await read(filled)
+    elsewhere = await PostgresStore.connect(
+        database, max_size=1, seal=keyed(path, "other"), any_rows=True
+    )
+    with pytest.raises(SealBroken, match=f"changed or moved since.*{place}"):
+        await read(elsewhere)
+    await elsewhere.close()
+    await run_sql(
+        database,
+        f"UPDATE crewlog.{table} AS mine SET {column} = other.{column} FROM crewlog.{table} AS other "  # noqa: E501, S608
+        f"WHERE mine.{by} = '{mine}' AND other.{by} = '{other}'",
+    )
+    with pytest.raises(SealBroken, match=f"changed or moved since.*{place}"):
+        await read(filled)
+    await run_sql(database, f"UPDATE crewlog.{table} SET {column} = '1' WHERE {by} = '{mine}'")  # noqa: S608
+    with pytest.raises(SealBroken, match=f"it is not encrypted, which is on here {place}"):
+        await read(filled)
