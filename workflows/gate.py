@@ -97,9 +97,13 @@ async def tell_time(engine: Engine | Drafting, incoming: Incoming) -> None:
     Whether it does depends on the signature alone: a replay asks for the same.
     """
     if incoming.arrived is None and (found := look(engine, incoming)) and found.allowed:
-        incoming.arrived = await workflow.execute_local_activity(
-            TELL_TIME, result_type=int, **LOCAL
-        )
+        incoming.arrived = await tell()
+
+
+async def tell() -> int:
+    """The time, as the history has it from then on."""
+    at: int = await workflow.execute_local_activity(TELL_TIME, result_type=int, **LOCAL)
+    return at
 
 
 def refusal(found: Standing) -> NotPermitted:
