@@ -43,6 +43,8 @@ SHOWN = 10
 """Ways in which a change widens authority that a refusal names."""
 GUARDS_STATE = "guards-what-the-state-decides"
 """The patch of executions in which who steers a run lifts no rule and answers no question by it."""
+GUARDS_PEOPLE = "guards-who-is-asked"
+"""The patch of executions in which who steers a run decides nothing that others are asked."""
 GUARDS_ANSWERS = "guards-what-answers-set"
 """The patch of executions in which who may answer alone lifts no rule by that."""
 GRANT_ONCE = "says-grant-once"
@@ -158,6 +160,12 @@ def check_steering(
         asked = holds(found.principal, found.rights, right, f"{what} {told}")
         if told and not asked.allowed and patched(GUARDS_STATE):
             raise refusal(asked)
+        others = deciding.asks_others(engine.plan, engine.state, found.principal)
+        if told and right == "answer" and others:
+            told = f"{told} (that is asked of {', '.join(others)})"
+            asked = holds(found.principal, found.rights, "grant", f"{what} {told}")
+            if not asked.allowed and patched(GUARDS_PEOPLE):
+                raise refusal(asked)
 
 
 def check_answer(

@@ -57,6 +57,19 @@ def answering(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
             yield f"{path}, which the answer to {sets[FlagName(name)]} sets"
 
 
+def asks_others(plan: GraphPlan, now: CrewState, who: str) -> tuple[str, ...]:
+    """Whom the flow's questions are asked of, where somebody is not among them; else empty.
+
+    Args:
+        plan: The run's.
+        now: The run as it is.
+        who: A principal.
+    """
+    asked = (each.to for each in now.interrupts.values() if each.kind == "ask")
+    others = (to for to in (plan.interrupts.people, *asked) if to and who not in to)
+    return next(others, ())
+
+
 def lifted(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
     """What the conditions of rules read, and what is otherwise where a run goes back to.
 
