@@ -588,7 +588,7 @@ def _bounds(words: Sequence[str], at: int, tools: Sequence[int]) -> bool:
     if scan.word in _TIMES:
         scan.at += 1
         right = {*words[: before[0]]} & {"may", "can", "could", "allowed"} if before else set[str]()
-        if right and len(between) == 1:
+        if (right and len(between) == 1) or (before and scan.word == "per"):
             return True
         return bool(before) and scan.takes(_PER) and scan.word in _SPANS
     if not (scan.takes(AT_MOST) or scan.takes(_MORE)):
