@@ -45,6 +45,8 @@ GUARDS_STATE = "guards-what-the-state-decides"
 """The patch of executions in which who steers a run lifts no rule and answers no question by it."""
 GUARDS_PEOPLE = "guards-who-is-asked"
 """The patch of executions in which who steers a run decides nothing that others are asked."""
+GUARDS_STEPS = "guards-what-a-step-asks"
+"""The patch of executions in which no step that asks people gives way to who may not answer."""
 GUARDS_ANSWERS = "guards-what-answers-set"
 """The patch of executions in which who may answer alone lifts no rule by that."""
 GRANT_ONCE = "says-grant-once"
@@ -203,8 +205,13 @@ def _steered(
             paths = [*command.set, *command.delete]
             yield "grant", "an edit of", deciding.lifting(plan, paths)
             yield "answer", "an edit of", deciding.answering(plan, paths)
-        case Redirect() if deciding.passes_a_question(plan, command.node):
-            yield "answer", "a redirect past a question, to", [command.node]
+        case Redirect():
+            past = deciding.passes_a_question(plan, command.node)
+            yield "answer", "a redirect past a question, to", [command.node] * past
+            step = deciding.gives_way(now, command.step)
+            asks = deciding.open_at(now, step)
+            if asks and engine.patched(GUARDS_STEPS):
+                yield "answer", f"a redirect of {step}, which asks", asks
         case Rollback() if isinstance(incoming.prepared, LoadedState):
             loaded = incoming.prepared
             then, there = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)

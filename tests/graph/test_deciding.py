@@ -204,6 +204,20 @@ async def test_who_is_not_asked_decides_no_question(
         assert error is None or isinstance(error, NotPermitted)
 
 
+async def test_a_step_that_asks_gives_way_to_who_may_answer() -> None:
+    """Also where its agent is not sure enough, and no question is in the flow."""
+    plan = plan_of(
+        ["a", "b"], {"a": {"outputs": ["confidence"], "ask_below": 0.7}}, policy=policy()
+    )
+    sim = await Simulation.begin(plan, final)
+    await sim.run()
+    assert sim.asked().kind == "low_confidence"
+    error = (await send(sim, "ops", "redirect", node="b")).error
+    assert isinstance(error, NotPermitted)
+    assert "a redirect of a#1, which asks i1 (low_confidence)" in str(error)
+    assert (await send(sim, "boss", "redirect", node="b")).error is None
+
+
 def test_what_is_behind_a_question() -> None:
     def behind(flow: list[Any]) -> set[str]:
         plan = plan_of(flow, flags={"x": True})
