@@ -379,7 +379,7 @@ class ToolCalls:
 def _whole(tool: Tool) -> Tool:
     """The tool, whose checks all hold something: a slip of the pen must not open it."""
     if tool.definition.checks and (name := unchecked(tool)):
-        known = arguments_of(tool)
+        known = arguments_of(tool, name)
         raise ToolMissing(
             f"the tool {tool.tool.name!r} has no argument {name!r}, which its definition checks",
             remedy=did_you_mean(name, known, f"It has: {', '.join(known) or 'none'}."),

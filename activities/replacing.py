@@ -18,11 +18,11 @@ async def check_replacing(task: ForgetRun, store: Store) -> None:
     Raises:
         NotPermitted: its policy does not let them, or the start was used before.
     """
-    row = await store.get_run(task.run) if task.start else None
+    row = await store.get_run(task.run)
     if row is None or not row.definition:
         return
     policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
-    proof = StartRun.from_json(task.start).proof
+    proof = StartRun.from_json(task.start).proof if task.start else None
     found = standing(policy, START, task.start, proof, run=task.run, at=task.at)
     if not found.allowed:
         raise NotPermitted(found.reason, remedy=found.remedy)

@@ -157,6 +157,67 @@ async def test_an_answer_that_a_requirement_is_met_lifts_no_rule(
             assert sim.asked().options == ("set", "skip", "stop"), "it is still open"
 
 
+@pytest.mark.parametrize("way", ["edit", "redirect", "rollback"])
+@pytest.mark.parametrize(
+    ("people", "to", "who"),
+    [
+        (["mia"], None, {"ada"}),
+        (["boss"], None, {"ada", "boss"}),
+        (["boss"], "mia", {"ada"}),
+        ([], "mia", {"ada"}),
+        ([], "boss", {"ada", "boss"}),
+    ],
+)
+async def test_who_is_not_asked_decides_no_question(
+    way: str, people: list[str], to: str | None, who: set[str]
+) -> None:
+    """`ops` may not answer, `boss` may answer what he is asked, and `ada` may change all that."""
+    for name in RIGHTS:
+        plan = signed_plan()
+        asks = plan.interrupts.model_copy(update={"people": tuple(people)})
+        plan = plan.model_copy(update={"interrupts": asks})
+        sim = await Simulation.begin(plan, final)
+        await sim.run()
+        state, asked = sim.engine.state, sim.asked()
+        if to is not None:
+            changed = asked.model_copy(update={"to": (to,), "escalated": True})
+            sim.engine.ledger.state = state.model_copy(update={"interrupts": {asked.id: changed}})
+        prepared, content = None, {}
+        if way == "rollback":
+            then = state.model_copy(update={"flags": {"closed": True, "ok": True}})
+            prepared = LoadedState(
+                position=2,
+                state=then.to_json(),
+                definition={},
+                plan=plan.to_json(),
+                widens=(),
+                compared=plan.definition,
+            )
+            content = {"position": 2}
+        elif way == "edit":
+            content = {"set": {"flags.ok": True}}
+        else:
+            content = {"node": "b"}
+        names = {"edit": "edit_state"}
+        error = (await send(sim, name, names.get(way, way), prepared, **content)).error
+        assert (error is None) is (name in who), error
+        assert error is None or isinstance(error, NotPermitted)
+
+
+async def test_a_step_that_asks_gives_way_to_who_may_answer() -> None:
+    """Also where its agent is not sure enough, and no question is in the flow."""
+    plan = plan_of(
+        ["a", "b"], {"a": {"outputs": ["confidence"], "ask_below": 0.7}}, policy=policy()
+    )
+    sim = await Simulation.begin(plan, final)
+    await sim.run()
+    assert sim.asked().kind == "low_confidence"
+    error = (await send(sim, "ops", "redirect", node="b")).error
+    assert isinstance(error, NotPermitted)
+    assert "a redirect of a#1, which asks i1 (low_confidence)" in str(error)
+    assert (await send(sim, "boss", "redirect", node="b")).error is None
+
+
 def test_what_is_behind_a_question() -> None:
     def behind(flow: list[Any]) -> set[str]:
         plan = plan_of(flow, flags={"x": True})

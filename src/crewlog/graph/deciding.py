@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from crewlog.authority.guards import Names, names_in
 from crewlog.definition.conditions import Fact, parse_condition
 from crewlog.graph.plan import GraphPlan, PlanNode
-from crewlog.ids import AgentName, FlagName, NodeName
+from crewlog.ids import AgentName, FlagName, NodeName, StepId, item_of, visit_of
 from crewlog.state.edited import FLAGS, OUTPUTS, split_path
 from crewlog.state.model import CrewState, Interrupt
 
@@ -57,6 +57,19 @@ def answering(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
             yield f"{path}, which the answer to {sets[FlagName(name)]} sets"
 
 
+def asks_others(plan: GraphPlan, now: CrewState, who: str) -> tuple[str, ...]:
+    """Whom the flow's questions are asked of, where somebody is not among them; else empty.
+
+    Args:
+        plan: The run's.
+        now: The run as it is.
+        who: A principal.
+    """
+    asked = (each.to for each in now.interrupts.values() if each.kind == "ask")
+    others = (to for to in (plan.interrupts.people, *asked) if to and who not in to)
+    return next(others, ())
+
+
 def lifted(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
     """What the conditions of rules read, and what is otherwise where a run goes back to.
 
@@ -80,6 +93,21 @@ def answered(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
         value = then.flags.get(flag)
         if value not in (plan.flags.get(flag), now.flags.get(flag)):
             yield f"the answer to {node} ({flag}) is what it was there"
+
+
+def gives_way(now: CrewState, step: StepId | None) -> StepId | None:
+    """The step whose place a redirect takes; none where it says none, and that is not clear."""
+    steps = [each for each in now.frontier if not item_of(each)]
+    return step or (steps[0] if len(steps) == 1 else None)
+
+
+def open_at(now: CrewState, step: StepId | None) -> list[str]:
+    """The questions that a step waits for, in words."""
+    return [
+        f"{asked.id} ({asked.kind})"
+        for asked in now.interrupts.values()
+        if step and asked.step is not None and visit_of(asked.step) == step
+    ]
 
 
 def _answers(plan: GraphPlan) -> dict[FlagName, NodeName]:

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from crewlog.prompt.ast import Allow, Deny, Step, Trait, Words
 from crewlog.prompt.grammar.lexicon import FUNCTION, known_verb, word_set
 from crewlog.prompt.grammar.phrase import Unit
+from crewlog.prompt.grammar.remedies import bounded
 from crewlog.prompt.grammar.state import State
 from crewlog.prompt.registry import offered_tools
 
+_MAY = frozenset(["may", "can", "could", "allowed", "permitted"])
 _BY = frozenset(["use", "uses", "using", "has", "via", "with"])
 """What a tool's name may stand behind."""
 _NO_TOOL = word_set(
@@ -43,6 +45,7 @@ def look_for_tools(state: State) -> None:
             seen.add(units[0].start)
             _not_offered(state, units)
             _not_given(state, units, agents)
+            _not_kept(state, units, agents)
 
 
 def _agents(statement: Step | Trait) -> tuple[str, ...]:
@@ -66,12 +69,68 @@ def _not_given(state: State, units: Sequence[Unit], agents: tuple[str, ...]) -> 
             continue
         words = Words(start=unit.start, end=unit.end)
         named = agents[0].replace("_", " ")
+        remedy = f"If it is to call the tool, say 'The {named} may use {tool}.'"
+        if {u.text for u in units[:at]} & _MAY and at + 1 < len(units):
+            remedy = bounded(named, tool)
         state.remark(
             "assumed",
             f"{state.shown(words)!r} is only what {agents[0]!r} is told: nothing gives it {tool!r}",
             [words],
-            f"If it is to call the tool, say 'The {named} may use {tool}.'",
+            remedy,
         )
+
+
+def _not_kept(state: State, units: Sequence[Unit], agents: tuple[str, ...]) -> None:
+    """`Its publishing has to be okayed by carla`, `it reads but does not publish`: nothing keeps it."""
+    tools = [at for at, unit in enumerate(units) if unit.text[0] in "#$"]
+    bound = next((unit for unit in units if unit.text in _BOUNDS), None)
+    for at in tools:
+        tool = state.roster.tools[int(units[at].text[1:])]
+        if not any(_has(state, agent, tool) for agent in agents):
+            continue
+        before = next((u for u in units[max(0, at - 2) : at] if u.text in _NOT), None)
+        may = {u.text for u in units[max(0, at - 3) : at]} & _MAY
+        told = before or bound or (units[-1] if may and at + 1 < len(units) else None)
+        if told is None or _is_read(state, units[at]):
+            continue
+        words = Words(start=min(told.start, units[at].start), end=max(told.end, units[at].end))
+        named = agents[0].replace("_", " ")
+        state.remark(
+            "not_understood",
+            f"{state.shown(words)!r} is only what {agents[0]!r} is told: it keeps it from nothing",
+            [words],
+            f"Say 'The {named} may not use {tool}.' or 'Ask me before the {named} uses {tool}.'",
+        )
+        return
+
+
+_NOT = frozenset(["not", "never", "without", "no"])
+_BOUNDS = word_set(
+    "approval approve approved okay okayed permission consent confirm confirmed authorised authorise "
+    "sign-off signed cleared limit limited quota allowance times supervision"
+)
+"""Words that bound calls, where something is read that bounds them."""
+
+
+def _is_read(state: State, unit: Unit) -> bool:
+    """Whether a rule or a right was read of a mention."""
+    return any(
+        words.start <= unit.start < words.end
+        for said in state.statements
+        if not isinstance(said, Step | Trait)
+        for words in said.words
+    )
+
+
+def _has(state: State, agent: str, tool: str) -> bool:
+    """Whether an agent is given a tool."""
+    offered = state.registry.agents.get(agent)
+    if offered is not None and tool in (offered.tools or ()):
+        return True
+    return any(
+        isinstance(said, Allow) and tool in said.tools and agent in (said.agents or (agent,))
+        for said in state.statements
+    )
 
 
 def _settled(state: State, agent: str, tool: str) -> bool:
