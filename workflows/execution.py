@@ -113,8 +113,8 @@ AGAIN = "Again"
 tool: it is made once more."""
 
 RULED = "RuledSince"
-"""The error type of a call that has not begun because people ruled of calls since: it is looked at
-again, and made where it still may be."""
+"""The error type of a call that has not begun because people ruled of calls, or changed who reads
+what, since: it is looked at again, and made where it still may be, with the view of now."""
 
 MOVED = "Moved"
 """The error type of a local call that is made once more as an ordinary activity."""
@@ -375,7 +375,7 @@ class Execution:
 
     async def _take_inbox(self) -> None:
         while self._inbox:
-            if self._strangers.rests(self._inbox[0]):
+            if self._strangers.rests(self._inbox[0], encrypted=self.encrypted):
                 self._commands += 1  # its marker
                 await gate.tell()
             incoming = self._inbox.pop(0)
@@ -598,7 +598,6 @@ class Execution:
             ruled=self.engine.ruled(order.agent, call.tool, order.step),
             quotas=quotas,
             started=self.engine.state.started if quotas else 0,
-            position=0 if self.engine.ledger.batch().entries else self.engine.state.position,
             **self._step_call(order),
         )
         plan = self.engine.plan
@@ -638,6 +637,7 @@ class Execution:
             "view": pack_view(engine.view(order.agent, order.step), batch),
             "batch": batch,
             "attempt": order.call.attempt,
+            "position": 0 if batch.entries else engine.state.position,
         }
 
     def _failed(self, order: Order, position: int, cause: BaseException) -> Landed:

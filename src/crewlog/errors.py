@@ -300,7 +300,7 @@ class ToolFailed(ToolError):
 
 
 class RuledSince(ToolError):
-    """People ruled who may call what since a call was scheduled: the run looks at it again."""
+    """People ruled who may call or read what since a call was scheduled: it is looked at again."""
 
 
 class OutOfReach(ToolFailed):

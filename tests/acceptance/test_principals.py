@@ -89,10 +89,13 @@ async def refusals(run: Run) -> list[dict[str, Any]]:
     return [e for e in found if e.get("error_type") == "NotPermitted"]
 
 
-async def raw(site: Site, run: Run, name: str, content: dict[str, Any]) -> None:
+async def raw(
+    site: Site, run: Run, name: str, content: dict[str, Any], id: str | None = None
+) -> None:
     """An update as Temporal's own client sends it."""
     try:
-        await site.temporal.get_workflow_handle(run.id).execute_update(name, content)
+        handle = site.temporal.get_workflow_handle(run.id)
+        await handle.execute_update(name, content, id=id)
     except WorkflowUpdateFailedError as error:
         kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
         if kind == "NotPermitted":
@@ -116,6 +119,9 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         await oncall.set_permission("gate", ["b"])
     with pytest.raises(NotPermitted, match="'oncall' has not the right 'answer'"):
         await oncall.respond("i1", "approve")
+    ruling = {"id": "s1", "by": "ada", "tool": "gate", "agents": ["b"]}
+    with pytest.raises(NotPermitted, match="has no signature"):
+        await raw(crews, run, "set_permission", ruling, id="s1")
     assert (await run.status()).status == "running"
     told = await refusals(run)
     assert [(e["name"], e["by"]) for e in told] == [
@@ -127,11 +133,13 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         ("rollback", "dev"),
         ("set_permission", "oncall"),
         ("respond", "oncall"),
+        ("set_permission", "unverified ada"),
     ]
     outcome = await nobody.outcome(paused)
     assert outcome is not None
     assert (outcome.ok, outcome.error_type) == (False, "NotPermitted")
     # An id that somebody tried who was not let in is still free.
+    assert (await run.set_permission("gate", ["a"], id="s1")).id == "s1"
     await oncall.pause(id="p1", by="mallory")
     await run.wait_until(lambda view: view.status == "paused", LIMIT)
     await run.resume()
