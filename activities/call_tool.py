@@ -61,7 +61,14 @@ from crewlog.authority.rules import must_ask
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import CrewDefinition, ToolDefinition
-from crewlog.errors import CrewlogError, InternalError, RuledSince, ToolFailed, ToolMissing
+from crewlog.errors import (
+    CrewlogError,
+    InternalError,
+    OutcomeUnknown,
+    RuledSince,
+    ToolFailed,
+    ToolMissing,
+)
 from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
 from crewlog.redaction import redacted, redacted_json
@@ -290,7 +297,9 @@ class ToolCalls:
             raise
         except NotJson as exc:  # it did run: neither a retry nor a failed step mends that
             return _refused(task, _told(exc))
-        except Exception as exc:  # noqa: BLE001 - tools are anybody's code
+        except Exception as exc:
+            if isinstance(exc, OutcomeUnknown) and context.definition.repeat == "never":
+                raise  # people are asked: a model that is told of a failure calls it again
             return self._raised(context, exc)
 
     def _call(self, context: _Context, pulse: Pulse) -> ToolCall:
@@ -370,7 +379,7 @@ class ToolCalls:
 def _whole(tool: Tool) -> Tool:
     """The tool, whose checks all hold something: a slip of the pen must not open it."""
     if tool.definition.checks and (name := unchecked(tool)):
-        known = arguments_of(tool)
+        known = arguments_of(tool, name)
         raise ToolMissing(
             f"the tool {tool.tool.name!r} has no argument {name!r}, which its definition checks",
             remedy=did_you_mean(name, known, f"It has: {', '.join(known) or 'none'}."),

@@ -101,6 +101,9 @@ COMMAND_MODELS: dict[str, type[Command]] = {
 REFUSES_SIGNALS = "refuses-changes-by-signal"
 """The patch of executions that refuse a change which came as a signal; older ones say nothing."""
 
+SAYS_WHY_NO_EDIT = "says-that-edits-are-updates"
+"""The patch of executions that say so where one came as a signal: refusals are journaled."""
+
 _CONFLICTS = (ChangeConflict, CommandConflict, InterruptNotOpen, InvalidArguments, NotPermitted)
 """Refusals that are of a kind of their own."""
 REFUSED_BY = "refused-by"
@@ -188,6 +191,19 @@ class Unread(Unreadable):
             return True
         data = self.args[0].payload.data
         return b"proof" not in data and b"\\u" not in data
+
+    def is_replaced(self, *, encrypted: bool) -> bool:
+        """Whether something may stand for it, by the worker's settings and what it finds.
+
+        Args:
+            encrypted: Whether what comes without encryption is refused.
+        """
+        return any(
+            is_refused(each.payload)
+            or is_given_up(each.payload)
+            or (encrypted and is_plain(each.payload))
+            for each in self.args
+        )
 
     @property
     def size(self) -> int:
@@ -494,7 +510,7 @@ async def _effect(
             _roll_back(engine, incoming, command)
         case "respond", Respond():
             if isinstance(engine, Drafting):
-                return _respond_to_draft(engine, command, incoming.edited)
+                return _respond_to_draft(engine, command, incoming)
             return await _respond(engine, command, incoming, patched)
         case _:
             return await _by_hand(engine, incoming.name, command, who)
@@ -639,8 +655,22 @@ def _edited(interrupt: Interrupt, given: Decision, incoming: Incoming) -> dict[s
     if incoming.fault is not None:
         raise incoming.fault
     if not incoming.checked:
+        _check_asked(incoming)
         raise no_edit(interrupt)
     return action.args
+
+
+def _check_asked(incoming: Incoming) -> None:
+    """Refuses an edit that came as a signal: what an update has checked is not.
+
+    Raises:
+        CommandRejected: it did.
+    """
+    if not incoming.asked and workflow.patched(SAYS_WHY_NO_EDIT):
+        raise CommandRejected(
+            "an answer that edits is sent as an update, and this came as a signal",
+            remedy="Send the update 'respond': what it says is checked, and it is answered.",
+        )
 
 
 def _decision(interrupt: Interrupt, given: Decision) -> str:
@@ -648,9 +678,8 @@ def _decision(interrupt: Interrupt, given: Decision) -> str:
     return chosen.get(given.type, given.message)
 
 
-def _respond_to_draft(
-    engine: Drafting, command: Respond, edited: OpenRunResult | CommandRejected | None
-) -> str:
+def _respond_to_draft(engine: Drafting, command: Respond, incoming: Incoming) -> str:
+    edited = incoming.edited
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
     check_hash(interrupt, command.hash)
@@ -658,6 +687,7 @@ def _respond_to_draft(
         if isinstance(edited, CommandRejected):
             raise edited
         if edited is None:
+            _check_asked(incoming)
             raise no_edit(interrupt)
         return engine.edit(interrupt, edited, by=command.by, command=command.id)
     decision = _decision(interrupt, given)
