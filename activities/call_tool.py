@@ -61,7 +61,14 @@ from crewlog.authority.rules import must_ask
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import CrewDefinition, ToolDefinition
-from crewlog.errors import CrewlogError, InternalError, RuledSince, ToolFailed, ToolMissing
+from crewlog.errors import (
+    CrewlogError,
+    InternalError,
+    OutcomeUnknown,
+    RuledSince,
+    ToolFailed,
+    ToolMissing,
+)
 from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
 from crewlog.redaction import redacted, redacted_json
@@ -292,7 +299,9 @@ class ToolCalls:
             raise
         except NotJson as exc:  # it did run: neither a retry nor a failed step mends that
             return _refused(task, _told(exc))
-        except Exception as exc:  # noqa: BLE001 - tools are anybody's code
+        except Exception as exc:
+            if isinstance(exc, OutcomeUnknown) and context.definition.repeat == "never":
+                raise  # people are asked: a model that is told of a failure calls it again
             return self._raised(context, exc)
 
     def _call(self, context: _Context, pulse: Pulse) -> ToolCall:

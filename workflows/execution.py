@@ -375,7 +375,7 @@ class Execution:
 
     async def _take_inbox(self) -> None:
         while self._inbox:
-            if self._strangers.rests(self._inbox[0]):
+            if self._strangers.rests(self._inbox[0], encrypted=self.encrypted):
                 self._commands += 1  # its marker
                 await gate.tell()
             incoming = self._inbox.pop(0)

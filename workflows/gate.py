@@ -47,6 +47,9 @@ GUARDS_PEOPLE = "guards-who-is-asked"
 """The patch of executions in which who steers a run decides nothing that others are asked."""
 GUARDS_STEPS = "guards-what-a-step-asks"
 """The patch of executions in which no step that asks people gives way to who may not answer."""
+GUARDS_FLOW = "guards-what-a-flow-asks"
+"""The patch of executions in which who may not answer keeps no question from being asked, and no
+answer is used again by going back."""
 GUARDS_ANSWERS = "guards-what-answers-set"
 """The patch of executions in which who may answer alone lifts no rule by that."""
 GRANT_ONCE = "says-grant-once"
@@ -205,6 +208,8 @@ def _steered(
             paths = [*command.set, *command.delete]
             yield "grant", "an edit of", deciding.lifting(plan, paths)
             yield "answer", "an edit of", deciding.answering(plan, paths)
+            if any(leads := [*deciding.leading(plan, paths)]) and engine.patched(GUARDS_FLOW):
+                yield "answer", "an edit of", leads
         case Redirect():
             past = deciding.passes_a_question(plan, command.node)
             yield "answer", "a redirect past a question, to", [command.node] * past
@@ -218,6 +223,10 @@ def _steered(
             read = deciding.rule_names(plan)
             yield "grant", "a rollback:", deciding.lifted(read, now, then)
             yield "answer", "a rollback:", deciding.answered(there, now, then)
+            if any(again := [*deciding.used_again(there, now, then)]) and engine.patched(
+                GUARDS_FLOW
+            ):
+                yield "answer", "a rollback:", again
         case _:
             pass
 

@@ -192,6 +192,19 @@ class Unread(Unreadable):
         data = self.args[0].payload.data
         return b"proof" not in data and b"\\u" not in data
 
+    def is_replaced(self, *, encrypted: bool) -> bool:
+        """Whether something may stand for it, by the worker's settings and what it finds.
+
+        Args:
+            encrypted: Whether what comes without encryption is refused.
+        """
+        return any(
+            is_refused(each.payload)
+            or is_given_up(each.payload)
+            or (encrypted and is_plain(each.payload))
+            for each in self.args
+        )
+
     @property
     def size(self) -> int:
         """Bytes of it."""

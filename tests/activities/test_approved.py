@@ -119,6 +119,16 @@ async def test_edited_arguments_run_and_the_model_is_told(tool_call: Any, store:
     assert answer == "42"
 
 
+async def test_an_edit_that_is_another_in_the_store_runs_nothing(
+    tool_call: Any, store: Any
+) -> None:
+    digest = arguments_digest(OTHER)
+    await store.put_bodies({digest: {**OTHER, "a": 41}})
+    result = await made(tool_call, **yes(binding(arguments=digest, edited=True)))
+    assert not result.ok
+    assert "its arguments are not those that were approved" in result.body["content"]
+
+
 async def test_edited_arguments_are_checked_against_the_tool(activities: Any, env: Any) -> None:
     from crewlog.state.calls import CheckArguments
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from crewlog.authority.principals import signed_text
 from crewlog.errors import NotPermitted
-from crewlog.graph.deciding import passes_a_question
+from crewlog.graph.deciding import passes_a_question, used_again
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
 from crewlog.state.calls import LoadedState
@@ -88,6 +88,54 @@ async def test_an_edit_of_what_decides_needs_the_right_to_decide(
         if error is not None:
             assert isinstance(error, NotPermitted)
             assert "reads" in str(error) or "sets" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("flow", "path", "who"),
+    [
+        (["a", {"ask": "Publish?", "only_if": "risky"}, "b"], "flags.risky", {"ada", "boss"}),
+        (["a", {"if": "a.risk > 1", "go": "b"}, {"ask": "Go?"}, "b"], "outputs.a.risk",
+         {"ada", "boss"}),
+        (["a", {"ask": "Publish?", "only_if": "risky"}, "b"], "flags.free", {"ada", "boss", "ops"}),
+        (["a", {"agent": "b", "only_if": "risky"}], "flags.risky", {"ada", "boss", "ops"}),
+    ],
+)  # fmt: skip
+async def test_an_edit_keeps_no_question_from_being_asked(
+    flow: list[Any], path: str, who: set[str]
+) -> None:
+    plan = plan_of(
+        flow,
+        {"a": {"outputs": ["risk"], "writes_flags": ["free", "risky"]}},
+        flags={"risky": True, "free": True},
+        policy=policy(),
+    )
+    sim = await Simulation.begin(plan, final)
+    await sim.settle()
+    for name in RIGHTS:
+        error = (
+            await send(
+                sim, name, "edit_state", set={path: 0 if "risk" in path and "a." in path else False}
+            )
+        ).error
+        assert (error is None) is (name in who), error
+
+
+async def test_an_answer_is_used_once() -> None:
+    """`ops` goes back to what is under way, and to no step that was done by somebody's yes."""
+    sim = await Simulation.begin(signed_plan(), final)
+    await sim.run()
+    plan, asks = sim.engine.plan, sim.state
+    decisions = [{"type": "approve"}]
+    found = await send(sim, "boss", "respond", interrupt=sim.asked().id, decisions=decisions)
+    assert found.error is None
+    before = sim.state
+    assert [entry.node for entry in before.frontier.values()] == ["b"]
+    assert not [*used_again(plan, before, before)]
+    assert not [*used_again(plan, before, asks)]
+    await sim.run()
+    assert [*used_again(plan, sim.state, before)] == [
+        "b#1 is done, and people were asked before it"
+    ]
 
 
 async def test_a_redirect_past_a_question_needs_the_right_to_answer_it() -> None:
