@@ -212,6 +212,20 @@ async def test_what_was_signed_holds_as_it_was_signed(crews: Site, folder: Path)
     assert (await other.result(LIMIT)).status == "completed"
 
 
+async def test_a_rollback_of_a_signed_run_is_in_the_store_when_it_is_answered(
+    crews: Site, folder: Path
+) -> None:
+    """Forks are judged by the policy that is there; and its tool's call is not over yet."""
+    run = await at_a_gate(crews, folder)
+    await run.pause()
+    (first, *_) = (await run.checkpoints()).checkpoints
+    await run.rollback(first.position)
+    assert len(await crews.entries(run, "RolledBack")) == 1
+    crews.open_gate(run, "g")
+    await run.resume()
+    assert (await run.result(LIMIT)).status == "completed"
+
+
 async def test_a_change_widens_nothing_without_grant(crews: Site, folder: Path) -> None:
     run = await at_a_gate(crews, folder)
     dev, owner = of(crews, folder, "dev", run), run
