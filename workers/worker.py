@@ -29,6 +29,7 @@ from crewlog.dev.temporal_server import server_version
 from crewlog.errors import TemporalUnavailable
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
+from crewlog.workers.origins import looks
 from crewlog.workers.sandbox import sandbox
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workflows.crew_run import CrewRun
@@ -184,6 +185,7 @@ async def running_worker(
         workspace=settings.workspace,
         models=models,
         search_attributes=search_attributes,
+        look=looks(client),
         max_entries=settings.cache_messages,
     )
     cached, tasks = _room(settings)
