@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from crewlog.activities.argument_keys import ANYTHING, Keys, Schema, keys_of, within
 from crewlog.activities.schemas import schema_faults
 from crewlog.activities.tools import Tool
 from crewlog.authority.reach import check_path, check_url
@@ -74,18 +75,40 @@ def guarded(tool: Tool, kind: str, args: Mapping[str, Any]) -> Iterator[tuple[st
                     yield name, value
 
 
-def arguments_of(tool: Tool) -> list[str]:
-    """The arguments that a tool's schema names."""
-    properties: Mapping[str, Json] = tool.parameters.get("properties") or {}
-    return list(properties)
+def arguments_of(tool: Tool, beside: str = "") -> list[str]:
+    """The arguments that a tool's schema names.
+
+    Args:
+        tool: The tool.
+        beside: The name of one that is inside another: then those that are there, too.
+    """
+    *way, _ = beside.split(".")
+    *_, (before, keys) = _levels(tool, [*way, ""])
+    return [".".join([*before, key]) for key in sorted(keys.named)] if way else list(_top(tool))
 
 
 def unchecked(tool: Tool) -> str:
     """A checked argument that the tool does not have: its check would hold nothing; else empty."""
-    if _takes_any(tool.tool, tool.parameters):
-        return ""
-    names = arguments_of(tool)
-    return next((n for n in tool.definition.checks if n.partition(".")[0] not in names), "")
+    for name in tool.definition.checks:
+        parts = name.split(".")
+        for part, (_, keys) in zip(parts, _levels(tool, parts), strict=True):
+            if part not in keys.named and not keys.open:
+                return name
+    return ""
+
+
+def _top(tool: Tool) -> dict[str, Schema]:
+    return tool.parameters.get("properties") or {}
+
+
+def _levels(tool: Tool, parts: Sequence[str]) -> Iterator[tuple[Sequence[str], Keys]]:
+    """The keys beside each part of an argument's name, with what they are inside."""
+    top = _top(tool)
+    yield (), Keys(frozenset(top), _takes_any(tool.tool, tool.parameters))
+    schemas = [top.get(parts[0], ANYTHING)]
+    for place in range(1, len(parts)):
+        yield parts[:place], keys_of(schemas)
+        schemas = within(schemas, parts[place])
 
 
 def _size(args: Mapping[str, Any]) -> Iterator[str]:
@@ -99,13 +122,24 @@ def _size(args: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _unknown(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
-    if _takes_any(tool.tool, tool.parameters):
-        return
-    names = arguments_of(tool)
-    for name in args:
-        if name not in names:
-            near = did_you_mean(name, names, f"There are: {', '.join(names) or 'none'}.")
-            yield f"{brief(name, 80)}: there is no such argument. {near}".rstrip(".")
+    yield from dict.fromkeys(_strays(tool, args))
+
+
+def _strays(tool: Tool, args: Mapping[str, Any]) -> Iterator[str]:
+    """Arguments that there are not: at the top, and on the way to what is checked inside others."""
+    for checked in ("", *(name for name in tool.definition.checks if "." in name)):
+        values: list[Any] = [args]
+        parts = checked.split(".")
+        for part, (way, keys) in zip(parts, _levels(tool, parts), strict=True):
+            found = [inside for value in values for inside in _opened(value)]
+            objects = [each for each in found if _is_mapping(each)]
+            names = sorted(keys.named) if way else list(_top(tool))
+            for name in (key for each in objects for key in each):
+                if not keys.open and name not in keys.named:
+                    near = did_you_mean(name, names, f"There are: {', '.join(names) or 'none'}.")
+                    told = ".".join([*way, brief(name, 80)])
+                    yield f"{told}: there is no such argument. {near}".rstrip(".")
+            values = [v for each in objects if part in each for v in _each(each[part])]
 
 
 def _takes_any(tool: BaseTool, parameters: Mapping[str, Json]) -> bool:

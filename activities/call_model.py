@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
+from crewlog.activities.before import Before
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
 from crewlog.activities.errors import Effect
@@ -24,10 +25,9 @@ from crewlog.activities.sight import Sight
 from crewlog.activities.streaming import CannotStream, Writing, streamed
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
-from crewlog.activities.writing import append
 from crewlog.content import check_depth
 from crewlog.definition.model import AgentDefinition, CrewDefinition
-from crewlog.errors import ModelError, ModelRefused, StoreUnavailable
+from crewlog.errors import ModelError, ModelRefused
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
 from crewlog.state.calls import CallModel, ModelResult
@@ -69,20 +69,25 @@ class ModelCalls:
         self._sight = Sight(store, definitions, hydrator)
         self._silent: Recent[str, bool] = Recent(256)
         """Models that gave no reply in pieces."""
+        self._quick: Recent[str, bool] = Recent(256)
+        """Whether models gave their last reply at once."""
 
     async def run(self, task: CallModel, effect: Effect, pulse: Pulse) -> ModelResult:
         """Makes the call, tells what the model writes, and stores its reply."""
-        asking = asyncio.ensure_future(self._reply(task, effect, pulse))
+        before = Before(self._store, task)
+        asking = asyncio.ensure_future(self._reply(task, before, effect, pulse))
         try:
             # The history has the batch; it is stored for those who watch the store. A quick reply
             # is stored along with it, so that it takes one round trip and not two.
             await asyncio.wait({asking}, timeout=QUICK_SECONDS)
-            journaled = None if _succeeded(asking) else await self._append(task)
+            quick = _succeeded(asking)
+            journaled = before.stored or None if quick else await before.store()
             reply = await asking
         except BaseException:
             await _ended(asking)
             raise
         name, message = reply
+        self._quick.put(name, quick)
         told = kept(message, task.agent, task.step, task.call, model=name)
         body = cast("dict[str, Json]", redacted_json(message_to_json(told)))
         _check_depth(body, name)
@@ -96,16 +101,9 @@ class ModelCalls:
         usage = await usage_of(message, name)
         return ModelResult(body=body, hash=hash_, usage=usage, stored=stored, journaled=journaled)
 
-    async def _append(self, task: CallModel) -> bool:
-        """Stores what led to the call; false where the store is away: the run sends it again."""
-        try:
-            if task.batch.entries:
-                await append(self._store, task.run, task.batch)
-        except StoreUnavailable:
-            return False
-        return True
-
-    async def _reply(self, task: CallModel, effect: Effect, pulse: Pulse) -> tuple[str, AIMessage]:
+    async def _reply(
+        self, task: CallModel, before: Before, effect: Effect, pulse: Pulse
+    ) -> tuple[str, AIMessage]:
         """The model's name and its reply."""
         crew = await self._definitions.get(task.definition)
         agent = agent_of(crew, task.agent)
@@ -120,8 +118,9 @@ class ModelCalls:
         what = await self._definitions.task(task.definition, task.step)
         if (item := await self._sight.item(task)) is not None:
             transcript = with_item(transcript, item, task.step, task.view.was)
-        effect.started = True
         said = prompt(task.agent, agent, task.tools, transcript, what)
+        await before.look(quick=self._quick.get(name) or False)  # after all that may take long
+        effect.started = True
         return name, await self._ask(model, said, name, agent, task, pulse)
 
     async def _ask(

@@ -20,10 +20,10 @@ async def check_replacing(task: ForgetRun, store: Store, executions: Executions)
         NotPermitted: its policy does not let them, the start was used before, or it is to replace
             another execution than the last one.
     """
-    row = await store.get_run(task.run) if task.start else None
+    row = await store.get_run(task.run)
     if row is not None and row.definition:
         policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
-        proof = StartRun.from_json(task.start).proof
+        proof = StartRun.from_json(task.start).proof if task.start else None
         found = standing(policy, START, task.start, proof, run=task.run, at=task.at)
         if not found.allowed:
             raise NotPermitted(found.reason, remedy=found.remedy)

@@ -13,12 +13,19 @@ stores anyway, is older than `FRESH`: so a call that nothing held up costs no ro
 is answered later than it is in the store, by the end of an activity, a workflow task and the
 answer's way, each of which the server writes down. That is more than `FRESH`: who has the answer,
 and finds a call that begins after it, has found a call that was looked at after the ruling.
+
+A call of a model begins when the model is given its prompt, and has waited for that since it was
+scheduled: in a queue, between two tries, for a worker that died. Its first look is the workflow's
+own, at that time. What is ruled after that is answered even later than what a worker has missed,
+since it is yet to be stored. So where the call comes to its worker at once, nothing is asked; any
+other stores what led to it first, which is due anyway, and that answers.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from datetime import tzinfo
+from datetime import UTC, datetime, tzinfo
 
 from temporalio import activity
 
@@ -26,7 +33,7 @@ from crewlog.activities.clock import Clock
 from crewlog.definition.quotas import quota_of, window_ends
 from crewlog.errors import RuledSince, ToolFailed
 from crewlog.ids import call_key
-from crewlog.state.calls import CallQuota, CallTool, counted_key, quota_name
+from crewlog.state.calls import CallQuota, CallTool, StepCall, counted_key, quota_name
 from crewlog.store.protocol import Store
 from crewlog.store.quotas import reservation, zone_of
 
@@ -43,12 +50,12 @@ class DeniedError(Exception):
         """What decided: `approvals`, `rules[1]`."""
 
 
-def check_rulings(task: CallTool, ruled: int) -> None:
+def check_rulings(task: StepCall, ruled: int) -> None:
     """Checks that nothing was ruled since a call was scheduled.
 
     Args:
         task: The call.
-        ruled: The last position at which its run's stored journal says who may call what.
+        ruled: The last position at which its run's stored journal says who may do what.
 
     Raises:
         RuledSince: something was; the workflow looks at the call again.
@@ -57,13 +64,26 @@ def check_rulings(task: CallTool, ruled: int) -> None:
         raise ruled_since(task)
 
 
-def ruled_since(task: CallTool) -> RuledSince:
+def ruled_since(task: StepCall) -> RuledSince:
     """That something was ruled since a call was scheduled."""
+    what = repr(task.tool) if isinstance(task, CallTool) else f"the model of {task.agent!r}"
     return RuledSince(
-        f"who may call what was ruled after {task.tool!r} was scheduled",
+        f"who may call or read what was ruled after {what} was scheduled",
         remedy="The run looks at the call again by itself.",
         place=f"step {task.step}, call {task.call}",
     )
+
+
+def scheduled() -> float:
+    """When the workflow looked at this activity's call the last time, by the monotonic clock.
+
+    The server says when that was, and when the call was given to this worker; how long it was on
+    its way, the worker's clock says. One that is behind the server's says nothing.
+    """
+    info, now = activity.info(), datetime.now(UTC)
+    if now < info.started_time:
+        return -math.inf
+    return time.monotonic() - (now - info.scheduled_time).total_seconds()
 
 
 async def look_again(store: Store, task: CallTool, looked: float) -> None:
@@ -114,6 +134,11 @@ async def release(store: Store, task: CallTool) -> None:
         await store.release(_key(task), [_name(quota) for quota in task.quotas])
 
 
+def may_have_begun(task: CallTool) -> bool:
+    """Whether an earlier try of a call may have made it."""
+    return task.attempt > 1 or activity.info().attempt > 1
+
+
 async def give_back(store: Store, task: CallTool, counted: dict[str, str]) -> dict[str, str]:
     """Takes a call that is not begun after all out of its quotas.
 
@@ -127,7 +152,7 @@ async def give_back(store: Store, task: CallTool, counted: dict[str, str]) -> di
     Returns:
         What counts the call still, as `reserve` says it.
     """
-    if not counted or task.attempt > 1 or activity.info().attempt > 1:
+    if not counted or may_have_begun(task):
         return counted
     await release(store, task)
     return {}

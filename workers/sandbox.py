@@ -27,6 +27,9 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from temporalio.workflow import Info
 from typing_extensions import override
 
+from crewlog.wire import WORKFLOW_TYPE
+from crewlog.workflows.together import TOGETHER, contents
+
 PASSED_THROUGH: dict[str, str] = {
     "langgraph": "large, and pure as it is driven here: no Pregel loop, no I/O, async routers",
     "langchain_core": "langgraph's base; messages must be the same classes in and out",
@@ -86,11 +89,14 @@ class Instance(WorkflowInstance):
     its own, after the rest. The commands then stand in the history in an order that no replay can
     make, and the run stands still for good. So every activation is taken in that second order:
     everything else, then the updates.
+
+    And a crew's run gets the signals of an activation as one, see `crewlog.workflows.together`.
     """
 
     def __init__(self, inner: WorkflowInstance) -> None:
         self._inner = inner
         info = inner.get_info()
+        self._joins = info.workflow_type == WORKFLOW_TYPE
         self._run = WorkflowSerializationContext(
             namespace=info.namespace, workflow_id=info.workflow_id
         )
@@ -105,6 +111,8 @@ class Instance(WorkflowInstance):
 
     @override
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        if self._joins:
+            act = _joined(act)
         updates = [job for job in act.jobs if job.HasField("do_update")]
         if not updates or len(updates) == len(act.jobs):
             return self._inner.activate(act)
@@ -151,6 +159,23 @@ def _with_jobs(
     del part.jobs[:]
     part.jobs.extend(jobs)
     return part
+
+
+def _joined(act: WorkflowActivation) -> WorkflowActivation:
+    """The activation with one signal in the place of several: where the first of them stands."""
+    signals = [job.signal_workflow for job in act.jobs if job.HasField("signal_workflow")]
+    if len(signals) < 2 and not any(each.signal_name == TOGETHER for each in signals):
+        return act
+    one = WorkflowActivationJob()
+    one.signal_workflow.signal_name = TOGETHER
+    one.signal_workflow.originating_event_id = signals[0].originating_event_id
+    names = contents([(each.signal_name, len(each.input)) for each in signals])
+    one.signal_workflow.input.append(names)
+    for each in signals:
+        one.signal_workflow.input.extend(each.input)
+    jobs = [job for job in act.jobs if not job.HasField("signal_workflow")]
+    before = next(at for at, job in enumerate(act.jobs) if job.HasField("signal_workflow"))
+    return _with_jobs(act, [*jobs[:before], one, *jobs[before:]])
 
 
 def _ends(completion: WorkflowActivationCompletion) -> bool:

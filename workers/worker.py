@@ -21,6 +21,7 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
+from crewlog.activities.belonging import OwnRuns
 from crewlog.activities.crew import CrewActivities
 from crewlog.activities.models import ModelFactory
 from crewlog.dev.deployment import can_pin, current_build, make_current
@@ -195,7 +196,7 @@ async def running_worker(
         workflows=[] if settings.activities_only else [CrewRun],
         activities=activities.all(),
         workflow_runner=sandbox(),
-        interceptors=[OneArgument(), CurrentDetails()],
+        interceptors=[OneArgument(), CurrentDetails(), OwnRuns()],
         deployment_config=deployment,
         max_concurrent_activities=settings.max_activities,
         max_concurrent_local_activities=settings.max_activities,

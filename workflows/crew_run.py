@@ -58,7 +58,9 @@ from crewlog.workflows.inbox import (
     now,
     parse,
     read_args,
+    unread,
 )
+from crewlog.workflows.together import TOGETHER, apart
 
 WHOLE = RawValue(Payload())
 """What a query gets that is sent without an argument. A default, since an optional parameter would
@@ -215,7 +217,8 @@ class CrewRun:
     @workflow.signal(dynamic=True)
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """Takes every signal, known or not: what it says, or why it was refused, is journaled."""
-        self._inbox.append(incoming_of(name, args))
+        several = apart(args) if name == TOGETHER else [(name, args)]
+        self._inbox += [unread(each, given) for each, given in several]
 
     @workflow.update(name="ask", unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
     async def ask(self, raw: RawValue) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Concurrency, in one place: every call is an asyncio task that ends by appending to `_landed`; signal
 and update handlers append to the inbox; and this loop alone takes from both and touches the engine.
-It yields only where it waits for something to land, or stores, so what a
+It yields only where it waits for something to land, stores, or rests among many signals, so what a
 handler sees between two yields is consistent.
 
 Closing (to continue as new): from then on nothing starts, updates are refused with a typed error,
@@ -113,8 +113,8 @@ AGAIN = "Again"
 tool: it is made once more."""
 
 RULED = "RuledSince"
-"""The error type of a call that has not begun because people ruled of calls since: it is looked at
-again, and made where it still may be."""
+"""The error type of a call that has not begun because people ruled of calls, or changed who reads
+what, since: it is looked at again, and made where it still may be, with the view of now."""
 
 MOVED = "Moved"
 """The error type of a local call that is made once more as an ordinary activity."""
@@ -249,8 +249,8 @@ class Execution:
         """Calls that were cancelled so that a change need not wait: they are made again."""
         # An execution that leaves without storing leaves the snapshot to the next one, too.
         self._owes_snapshot = engine.state.execution > 1 and engine.ledger.unstored_bytes > 0
-        self._swap = False
         self._strangers = Strangers()
+        self._swap = False
         """Whether the next execution has another graph."""
         self._new_policy = False
         """Whether others may command it than before."""
@@ -375,8 +375,14 @@ class Execution:
 
     async def _take_inbox(self) -> None:
         while self._inbox:
-            incoming = present(self._inbox.pop(0))
+            if self._strangers.rests(self._inbox[0], encrypted=self.encrypted):
+                self._commands += 1  # its marker
+                await gate.tell()
+            incoming = self._inbox.pop(0)
             self._tick(incoming.at)
+            if self._strangers.passed_by(self.engine, incoming):
+                continue
+            present(incoming)
             if incoming.plain and self.encrypted:
                 incoming.data = Unreadable(NOT_ENCRYPTED)
             drafting = isinstance(self.engine, Drafting) and not self.engine.state.closed
@@ -390,6 +396,7 @@ class Execution:
                 await self._look_back(incoming)
                 await rewinding.check_tag(self.engine, incoming)
             await take(self.engine, incoming, workflow.patched)
+            self._strangers.note(incoming)
             if incoming.drain is not None:
                 self._limit = asyncio.create_task(self._cut_after(incoming.drain))
 
@@ -594,7 +601,6 @@ class Execution:
             ruled=self.engine.ruled(order.agent, call.tool, order.step),
             quotas=quotas,
             started=self.engine.state.started if quotas else 0,
-            position=0 if self.engine.ledger.batch().entries else self.engine.state.position,
             **self._step_call(order),
         )
         plan = self.engine.plan
@@ -634,6 +640,7 @@ class Execution:
             "view": pack_view(engine.view(order.agent, order.step), batch),
             "batch": batch,
             "attempt": order.call.attempt,
+            "position": 0 if batch.entries else engine.state.position,
         }
 
     def _failed(self, order: Order, position: int, cause: BaseException) -> Landed:
@@ -797,7 +804,11 @@ class Execution:
             )
             if not self._inbox:
                 break
+            position = self.engine.state.position
             await self._take_inbox()
+            if position == self.engine.state.position and self._strangers.untold:
+                continue  # nobody waits for these
+            self._strangers.tell(self.engine)
             fetched = await self._store_the_end()
         return self._ending(fetched)
 

@@ -43,6 +43,13 @@ SHOWN = 10
 """Ways in which a change widens authority that a refusal names."""
 GUARDS_STATE = "guards-what-the-state-decides"
 """The patch of executions in which who steers a run lifts no rule and answers no question by it."""
+GUARDS_PEOPLE = "guards-who-is-asked"
+"""The patch of executions in which who steers a run decides nothing that others are asked."""
+GUARDS_STEPS = "guards-what-a-step-asks"
+"""The patch of executions in which no step that asks people gives way to who may not answer."""
+GUARDS_FLOW = "guards-what-a-flow-asks"
+"""The patch of executions in which who may not answer keeps no question from being asked, and no
+answer is used again by going back."""
 GUARDS_ANSWERS = "guards-what-answers-set"
 """The patch of executions in which who may answer alone lifts no rule by that."""
 GRANT_ONCE = "says-grant-once"
@@ -95,9 +102,13 @@ async def tell_time(engine: Engine | Drafting, incoming: Incoming) -> None:
     Whether it does depends on the signature alone: a replay asks for the same.
     """
     if incoming.arrived is None and (found := look(engine, incoming)) and found.allowed:
-        incoming.arrived = await workflow.execute_local_activity(
-            TELL_TIME, result_type=int, **LOCAL
-        )
+        incoming.arrived = await tell()
+
+
+async def tell() -> int:
+    """The time, as the history has it from then on."""
+    at: int = await workflow.execute_local_activity(TELL_TIME, result_type=int, **LOCAL)
+    return at
 
 
 def refusal(found: Standing) -> NotPermitted:
@@ -154,6 +165,12 @@ def check_steering(
         asked = holds(found.principal, found.rights, right, f"{what} {told}")
         if told and not asked.allowed and patched(GUARDS_STATE):
             raise refusal(asked)
+        others = deciding.asks_others(engine.plan, engine.state, found.principal)
+        if told and right == "answer" and others:
+            told = f"{told} (that is asked of {', '.join(others)})"
+            asked = holds(found.principal, found.rights, "grant", f"{what} {told}")
+            if not asked.allowed and patched(GUARDS_PEOPLE):
+                raise refusal(asked)
 
 
 def check_answer(
@@ -191,14 +208,25 @@ def _steered(
             paths = [*command.set, *command.delete]
             yield "grant", "an edit of", deciding.lifting(plan, paths)
             yield "answer", "an edit of", deciding.answering(plan, paths)
-        case Redirect() if deciding.passes_a_question(plan, command.node):
-            yield "answer", "a redirect past a question, to", [command.node]
+            if any(leads := [*deciding.leading(plan, paths)]) and engine.patched(GUARDS_FLOW):
+                yield "answer", "an edit of", leads
+        case Redirect():
+            past = deciding.passes_a_question(plan, command.node)
+            yield "answer", "a redirect past a question, to", [command.node] * past
+            step = deciding.gives_way(now, command.step)
+            asks = deciding.open_at(now, step)
+            if asks and engine.patched(GUARDS_STEPS):
+                yield "answer", f"a redirect of {step}, which asks", asks
         case Rollback() if isinstance(incoming.prepared, LoadedState):
             loaded = incoming.prepared
             then, there = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
             read = deciding.rule_names(plan)
             yield "grant", "a rollback:", deciding.lifted(read, now, then)
             yield "answer", "a rollback:", deciding.answered(there, now, then)
+            if any(again := [*deciding.used_again(there, now, then)]) and engine.patched(
+                GUARDS_FLOW
+            ):
+                yield "answer", "a rollback:", again
         case _:
             pass
 

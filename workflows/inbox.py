@@ -101,6 +101,9 @@ COMMAND_MODELS: dict[str, type[Command]] = {
 REFUSES_SIGNALS = "refuses-changes-by-signal"
 """The patch of executions that refuse a change which came as a signal; older ones say nothing."""
 
+SAYS_WHY_NO_EDIT = "says-that-edits-are-updates"
+"""The patch of executions that say so where one came as a signal: refusals are journaled."""
+
 _CONFLICTS = (ChangeConflict, CommandConflict, InterruptNotOpen, InvalidArguments, NotPermitted)
 """Refusals that are of a kind of their own."""
 REFUSED_BY = "refused-by"
@@ -153,6 +156,8 @@ class Incoming:
     """Whether it came without encryption, to workers that have it on and accept that."""
     asked: bool = False
     """Whether somebody waits for what becomes of it, by an update: then it may be `late`."""
+    unfit: bool = False
+    """Whether it is none of the commands, as its content shows."""
     late: bool = False
     """Whether the run has moved on since it was prepared: it is neither applied nor refused, and
     its handler prepares it anew."""
@@ -173,14 +178,51 @@ class Lost(Unreadable):
     """Where it would be."""
 
 
+@dataclass(frozen=True)
+class Unread(Unreadable):
+    """What a signal brought, until the loop takes it: there may be thousands, of no use."""
+
+    args: Sequence[RawValue] = ()
+
+    @property
+    def proves_nothing(self) -> bool:
+        """Whether it cannot have a proof, as its bytes show: JSON names one, or escapes that."""
+        if len(self.args) != 1:
+            return True
+        data = self.args[0].payload.data
+        return b"proof" not in data and b"\\u" not in data
+
+    def is_replaced(self, *, encrypted: bool) -> bool:
+        """Whether something may stand for it, by the worker's settings and what it finds.
+
+        Args:
+            encrypted: Whether what comes without encryption is refused.
+        """
+        return any(
+            is_refused(each.payload)
+            or is_given_up(each.payload)
+            or (encrypted and is_plain(each.payload))
+            for each in self.args
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of it."""
+        return sum(len(each.payload.data) for each in self.args)
+
+
 def present(incoming: Incoming) -> Incoming:
-    """What came, where its content is there.
+    """What came, read, where its content is there.
 
     Not asked in its handler: all that came with a task are noted before that task fails.
 
     Raises:
-        StoreIncomplete: it is not. The task is done again, when it is, or is given up.
+        KeyMissing: it is encrypted, and this worker has not the key. The task is done again.
+        StoreIncomplete: it is not there. The task is done again, when it is, or is given up.
     """
+    if isinstance(incoming.data, Unread):
+        incoming.plain = _came_plain(incoming.data.args)
+        incoming.data = from_outside(incoming.data.args)
     if isinstance(incoming.data, Lost):
         raise is_away(incoming.data.file)
     return incoming
@@ -243,9 +285,19 @@ def from_outside(args: Sequence[RawValue]) -> Any:
 
 def incoming_of(name: str, args: Sequence[RawValue]) -> Incoming:
     """What a client sent, on its way to the loop."""
+    return Incoming(name, from_outside(args), now(), plain=_came_plain(args))
+
+
+def unread(name: str, args: Sequence[RawValue]) -> Incoming:
+    """A signal on its way to the loop, which reads it."""
+    if any(is_lost(each.payload) for each in args):
+        return incoming_of(name, args)  # its file is asked for at once
+    return Incoming(name, Unread("it is not read yet", args), now())
+
+
+def _came_plain(args: Sequence[RawValue]) -> bool:
     # What is given up is refused as that, also where its file came late and is plain.
-    plain = any(is_plain(each.payload) and not is_given_up(each.payload) for each in args)
-    return Incoming(name, from_outside(args), now(), plain=plain)
+    return any(is_plain(each.payload) and not is_given_up(each.payload) for each in args)
 
 
 def parse(name: str, data: Any) -> Command:
@@ -369,7 +421,11 @@ async def _apply(
     engine: Engine | Drafting, incoming: Incoming, patched: Callable[[str], bool]
 ) -> Accepted | None:
     gate.check(engine, incoming)
-    command = parse(incoming.name, incoming.data)
+    try:
+        command = parse(incoming.name, incoming.data)
+    except CommandRejected:
+        incoming.unfit = True
+        raise
     incoming.dry = isinstance(command, Change) and command.dry_run
     if incoming.standing is not None:
         command = command.model_copy(update={"by": incoming.standing.principal})
@@ -454,7 +510,7 @@ async def _effect(
             _roll_back(engine, incoming, command)
         case "respond", Respond():
             if isinstance(engine, Drafting):
-                return _respond_to_draft(engine, command, incoming.edited)
+                return _respond_to_draft(engine, command, incoming)
             return await _respond(engine, command, incoming, patched)
         case _:
             return await _by_hand(engine, incoming.name, command, who)
@@ -599,8 +655,22 @@ def _edited(interrupt: Interrupt, given: Decision, incoming: Incoming) -> dict[s
     if incoming.fault is not None:
         raise incoming.fault
     if not incoming.checked:
+        _check_asked(incoming)
         raise no_edit(interrupt)
     return action.args
+
+
+def _check_asked(incoming: Incoming) -> None:
+    """Refuses an edit that came as a signal: what an update has checked is not.
+
+    Raises:
+        CommandRejected: it did.
+    """
+    if not incoming.asked and workflow.patched(SAYS_WHY_NO_EDIT):
+        raise CommandRejected(
+            "an answer that edits is sent as an update, and this came as a signal",
+            remedy="Send the update 'respond': what it says is checked, and it is answered.",
+        )
 
 
 def _decision(interrupt: Interrupt, given: Decision) -> str:
@@ -608,9 +678,8 @@ def _decision(interrupt: Interrupt, given: Decision) -> str:
     return chosen.get(given.type, given.message)
 
 
-def _respond_to_draft(
-    engine: Drafting, command: Respond, edited: OpenRunResult | CommandRejected | None
-) -> str:
+def _respond_to_draft(engine: Drafting, command: Respond, incoming: Incoming) -> str:
+    edited = incoming.edited
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
     check_hash(interrupt, command.hash)
@@ -618,6 +687,7 @@ def _respond_to_draft(
         if isinstance(edited, CommandRejected):
             raise edited
         if edited is None:
+            _check_asked(incoming)
             raise no_edit(interrupt)
         return engine.edit(interrupt, edited, by=command.by, command=command.id)
     decision = _decision(interrupt, given)

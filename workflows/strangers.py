@@ -1,67 +1,163 @@
-"""Signals that nobody signed: a run with a signed policy counts them, once there are many.
+"""Signals that are nobody's commands: a run counts them, once there are many.
 
 Whoever reaches the server can send a run thousands of signals. Each refusal is an entry in the
-journal, which every call carries to the store; so the first `TOLD` of an execution are refused one
-by one, and of the rest there is one entry for each `COUNTED`, and for what is left in the end.
-Updates are answered, and what a principal signed has a name: these are refused one by one, always.
+journal, which every call carries to the store; so of the signals that prove nothing (where the
+policy is signed) or are no commands, the first `TOLD` of an execution are refused one by one, and
+of the rest there is one entry for each `COUNTED`, and for what is left in the end. Of these, what
+cannot have a proof, as its bytes show, is not even read. Updates are answered, and what a principal
+signed has a name: these are refused one by one, always.
+
+The SDK takes an activation of more than two seconds for a deadlock, and a worker that takes up a
+run is handed all of a task's signals in one. So the loop rests after each `SPENT` of work: a local
+activity ends the activation. It is counted over the execution: where activations end is another
+matter in a replay.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from crewlog.errors import NotPermitted
+    from crewlog.errors import CommandRejected, NotPermitted
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine
+    from crewlog.ids import RESERVED
     from crewlog.state import journal as j
 
 from crewlog.workflows import gate
-
-if TYPE_CHECKING:
-    from crewlog.workflows.inbox import Incoming
+from crewlog.workflows.inbox import Incoming, Unread, parse
 
 TOLD = 100
-"""Signals without a proof that an execution refuses one by one."""
+"""Signals of nobody's that an execution refuses one by one."""
 COUNTED = 1000
 """Further ones that have an entry together."""
 COUNTS = "counts-unproven-signals"
-"""The patch of executions that do so; older ones refuse each."""
+"""The patch of executions that count what proves nothing; older ones refuse each."""
+COUNTS_UNFIT = "counts-signals-that-are-no-commands"
+"""The patch of executions that count these, too, and read nothing that cannot have a proof."""
+SPENT = 2500
+"""The work after which the loop rests, in signals that are counted without being read."""
+READING = 10
+"""The work of reading one, and of what comes of it."""
+BYTES = 256
+"""Bytes of one that are as much work again."""
+RESTS = "rests-among-many-signals"
+"""The patch of executions that do so."""
 
 
 class Strangers:
-    """Counts the signals of an execution that prove nothing."""
+    """Counts the signals of an execution that are nobody's commands."""
 
     def __init__(self) -> None:
+        self._unproven = 0
+        """As `COUNTS` alone counts them."""
         self._met = 0
-        self._untold = 0
+        self.untold = 0
+        """How many were counted since that was recorded last."""
+        self._spent = 0
+
+    def rests(self, incoming: Incoming, *, encrypted: bool) -> bool:
+        """Whether the loop rests before it takes this.
+
+        Args:
+            incoming: The command that is next.
+            encrypted: Whether what comes without encryption is refused.
+        """
+        self._spent += work(incoming, many=self._met >= TOLD, encrypted=encrypted)
+        if self._spent < SPENT:
+            return False
+        self._spent = 0
+        return workflow.patched(RESTS)
+
+    def passed_by(self, engine: Engine | Drafting, incoming: Incoming) -> bool:
+        """Whether a signal is done with by counting it, without being read."""
+        brought = incoming.data
+        if self._met < TOLD or not isinstance(brought, Unread) or not brought.proves_nothing:
+            return False
+        if not _is_signed(engine) or not workflow.patched(COUNTS_UNFIT):
+            return False
+        self._count(engine, incoming)
+        return True
 
     def counted(self, engine: Engine | Drafting, incoming: Incoming) -> bool:
         """Whether a command is done with by counting it: nothing more comes of it."""
         # Who waits for an answer, by an update, is told: that came at a known time, no signal does.
-        if incoming.arrived is not None or engine.state.closed:
+        if incoming.arrived is not None:
+            return False
+        if self._met >= TOLD and workflow.patched(COUNTS_UNFIT):
+            nobodys = _is_nobodys(engine, incoming)
+        else:
+            nobodys = self._counted_before(engine, incoming)
+        if nobodys:
+            self._count(engine, incoming)
+        return nobodys
+
+    def _counted_before(self, engine: Engine | Drafting, incoming: Incoming) -> bool:
+        if engine.state.closed:
             return False
         found = gate.look(engine, incoming)
         if found is None or found.proven:
             return False
-        self._met += 1
-        if self._met <= TOLD or not workflow.patched(COUNTS):
-            return False
-        incoming.done = True
-        self._untold += 1
-        if self._untold >= COUNTED:
-            self.tell(engine)
-        return True
+        self._unproven += 1
+        return self._unproven > TOLD and workflow.patched(COUNTS)
+
+    def note(self, incoming: Incoming) -> None:
+        """Notes a command that was refused, where it is nobody's."""
+        proven = incoming.standing is not None and incoming.standing.proven
+        if incoming.arrived is None and not proven:
+            self._met += incoming.standing is not None or incoming.unfit
 
     def tell(self, engine: Engine | Drafting) -> None:
         """Records how many there were since that was recorded last."""
-        if self._untold:
+        if self.untold:
+            signed = _is_signed(engine)
+            what = "carried no proof" if signed else "are no commands"
             engine.record(
                 j.CommandRejected,
                 name="signals",
-                reason=f"and {self._untold:,} more signals that carried no proof",
-                error_type=NotPermitted.__name__,
+                reason=f"and {self.untold:,} more signals that {what}",
+                error_type=NotPermitted.__name__ if signed else "",
             )
-            self._untold = 0
+            self.untold = 0
+
+    def _count(self, engine: Engine | Drafting, incoming: Incoming) -> None:
+        incoming.done = True
+        self.untold += 1
+        if self.untold >= COUNTED:
+            self.tell(engine)
+
+
+def work(incoming: Incoming, *, many: bool, encrypted: bool) -> int:
+    """How much work a command is, as it came; the same to a worker with other settings.
+
+    Args:
+        incoming: The command.
+        many: Whether what cannot have a proof is only counted.
+        encrypted: Whether what comes without encryption is refused.
+    """
+    brought = incoming.data
+    if not isinstance(brought, Unread) or brought.is_replaced(encrypted=encrypted):
+        return READING
+    return 1 if many and brought.proves_nothing else READING + brought.size // BYTES
+
+
+def _is_signed(engine: Engine | Drafting) -> bool:
+    policy = engine.plan.policy
+    return policy is not None and policy.signed
+
+
+def _is_nobodys(engine: Engine | Drafting, incoming: Incoming) -> bool:
+    """Whether a signal proves nothing where it must, or is no command."""
+    found = gate.look(engine, incoming)
+    if found is not None:
+        return not found.proven
+    data: Any = incoming.data
+    if isinstance(data, dict) and str(data.get("id", "")).startswith(RESERVED):  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        return False  # the run's own: from outside, there is none of these
+    try:
+        parse(incoming.name, data)
+    except CommandRejected:
+        return True
+    return False

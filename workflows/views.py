@@ -152,6 +152,7 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
         why=interrupt.why,
         rule=interrupt.rule,
         risk=interrupt.risk,
+        quotas=interrupt.quotas,
         shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),
         review_configs=(review,),

@@ -300,7 +300,7 @@ class ToolFailed(ToolError):
 
 
 class RuledSince(ToolError):
-    """People ruled who may call what since a call was scheduled: the run looks at it again."""
+    """Something was ruled since a call was scheduled, or the yes to it has expired: look again."""
 
 
 class OutOfReach(ToolFailed):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 
-from crewlog.definition.operations import EditCrew
+from crewlog.definition.operations import EditAgent, EditCrew
+from crewlog.wire import WORKFLOW_TYPE
 
-from .harness import LIMIT, Site, calls, tool, until
+from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
 
 MARK = re.compile(r"<<([a-z0-9 -]+)>>")
 
@@ -62,3 +63,26 @@ async def test_no_model_is_given_what_is_for_others_also_after_a_change(crews: S
         "again#1": {"go", "kept", "weighed"},
         "author#1": {"go", "kept", "weighed", "weighed again", "helped", "whisper"},
     }
+
+
+async def test_a_call_that_waited_for_a_worker_is_shown_what_its_agent_may_read_by_then(
+    crews: Site,
+) -> None:
+    crew = crews.crew({"a": [{"text": "A"}]}, flow=["a"])
+    given = {"crew": crew, "input": "<<go>>", "by": "test", "queue": "later"}
+    await crews.temporal.start_workflow(
+        WORKFLOW_TYPE, given, id="late", task_queue=SHARED, execution_timeout=RUN_LIMIT
+    )
+    run = crews.client().run("late")
+    crews.runs.append(run)
+    await run.wait_until(lambda view: bool(view.frontier and view.frontier[0].doing), LIMIT)
+    await run.change(operations=[EditAgent(name="a", set={"reads": []})])
+    await crews.start_worker("later")
+    try:
+        assert (await run.result(LIMIT)).outputs["a"]["text"] == "A"
+    finally:
+        crews.end_workers("later")
+    (prompt,) = crews.prompted(run)
+    assert MARK.findall(json.dumps(prompt["messages"])) == []
+    journal = await crews.entries(run)
+    assert [e.kind for e in journal if e.kind in ("StepFailed", "ModelReplied")] == ["ModelReplied"]

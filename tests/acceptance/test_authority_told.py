@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import re
 from pathlib import Path
@@ -64,6 +65,13 @@ async def test_the_samples_that_speak_to_a_run_do_what_they_say(
     assert (await run.result(LIMIT)).status == "completed"
 
 
+async def until_refused(run: Run, times: int) -> None:
+    """Waits until so many commands were refused."""
+    async with asyncio.timeout(LIMIT):
+        while len([e async for e in run.audit(kinds=["refusal"])]) < times:  # noqa: ASYNC110 - a query tells
+            await asyncio.sleep(0.05)
+
+
 def ruling(agent: str, tool_name: str, do: str = "deny") -> tuple[str, dict[str, Any]]:
     return "set_permission", {"agent": agent, "tool": tool_name, "do": do}
 
@@ -76,7 +84,14 @@ def edit(name: str, **args: Any) -> dict[str, Any]:
     return {"type": "edit", "edited_action": {"name": name, "args": args}}
 
 
+def rules(*rules: tuple[str, str]) -> tuple[str, dict[str, Any]]:
+    """A change that adds rules about `publish`."""
+    added = [{"tool": "publish", "agents": [agent], "do": do} for agent, do in rules]
+    return "change", {"operations": [{"op": "add_rule", "rule": rule} for rule in added]}
+
+
 YES = {"type": "approve"}
+BOTH = "rules[0] says always and rules[1] says never: publish by reader"
 BAD = [
     (ruling("writr", "publish"), "there is no agent 'writr'", "Did you mean 'writer'?"),
     (ruling("zoe", "publish"), "there is no agent 'zoe'", "Agents: writer, reader."),
@@ -86,6 +101,8 @@ BAD = [
     (answer("i1", edit("publish", txt="x")), "of 'publish' are not valid", "stays open"),
     (answer("i1", edit("drop", text="x")), "'drop'", ""),
     (answer("i1"), "decisions", "docs/wire.md"),
+    (rules(("writr", "never")), "names the agent 'writr'", "correct the change"),
+    (rules(("reader", "always"), ("reader", "never")), BOTH, "correct the change"),
 ]
 """Commands, what their refusals say, and what these say to do."""
 
@@ -108,6 +125,16 @@ async def test_bad_input_is_told_alike_to_any_client_and_in_the_audit(crews: Sit
     assert [(each.what, each.who) for each in records] == [(name, "ana") for name, _ in told]
     for record, (_, message) in zip(records, told, strict=True):
         assert record.reason.startswith(message)
+    # By signal, too: nobody is answered, and the audit has it.
+    sent = [each for each in BAD if each[2] != "docs/wire.md"]
+    for number, ((name, content), _, _) in enumerate(sent):
+        await handle.signal(name, {"id": f"sent{number}", "by": "ana", **content})
+    await until_refused(run, len(told) + len(sent))
+    records = [each async for each in run.audit(kinds=["refusal"])][len(told) :]
+    for record, ((name, content), say, _) in zip(records, sent, strict=True):
+        edits = any(each["type"] == "edit" for each in content.get("decisions", ()))
+        update = name == "change" or (edits and say.startswith("of"))
+        assert ("came as a signal" if update else say) in record.reason
     # The same from Python, and the run waits on, unharmed.
     with pytest.raises(CommandRejected, match="there is no agent 'writr'"):
         await run.deny("writr", "publish")

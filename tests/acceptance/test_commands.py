@@ -19,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 from crewlog.client import Run
 from crewlog.definition.operations import AddPhase
 from crewlog.errors import CommandRejected, InterruptNotOpen
+from crewlog.workflows.strangers import TOLD
 
 from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
 
@@ -157,6 +158,24 @@ async def test_malformed_and_unknown_signals_are_journaled(crews: Site) -> None:
     for entry, words in zip(rejected, told, strict=True):
         assert words in entry.reason
     assert [e.command for e in rejected] == [None] * 6 + ["p", "m", "d", "c"]
+
+
+async def test_many_malformed_signals_are_counted(crews: Site) -> None:
+    run = await at_work(crews)
+    handle = crews.temporal.get_workflow_handle(run.id)
+    for first in range(0, TOLD + 40, 20):
+        odd = [{"by": "nobody"}, ["no", "object"], {"id": f"x{first}", "proof": 1}, {"id": 7}]
+        await asyncio.gather(*(handle.signal("pause", each) for each in odd * 5))
+    await run.pause(id="good")
+    await run.wait_until(lambda view: view.status == "paused", LIMIT)
+    await run.resume()
+    await run.message("still heard", id="m")
+    crews.open_gate(run, "g")
+    assert (await run.result(LIMIT)).status == "completed"
+    told = await crews.entries(run, "CommandRejected")
+    assert [each.name for each in told] == ["pause"] * TOLD + ["signals"]
+    assert told[-1].reason == "and 40 more signals that are no commands"
+    assert [each.command for each in await crews.entries(run, "Paused")] == ["good"]
 
 
 @pytest.mark.parametrize(

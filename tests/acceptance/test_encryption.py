@@ -1,4 +1,6 @@
-"""Encryption from one end to the other: nothing is readable, nothing that is forged is taken.
+"""Encryption from one end to the other: nothing that is forged, moved or plain is taken.
+
+That nothing is readable is looked for in `test_canaries`.
 
 A site of its own: everything in it is encrypted, as with the one setting of its environment.
 """
@@ -6,11 +8,13 @@ A site of its own: everything in it is encrypted, as with the one setting of its
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterable
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -18,25 +22,28 @@ from typing import Any, cast
 import asyncpg
 import pytest
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
-from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    PollActivityTaskQueueRequest,
+    RespondActivityTaskCompletedRequest,
+    SignalWorkflowExecutionRequest,
+)
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowFailureError
 from temporalio.common import RawValue
 
+from crewlog.cli.sight import see
 from crewlog.client import Run
 from crewlog.client.key_uses import keys_of, open_runs
 from crewlog.encryption.codec import LOST_FILE
 from crewlog.encryption.keys import KEYS, KeyFile, Keyring, new_key, read_keys, write_keys
-from crewlog.errors import SealBroken
-from crewlog.ids import ContentHash
+from crewlog.errors import RunFailed, SealBroken
+from crewlog.ids import AgentName
 from crewlog.payloads import data_converter
 from crewlog.state.journal import entry_to_json
 from crewlog.store.resealing import key_uses, reseal
 
 from .harness import LIMIT, SHARED, Site, calls, make_site, tool
-
-CANARY = "k9-canary-c0ffee"
-PROMPT = "p4-canary-d0d0ca"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +57,7 @@ async def keyed() -> AsyncIterator[tuple[Site, Path]]:
         patch.setenv(KEYS, str(path))
         patch.delenv("CREWLOG_ENCRYPTION_ACCEPT_PLAIN", raising=False)
         async with make_site(Path(root) / "site", own_services=True) as site:
-            await site.start_worker(SHARED, CANARY_TOKEN=CANARY, CREWLOG_ENCRYPTION_KEYS=str(path))
+            await site.start_worker(SHARED, CREWLOG_ENCRYPTION_KEYS=str(path))
             yield site, path
 
 
@@ -63,84 +70,6 @@ async def crews(keyed: tuple[Site, Path]) -> AsyncIterator[Site]:
 async def events(site: Site, run: Run) -> list[Any]:
     handle = site.temporal.get_workflow_handle(run.id)
     return [event async for event in handle.fetch_history_events()]
-
-
-async def tables(site: Site) -> str:
-    """Every row of every table, as text."""
-    connection = await asyncpg.connect(site.endpoints.database_url)
-    try:
-        names = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname='crewlog'")
-        found = [
-            row[0]
-            for (name,) in names
-            for row in await connection.fetch(f"SELECT t::text FROM crewlog.{name} AS t")  # noqa: S608
-        ]
-    finally:
-        await connection.close()
-    return "\n".join(found)
-
-
-def forms(text: str) -> list[bytes]:
-    data = text.encode()
-    return [data, base64.b64encode(data).rstrip(b"=")[:-1], data.hex().encode()]
-
-
-def hides(data: bytes, *texts: str) -> None:
-    for text in texts:
-        for form in forms(text):
-            assert form not in data, text
-
-
-async def test_no_canary_is_anywhere(crews: Site) -> None:
-    """Secrets of tools, and what people and models say: in histories, rows, files and logs."""
-    large = PROMPT * 30_000
-    crew = crews.crew(
-        {
-            "a": [
-                calls(("leak", {"how": "tell"}), ("echo", {"text": large})),
-                calls(("leak", {"how": "raise"})),
-                {"text": f"said {PROMPT}"},
-            ]
-        },
-        tools={
-            "leak": tool("leak", secrets={"CANARY": "env:CANARY_TOKEN"}),
-            "echo": tool("echo"),
-        },
-        flow=["a", {"ask": f"Publish {PROMPT}?"}],
-    )
-    run = await crews.start(crew, f"go {PROMPT}")
-    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
-    handle = crews.temporal.get_workflow_handle(run.id)
-    described = (await handle.describe()).raw_description.SerializeToString()
-    await run.respond("i1", "approve", reason=PROMPT)
-    await run.result(LIMIT)
-    raw = b"".join(event.SerializeToString() for event in await events(crews, run))
-    files = [each.read_bytes() for each in crews.payloads.rglob("*") if each.is_file()]
-    rows = (await tables(crews)).encode()
-    assert files
-    assert crew["crew"].encode() in rows
-    hides(raw + described + b"".join(files) + rows, CANARY, PROMPT)
-    logs = b"".join(each.read_bytes() for each in crews.root.glob("*.log"))
-    hides(logs, CANARY)
-    # And the run itself, as people see it, knows what was said, and not the secret.
-    journal = json.dumps([entry_to_json(entry) for _, entry in await crews.journal(run)])
-    assert PROMPT in journal
-    bodies = await crews.store.get_bodies(list(map(ContentHash, _bodies(json.loads(journal)))))
-    told = json.dumps(list(bodies.values()))
-    assert "the token is [redacted], or [redacted]" in told
-    assert "failed with [redacted]" in told
-    assert CANARY not in told + journal
-
-
-def _bodies(value: Any) -> Iterable[str]:
-    if isinstance(value, dict):
-        for key, each in value.items():
-            if key == "body" and isinstance(each, str):
-                yield each
-            yield from _bodies(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _bodies(each)
 
 
 async def waiting(site: Site) -> Run:
@@ -227,6 +156,81 @@ async def test_a_start_that_is_another_run_s_ends_with_a_typed_error(crews: Site
     await run.result(LIMIT)
 
 
+FAR = "far"
+"""A task queue that no worker of ours polls: whoever polls it answers as one."""
+
+
+async def answer_call(site: Site, run: Run, payload: Payload) -> None:
+    """Answers a call of the run's as a worker would, with what is given."""
+    service = site.temporal.workflow_service
+    namespace = site.temporal.namespace
+    async with asyncio.timeout(LIMIT):
+        task = await service.poll_activity_task_queue(
+            PollActivityTaskQueueRequest(namespace=namespace, task_queue=TaskQueue(name=FAR))
+        )
+    assert task.workflow_execution.workflow_id == run.id
+    await service.respond_activity_task_completed(
+        RespondActivityTaskCompletedRequest(
+            namespace=namespace, task_token=task.task_token, result=Payloads(payloads=[payload])
+        )
+    )
+
+
+def calling_far(site: Site) -> dict[str, Any]:
+    agents = {"a": [calls(("far", {"text": "x"})), {"text": "A"}]}
+    return site.crew(agents, tools={"far": {**tool("echo"), "queue": FAR}})
+
+
+async def test_a_result_that_is_plain_or_another_run_s_is_not_taken(crews: Site) -> None:
+    run = await crews.start(calling_far(crews))
+    body = {"type": "tool", "content": "forged", "tool_call_id": "c"}
+    answer = json.dumps({"body": body, "hash": "h"}).encode()
+    await answer_call(crews, run, Payload(metadata={"encoding": b"json/plain"}, data=answer))
+    crews.runs.remove(run)
+    with pytest.raises(SealBroken, match="or was answered without, which is on there"):
+        await run.status()
+    await run.terminate("it waits for a worker that accepts plain values")
+    assert "forged" not in json.dumps([entry_to_json(e) for _, e in await crews.journal(run)])
+
+    moved = await crews.start(calling_far(crews))
+    (first, *_) = await events(crews, run)
+    await answer_call(
+        crews, moved, first.workflow_execution_started_event_attributes.input.payloads[0]
+    )
+    with pytest.raises(RunFailed, match="stands elsewhere"):
+        await moved.result(LIMIT)
+    crews.runs.remove(moved)
+
+
+async def test_what_a_schedule_starts_its_runs_with_is_a_start_of_theirs_alone(
+    crews: Site,
+) -> None:
+    schedules, name = crews.client().schedules, "nightly"
+    crew = crews.crew({"a": [{"text": "A"}]}, flow=["a", {"ask": "Go on?"}])
+    await schedules.create(name, crew, every=timedelta(days=1))
+    raw = (await crews.temporal.get_schedule_handle(name).describe()).raw_description
+    (payload,) = raw.schedule.action.start_workflow.input.payloads
+    other = await TemporalClient.connect(
+        crews.endpoints.temporal_address, namespace=crews.endpoints.namespace
+    )
+    for id_ in ("stranger", f"{name}-2", f"{name}-x-2030-01-01T00:00:00Z"):
+        with pytest.raises(WorkflowFailureError) as failed:
+            await other.execute_workflow("CrewRun", RawValue(payload), id=id_, task_queue=SHARED)
+        assert getattr(failed.value.cause, "type", "") == "InvalidStart"
+    await schedules.trigger(name)
+    async with asyncio.timeout(LIMIT):
+        while not (shown := await schedules.show(name)).recent:  # noqa: ASYNC110 - the server tells
+            await asyncio.sleep(0.05)
+    await schedules.delete(name)
+    run = crews.client().run(shown.recent[0])
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    await send(crews, run, payload)
+    await run.respond("i1", "approve")
+    assert (await run.result(LIMIT)).status == "completed"
+    (refused,) = await crews.entries(run, "CommandRejected")
+    assert "a schedule" in refused.reason
+
+
 async def test_keys_rotate_while_a_run_goes_on_and_the_old_one_is_not_needed_then(
     keyed: tuple[Site, Path], crews: Site
 ) -> None:
@@ -281,23 +285,78 @@ async def test_a_run_that_began_without_encryption_is_counted_and_told(crews: Si
         await sealed.result(LIMIT)
 
 
-async def test_a_row_that_was_moved_is_refused(crews: Site) -> None:
-    one, two = await waiting(crews), await waiting(crews)
-    for run in (one, two):
-        await run.respond("i1", "approve")
-        await run.result(LIMIT)
-    connection = await asyncpg.connect(crews.endpoints.database_url)
+async def ended(site: Site, crew: Any) -> Run:
+    run, result = await site.finish(crew)
+    assert result.status == "completed"
+    return run
+
+
+@asynccontextmanager
+async def database(site: Site) -> AsyncGenerator[Any]:
+    connection = await asyncpg.connect(site.endpoints.database_url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def test_a_row_that_was_moved_or_is_plain_is_refused_and_made_again(crews: Site) -> None:
+    crew = crews.crew({"a": [{"text": "A"}]})
+    one, two = await ended(crews, crew), await ended(crews, crew)
+    entries = await crews.store.read_journal(one.id)
     moved = (
         "UPDATE crewlog.journal SET entry = o.entry FROM crewlog.journal o "
         "WHERE journal.run = $1 AND o.run = $2 AND journal.position = 2 AND o.position = 2"
     )
-    kept = await connection.fetchval(
-        "SELECT entry FROM crewlog.journal WHERE run=$1 AND position=2", one.id
+    async with database(crews) as connection:
+        await connection.execute(moved, one.id, two.id)
+        with pytest.raises(SealBroken, match=f"changed or moved.*entry '{one.id}/2/"):
+            await crews.store.read_journal(one.id)
+        assert (await one.rebuild()).whole
+        assert await crews.store.read_journal(one.id) == entries
+        plain = "UPDATE crewlog.runs SET started_by = 'somebody' WHERE run = $1"
+        await connection.execute(plain, one.id)
+        with pytest.raises(SealBroken, match=f"not encrypted.*started_by '{one.id}'"):
+            await crews.store.get_run(one.id)
+        assert (await one.rebuild()).whole
+        row = await crews.store.get_run(one.id)
+        assert row is not None
+        assert row.by == "test"
+
+
+async def watched(site: Site, path: Path, run: Run) -> AsyncIterator[dict[str, Any]]:
+    """What `crewlog watch` tells of a run."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "crewlog.cli.main", "watch", run.id, "--json"),
+        env=site.environ(SHARED) | {KEYS: str(path)},
+        stdout=asyncio.subprocess.PIPE,
     )
-    await connection.execute(moved, one.id, two.id)
-    with pytest.raises(SealBroken, match="changed or moved"):
-        await crews.store.read_journal(one.id)
-    await connection.execute(
-        "UPDATE crewlog.journal SET entry=$2 WHERE run=$1 AND position=2", one.id, kept
-    )
-    await connection.close()
+    assert process.stdout is not None
+    async with asyncio.timeout(LIMIT):
+        async for line in process.stdout:
+            yield json.loads(line)
+        assert await process.wait() == 0
+
+
+async def test_a_run_that_cannot_store_its_end_says_so(
+    keyed: tuple[Site, Path], crews: Site
+) -> None:
+    """A body is known by its content: what another run says may be there already, and plain."""
+    crew = crews.crew({"a": [{"text": "A"}]})
+    said = (await (await ended(crews, crew)).state()).agent_outputs[AgentName("a")]
+    (body,) = said["text"].bodies
+    async with database(crews) as connection:
+        await connection.execute("UPDATE crewlog.bodies SET body = '1' WHERE hash = $1", body)
+    run = await crews.start(crew)
+    told: list[dict[str, Any]] = []
+    async for record in watched(crews, keyed[1], run):
+        told.append(record)
+        if record["event"] == "stalled":
+            assert (record["activity"], record["error"]) == ("close_run", "SealBroken")
+            assert f"it is not encrypted, which is on here (body '{body}')" in record["message"]
+            assert "crewlog rebuild" in record["remedy"]
+            (shown,) = (await see(crews.client(), run.id)).stalled
+            assert shown.words == f"cannot store its end: {record['message']}"
+            assert (await run.rebuild()).whole
+    assert [each["event"] for each in told].count("stalled") == 1
+    assert told[-1]["status"] == "completed"

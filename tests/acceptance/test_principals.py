@@ -89,10 +89,13 @@ async def refusals(run: Run) -> list[dict[str, Any]]:
     return [e for e in found if e.get("error_type") == "NotPermitted"]
 
 
-async def raw(site: Site, run: Run, name: str, content: dict[str, Any]) -> None:
+async def raw(
+    site: Site, run: Run, name: str, content: dict[str, Any], id: str | None = None
+) -> None:
     """An update as Temporal's own client sends it."""
     try:
-        await site.temporal.get_workflow_handle(run.id).execute_update(name, content)
+        handle = site.temporal.get_workflow_handle(run.id)
+        await handle.execute_update(name, content, id=id)
     except WorkflowUpdateFailedError as error:
         kind = error.cause.type if isinstance(error.cause, ApplicationError) else None
         if kind == "NotPermitted":
@@ -116,6 +119,9 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         await oncall.set_permission("gate", ["b"])
     with pytest.raises(NotPermitted, match="'oncall' has not the right 'answer'"):
         await oncall.respond("i1", "approve")
+    ruling = {"id": "s1", "by": "ada", "tool": "gate", "agents": ["b"]}
+    with pytest.raises(NotPermitted, match="has no signature"):
+        await raw(crews, run, "set_permission", ruling, id="s1")
     assert (await run.status()).status == "running"
     told = await refusals(run)
     assert [(e["name"], e["by"]) for e in told] == [
@@ -127,11 +133,13 @@ async def test_only_proven_and_allowed_commands_have_an_effect(crews: Site, fold
         ("rollback", "dev"),
         ("set_permission", "oncall"),
         ("respond", "oncall"),
+        ("set_permission", "unverified ada"),
     ]
     outcome = await nobody.outcome(paused)
     assert outcome is not None
     assert (outcome.ok, outcome.error_type) == (False, "NotPermitted")
     # An id that somebody tried who was not let in is still free.
+    assert (await run.set_permission("gate", ["a"], id="s1")).id == "s1"
     await oncall.pause(id="p1", by="mallory")
     await run.wait_until(lambda view: view.status == "paused", LIMIT)
     await run.resume()
@@ -199,6 +207,20 @@ async def test_what_was_signed_holds_as_it_was_signed(crews: Site, folder: Path)
     crews.open_gate(other, "g")
     assert (await run.result(LIMIT)).status == "completed"
     assert (await other.result(LIMIT)).status == "completed"
+
+
+async def test_a_rollback_of_a_signed_run_is_in_the_store_when_it_is_answered(
+    crews: Site, folder: Path
+) -> None:
+    """Forks are judged by the policy that is there; and its tool's call is not over yet."""
+    run = await at_a_gate(crews, folder)
+    await run.pause()
+    (first, *_) = (await run.checkpoints()).checkpoints
+    await run.rollback(first.position)
+    assert len(await crews.entries(run, "RolledBack")) == 1
+    crews.open_gate(run, "g")
+    await run.resume()
+    assert (await run.result(LIMIT)).status == "completed"
 
 
 async def test_a_change_widens_nothing_without_grant(crews: Site, folder: Path) -> None:

@@ -34,6 +34,15 @@ OWN = "strangers"
 """The task queue of a worker that is nobody's but the stranger's."""
 
 
+async def _act(queue: str, activity: str, argument: dict[str, Any]) -> None:
+    if not activity:
+        crew: Any = WORKFLOW_TYPE
+        workflow.continue_as_new(argument, workflow=crew, task_queue=queue)
+    await workflow.execute_activity(
+        activity, argument, task_queue=queue, start_to_close_timeout=timedelta(seconds=20)
+    )
+
+
 @workflow.defn(name="Stranger", sandboxed=False)
 class Stranger:
     """Continues as a crew's run, or has one activity done in its name."""
@@ -41,25 +50,32 @@ class Stranger:
     @workflow.run
     async def run(self, queue: str, activity: str, argument: dict[str, Any]) -> None:
         """Does it."""
-        if not activity:
-            crew: Any = WORKFLOW_TYPE
-            workflow.continue_as_new(argument, workflow=crew, task_queue=queue)
-        await workflow.execute_activity(
-            activity, argument, task_queue=queue, start_to_close_timeout=timedelta(seconds=20)
-        )
+        await _act(queue, activity, argument)
+
+
+@workflow.defn(name=WORKFLOW_TYPE, sandboxed=False)
+class Impostor:
+    """The same, by the name of what it is not."""
+
+    @workflow.run
+    async def run(self, queue: str, activity: str, argument: dict[str, Any]) -> None:
+        """Does it."""
+        await _act(queue, activity, argument)
 
 
 @pytest.fixture
 async def worker(crews: Site) -> AsyncGenerator[None]:
     runner = UnsandboxedWorkflowRunner()
-    async with Worker(crews.temporal, task_queue=OWN, workflows=[Stranger], workflow_runner=runner):
+    async with Worker(
+        crews.temporal, task_queue=OWN, workflows=[Stranger, Impostor], workflow_runner=runner
+    ):
         yield
 
 
-async def refused(site: Site, run: str, activity: str, argument: dict[str, Any]) -> str:
+async def refused(site: Site, kind: str, run: str, activity: str, argument: dict[str, Any]) -> str:
     """Why a stranger's workflow under a run's id failed."""
     handle = await site.temporal.start_workflow(
-        "Stranger",
+        kind,
         args=[SHARED, activity, argument],
         id=run,
         task_queue=OWN,
@@ -106,13 +122,14 @@ async def test_a_signed_run_is_continued_by_nobody_else(crews: Site, folder: Pat
     journal, row = await crews.journal(run), await crews.store.get_run(run.id)
     for crew in (other, signed):
         carry = await forged(crew, run.id, journal[-1][0], by="ada")
-        assert "none of the run" in await refused(crews, run.id, "", carry)
+        for kind in ("Stranger", WORKFLOW_TYPE):
+            assert "none of the run" in await refused(crews, kind, run.id, "", carry)
     entry = {"kind": "RunStopped", "because": "I say so"}
     flush = Flush(run=run.id, batch=Batch(first=journal[-1][0] + 1, entries=(entry,)))
-    assert "none of the run" in await refused(crews, run.id, FLUSH, flush.to_json())
-    assert "none of the run" in await refused(crews, f"{run.id}-x", FLUSH, flush.to_json())
+    told = await refused(crews, WORKFLOW_TYPE, run.id, FLUSH, flush.to_json())
+    assert "none of the run" in told
     forget = ForgetRun(run=run.id).to_json()
-    assert "who runs it" in await refused(crews, f"{run.id}-x", FORGET_RUN, forget)
+    assert "who runs it" in await refused(crews, WORKFLOW_TYPE, run.id, FORGET_RUN, forget)
     assert not crews.ledger(run)
     assert await crews.journal(run) == journal
     assert await crews.store.get_run(run.id) == row
@@ -124,7 +141,8 @@ async def test_nobody_makes_a_signed_run_that_was_never_started(crews: Site, fol
     await crews.store.put_definition(load_data(signed).to_json())
     run = f"{signed['crew']}-never"
     carry = await forged(signed, run, 0, by="ada")
-    assert "none of the run" in await refused(crews, run, "", carry)
+    for kind in ("Stranger", WORKFLOW_TYPE):
+        assert "none of the run" in await refused(crews, kind, run, "", carry)
     assert await crews.store.get_run(RunId(run)) is None
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from temporalio.testing import ActivityEnvironment
 
 from crewlog.definition.model import CrewDefinition
@@ -90,6 +91,13 @@ class Log:
 def with_info(env: ActivityEnvironment, **changes: Any) -> ActivityEnvironment:
     env.info = dataclasses.replace(env.info, **changes)
     return env
+
+
+def at_once(env: ActivityEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls come to the worker as soon as they are scheduled, however slow the machine is."""
+    now = datetime.now(UTC)
+    with_info(env, scheduled_time=now, started_time=now)
+    monkeypatch.setattr("crewlog.activities.rulings.FRESH", 60)
 
 
 HEARTBEAT = timedelta(seconds=0.15)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import InjectedState
-from pydantic import Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from crewlog.activities.arguments import MOST_BYTES, fault_in, guarded, unchecked
 from crewlog.activities.schemas import schema_faults
@@ -186,6 +186,90 @@ def test_what_is_checked_may_be_in_a_text_of_json(options: str, told: str | None
     fault = fault_in(tool, {"options": options})
     assert fault is None if told is None else fault is not None and told in fault, fault
     assert all(name == "options.deep.to" for name, _ in guarded(tool, "path", {"options": options}))
+
+
+# -- keys inside arguments -------------------------------------------------------------------------
+
+
+class Place(BaseModel):
+    """Where something is to go, by one of several names."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    file_path: str = Field("", alias="path")
+    other: str = Field("", validation_alias=AliasChoices("copy", "second"))
+
+
+def put(
+    to: Place | None = None,
+    every: list[Place] | None = None,
+    by: dict[str, Place] | None = None,
+    pair: tuple[Place, int] | None = None,
+    text: Place | str = "",
+    free: dict[str, Any] | None = None,
+) -> str:
+    """Puts things."""
+    return f"{to} {every} {by} {pair} {text} {free}"
+
+
+INSIDE = ("to.path", "to.copy", "every.path", "by.x.path", "pair.path", "text.path", "free.path")
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (
+            {
+                "to": {"path": "a", "copy": "b"},
+                "every": [{"path": "a"}],
+                "by": {"x": {"path": "a"}},
+            },
+            "",
+        ),
+        ({"text": "{}", "pair": [{"path": "a"}, 1], "free": {"path": "a", "b": {"c": 1}}}, ""),
+        ({"to": {"path": "/a"}}, "to.path: "),
+        (
+            {"to": {"file_path": "/a"}},
+            "to.file_path: there is no such argument. Did you mean 'path",
+        ),
+        ({"to": {"second": "/a"}}, "to.second: there is no such argument. There are: copy, path."),
+        ({"every": [{}, {"file_path": "/a"}]}, "every.file_path: there is no such argument"),
+        ({"by": {"x": {"file_path": "/a"}}}, "by.x.file_path: there is no such argument"),
+        ({"pair": [{"file_path": "/a"}, 1]}, "pair.file_path: there is no such argument"),
+        ({"text": {"file_path": "/a"}}, "text.file_path: there is no such argument"),
+        ({"text": '{"file_path": "/a"}'}, "text.file_path: there is no such argument"),
+    ],
+)
+def test_what_is_checked_inside_has_no_other_name(args: dict[str, Any], told: str) -> None:
+    tool = made(put, checks=dict.fromkeys(INSIDE, "path"))
+    assert unchecked(tool) == ""
+    assert told in (fault_in(tool, args) or "")
+    assert (fault_in(tool, args) is None) is (told == "")
+    assert fault_in(made(put), args) is None, "nothing is checked"
+
+
+@pytest.mark.parametrize(
+    "name", ["to.pth", "every.pth", "by.x.pth", "pair.p", "to.path.x.y", "x.y"]
+)
+def test_a_check_inside_of_what_a_tool_does_not_have(name: str) -> None:
+    tool = made(put, checks={"free.any.thing": "path", name: "path"})
+    assert (unchecked(tool) == name) is (name != "to.path.x.y"), "a text may hold anything"
+
+
+def test_a_check_inside_a_servers_arguments() -> None:
+    kinds: list[tuple[dict[str, Any], str]] = [
+        ({"type": "object", "properties": {"a": {}}, "anyOf": [{"required": ["a"]}]}, "q.b"),
+        ({"type": ["array", "null"], "items": {"properties": {"a": {}}}}, "q.b"),
+        ({"type": "integer"}, "q.b"),
+        ({"type": "object", "additionalProperties": False}, "q.b"),
+        ({"type": ["array", "null"]}, ""),
+        ({"type": "object", "properties": {"a": {}}, "additionalProperties": True}, ""),
+        ({"properties": {"a": {}}, "patternProperties": {"^b": {}}}, ""),
+        ({"anyOf": [{"properties": {"a": {}}}, {}]}, ""),
+        ({}, ""),
+    ]
+    for schema, told in kinds:
+        whole = {"type": "object", "properties": {"q": schema}}
+        assert unchecked(schema_tool(whole, checks={"q.b": "path"})) == told, schema
 
 
 # -- what takes a lifetime -------------------------------------------------------------------------

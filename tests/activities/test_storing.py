@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from activity_kit import RUN, Log, crew
+from activity_kit import RUN, Log, at_once, crew
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.outputs import ChatResult
 from pydantic import Field
@@ -23,15 +23,21 @@ QUICK = {"agents": {"backend": [{"text": "A"}]}}
 SLOW = {"agents": {"backend": [{"text": "A", "stall": 0.4}]}}
 
 
+@pytest.fixture(autouse=True)
+def nothing_holds_a_call_up(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once(env, monkeypatch)
+
+
 @pytest.fixture
 def appended(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bodies came along with each batch that was stored."""
     found: list[int] = []
     append = store.append
 
-    async def noting(run: Any, batch: Any, bodies: Any = None, **who: Any) -> None:
-        await append(run, batch, bodies, **who)
+    async def noting(run: Any, batch: Any, bodies: Any = None, **who: Any) -> int:
+        ruled = await append(run, batch, bodies, **who)
         found.append(len(bodies or {}))
+        return ruled
 
     monkeypatch.setattr(store, "append", noting)
     return found
@@ -111,11 +117,11 @@ async def test_a_cancelled_call_cancels_the_request_before_it_ends(
     register("endless", lambda *_: model)
     storing, append = asyncio.Event(), store.append
 
-    async def noting(*arguments: Any, **who: Any) -> None:
+    async def noting(*arguments: Any, **who: Any) -> int:
         storing.set()
         if when == "while it is stored":
             await asyncio.Event().wait()
-        await append(*arguments, **who)
+        return await append(*arguments, **who)
 
     monkeypatch.setattr(store, "append", noting)
     log.says("go")
@@ -145,9 +151,9 @@ class Away(InMemoryStore):
         self._try()
         await super().put_bodies(bodies)
 
-    async def append(self, run: Any, batch: Any, bodies: Any = None, **who: Any) -> None:
+    async def append(self, run: Any, batch: Any, bodies: Any = None, **who: Any) -> int:
         self._try()
-        await super().append(run, batch, bodies, **who)
+        return await super().append(run, batch, bodies, **who)
 
 
 BODY = {"type": "human", "content": "kept"}

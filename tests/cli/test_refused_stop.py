@@ -1,19 +1,24 @@
-"""`crewlog stop` of a run that nobody works on, and that refuses it."""
+"""`crewlog stop` of a run that nobody works on, and that refuses it; by stubs, and on a server."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from crewlog.cli import background, hands, talk
+from crewlog.client import keys
 from crewlog.errors import WorkerMissing
 from crewlog.ids import CommandId
 from crewlog.state.model import CommandOutcome
+
+from .conftest import Cli
 
 REFUSED = CommandOutcome(ok=False, detail="nothing proves who it is", position=7)
 
@@ -60,3 +65,37 @@ async def test_a_stop_that_the_run_refuses_does_not_wait_for_its_end(
     run: Any = Refuses()
     async with asyncio.timeout(5), AsyncExitStack() as helping:
         assert await talk._stopped(client, run, "c1", helping) == (None, REFUSED)
+
+
+@pytest.mark.server
+def test_a_stop_that_nobody_signed_is_refused_by_the_worker_that_it_brings(
+    home: Path, alone: Path, tmp_path: Path
+) -> None:
+    crewlog = Cli(home, alone)
+    run = f"sealed-{uuid4().hex[:6]}"
+    ada = keys.make("ada", tmp_path)
+    (alone / "sealed.yaml").write_text(
+        "crew: sealed\nmodel: scripted:slow.script.yaml\n"
+        "agents:\n  first: {prompt: P., tools: []}\n"
+        "flow:\n  - {ask: 'Publish?', options: [publish, discard], phase: gate}\n  - first\n"
+        "policy:\n  mode: signed\n  principals:\n"
+        f'    ada: {{key: "{ada.public}", rights: [view, answer, operate, change, grant]}}\n'
+    )
+    key = str(ada.path)
+    started = crewlog("run", "sealed.yaml", "--id", run, CREWLOG_KEY=key)
+    assert started.code == 3, started.err
+    refused = crewlog("stop", run, "--by", "eve", CREWLOG_KEY="off")
+    assert refused.code not in (0, 3), refused.out
+    assert "this stop, which says that it is of 'eve', has no signature" in refused.err
+    assert "has ended" not in refused.out + refused.err
+    # An answer to what nobody asks is refused by the run itself, and is in its audit.
+    gone = crewlog("answer", run, "i9", "publish", CREWLOG_KEY=key)
+    assert gone.code == 2, gone.out
+    assert "'i9' is not open" in gone.err
+    records = crewlog("audit", run, "--kind", "refusal", "--json", CREWLOG_KEY=key).records
+    told = [(each["what"], each["who"]) for each in records]
+    assert told[0] == ("stop", "unverified eve")
+    assert {*told[1:]} == {("respond", "ada")}  # it is sent until the worker has come
+    done = crewlog("stop", run, CREWLOG_KEY=key)
+    assert done.code == 0, done.err
+    assert f"{run} has ended: stopped" in done.out

@@ -15,13 +15,14 @@ from corpus.cases import DOMAINS, HERE, load_case
 from crewlog.cli.dry import dry_run_of, show_dry_run
 from crewlog.cli.explained import show_explanation
 from crewlog.cli.screen import Screen, folded
-from crewlog.cli.understood import as_json, excerpt, show_understood
+from crewlog.cli.understood import as_json, excerpt, show_remarks, show_understood
 from crewlog.errors import Diagnostic
 from crewlog.graph.explain import explain
 from crewlog.graph.lower import lower
 from crewlog.prompt.ast import Cast, PromptAst, Words
-from crewlog.prompt.compile import compiled
+from crewlog.prompt.compile import compile_prompt, compiled
 from crewlog.prompt.compiled import CompiledPrompt, Remark
+from crewlog.prompt.registry import Registry
 from crewlog.prompt.registry_file import load_registry_file
 from crewlog.prompt.saying import say
 
@@ -126,3 +127,12 @@ def test_lines_are_broken_between_words_only() -> None:
     assert folded("  kept indent", 40) == ["  kept indent"]
     assert folded("", 10) == [""]
     assert folded("漢字 漢字 漢字", 9) == ["漢字 漢字", "漢字"]
+
+
+def test_what_may_run_as_it_is_is_a_warning() -> None:
+    registry = Registry.model_validate({"model": "x:y", "tools": {"post": {"run": "m:post"}}})
+    found = compile_prompt("The writer drafts. Calls of post wait for a person's yes.", registry)
+    screen = shown_at(80)
+    show_remarks(screen, found)
+    assert found.ok
+    assert next(line.split()[0] for line in lines_of(screen) if line) == "warning"

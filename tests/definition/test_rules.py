@@ -120,6 +120,17 @@ def test_a_rule_that_is_not_whole_contradicts_nothing(fault: str) -> None:
     assert [each for each in found if "rules[2] says always and rules[0] says never" in each]
 
 
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [
+        ("[act, 5]", "2: item 2 of 'tool' of rules[0] must be a text, not the number 5"),
+        ("5", "2: 'tool' of rules[0] must be a text, not the number 5"),
+    ],
+)
+def test_one_tool_or_several_is_one_fault(tool: str, told: str) -> None:
+    assert faults(f"rules:\n- {{tool: {tool}, do: never}}") == [told]
+
+
 def test_an_agent_does_not_work_for_itself() -> None:
     text = CREW.replace("p, tools: [act, read]", "p, parent: b, tools: [act, read]")
     with pytest.raises(InvalidDefinition, match="works for itself"):

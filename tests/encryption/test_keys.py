@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from crewlog.encryption import keys as keys_module
 from crewlog.encryption.keys import KeyFile, Keyring, change_keys, new_key, read_keys, write_keys
 from crewlog.errors import SealBroken, UsageError
 
@@ -81,3 +82,34 @@ def test_why_a_key_opens_nothing_is_told_as_the_file_has_it(key_path: Path, keys
     assert keys.lacks(key) == "retired"
     with pytest.raises(SealBroken, match="retired key"):
         keys.open(key, data, b"")
+
+
+def test_a_key_that_was_retired_opens_nothing_where_nothing_is_sealed(
+    key_path: Path, keys: Keyring
+) -> None:
+    """A codec server opens alone, and meets no key that it does not know."""
+    key, data = keys.seal(b"text", b"")
+    assert keys.open(key, data, b"") == b"text"
+    new = new_key(2)
+    write_keys(key_path, KeyFile(keys=(new,), current=new.id, retired=(key,)))
+    keys._looked = 0  # type: ignore[attr-defined]
+    with pytest.raises(SealBroken, match="retired key"):
+        keys.open(key, data, b"")
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
+    key_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, there = new_key(2), read_keys(key_path)
+
+    def replaced(path: Path) -> KeyFile:
+        found = read_keys(path)
+        write_keys(path, KeyFile(keys=(*there.keys, new), current=new.id))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keys_module, "read_keys", replaced)
+        ring = Keyring(key_path)
+    assert ring.current == there.current
+    assert ring.lacks(new.id) == ""
+    assert ring.current == new.id

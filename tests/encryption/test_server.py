@@ -14,7 +14,7 @@ from temporalio.converter import WorkflowSerializationContext
 
 from crewlog.encryption.codec import EncryptionCodec
 from crewlog.encryption.keys import Keyring
-from crewlog.encryption.server import LARGEST, CodecServer
+from crewlog.encryption.server import AT_ONCE, LARGEST, CodecServer
 from crewlog.payloads import data_converter
 
 ORIGIN = "http://localhost:8233"
@@ -94,3 +94,19 @@ async def test_a_body_that_is_too_large_is_not_read(page: httpx.AsyncClient) -> 
     writer.write(f"POST /decode HTTP/1.1\r\n{lines}\r\n".encode())
     assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
     writer.close()
+
+
+@pytest.mark.parametrize("body", [b"null", b"1", b"NaN", b'"x"', b'{"payloads": 1}', b"[" * 9_000])
+async def test_what_is_no_list_of_payloads_is_a_bad_request(
+    page: httpx.AsyncClient, body: bytes
+) -> None:
+    assert (await page.post("/decode", content=body, headers=GOOD)).status_code == 400
+
+
+async def test_who_says_nothing_holds_nobody_up(page: httpx.AsyncClient) -> None:
+    port = page.base_url.port
+    idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(AT_ONCE)]
+    found = await page.post("/decode", content=b"{}", headers=GOOD, timeout=5)
+    assert found.status_code == 200
+    for _, writer in idle:
+        writer.close()

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from crewlog.authority.principals import signed_text
 from crewlog.errors import NotPermitted
-from crewlog.graph.deciding import passes_a_question
+from crewlog.graph.deciding import passes_a_question, used_again
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
 from crewlog.state.calls import LoadedState
@@ -90,6 +90,54 @@ async def test_an_edit_of_what_decides_needs_the_right_to_decide(
             assert "reads" in str(error) or "sets" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("flow", "path", "who"),
+    [
+        (["a", {"ask": "Publish?", "only_if": "risky"}, "b"], "flags.risky", {"ada", "boss"}),
+        (["a", {"if": "a.risk > 1", "go": "b"}, {"ask": "Go?"}, "b"], "outputs.a.risk",
+         {"ada", "boss"}),
+        (["a", {"ask": "Publish?", "only_if": "risky"}, "b"], "flags.free", {"ada", "boss", "ops"}),
+        (["a", {"agent": "b", "only_if": "risky"}], "flags.risky", {"ada", "boss", "ops"}),
+    ],
+)  # fmt: skip
+async def test_an_edit_keeps_no_question_from_being_asked(
+    flow: list[Any], path: str, who: set[str]
+) -> None:
+    plan = plan_of(
+        flow,
+        {"a": {"outputs": ["risk"], "writes_flags": ["free", "risky"]}},
+        flags={"risky": True, "free": True},
+        policy=policy(),
+    )
+    sim = await Simulation.begin(plan, final)
+    await sim.settle()
+    for name in RIGHTS:
+        error = (
+            await send(
+                sim, name, "edit_state", set={path: 0 if "risk" in path and "a." in path else False}
+            )
+        ).error
+        assert (error is None) is (name in who), error
+
+
+async def test_an_answer_is_used_once() -> None:
+    """`ops` goes back to what is under way, and to no step that was done by somebody's yes."""
+    sim = await Simulation.begin(signed_plan(), final)
+    await sim.run()
+    plan, asks = sim.engine.plan, sim.state
+    decisions = [{"type": "approve"}]
+    found = await send(sim, "boss", "respond", interrupt=sim.asked().id, decisions=decisions)
+    assert found.error is None
+    before = sim.state
+    assert [entry.node for entry in before.frontier.values()] == ["b"]
+    assert not [*used_again(plan, before, before)]
+    assert not [*used_again(plan, before, asks)]
+    await sim.run()
+    assert [*used_again(plan, sim.state, before)] == [
+        "b#1 is done, and people were asked before it"
+    ]
+
+
 async def test_a_redirect_past_a_question_needs_the_right_to_answer_it() -> None:
     sim = await begun()
     found = [(await send(sim, name, "redirect", node="b")).error for name in RIGHTS]
@@ -155,6 +203,67 @@ async def test_an_answer_that_a_requirement_is_met_lifts_no_rule(
             assert isinstance(found.error, NotPermitted)
             assert "flags.tests_ok, which the condition of a rule reads" in str(found.error)
             assert sim.asked().options == ("set", "skip", "stop"), "it is still open"
+
+
+@pytest.mark.parametrize("way", ["edit", "redirect", "rollback"])
+@pytest.mark.parametrize(
+    ("people", "to", "who"),
+    [
+        (["mia"], None, {"ada"}),
+        (["boss"], None, {"ada", "boss"}),
+        (["boss"], "mia", {"ada"}),
+        ([], "mia", {"ada"}),
+        ([], "boss", {"ada", "boss"}),
+    ],
+)
+async def test_who_is_not_asked_decides_no_question(
+    way: str, people: list[str], to: str | None, who: set[str]
+) -> None:
+    """`ops` may not answer, `boss` may answer what he is asked, and `ada` may change all that."""
+    for name in RIGHTS:
+        plan = signed_plan()
+        asks = plan.interrupts.model_copy(update={"people": tuple(people)})
+        plan = plan.model_copy(update={"interrupts": asks})
+        sim = await Simulation.begin(plan, final)
+        await sim.run()
+        state, asked = sim.engine.state, sim.asked()
+        if to is not None:
+            changed = asked.model_copy(update={"to": (to,), "escalated": True})
+            sim.engine.ledger.state = state.model_copy(update={"interrupts": {asked.id: changed}})
+        prepared, content = None, {}
+        if way == "rollback":
+            then = state.model_copy(update={"flags": {"closed": True, "ok": True}})
+            prepared = LoadedState(
+                position=2,
+                state=then.to_json(),
+                definition={},
+                plan=plan.to_json(),
+                widens=(),
+                compared=plan.definition,
+            )
+            content = {"position": 2}
+        elif way == "edit":
+            content = {"set": {"flags.ok": True}}
+        else:
+            content = {"node": "b"}
+        names = {"edit": "edit_state"}
+        error = (await send(sim, name, names.get(way, way), prepared, **content)).error
+        assert (error is None) is (name in who), error
+        assert error is None or isinstance(error, NotPermitted)
+
+
+async def test_a_step_that_asks_gives_way_to_who_may_answer() -> None:
+    """Also where its agent is not sure enough, and no question is in the flow."""
+    plan = plan_of(
+        ["a", "b"], {"a": {"outputs": ["confidence"], "ask_below": 0.7}}, policy=policy()
+    )
+    sim = await Simulation.begin(plan, final)
+    await sim.run()
+    assert sim.asked().kind == "low_confidence"
+    error = (await send(sim, "ops", "redirect", node="b")).error
+    assert isinstance(error, NotPermitted)
+    assert "a redirect of a#1, which asks i1 (low_confidence)" in str(error)
+    assert (await send(sim, "boss", "redirect", node="b")).error is None
 
 
 def test_what_is_behind_a_question() -> None:

@@ -104,3 +104,32 @@ def test_a_builder_that_is_not_offered(offered: list[str]) -> None:
 def test_a_builder_for_the_flow_is_no_pattern() -> None:
     found = read({"kind": "inside", "agent": "writer", "use": "supervisor"})
     assert "is for the flow" in found.remarks[0].diagnostic.message
+
+
+NEVER = {"kind": "rule", "do": "never", "tools": ["deploy"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "forbidden", "told"),
+    [
+        (["writer"], ["writer"], "'writer' may use 'deploy', and must never call it"),
+        (["writer", "checker"], ["checker"], "'checker' may use 'deploy'"),
+        (["writer"], [], "'writer' may use 'deploy'"),
+        ([], [], "every agent may use 'deploy'"),
+        ([], ["writer"], ""),
+        (["writer"], ["checker"], ""),
+    ],
+)
+def test_a_right_that_a_rule_takes_back(given: list[str], forbidden: list[str], told: str) -> None:
+    found = read({**ALLOW, "agents": given}, {**NEVER, "agents": forbidden})
+    assert found.ok
+    messages = [each.diagnostic.message for each in found.remarks if each.code == "contradiction"]
+    assert len(messages) == bool(told)
+    assert all(told in message and "line 1, column 1" in message for message in messages)
+    assert not any("no agent may call" in each.diagnostic.message for each in found.remarks)
+
+
+def test_members_of_a_group_may_be_excepted() -> None:
+    group = {"kind": "group", "name": "desk", "agents": ["writer", "checker"]}
+    two = {**ALLOW, "agents": ["writer", "checker"]}
+    assert read(group, two, {**NEVER, "agents": ["writer"]}).remarks == ()

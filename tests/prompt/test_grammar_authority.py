@@ -177,7 +177,6 @@ The researcher uses publish 3 times per run.
 The researcher uses publish only if all is well with the world, at most 3 times.
 The researcher may use publish at most 0 times per run.
 The researcher may use publish at most 2.5 times per run.
-The researcher may use publish at most 5 times per run and 20 times per day.
 The researcher may use publish more than 5 times per run.
 The researcher may not use publish at most 5 times per run.
 Nobody except the researcher may use publish more than 5 times per run.

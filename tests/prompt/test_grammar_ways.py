@@ -572,7 +572,7 @@ def test_what_is_approved_every_time_and_is_no_tool_is_said_to_be_asked_once() -
         ("Blimey the checker, ask the moon", "ask"),
         ("Let the moon know of the checker and tell us", "ask"),
         ("No approval of the moon, no deploy for the checker", "ask_tool"),
-        ("Hardly ever may the checker roll out", "allow"),
+        ("Hardly ever may the checker roll out", "ask_tool"),
         ("Never mind that the checker may hardly roll out", "deny"),
         ("Round and round until the writer is blue", "back"),
         ("When the moon and quux why, the writer", "step"),

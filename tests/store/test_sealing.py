@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import asyncpg
@@ -12,11 +13,14 @@ import pytest
 from crewlog.encryption.keys import KeyFile, Keyring, new_key, write_keys
 from crewlog.encryption.rows import RowSeal
 from crewlog.errors import KeyMissing, SealBroken
+from crewlog.ids import ContentHash, RunId
 from crewlog.store import PostgresStore
 from crewlog.store.migrate import migrate
+from crewlog.store.protocol import Snapshot
 from crewlog.store.resealing import reseal
 from crewlog.store.sealing import COLUMNS, refused
 from crewlog.store.sql import migrations
+from store.journals import Journal, asked, started
 
 
 @pytest.fixture
@@ -136,3 +140,60 @@ async def test_rows_of_an_older_version_are_looked_at(database: str, path: Path)
     with pytest.raises(SealBroken, match=r"bodies\.body"):
         await opened(database, keyed(path))
     await opened(database, OFF)
+
+
+Read = Callable[[PostgresStore], Awaitable[object]]
+ONE, TWO = ContentHash("1" * 64), ContentHash("2" * 64)
+RUN, OTHER = RunId("one"), RunId("two")
+MOVES: dict[str, tuple[str, str, Read]] = {
+    "body": ("bodies.body", "hash", lambda store: store.get_bodies([ONE])),
+    "definition": ("definitions.definition", "hash", lambda store: store.get_definition(ONE)),
+    "entry": ("journal.entry", "run", lambda store: store.read_journal(RUN)),
+    "snapshot": ("snapshots.state", "run", lambda store: store.get_snapshot(RUN, 1)),
+    "interrupt": ("interrupts.interrupt", "run", lambda store: store.list_interrupts()),
+    "started_by": ("runs.started_by", "run", lambda store: store.get_run(RUN)),
+}
+"""By what a text is: its column, what its rows are told apart by here, and who reads the first."""
+
+
+@pytest.fixture
+async def filled(database: str, path: Path) -> AsyncIterator[PostgresStore]:
+    """A store with two rows of each kind."""
+    store = await PostgresStore.connect(database, max_size=1, seal=keyed(path))
+    for run in (RUN, OTHER):
+        journal = Journal(run, [started(run), asked("i1", 5)])
+        await store.append(run, journal.batch())
+        await store.put_snapshot(run, Snapshot(position=1, state={"run": run}))
+    for hash_ in (ONE, TWO):
+        await store.put_bodies({hash_: hash_})
+        sealed = store.seal.seal(f'"{hash_}"', "definition", hash_)
+        await run_sql(database, f"INSERT INTO crewlog.definitions VALUES ('{hash_}', '{sealed}')")  # noqa: S608
+    yield store
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", MOVES)
+async def test_a_row_that_is_moved_plain_or_another_namespace_s_is_refused_with_its_place(
+    filled: PostgresStore, database: str, path: Path, kind: str
+) -> None:
+    named, by, read = MOVES[kind]
+    table, column = named.split(".")
+    mine, other = (ONE, TWO) if by == "hash" else (RUN, OTHER)
+    place = rf"\({kind} '{mine}"
+    assert await read(filled)
+    elsewhere = await PostgresStore.connect(
+        database, max_size=1, seal=keyed(path, "other"), any_rows=True
+    )
+    with pytest.raises(SealBroken, match=f"changed or moved since.*{place}"):
+        await read(elsewhere)
+    await elsewhere.close()
+    await run_sql(
+        database,
+        f"UPDATE crewlog.{table} AS mine SET {column} = other.{column} FROM crewlog.{table} AS other "  # noqa: E501, S608
+        f"WHERE mine.{by} = '{mine}' AND other.{by} = '{other}'",
+    )
+    with pytest.raises(SealBroken, match=f"changed or moved since.*{place}"):
+        await read(filled)
+    await run_sql(database, f"UPDATE crewlog.{table} SET {column} = '1' WHERE {by} = '{mine}'")  # noqa: S608
+    with pytest.raises(SealBroken, match=f"it is not encrypted, which is on here {place}"):
+        await read(filled)

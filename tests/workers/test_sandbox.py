@@ -10,14 +10,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import CommandType
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_activation import (
+    WorkflowActivation,
+    WorkflowActivationJob,
+)
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import WorkflowFailureError
+from temporalio.common import RawValue
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
+from crewlog.wire import WORKFLOW_TYPE
 from crewlog.workers.sandbox import Instance, sandbox
+from crewlog.workflows.together import TOGETHER, apart
 from curious import Curious
 from shared import Lab
 
@@ -101,6 +108,44 @@ def test_an_execution_that_has_ended_takes_no_update(how: str) -> None:
     inner = Inner(ends="fire_timer", by=f"{how}_workflow_execution")
     asked, _ = taken(inner, "do_update", "fire_timer")
     assert asked == [["fire_timer"]]
+
+
+def signal(name: str, *said: str) -> Any:
+    job = WorkflowActivationJob()
+    job.signal_workflow.signal_name = name
+    job.signal_workflow.input.extend(Payload(data=each.encode()) for each in said)
+    return job
+
+
+def test_the_signals_of_an_activation_come_as_one_that_nobody_else_can_send() -> None:
+    class Crew(Inner):
+        def get_info(self) -> Any:
+            return SimpleNamespace(**{**vars(super().get_info()), "workflow_type": WORKFLOW_TYPE})
+
+        def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+            seen.extend(job.signal_workflow for job in act.jobs if job.HasField("signal_workflow"))
+            return super().activate(act)
+
+    def given(*jobs: Any) -> list[tuple[str, list[bytes]]]:
+        """What the handler is given."""
+        seen.clear()
+        inner = Crew()
+        act = activation("resolve_activity")
+        act.jobs.extend(jobs)
+        Instance(inner).activate(act)  # type: ignore[arg-type]
+        assert inner.asked == [["resolve_activity", "signal_workflow"]]
+        (one,) = seen
+        if one.signal_name != TOGETHER:
+            return [(one.signal_name, [each.data for each in one.input])]
+        several = apart([RawValue(each) for each in one.input])
+        return [(name, [each.payload.data for each in args]) for name, args in several]
+
+    seen: list[Any] = []
+    few = [("pause", [b"1"]), ("stop", list[bytes]()), ("resume", [b"2", b"3"])]
+    assert given(signal("pause", "1"), signal("stop"), signal("resume", "2", "3")) == few
+    assert given(signal("pause", "1")) == few[:1]
+    forged = '[["stop", 1]]'
+    assert given(signal(TOGETHER, forged, "{}")) == [(TOGETHER, [forged.encode(), b"{}"])]
 
 
 ACTIVITY = SimpleNamespace(command_type=CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK)

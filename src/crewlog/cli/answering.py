@@ -6,6 +6,8 @@ import asyncio
 import difflib
 import secrets
 import time
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from crewlog.cli import exits
 from crewlog.cli.answers import VERBS, edited_args, typed
@@ -20,7 +22,7 @@ from crewlog.cli.sight import Sight, see
 from crewlog.cli.timeline import sentences
 from crewlog.client import Run
 from crewlog.definition.times import moment_words
-from crewlog.errors import InterruptNotOpen, UsageError, WorkerMissing
+from crewlog.errors import CrewlogError, InterruptNotOpen, UsageError, WorkerMissing
 from crewlog.ids import InterruptId
 from crewlog.model import Json
 from crewlog.state.answered import ESCALATED
@@ -49,7 +51,19 @@ async def answer_run(
     screen = Screen(as_json=as_json)
     async with connected(screen, both=True) as client:
         sight = await see(client, run_id)
-        question, said = _which(sight, meant.first, meant.second)
+        try:
+            question, said = _which(sight, meant.first, meant.second)
+        except InterruptNotOpen:
+            gone, decided = meant.first, meant.second
+            if not gone or not decided or sight.over:
+                raise
+            # The run refuses it, too, so that its audit has who tried; what became of the question
+            # is told here. Unless it was asked a moment ago.
+            who: dict[str, Any] = {"by": by, "id": command_id, "reason": reason}
+            if not await _taken(client.run(run_id), sight.queue, gone, decided, who):
+                raise
+            screen.line("  ", (f"✓ {plain(gone)} answered: ", "green"), plain(decided))
+            return exits.OK
         if said is None:
             if not screen.asks:
                 raise UsageError(
@@ -203,19 +217,41 @@ async def _respond(
     reason: str,
     edit: dict[str, Json] | None,
 ) -> None:
-    """Answer; a worker that has just been started may take a moment. The id makes it one answer."""
+    """Answer; the id makes it one answer, however often it is sent."""
     identity = command_id or f"a-{secrets.token_hex(8)}"
-    deadline = time.monotonic() + WORKER_LIMIT
+
+    async def send() -> None:
+        if edit is not None:
+            tool = str(question.action_requests[0]["name"])
+            await run.edit_call(question.id, tool, edit, by=by, id=identity, reason=reason)
+            return
+        # Of an approval it says which definition was seen here.
+        await run.respond(
+            question.id, decision, by=by, id=identity, reason=reason, about=question.hash
+        )
+
+    await _patiently(send)
+
+
+async def _taken(run: Run, queue: str, gone: str, decided: str, who: dict[str, Any]) -> bool:
+    """Whether the run takes an answer to a question that nobody finds open."""
+    who["id"] = who["id"] or f"a-{secrets.token_hex(8)}"
+    assignment = assigned(queue)
+    limit = WORKER_LIMIT if assignment.own else 0.0
+    async with hand(assignment):
+        try:
+            await _patiently(lambda: run.respond(gone, decided, **who), limit)
+        except CrewlogError:
+            return False
+    return True
+
+
+async def _patiently(send: Callable[[], Awaitable[Any]], limit: float = WORKER_LIMIT) -> None:
+    """Sends until a worker answers: one that has just been started takes a moment."""
+    deadline = time.monotonic() + limit
     while True:
         try:
-            if edit is not None:
-                tool = str(question.action_requests[0]["name"])
-                await run.edit_call(question.id, tool, edit, by=by, id=identity, reason=reason)
-                return
-            # Of an approval it says which definition was seen here.
-            await run.respond(
-                question.id, decision, by=by, id=identity, reason=reason, about=question.hash
-            )
+            await send()
         except WorkerMissing:
             if time.monotonic() > deadline:
                 raise

@@ -23,7 +23,7 @@ from crewlog.cli.differing import state_rows
 from crewlog.cli.ending import look, show_end, summary
 from crewlog.cli.hearing import fits, heard
 from crewlog.cli.lacking import Lacking
-from crewlog.cli.presence import Look, Server, Worker
+from crewlog.cli.presence import Find, Look, Server, Stalls, Worker
 from crewlog.cli.questions import Prompt, answer_line, show_question
 from crewlog.cli.screen import Part, Screen, plain, text_of
 from crewlog.cli.shown import tell_lack
@@ -92,6 +92,7 @@ class Follower:
         directory: Path | None = None,
         polled: Look | None = None,
         there: Look | None = None,
+        stalls: Find | None = None,
         queue: str = "",
         plans: Plans | None = None,
         version: int = 1,
@@ -109,6 +110,7 @@ class Follower:
         self._directory = directory
         self._worker = Worker(screen, queue, polled, QUIET) if polled else None
         self._server = Server(screen, there) if there else None
+        self._stalls = Stalls(screen, run.id, stalls, QUIET) if stalls else None
         self._plans = plans
         self.timeline.version = version
         self._drawn = drawn
@@ -174,6 +176,8 @@ class Follower:
                 self._server.end()
             if self._worker is not None:
                 self._worker.end()
+            if self._stalls is not None:
+                self._stalls.end()
             reading.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await reading
@@ -334,6 +338,7 @@ class Follower:
         else:
             await self._look_for_worker()
         self._look_for_lacks()
+        self._look_for_stalls()
         if self._prompt is not None:
             await self._hear()
             return None
@@ -359,6 +364,14 @@ class Follower:
                 self._still()
                 tell_lack(self.screen, step, lacks)
         self.timeline.lacking = self._lacking.steps
+
+    def _look_for_stalls(self) -> None:
+        """Say what of its own the run fails to do, again and again: it stands still meanwhile."""
+        if self._stalls is None or self._away:
+            return
+        for each in self._stalls.look():
+            self._still()
+            self._stalls.tell(each)
 
     async def _questions(self) -> int | None:
         """Answer, ask or tell what is open."""

@@ -20,6 +20,7 @@ from crewlog.cli.topology import graph_after, plans_of
 from crewlog.client import Client, Run
 from crewlog.client.client import no_worker
 from crewlog.client.gateway import STATUS_NAMES
+from crewlog.client.stalled import Stalled, stalled
 from crewlog.client.starting import check_before
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunNotFound, StoreUnavailable
@@ -206,6 +207,9 @@ async def _follow(
     async def look() -> bool:
         return await polled(client, assignment.queue)
 
+    async def stalls() -> list[Stalled]:
+        return await stalled(client.gateway, run.id)
+
     follower = Follower(
         screen,
         run,
@@ -215,6 +219,7 @@ async def _follow(
         directory=assignment.directory,
         polled=None if over or lent is not None else look,
         there=None if over else client.gateway.there,
+        stalls=None if over else stalls,
         queue=assignment.queue,
         over=over,
         plans=plans_of(client, run),

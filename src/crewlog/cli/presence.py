@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import asdict
 from datetime import datetime
 
 from crewlog.cli.screen import Screen, lasted, plain
 from crewlog.client.client import no_worker
+from crewlog.client.stalled import Stalled
 
 PAUSE = 1.0
 """Seconds between two looks at the server."""
@@ -23,6 +25,8 @@ AWAY = 2.5
 
 Look = Callable[[], Coroutine[None, None, bool]]
 """Asks whether somebody is there."""
+Find = Callable[[], Coroutine[None, None, list[Stalled]]]
+"""Asks what a run fails to do, again and again."""
 
 
 class Server:
@@ -89,6 +93,60 @@ class Server:
     def tell(self, said: str) -> None:
         """Says it."""
         self._screen.note(("▸ ", "yellow" if self.away else "green"), said)
+
+    def end(self) -> None:
+        """Asks no more."""
+        if self._asking is not None:
+            self._asking.cancel()
+
+
+def tell_stalled(screen: Screen, run: str, stalled: Stalled) -> None:
+    """That a run stands still, what it fails to do, and what to do."""
+    said = plain(f"{run} {stalled.words}")
+    if stalled.remedy:
+        said = f"{said.rstrip('.')}. {plain(stalled.remedy)}"
+    screen.wrapped(["  ", ("! ", "bold yellow")], said, indent=4)
+
+
+class Stalls:
+    """Says what of its own a run fails to do, again and again: the journal cannot.
+
+    Args:
+        screen: Where to.
+        run: The run.
+        find: Asks the server.
+        pause: Seconds between two looks.
+    """
+
+    def __init__(self, screen: Screen, run: str, find: Find, pause: float) -> None:
+        self._screen = screen
+        self._run = run
+        self._find = find
+        self._pause = pause
+        self._asked = time.monotonic()
+        self._asking: asyncio.Future[list[Stalled]] | None = None
+        self._told: set[Stalled] = set()
+
+    def look(self) -> list[Stalled]:
+        """What was not told yet, of the last look that has ended; begins the next one in time."""
+        found: list[Stalled] = []
+        if self._asking is not None and self._asking.done():
+            asked, self._asking = self._asking, None
+            # A server that does not answer is told elsewhere.
+            found = [] if asked.exception() else asked.result()
+        if self._asking is None and time.monotonic() - self._asked > self._pause:
+            self._asked = time.monotonic()
+            self._asking = asyncio.ensure_future(self._find())
+        new = [each for each in found if each not in self._told]
+        self._told.update(new)
+        return new
+
+    def tell(self, stalled: Stalled) -> None:
+        """Says it."""
+        if self._screen.as_json:
+            self._screen.record({"event": "stalled", "run": self._run, **asdict(stalled)})
+            return
+        tell_stalled(self._screen, self._run, stalled)
 
     def end(self) -> None:
         """Asks no more."""

@@ -8,6 +8,7 @@ from typing import Any
 from crewlog.cli.ending import look, used, workspace_of
 from crewlog.cli.hands import assigned
 from crewlog.cli.layers import recipe_of, show_layers
+from crewlog.cli.presence import tell_stalled
 from crewlog.cli.questions import answer_line, show_question
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, plain, plain_lines, short_path
 from crewlog.cli.sight import Sight
@@ -53,6 +54,8 @@ async def show_run(screen: Screen, client: Client, sight: Sight) -> None:
     for each in await breaks_of(client.run(sight.run), state):
         screen.line("  ", ("· ", "yellow"), each.words)
     show_frontier(screen, sight)
+    for stalled in sight.stalled:
+        tell_stalled(screen, sight.run, stalled)
     for question in sight.questions:
         show_question(screen, question)
         screen.line("    ", *answer_line(sight.run, question))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from crewlog.client import Client, Run
 from crewlog.client.events import OUTSIDE, outside
 from crewlog.client.gateway import STATUS_NAMES
 from crewlog.client.places import place_of
+from crewlog.client.stalled import Stalled, stalled
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import CrewlogError, RunFailed, RunNotFound, StoreIncomplete, WorkerMissing
 from crewlog.graph import approvals
@@ -57,6 +58,8 @@ class Sight:
     """Steps whose calls wait for a worker that has their tool, with what to do about it."""
     prompt: str | None = None
     """The prompt that it was started with, where it was one and the store has it."""
+    stalled: list[Stalled] = field(default_factory=list[Stalled])
+    """What of its own it fails to do, again and again."""
     at: int | None = None
     """The journal position at which it is seen; none: it is seen as it is."""
 
@@ -95,6 +98,7 @@ async def see(client: Client, run_id: str) -> Sight:
     """
     run = client.run(run_id)
     status, ended, queue = "", None, ""
+    stalls: list[Stalled] = []
     missing: RunNotFound | None = None
     try:
         description = await client.gateway.describe(run.id)
@@ -102,15 +106,18 @@ async def see(client: Client, run_id: str) -> Sight:
         queue = description.task_queue
         if description.close_time:
             ended = int(description.close_time.timestamp() * 1000)
+        stalls = await stalled(client.gateway, run.id, description)
     except RunNotFound as error:
         missing = error
     if missing is None and status == "running":
         try:
-            return await _with_prompt(client, await _live(client, run, queue))
+            sight = await _with_prompt(client, await _live(client, run, queue))
+            return replace(sight, stalled=stalls)
         except WorkerMissing:
             pass
     try:
-        return await _with_prompt(client, await _stored(client, run, status, ended, queue))
+        sight = await _with_prompt(client, await _stored(client, run, status, ended, queue))
+        return replace(sight, stalled=stalls)
     except (StoreIncomplete, RunNotFound, WorkerMissing):
         if missing is not None:
             raise missing from None
@@ -147,6 +154,7 @@ async def see_at(client: Client, target: str) -> Sight:
         questions=[],  # they were open then: nobody can answer there
         doing=None,
         lacks={},
+        stalled=[],
         at=position,
     )
 
@@ -295,6 +303,7 @@ def question_of(
         why=interrupt.why,
         rule=interrupt.rule,
         risk=interrupt.risk,
+        quotas=interrupt.quotas,
         shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),
         review_configs=(review,),
@@ -331,6 +340,7 @@ def as_json(sight: Sight, url: str | None) -> dict[str, Any]:
             }
             for entry in state.frontier.values()
         ],
+        "stalled": [asdict(each) for each in sight.stalled],
         "done": state.routing.done,
         "flags": state.flags,
         "outputs": {

@@ -265,6 +265,8 @@ def _in_order(words: Iterable[Words]) -> list[Words]:
 
 def _remark(screen: Screen, remark: Remark) -> None:
     label = CODES.get(remark.code, remark.code)
+    if remark.code == "invalid" and not remark.error:
+        label = "warning"  # it may run as it is
     style = "bold yellow" if remark.code == "not_understood" else "yellow"
     found = remark.diagnostic
     head: list[Part] = [(f"  {label}".ljust(_LABEL), style)]

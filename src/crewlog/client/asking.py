@@ -24,7 +24,7 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from crewlog import wire
-from crewlog.client.gateway import PASSING, SEAM, Gateway, pauses, refusal
+from crewlog.client.gateway import PASSING, SEAM, Gateway, pauses, refusal, update_id
 from crewlog.errors import AnswerNeeded, CrewlogError, NotInTime
 from crewlog.ids import InterruptId, RunId
 from crewlog.model import Json
@@ -89,11 +89,11 @@ async def ask(
         TemporalUnavailable: the server is away.
     """
     asked = False
+    # It is signed anew each time, since signatures expire, and stays the same update.
+    update = update_id(signed(run, "ask", command.to_json()))
     for pause in pauses(0.005, 0.25):
         try:
-            answer = await _once(
-                temporal, command.id, signed(run, "ask", command.to_json()), start()
-            )
+            answer = await _once(temporal, update, signed(run, "ask", command.to_json()), start())
         except WorkflowAlreadyStartedError:
             if asked:
                 raise Ended from None

@@ -39,6 +39,7 @@ from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
 from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.client.key_folder import may_sign
 from crewlog.client.memories import CrewMemory
+from crewlog.client.quotas import with_used_up
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
 from crewlog.client.starting import check_start, policy_of_crew, policy_of_run
@@ -669,7 +670,7 @@ class Client:
         A run stores its questions before it waits; no worker is needed to look at them.
         """
         rows = await (await self.store()).list_interrupts()
-        return [open_question(row) for row in rows]
+        return await with_used_up(self.store, [open_question(row) for row in rows])
 
     async def _now(self, row: RunRow) -> RunSummary | None:
         """A run as the server sees it now; none where it does not know it."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -207,12 +208,12 @@ class Gateway:
         limit: float | None = None,
         digest: str = "",
     ) -> Json:
-        """Sends an update until it has an outcome; its id is the command's.
+        """Sends an update until it has an outcome; its id is made of the command's: `update_id`.
 
-        Only a dry run's is not: the server remembers what it answered to an update's id, and the
-        change itself would get the answer of its dry run. An execution's server answers a repeated
-        update id by itself, whatever comes with it: so the outcome is looked at, whether it is this
-        command's.
+        A dry run has one of its own: the server remembers what it answered to an update's id, and
+        the change itself would get the answer of its dry run. An execution's server answers a
+        repeated update id by itself, whatever comes with it: so the outcome is looked at, whether
+        it is this command's.
 
         Args:
             run: The run.
@@ -304,7 +305,7 @@ class Gateway:
                 return await self.handle(run).execute_update(
                     name,
                     command,
-                    id=_update_id(command),
+                    id=update_id(command),
                     rpc_timeout=timedelta(seconds=ANSWER_LIMIT),
                 )
         except TimeoutError as error:
@@ -571,9 +572,20 @@ def _called(name: str) -> str:
     return repr(called) if called == wire.spoken(name) else f"this {called}"
 
 
-def _update_id(command: dict[str, Json]) -> str:
-    """The id of a command's update: its own, but that of a dry run, which leaves it unused."""
-    return f"dry-run:{command['id']}" if command.get("dry_run") else str(command["id"])
+def update_id(command: dict[str, Json]) -> str:
+    """The id of a command's update: its own, but that of a dry run, which leaves it unused.
+
+    A signed one's has a digest of its signature, which nobody else can make: else who may do
+    nothing could try its id before, and the server would answer it with that one's refusal.
+
+    Args:
+        command: The command as it is sent.
+    """
+    id_ = f"dry-run:{command['id']}" if command.get("dry_run") else str(command["id"])
+    proof = command.get("proof")
+    if not isinstance(proof, dict):
+        return id_
+    return f"{id_}:{hashlib.sha256(str(proof['signature']).encode()).hexdigest()[:16]}"  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _unsure(command: dict[str, Json]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.converter import DataConverter
@@ -44,10 +45,20 @@ async def locked(client: Client, run: RunId, execution: str = "") -> CrewlogErro
             if event.HasField("workflow_task_completed_event_attributes"):
                 told = ""
             elif event.HasField("workflow_task_failed_event_attributes"):
-                told = event.workflow_task_failed_event_attributes.failure.message
+                told = _said(event.workflow_task_failed_event_attributes.failure)
     except RPCError:
         return None  # whoever asks knows already what went wrong
     return told_by_worker(told, run)
+
+
+def _said(failure: Failure) -> str:
+    """What a failure says of keys, itself or as its cause; else its message."""
+    each: Failure | None = failure
+    while each is not None:
+        if NOT_ENCRYPTED in each.message or NO_KEY in each.message:
+            return each.message
+        each = each.cause if each.HasField("cause") else None
+    return failure.message
 
 
 def told_by_worker(message: str, run: RunId) -> CrewlogError | None:
@@ -59,10 +70,11 @@ def told_by_worker(message: str, run: RunId) -> CrewlogError | None:
     """
     if NOT_ENCRYPTED in message:
         return SealBroken(
-            f"the workers do not go on with the run {run!r}: it began without encryption, which "
-            "is on there",
+            f"the workers do not go on with the run {run!r}: it began without encryption, or was "
+            "answered without, which is on there",
             remedy=f"Set {ACCEPT_PLAIN}=true for workers and clients until it has ended. The run "
-            "is safe, and waits.",
+            "is safe, and waits. If it began after encryption was turned on everywhere, whoever "
+            "answered has none of the keys: find out who.",
             place=f"run {run!r}",
         )
     return _worker_lacks(message.splitlines()[0], run) if NO_KEY in message else None

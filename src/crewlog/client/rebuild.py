@@ -40,6 +40,7 @@ from crewlog.state.logs import entries_of, heads_through
 from crewlog.state.model import CrewState
 from crewlog.store.loading import keep_snapshots
 from crewlog.store.protocol import Store
+from crewlog.store.resealing import drop_unreadable
 from crewlog.wire import JournalPage, Page
 
 _ENTRIES = 500
@@ -285,6 +286,7 @@ class Rebuild:
         Claims come first: a call that is tried again while its rows are made cannot begin without
         its message, and must not find that before the claim.
         """
+        await self._drop_unreadable(store, found)
         for key, owner in _claims(self._run, found.chain):
             await store.claim(key, owner)
         await count(store, self._run, found.chain, int(time.time() * 1000))
@@ -329,6 +331,19 @@ class Rebuild:
             replaced_after=replaced,
             problems=tuple(problem for each in found.all for problem in each.problems),
         )
+
+    async def _drop_unreadable(self, store: Store, found: _Found) -> None:
+        """Removes what is there, cannot be read, and is about to be made."""
+        _, inline = _bodies_of(found.batches)
+        bodies = {hash_ for each in found.all for hash_ in each.bodies} | inline
+        definitions = {h: d for each in found.all for h, d in each.definitions.items()}
+        positions = [n for batch in found.batches for n in range(batch.first, last(batch) + 1)]
+        whole = not any(gaps(found.batches, found.position, found.chain.base))
+        dropped = await drop_unreadable(
+            store, self._run, positions, bodies, definitions, whole=whole
+        )
+        if dropped:
+            self._tell(f"removed what was changed, moved or plain: {dropped:,} rows")
 
 
 def _check_read(found: _Found, run: RunId, differs: int) -> None:

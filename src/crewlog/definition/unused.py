@@ -67,7 +67,10 @@ def _tools(definition: CrewDefinition) -> Iterator[Finding]:
             continue
         lists = [n for n, agent in definition.agents.items() if tool in (agent.tools or ())]
         allowed = definition.permissions.get(tool)
-        forbidden = all(refusing(definition, n, tool) is not None for n in definition.agents)
+        having = [n for n, a in definition.agents.items() if a.tools is None or n in lists]
+        forbidden = all(
+            refusing(definition, n, tool) is not None for n in having or definition.agents
+        )
         if (allowed == () and not lists) or forbidden:
             continue  # it is said that no one may: perhaps until somebody allows it
         say = f"no agent may call the tool {tool!r}"

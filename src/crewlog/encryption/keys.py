@@ -237,14 +237,9 @@ class Keyring:
             KeyMissing: the process does not have the key.
             SealBroken: it was changed, or is bound to something else; or its key is retired.
         """
-        if key in self._retired:
+        if self.lacks(key) == "retired":
             raise SealBroken(f"it is encrypted with the retired key {key[:40]!r}")
         cipher = self._ciphers.get(key)
-        if cipher is None:
-            self._look(now=True)
-            if key in self._retired:
-                raise SealBroken(f"it is encrypted with the retired key {key[:40]!r}")
-            cipher = self._ciphers.get(key)
         if cipher is None:
             raise KeyMissing(
                 f"{NO_KEY} {key[:40]!r}",
@@ -271,8 +266,7 @@ class Keyring:
 
     def lacks(self, key: str) -> Literal["", "retired", "unknown"]:
         """Why nothing opens that is encrypted with a key; empty where the key is there."""
-        if key not in self._ciphers and key not in self._retired:
-            self._look(now=True)
+        self._look(now=key not in self._ciphers and key not in self._retired)
         if key in self._retired:
             return "retired"
         return "" if key in self._ciphers else "unknown"
@@ -286,17 +280,22 @@ class Keyring:
         try:
             if self._stamp() != self._seen:
                 self._load()
-        except (OSError, UsageError):
+        except UsageError:
             # It is being copied, or is gone for a moment: the keys at hand are still right.
             return
 
-    def _stamp(self) -> tuple[int, int, int]:
-        found = self.path.stat()
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None  # whoever reads it says why
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _load(self) -> None:
+        # Looked at before it is read: what replaces it meanwhile is seen at the next look.
+        seen = self._stamp()
         file = read_keys(self.path)
-        self._seen = self._stamp()
+        self._seen = seen
         known = self._ciphers
         self._ciphers = {
             each.id: known.get(each.id) or AESGCM(base64.b64decode(each.key)) for each in file.keys

@@ -24,8 +24,8 @@ LARGEST = 8 * 1024 * 1024
 _LARGEST_HEAD = 32 * 1024
 _PATIENCE = 15.0
 """Seconds for a request to arrive."""
-_AT_ONCE = 32
-"""Requests under way."""
+AT_ONCE = 32
+"""Bodies that are read at a time."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class CodecServer:
         self._origin = origin.rstrip("/")
         self._token = token
         self._namespace = namespace
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room = asyncio.Semaphore(AT_ONCE)
 
     async def start(self, port: int) -> asyncio.Server:
         """Listens on this machine.
@@ -68,7 +68,7 @@ class CodecServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with self._room, asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_PATIENCE):
                 answer = await self._answered(reader)
                 writer.write(self._bytes(answer))
                 await writer.drain()
@@ -97,7 +97,8 @@ class CodecServer:
             return Answer("411 Length Required", allowed=True)
         if int(length) > LARGEST:
             return Answer("413 Content Too Large", allowed=True)
-        return self.decode(await reader.readexactly(int(length)))
+        async with self._room:  # who has the token waits for no stranger that says nothing
+            return self.decode(await reader.readexactly(int(length)))
 
     def _refused(self, method: str, path: str, headers: Mapping[str, str]) -> Answer | None:
         """Why a request is not looked at; none where it is."""
@@ -125,7 +126,7 @@ class CodecServer:
         """The payloads of a request, decrypted; one that cannot be is answered by why."""
         try:
             asked = ParseDict(json.loads(body), Payloads())
-        except (ValueError, ParseError, RecursionError):
+        except (ValueError, TypeError, ParseError, RecursionError):  # `null` is JSON, too
             return Answer("400 Bad Request", allowed=True)
         told = Payloads(payloads=[self._shown(payload) for payload in asked.payloads])
         return Answer("200 OK", json.dumps(MessageToDict(told)).encode(), allowed=True)

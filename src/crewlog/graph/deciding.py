@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 
 from crewlog.authority.guards import Names, names_in
 from crewlog.definition.conditions import Fact, parse_condition
-from crewlog.graph.plan import GraphPlan, PlanNode
-from crewlog.ids import AgentName, FlagName, NodeName
+from crewlog.definition.model import ConditionText
+from crewlog.graph.plan import ASK_HUMAN, GraphPlan, PlanNode
+from crewlog.ids import AgentName, FlagName, NodeName, StepId, item_of, visit_of
 from crewlog.state.edited import FLAGS, OUTPUTS, split_path
 from crewlog.state.model import CrewState, Interrupt
 
@@ -30,12 +31,39 @@ def lifting(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
         paths: What is edited: `flags.closed`, `outputs.writer.ready`.
     """
     read = rule_names(plan)
+    yield from (f"{path}, which the condition of a rule reads" for path in _read(read, paths))
+
+
+def leading(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
+    """Paths of an edit by which a flow goes that asks people, in words.
+
+    They say whether a question is asked at all, and what comes of its answer.
+
+    Args:
+        plan: The run's.
+        paths: What is edited.
+    """
+    asks = False
+    conditions: list[ConditionText | None] = []
+    for node in plan.nodes.values():
+        decide = node.decide
+        asks = (
+            asks or node.ask is not None or (decide is not None and decide.otherwise == ASK_HUMAN)
+        )
+        conditions += [node.when, node.only_if, decide.when if decide is not None else None]
+    if not asks:
+        return
+    read = names_in(each for each in conditions if each is not None)
+    yield from (f"{path}, which the flow that asks people reads" for path in _read(read, paths))
+
+
+def _read(names: Names, paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
         kind, owner, name = split_path(path)
-        if (kind == FLAGS and name in read.flags) or (
-            kind == OUTPUTS and (owner, name) in read.outputs
+        if (kind == FLAGS and name in names.flags) or (
+            kind == OUTPUTS and (owner, name) in names.outputs
         ):
-            yield f"{path}, which the condition of a rule reads"
+            yield path
 
 
 def set_by(asked: Interrupt, decision: str) -> FlagName | None:
@@ -55,6 +83,19 @@ def answering(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
         kind, _, name = split_path(path)
         if kind == FLAGS and FlagName(name) in sets:
             yield f"{path}, which the answer to {sets[FlagName(name)]} sets"
+
+
+def asks_others(plan: GraphPlan, now: CrewState, who: str) -> tuple[str, ...]:
+    """Whom the flow's questions are asked of, where somebody is not among them; else empty.
+
+    Args:
+        plan: The run's.
+        now: The run as it is.
+        who: A principal.
+    """
+    asked = (each.to for each in now.interrupts.values() if each.kind == "ask")
+    others = (to for to in (plan.interrupts.people, *asked) if to and who not in to)
+    return next(others, ())
 
 
 def lifted(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
@@ -80,6 +121,34 @@ def answered(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
         value = then.flags.get(flag)
         if value not in (plan.flags.get(flag), now.flags.get(flag)):
             yield f"the answer to {node} ({flag}) is what it was there"
+
+
+def used_again(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
+    """Steps behind a question that are done, and would be once more, by the same answer.
+
+    Args:
+        plan: The run's, where it goes back to.
+        now: The run as it is, or was at last.
+        then: What it goes back to.
+    """
+    for step, entry in sorted(then.frontier.items()):
+        if step not in now.frontier and passes_a_question(plan, entry.node):
+            yield f"{step} is done, and people were asked before it"
+
+
+def gives_way(now: CrewState, step: StepId | None) -> StepId | None:
+    """The step whose place a redirect takes; none where it says none, and that is not clear."""
+    steps = [each for each in now.frontier if not item_of(each)]
+    return step or (steps[0] if len(steps) == 1 else None)
+
+
+def open_at(now: CrewState, step: StepId | None) -> list[str]:
+    """The questions that a step waits for, in words."""
+    return [
+        f"{asked.id} ({asked.kind})"
+        for asked in now.interrupts.values()
+        if step and asked.step is not None and visit_of(asked.step) == step
+    ]
 
 
 def _answers(plan: GraphPlan) -> dict[FlagName, NodeName]:

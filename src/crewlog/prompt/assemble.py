@@ -588,6 +588,11 @@ class Assembly:
         places = listed(self.remarks.place(w) for w in sorted(words, key=lambda w: w.start))
         self.remarks.error("contradiction", f"{say}: {places}", words, "Keep one of the two.")
 
+    def at_odds(self, say: str, words: Sequence[Words], remedy: str) -> None:
+        """Two sentences of which the stricter holds; both places are named."""
+        places = listed(self.remarks.place(w) for w in sorted(words, key=lambda w: w.start))
+        self.remarks.warning("contradiction", f"{say}: {places}", words, remedy)
+
     def _inside(self, said: ast.Inside) -> None:
         if not self._may_build(said.use, "agent", said.words):
             return

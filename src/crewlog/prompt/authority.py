@@ -89,6 +89,7 @@ class Authority:
         only = self._give(granted)
         self._take_away(granted, only)
         self._crew.ruling.settle(granted)
+        self._void()
         self._approvals(granted)
         self._logs(granted)
         return granted
@@ -185,6 +186,32 @@ class Authority:
             if not said.agents and not denied.agents:
                 say = f"everyone and no one may use {tool!r}"
                 self._crew.contradiction(say, (*said.words, *denied.words))
+
+    def _void(self) -> None:
+        """Says which rights a rule takes back: `X may use T` beside `X must never call T`.
+
+        The rule holds, so that nothing is given. A rule for some of those who have it may be an
+        exception.
+        """
+        for tool, never in self._crew.ruling.forbidding():
+            for said in self._allowed:
+                if tool not in said.tools or not self._takes_back(never, said):
+                    continue
+                agents = [name for name in said.agents if not never.agents or name in never.agents]
+                whom = listed(map(repr, agents)) if agents else "every agent"
+                say = f"{whom} may use {tool!r}, and must never call it"
+                remedy = "The second one holds. Leave out one of the two."
+                if said.words and never.words and never.words[0].start < said.words[0].start:
+                    remedy = "The first one holds. Leave out one of the two."
+                self._crew.at_odds(say, (*said.words, *never.words), remedy)
+
+    def _takes_back(self, never: ast.Rule, said: ast.Allow) -> bool:
+        """Whether a rule forbids what a sentence gives by name."""
+        if not never.agents and not never.groups:
+            return True
+        named = {*said.agents} & {*never.agents}
+        groups = [set(members) for members in self._crew.ruling.groups.values()]
+        return bool(named) and (named == {*said.agents} or {*said.agents} not in groups)
 
     def _approvals(self, granted: Granted) -> None:
         used = self.used(granted)

@@ -524,6 +524,8 @@ class _Finish:
             remedy = finding.remedy
             if finding.path[:1] == ("agents",) and finding.path[-1:] == ("model",):
                 words, remedy = (), "Name one: --model, or `model:` in the registry."
+            elif finding.path[:1] == ("tools",) and finding.severity == "warning":
+                remedy = "Say who may use it, or leave it out."
             put = self.remarks.error if finding.severity == "error" else self.remarks.warning
             put("invalid", finding.message, words, remedy)
 

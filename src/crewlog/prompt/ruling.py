@@ -253,6 +253,12 @@ class Ruling:
 
     # -- what it comes to ------------------------------------------------------------------------
 
+    def forbidding(self) -> Iterator[tuple[str, ast.Rule]]:
+        """The tools that are never called, whatever holds, and what says so."""
+        for said, _ in self._said:
+            if said.do == "never" and said.condition is None:
+                yield from ((tool, said) for tool in said.tools or self._crew.registry.tools)
+
     def interrupts(self) -> InterruptPolicy:
         """What is said of questions, as a definition has it."""
         fields: dict[str, Any] = {}

@@ -157,6 +157,13 @@ class StepCall(Model):
     """What no finished activity has stored yet."""
     attempt: int = 1
     """Which try, counting those that people asked for. The idempotency key is the same for all."""
+    position: int = 0
+    """The journal position when it was scheduled, where the batch does not tell."""
+
+    @property
+    def knows(self) -> int:
+        """The position up to which the run had looked at what people ruled."""
+        return self.position or (self.batch.last if self.batch.entries else 0)
 
 
 class CallModel(StepCall):
@@ -290,13 +297,6 @@ class CallTool(StepCall):
     started: int = 0
     """When the run started, in milliseconds since the epoch, where there are such quotas: what
     tells the call from those of other runs that had this id; 0: an older build's call."""
-    position: int = 0
-    """The journal position when it was scheduled, where the batch does not tell."""
-
-    @property
-    def knows(self) -> int:
-        """The position up to which the run had looked at who may call what."""
-        return self.position or (self.batch.last if self.batch.entries else 0)
 
 
 def claim_key(run: RunId, task: CallTool) -> str:
@@ -335,6 +335,8 @@ class ToolResult(Answer):
     """Why the activity refused the call, where a check did: the journal says it, too."""
     rule: str = ""
     """What decided so."""
+    unmade: bool = False
+    """Whether no try of the call has begun: the run's quotas do not count it."""
     counted: dict[str, str] = Field(default_factory=dict[str, str])
     """The quotas over runs that count the call, by their names in the store, each with the hour or
     day: what a store has lost is counted again by them."""

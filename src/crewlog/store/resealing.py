@@ -1,16 +1,19 @@
 """Which keys the rows of a store are encrypted with, and encrypting them with the current one.
 
-It works through tables a few rows at a time, while runs go on: a row that was changed meanwhile is
-left, and found by the next pass.
+Encrypting them works through tables a few rows at a time, while runs go on: a row that was changed
+meanwhile is left, and found by the next pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from crewlog.encryption.rows import PREFIX
-from crewlog.errors import UsageError
+from crewlog.errors import KeyMissing, SealBroken, UsageError
+from crewlog.ids import ContentHash, RunId
+from crewlog.model import Json
+from crewlog.store.codec import dump_json, pack
 from crewlog.store.postgres import PostgresStore
 from crewlog.store.postgres_memories import opened, sealed
 from crewlog.store.protocol import Store
@@ -72,6 +75,75 @@ async def reseal(store: Store, tell: Tell) -> int:
             done += count
             tell(f"{each.table}.{each.column}: {done:,} texts")
     return done
+
+
+async def drop_unreadable(
+    store: Store,
+    run: RunId,
+    positions: Collection[int],
+    bodies: Collection[ContentHash],
+    definitions: Mapping[ContentHash, Mapping[str, Json]],
+    *,
+    whole: bool,
+) -> int:
+    """Removes rows that were changed or moved, or are plain, so that they can be made again.
+
+    What is encrypted with a key that is missing stays.
+
+    Args:
+        store: The store.
+        run: The run whose rows are made again.
+        positions: Its journal positions that are.
+        bodies: Bodies that are.
+        definitions: Definitions that are. They are made right here: versions of crews name them.
+        whole: Whether all of its journal is, and with it what is projected from that.
+
+    Returns:
+        How many rows.
+    """
+    if not isinstance(store, PostgresStore) or store.seal.keys is None:
+        return 0
+    mine = pack(run)
+    made = {
+        "definitions": ("hash = ANY($1::text[])", [*definitions]),
+        "bodies": ("hash = ANY($1::text[])", [*bodies]),
+        "journal": ("run = $1::text AND position = ANY($2::bigint[])", mine, [*positions]),
+        "snapshots": ("run = $1::text AND position = ANY($2::bigint[])", mine, [*positions]),
+        **(dict.fromkeys(("interrupts", "runs"), ("run = $1::text", mine)) if whole else {}),
+    }
+    dropped = 0
+    for each in (column for column in COLUMNS if column.table in made):
+        where, *arguments = made[each.table]
+        rows = await store.scan(
+            f"SELECT {', '.join(each.place)}, {each.column} AS text FROM crewlog.{each.table} "  # noqa: S608
+            f"WHERE {each.where} AND {where}",
+            *arguments,
+        )
+        broken = [row for row in rows if _is_broken(store, each, row)]
+        if each.table == "definitions":
+            contents = [(row["hash"], dump_json(dict(definitions[row["hash"]]))) for row in broken]
+            await store.change(
+                "UPDATE crewlog.definitions SET definition = $2 WHERE hash = $1",
+                [(hash_, store.seal.seal(text, each.kind, hash_)) for hash_, text in contents],
+            )
+        else:
+            matches = " AND ".join(f"{name} = ${at}" for at, name in enumerate(each.place, 2))
+            await store.change(
+                f"DELETE FROM crewlog.{each.table} WHERE {each.column} = $1 AND {matches}",  # noqa: S608
+                [(row["text"], *(row[name] for name in each.place)) for row in broken],
+            )
+        dropped += len(broken)
+    return dropped
+
+
+def _is_broken(store: PostgresStore, each: Column, row: Any) -> bool:
+    try:
+        store.seal.open(row["text"], each.kind, *(str(row[name]) for name in each.place))
+    except SealBroken:
+        return True
+    except KeyMissing:
+        return False
+    return False
 
 
 async def _reseal_memories(store: PostgresStore, current: str, tell: Tell) -> int:

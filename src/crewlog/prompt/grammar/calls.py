@@ -34,12 +34,13 @@ _USE = word_set("use uses call calls run runs invoke invokes")
 _CALL = word_set("call calls invoke invokes")
 _USED = word_set("used called run invoked")
 _ANY_TOOL = ways("any tool|any tools|tools|a tool|every tool|all tools|any tool at all")
-_AT_MOST = ways(
-    "at most|no more than|not more than|up to|at the most|a maximum of|maximally|no more often than"
+AT_MOST = ways(
+    "at most|no more than|not more than|up to|at the most|a maximum of|maximally|no more often than|"
+    "max|max.|maximum|maximum of"
 )
 _MORE = ways("more than|more often than")
 _TIMES = word_set("times time calls call")
-_COUNTS = {"once": 1, "twice": 2, "thrice": 3}
+COUNTS = {"once": 1, "twice": 2, "thrice": 3}
 _PER = ways(
     "per|a|an|each|every|in a|in an|in one|in any|in each|in every|in any one|in a single|in this|"
     "in the|within a|within an|within one|during a|during one"
@@ -49,8 +50,20 @@ _SPANS = word_set(
     "run hour day week month minute second year quarter session turn step call weekday night"
 )
 """What calls may be meant to be counted in, also where they cannot be."""
+_NO_AGENTS = word_set("people person persons human humans somebody someone user users i we")
+_BLOCKED = ways(
+    "is blocked|is forbidden|is locked|is off limits|is off-limits|is prohibited|is not allowed|"
+    "is disabled|is closed|is barred|is banned|are blocked|are forbidden|are not allowed|is taboo|"
+    "stays blocked|remains blocked|stays locked|is not permitted|are off limits"
+)
+_CONSENT = word_set("approval consent okay ok permission yes sign-off go-ahead blessing agreement")
+_NO_MORE = ways(
+    ", not more|, no more|, and not more|, and no more|and no more|and not more|at most|at the most|"
+    "maximum|at maximum|not more|no more|, at most|only|, but not more|but not more"
+)
 _ONCE_PER = {"hourly": "hour", "daily": "day"}
 _TOGETHER = ways("together|in total|in all|altogether|all together|taken together|ever")
+_ALTOGETHER = ways("together ,|in total ,|altogether ,|in all ,|taken together ,")
 _IF = ways("if|when|where|in case|provided|provided that|whenever")
 _WHILE = ways("while|as long as|so long as|whilst")
 _UNLESS = ways("unless|until|except if|except when|except where|till|unless and until")
@@ -68,7 +81,7 @@ _ASK = ways(
 
 
 @dataclass(slots=True)
-class _Call:
+class Call:
     """A sentence about calls, as far as it is read."""
 
     agents: tuple[str, ...] = ()
@@ -86,8 +99,12 @@ class _Call:
     """`May only use it …`: there is to be a condition or a bound."""
     tools: tuple[str, ...] = ()
     every_tool: bool = False
-    most: int | None = None
-    per: str = ""
+    bounds: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """How many calls in which window; each counts by itself."""
+    each: bool = False
+    """It is said of every agent by itself, and calls are counted together."""
+    obliged: bool = False
+    """A number is said of them without a word that makes it a bound: `must call it twice a day`."""
     more: bool = False
     """`More than`: the bound of what may not be."""
     condition: Cond | None = None
@@ -101,7 +118,7 @@ class Calls(Reading):
 
     def __init__(self, state: State, units: Sequence[Unit]) -> None:
         super().__init__(state, units)
-        self.call = _Call()
+        self.call = Call()
         self.fronted = False
         """Whether a condition leads the sentence."""
 
@@ -111,10 +128,18 @@ class Calls(Reading):
             return None
         front = self._fronted()
         self.fronted = front > 0
-        for form in (self._waits, self._asks, self._passive, self._ordered, self._said):
+        forms = (
+            self._waits,
+            self._asks,
+            self._blocked,
+            self._passive,
+            self._ordered,
+            self._said,
+        )
+        for form in forms:
             self.scan.at = front
             kept = (self.call.condition, self.call.people_set)
-            self.call = _Call(condition=kept[0], people_set=kept[1])
+            self.call = Call(condition=kept[0], people_set=kept[1])
             made = form()
             if made is not None:
                 return made
@@ -130,8 +155,15 @@ class Calls(Reading):
     def _fronted(self) -> int:
         """The place behind a condition that leads the sentence: `Unless approved, nobody may …`."""
         words = self.scan.words
+        self.scan.at = 0
+        if self.scan.takes(ways("without")) and self._approval():
+            self.scan.over({","})
+            return self.scan.at
         if "," not in words:
             return 0
+        self.scan.at = 0
+        if self.scan.takes(_ALTOGETHER):
+            return self.scan.at
         end = words.index(",")
         self.scan.at = 0
         negated = self._opener(positive=False)
@@ -152,8 +184,8 @@ class Calls(Reading):
 
     def _facts(self, words: Sequence[str], *, negate: bool) -> bool:
         """Reads a condition; it is kept as the rule needs it."""
-        if not words or any(word[0] in "#$&" for word in words):
-            return False
+        if not words or any(word[0] in "#$&" for word in words) or {*words} & _NO_AGENTS:
+            return False  # what people decide is asked, and no flag of an agent
         made = _set_by_people(words)
         fact = made.of if isinstance(made, Not) else made
         people = (fact.name,) if isinstance(fact, Fact) else ()
@@ -176,6 +208,7 @@ class Calls(Reading):
                 call.groups = (self.mentioned_group(),)
             return True
         call.only = scan.takes(ways("only"))
+        call.each = not call.only and scan.word in {"each", "every"}
         if scan.takes(_ALL) and scan.word not in {"in", "of", "but", "except"}:
             return not call.only
         agents: list[str] = []
@@ -226,15 +259,18 @@ class Calls(Reading):
         return bool(named)
 
     def _bound(self) -> bool:
-        """Reads `at most 5 times per run`."""
+        """Reads `at most 5 times per run`; of what may be done, `5 times per run` says the same."""
         call, scan, at = self.call, self.scan, self.scan.at
         more = scan.takes(_MORE)
-        bounded = more or scan.takes(_AT_MOST)
-        if not bounded and scan.word not in _COUNTS:
-            return False
+        bounded = more or scan.takes(AT_MOST)
+        if not bounded and scan.word == "only" and self._counts(1):
+            bounded = True
+            scan.at += 1
         start = scan.at
-        if scan.word in _COUNTS:
-            most: float | None = _COUNTS[scan.word]
+        if not bounded and not (self._counts(0) and (call.may or scan.word in COUNTS)):
+            return False
+        if scan.word in COUNTS:
+            most: float | None = COUNTS[scan.word]
             scan.at += 1
         else:
             most = number(scan.word) if scan.word else None
@@ -243,38 +279,54 @@ class Calls(Reading):
                 scan.at = at
                 return False
             scan.at += 1
-        per = ""
-        if scan.word in _ONCE_PER:
-            per = _ONCE_PER[scan.word]
-            scan.at += 1
-        elif scan.takes(_PER):
-            if scan.word not in _WINDOWS:
-                scan.at = at
-                return False
-            per = _WINDOWS[scan.word]
-            scan.at += 1
-        elif bounded:
-            call.bare = list(self.units[start : scan.at])
-        else:
+        per = self.window()
+        if per is None or (not per and not bounded):
             scan.at = at
             return False
-        known = call.most is not None or call.per != ""
+        if not per:
+            call.bare = list(self.units[start : scan.at])
+        windows = [each for _, each in call.bounds]
+        known = bool(windows) and (more != call.more or (per or "run") in windows)
         if known or most is None or most != int(most) or not 1 <= most <= MOST:
             scan.at = at
             return False
-        call.most, call.per, call.more = int(most), per or "run", more
+        call.bounds.append((int(most), per or "run"))
+        call.more = more
+        call.obliged = call.obliged or not (scan.takes(_NO_MORE) or bounded or call.may)
         return True
+
+    def _counts(self, ahead: int) -> bool:
+        """Whether `once`, `5 times` stands so many words ahead."""
+        words = [*self.scan.rest[ahead : ahead + 2], "", ""]
+        return words[0] in COUNTS or (number(words[0]) is not None and words[1] in _TIMES)
+
+    def window(self) -> str | None:
+        """Reads `per run`: in what is counted; empty where nothing is said, none for what cannot be."""
+        scan = self.scan
+        if scan.word in _ONCE_PER:
+            scan.at += 1
+            return _ONCE_PER[scan.words[scan.at - 1]]
+        if not scan.takes(_PER):
+            return ""
+        scan.at += 1
+        return _WINDOWS.get(scan.words[scan.at - 1]) if scan.at <= len(scan.words) else None
 
     def _tail(self, *, positive: bool) -> bool:
         """Reads bounds and conditions to the end of the sentence."""
         scan = self.scan
         while scan.word:
             before = scan.at
-            scan.over({",", "and", "but"})
+            scan.over({",", "and", "but", ":", "–"})
             if scan.takes(_TOGETHER) or self._bound():
                 continue
             only = scan.takes(ways("only"))
             self.call.only_if = self.call.only_if or only
+            if scan.word == ("with" if only else "without") and only == positive:
+                scan.at += 1
+                if self._approval():
+                    continue
+                scan.at = before
+                return False
             negate = self._opener(positive=positive)
             if negate is None:
                 scan.at = before
@@ -284,6 +336,20 @@ class Calls(Reading):
             if not self._facts(words, negate=negate):
                 return False
         return True
+
+    def _approval(self) -> bool:
+        """Reads `the checker's approval`, without which it may not be."""
+        scan = self.scan
+        if scan.takes(ways("the approval of|the consent of|approval by|approval from|approval of")):
+            agents = scan.agents()
+        else:
+            agents = scan.agents()
+            if not scan.takes(ways("'s")) or scan.word not in _CONSENT:
+                return False
+            scan.at += 1
+        if len(agents) != 1:
+            return False
+        return self._facts([agents[0], "approves", "it"], negate=True)
 
     # -- the forms -------------------------------------------------------------------------------
 
@@ -295,14 +361,14 @@ class Calls(Reading):
         scan.takes(_TOGETHER)
         begin = scan.at
         call.may = scan.takes(_MAY)
-        if not call.may and scan.takes(_MUST):
-            call.may = False
+        must = not call.may and scan.takes(_MUST)
         self._adverbs()
         self._bound()
         verb = scan.word if scan.word in _USE else ""
+        act = not verb and scan.at == begin and scan.word[:1] == "$"
         if verb:
             scan.at += 1
-        elif scan.at == begin:
+        elif scan.at == begin and not act:
             return None
         finite = scan.at == begin + 1 and verb.endswith("s")
         if scan.takes(ways("only")):
@@ -315,9 +381,12 @@ class Calls(Reading):
         positive = not call.negated
         if not self._tail(positive=positive):
             return None
-        if positive and not (call.may or finite):
+        if act and not (call.nobody if call.condition else call.bounds):
+            return None  # what it does, and not what it may
+        counted = (must or act) and call.bounds and not call.condition and not call.obliged
+        if positive and not (call.may or finite or counted):
             return None
-        call.gives = positive and not call.nobody
+        call.gives = positive and not call.nobody and (call.may or finite)
         return self._made(never=verb in _CALL)
 
     def _twice_negated(self) -> bool:
@@ -350,9 +419,9 @@ class Calls(Reading):
         scan.at += bool(verb)
         if not self._tools() or not self._tail(positive=not call.negated):
             return None
-        if not call.negated and not call.only_if and call.most is None:
+        if not call.negated and not call.only_if and not call.bounds:
             return None
-        if not call.negated and call.condition is None and call.most is None:
+        if not call.negated and call.condition is None and not call.bounds:
             return None
         return self._made(never=verb in _CALL)
 
@@ -376,9 +445,22 @@ class Calls(Reading):
         if not self._tail(positive=not call.negated):
             return None
         call.may = False  # said of the tool, it gives nothing to anybody
-        if not call.negated and call.most is None and not call.only_if:
+        if not call.negated and not call.bounds and not call.only_if:
             return None
         return self._made(never=verb in {"called", "invoked"})
+
+    def _blocked(self) -> list[AnyStatement] | None:
+        """`Publish is blocked until the checker approves it`."""
+        scan = self.scan
+        scan.takes(ways("calls of|calls to|any call of|every call of|the use of|use of"))
+        if not self._tools() or not scan.takes(_BLOCKED):
+            return None
+        if scan.takes(ways("for")) and (not self._subject() or self.call.nobody or self.call.only):
+            return None
+        self.call.negated = True
+        if not self._tail(positive=False) or self.call.bounds or self.call.condition is None:
+            return None
+        return [self._rule("never")]
 
     def _waits(self) -> list[AnyStatement] | None:
         """`Calls of publish by the writer wait for a person's yes if …`."""
@@ -391,7 +473,9 @@ class Calls(Reading):
             return None
         if not scan.takes(_WAIT) or not scan.takes(_YES) or not self._tail(positive=False):
             return None
-        return [] if self.call.more else [self._rule("ask")]
+        if self.call.more or len(self.call.bounds) > 1:
+            return []
+        return [self._rule("ask", *self.call.bounds)]
 
     def _asks(self) -> list[AnyStatement] | None:
         """`Ask me before the writer calls publish if the amount is above 50`."""
@@ -403,27 +487,31 @@ class Calls(Reading):
         scan.at += 1
         if not self._tools() or not self._tail(positive=False):
             return None
-        return None if call.condition is None or call.more else [self._rule("ask")]
+        if call.condition is None or call.more or len(call.bounds) > 1:
+            return None
+        return [self._rule("ask", *call.bounds)]
 
     # -- what it comes to ------------------------------------------------------------------------
 
     def _made(self, *, never: bool) -> list[AnyStatement] | None:
         call = self.call
-        if call.more != (call.negated and call.most is not None):
+        if call.more != (call.negated and bool(call.bounds)):
             return None  # "may use it more than 3 times", "may not use it at most 3 times"
+        if call.each and call.bounds:
+            return None  # a rule counts the calls of all together
         made: list[AnyStatement] = []
         positive = not call.negated
         if positive and call.condition is not None and (self.fronted or not call.only_if):
             return None  # a right is given for always, or not at all
         if positive and call.gives and not call.every_tool:
             made += self._given()
-        if call.most is not None and positive and call.condition is not None:
-            forbids, call.condition = call.condition, None
-            made.append(self._rule("count"))
-            call.most, call.per, call.condition = None, "", forbids
-            made.append(self._rule("never"))
-        elif call.most is not None:
-            made.append(self._rule("count"))
+        if call.bounds:
+            forbids = call.condition if positive else None
+            call.condition = None if positive else call.condition
+            made += [self._rule("count", bound) for bound in call.bounds]
+            if forbids is not None:
+                call.condition = forbids
+                made.append(self._rule("never"))
         elif (
             call.condition is not None
             or (call.negated and call.ever and never)
@@ -445,7 +533,7 @@ class Calls(Reading):
         named = tuple(dict.fromkeys(agents))
         return [Allow(agents=named, tools=call.tools, only=call.only, words=self.words)]
 
-    def _rule(self, do: str) -> Rule:
+    def _rule(self, do: str, bound: tuple[int, str] | None = None) -> Rule:
         call = self.call
         if call.bare:
             words = Words(start=call.bare[0].start, end=call.bare[-1].end)
@@ -459,8 +547,8 @@ class Calls(Reading):
                 "groups": call.groups,
                 "condition": call.condition,
                 "people_set": call.people_set,
-                "most": call.most,
-                "per": call.per or None,
+                "most": None if bound is None else bound[0],
+                "per": None if bound is None else bound[1],
                 "words": self.words,
                 **whose,
             }
@@ -499,13 +587,16 @@ def _bounds(words: Sequence[str], at: int, tools: Sequence[int]) -> bool:
         return bool(before) and not between and max(tools) < at and not rest & _PEOPLE
     if scan.word in _TIMES:
         scan.at += 1
+        right = {*words[: before[0]]} & {"may", "can", "could", "allowed"} if before else set[str]()
+        if (right and len(between) == 1) or (before and scan.word == "per"):
+            return True
         return bool(before) and scan.takes(_PER) and scan.word in _SPANS
-    if not (scan.takes(_AT_MOST) or scan.takes(_MORE)):
+    if not (scan.takes(AT_MOST) or scan.takes(_MORE)):
         return False
     if before and len(between) <= _NEAR and not {*between} & _BREAKS:
         return True
-    counted = (scan.rest[1:2] != [] and scan.rest[1] in _TIMES) or scan.word in _COUNTS
-    scan.at += 1 if scan.word in _COUNTS else 2
+    counted = (scan.rest[1:2] != [] and scan.rest[1] in _TIMES) or scan.word in COUNTS
+    scan.at += 1 if scan.word in COUNTS else 2
     window = scan.word in _ONCE_PER or (scan.takes(_PER) and scan.word in _SPANS)
     near = bool(before) and {*between} <= {",", "tool", "tools", "(", "but"}
     return counted and (near or window)

@@ -16,7 +16,8 @@ from crewlog.prompt.grammar.sentences import Sentence, Token
 
 SIGN = "&"
 _HAS = word_set("has contains includes comprises :")
-_FORM = word_set("form forms make makes")
+_FORM = word_set("form forms make makes are")
+_MEMBERS = {("members", "of"), ("agents", "in"), ("agents", "of"), ("everyone", "in")}
 _CALLED = word_set("called named")
 _NO_NAME = word_set(
     "a an the this that of in is has and or with who which called named for to by any each every "
@@ -111,6 +112,9 @@ class NamedGroups:
                 return self.names.index(tokens[named].key), named + 1
         if here.key in self.names and follows is not None and follows.text == "group":
             return self.names.index(here.key), begin + 2
+        of = [token.text for token in tokens[max(0, at - 2) : at]]
+        if here.key in self.names and tuple(of) in _MEMBERS and begin > at:
+            return self.names.index(here.key), begin + 1
         if here.key in self.bare and (begin > at or at == 0):
             return self.names.index(here.key), begin + 1
         return None

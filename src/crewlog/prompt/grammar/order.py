@@ -297,7 +297,7 @@ def _keep(sentence: Sentence, before: int, phrase: Phrase) -> bool:
             "not_understood",
             f"{state.shown(phrase.words)!r} cannot hold under a condition",
             [phrase.words, *pending.words],
-            "Say it without the condition, or leave it out.",
+            "Say 'only if …' with what an agent decides, or 'Ask me before the X uses T.'",
         )
         sentence.pending = Pending()
     return True

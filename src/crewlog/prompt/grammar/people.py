@@ -1212,7 +1212,7 @@ def ask_here(state: State, frame: Frame) -> bool:
     asked = asks(frame)
     if asked is None or {"before", "unless", "until", "after"} & {*asked.args}:
         return False
-    if "#" in frame.phrase.text:  # about a tool, and not understood
+    if {*"#$"} & {*frame.phrase.text}:  # about a tool, and not understood
         return False
     if frame.subject.agents or frame.subject.quantifier or frame.subject.tools or frame.elided:
         return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from crewlog.definition.findings import did_you_mean
 from crewlog.prompt.ast import (
+    Allow,
     AnyStatement,
     Ask,
     CrewName,
@@ -20,6 +21,9 @@ from crewlog.prompt.ast import (
 )
 from crewlog.prompt.compiled import Remark
 from crewlog.prompt.grammar.calls import Calls, unbounded
+from crewlog.prompt.grammar.confined import look_at_confined
+from crewlog.prompt.grammar.consents import Consents
+from crewlog.prompt.grammar.counted import Counts
 from crewlog.prompt.grammar.lexicon import third_person
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.named_groups import NamedGroups
@@ -82,6 +86,7 @@ def read(text: str, registry: Registry, file: str = "prompt") -> Reading:
     _needs_left(state)
     _asked_before(state)
     look_at_tasks(state)
+    look_at_confined(state)
     look_for_tools(state)
     remarks = sorted(state.remarks, key=lambda r: r.words[0].start if r.words else 0)
     return Reading(PromptAst(statements=tuple(state.statements)), tuple(remarks))
@@ -188,17 +193,49 @@ def _read(state: State, sentence: Sentence) -> None:
     for aside in asides:
         read_sentence(state, aside)
     state.labelled = state.described = False
+    _unbounded(state, before, remarked)
     if len(state.statements) == before and len(state.remarks) == remarked and not state.touched:
         state.not_understood(whole)
     state.touched = False
 
 
+_BESIDE = re.compile(r"[\s,;:()–—-]*(?:(?:and|but)\b[\s,]*)?")
+
+
+def _unbounded(state: State, before: int, remarked: int) -> None:
+    """Takes back rights beside which words of the sentence were not understood: they may bound it.
+
+    `The writer may publish, subject to my approval` gives nothing where that is not read.
+    """
+    unread = [
+        r.words[0] for r in state.remarks[remarked:] if r.code == "not_understood" and r.words
+    ]
+    for at in range(len(state.statements) - 1, before - 1, -1):
+        said = state.statements[at]
+        if not isinstance(said, Allow) or not said.words or said.only:
+            continue
+        given = said.words[0]
+        for words in unread:
+            gap = state.text[given.end : words.start] if words.start >= given.end else "-"
+            if given.end > words.start or not _BESIDE.fullmatch(gap):
+                continue
+            del state.statements[at]
+            whole = Words(start=given.start, end=words.end)
+            state.remark(
+                "not_understood",
+                f"{state.shown(whole)!r} gives nothing: what bounds it is not understood",
+                [whole],
+                "Say the bound in a sentence that is read: 'Ask me before the X uses T.'",
+            )
+            break
+
+
 def _authority(state: State, units: list[Unit], whole: Words) -> bool:
     """Reads a sentence about calls, groups, budgets or questions, as a whole or not at all."""
     said = _without_fillers(units)
-    made = Terms(state, said).read()
-    if made is None:
-        made = Calls(state, said).read()
+    made = None
+    for reader in (Terms, Calls, Consents, Counts):
+        made = reader(state, said).read() if made is None else made
     if made is None and not unbounded(said):
         return False
     state.units += units
@@ -209,7 +246,7 @@ def _authority(state: State, units: list[Unit], whole: Words) -> bool:
             "not_understood",
             f"{state.shown(whole)!r} cannot be counted like that, and gives nothing",
             [whole],
-            "Say it in a sentence of its own: 'The X may use T at most 5 times per run.'",
+            "Say it in a sentence of its own: 'The X must not call T more than 5 times per run.'",
             severity="error",
         )
     return True

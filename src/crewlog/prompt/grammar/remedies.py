@@ -14,6 +14,21 @@ _CASE = re.compile(r"\b(?:if|when|whenever|unless|once|otherwise|in case|as soon
 _NOT = re.compile(r"\b(?:not|never|no|nobody|without)\b|n't\b")
 
 
+def bounded(agent: str, tool: str) -> str:
+    """What may be said of a right that words bound in a way that cannot be kept.
+
+    Not the right alone: that would be more than was asked for.
+
+    Args:
+        agent: Who is to have it.
+        tool: Which tool.
+    """
+    return (
+        f"A right holds at all times. Say 'Ask me before the {agent} uses {tool}.', or "
+        f"'The {agent} may use {tool} only if …' with what an agent decides."
+    )
+
+
 def remedy(said: str, agents: tuple[str, ...], tools: tuple[str, ...]) -> str:
     """A sentence that would be read, by what the words hold.
 
@@ -29,9 +44,10 @@ def remedy(said: str, agents: tuple[str, ...], tools: tuple[str, ...]) -> str:
             return f"Say, behind the question, 'If I say no, back to the {agent}.'"
         does = f"uses {tools[0]}" if tools else "starts"
         return f"Say 'Ask me before the {agent} {does}.'"
+    if tools and _NOT.search(text):
+        return f"Say 'The {agent} may not use {tools[0]}.'"
     if tools:
-        may = "may not" if _NOT.search(text) else "may"
-        return f"Say 'The {agent} {may} use {tools[0]}.'"
+        return bounded(agent, tools[0])
     if _AGAIN.search(text):
         return f"Say 'If it is not approved, back to the {agent}, at most 3 times.'"
     if _CASE.search(text):

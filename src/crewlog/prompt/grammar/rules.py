@@ -273,7 +273,7 @@ def _not_kept(state: State, frame: Frame) -> bool:
         "not_understood",
         f"{state.shown(words)!r} cannot hold under a condition",
         [words],
-        "Say it without the condition, or leave it out.",
+        "Say 'only if …' with what an agent decides, or 'Ask me before the X uses T.'",
     )
     return True
 
@@ -294,7 +294,7 @@ def at_times(state: State, frame: Frame) -> bool:
         "not_understood",
         f"{state.shown(words)!r}: a tool cannot be given for some of the time",
         [words],
-        "Give it without that, or say 'Ask me before the X uses T.'",
+        "Leave it out, or say 'Ask me before the X uses T.'",
     )
     return True
 
@@ -342,7 +342,12 @@ def _tools_said(state: State, frame: Frame) -> _Tools | None:
     thing = frame.object
     if thing.things and frame.verb == "do":
         return None
-    if thing.things and not thing.words and not thing.agents:
+    if (
+        thing.things
+        and not thing.words
+        and not thing.agents
+        and (not thing.tools or thing.excepted)
+    ):
         if frame.negated and thing.quantifier == "all" and not thing.text.startswith("any"):
             return None  # "may not use everything" leaves open what it may use
         every = tuple(state.registry.tools)

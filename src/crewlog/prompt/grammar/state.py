@@ -192,6 +192,11 @@ class State:
         diagnostic = self.places.source.diagnostic(message, span, remedy)
         self.remarks.append(Remark(code, severity, diagnostic, tuple(words)))
 
+    def place(self, words: Words) -> str:
+        """`line 3, column 7`."""
+        span = self.places.span(words.start, words.end)
+        return f"line {span.line}, column {span.column}"
+
     def not_understood(self, words: Words) -> None:
         """Reports words that are in no statement."""
         said = self.shown(words)

@@ -26,20 +26,22 @@ from crewlog.prompt.ast import (
     Yes,
 )
 from crewlog.prompt.grammar.lexicon import word_set
-from crewlog.prompt.grammar.moves import ways
+from crewlog.prompt.grammar.moves import Scan, ways
 from crewlog.prompt.grammar.named_groups import SIGN
 from crewlog.prompt.grammar.phrase import Unit, number
-from crewlog.prompt.grammar.reading import Reading
+from crewlog.prompt.grammar.reading import NAME, NO_PERSON, Reading
 from crewlog.prompt.grammar.sentences import Sentence
-from crewlog.prompt.grammar.times import lapse_at
 
-_NAME = re.compile(r"[A-Za-z][\w.-]{0,62}\w|[A-Za-z]")
-_NO_PERSON = word_set(
-    "i me we us you he she it they them who which nobody somebody someone anyone anybody everyone "
-    "everybody people person human humans a an the and or agents agent one"
-)
 _NOBODY = ways("nobody|no one|no-one|noone|no person|none of us|none of them")
-_ANSWERS = ways("answers|has answered|replies|responds|reacts|answer|reply")
+_ANSWERS = ways("answers|has answered|replies|responds|reacts|answer|reply|respond|react")
+_ANSWERING = word_set(
+    "answers replies responds answered reacts answer reply respond response react"
+)
+_UNANSWERED = ways(
+    "no answer comes|there is no answer|there is no reply|no reply comes|there is no response|"
+    "i do not answer|i do not reply|i do not respond|i have not answered|we do not answer|"
+    "i do not react|no one has answered|we do not reply|nobody has answered|nobody has replied"
+)
 ABOUT = {
     "ask": "a question of the flow",
     "requirement": "what cannot come true",
@@ -57,12 +59,22 @@ _ABOUT = {tuple(words.split()): kind for kind, words in ABOUT.items()} | {
     ("the", "call"): "tool_approval",
 }
 _REJECT = ways(
-    "reject|reject it|reject them|it is rejected|they are rejected|it counts as rejected"
+    "reject|reject it|reject them|it is rejected|they are rejected|it counts as rejected|"
+    "treat it as a no|treat it as rejected|treat that as a no|take it as a no|count it as a no|"
+    "take that as a no|that means no|it means no|that is a no|it is a no|the answer is no|it counts as a no|"
+    "that counts as a no|treat it as a rejection|consider it rejected|refuse it|refuse the call|"
+    "reject the call|the call is rejected|the call is refused|are rejected|count as rejected|count as a no"
 )
-_STOP = ways("stop|stop it|stop the run|end|end the run|the run stops|the run ends|give up")
-_ESCALATE = ways("escalate to|escalate it to|hand it to|pass it to|pass it on to|it goes to")
+_STOP = ways(
+    "stop|stop it|stop the run|end|end the run|the run stops|the run ends|give up|stop the run|stop them|"
+    "stop everything|abort|abort the run"
+)
+_ESCALATE = ways(
+    "escalate to|escalate it to|hand it to|pass it to|pass it on to|it goes to|ask|it is escalated to|"
+    "go to|are escalated to|the question goes to|escalate the question to|forward it to"
+)
 _AT_MOST = ways("at most|no more than|not more than|up to|a maximum of")
-_WHO = ways("the run|the crew|this run|the whole run|a run|the crew 's runs|we")
+_WHO = ways("the run|the crew|this run|the whole run|a run|the crew 's runs|we|the whole thing")
 _SPEND = word_set("spend spends use uses cost costs")
 _TAKE = word_set("take takes last lasts run runs")
 _MODAL = ways("may|can|must|should|will|is to|is allowed to")
@@ -71,9 +83,29 @@ _OVERALL = ways("in total|in all|altogether|overall|per run|in a run|all in all"
 _MARK = re.compile(r"\$\s?$")
 _VERB = word_set("use uses call calls run runs invoke invokes")
 _SEES = word_set("see sees read reads")
+_SEES_ONLY = ways("sees only|only sees|see only|only see|reads only|only reads|read only|only read")
 _NOUNS = word_set("notes work output results result report reports draft drafts findings")
 _PERSONS = ways(
     "a person 's yes|a person 's approval|my yes|my approval|a yes|approval|a human 's yes"
+)
+_A_YES = ways(
+    "a yes|an approval|my yes|a person 's yes|approvals|every approval|each approval|my approval|any yes|"
+    "my approvals|any approval|every yes|each yes"
+)
+_HOLDS = ways(
+    "holds for|is valid for|counts for|lasts|holds|is good for|hold for|are valid for|are good for|last|"
+    "expires after|expire after|expires in|expire in|lapses after|lapse after|runs out after|"
+    "run out after|is only valid for|are only valid for|holds only for|expires within|holds for only"
+)
+_LASTS = ways(
+    "has to be done|must be done|has to be finished|must be finished|must finish|has to finish|"
+    "must be over|has to be over|must end|has to end|must be complete|is to be done|should be done"
+)
+_NEVER = ways("do not|never")
+_REACH_ONLY = ways(
+    "reach only|only reach|reach nothing but|reach no host but|only visit|visit only|only contact|"
+    "contact only|only access|access only|only talk to|talk only to|only connect to|connect only to|"
+    "visit nothing but|access nothing but|only go to|go only to|only call|only fetch from|only open"
 )
 
 Found = list[AnyStatement] | None
@@ -84,19 +116,37 @@ def apart(sentence: Sentence) -> bool:
     words = [token.text for token in sentence.tokens]
     text = " ".join(words)
     if words[:1] == ["only"] and "answer" in words[-3:] and {*words} & {"may", "can"}:
-        return words[1] not in _NO_PERSON
-    if words[:2] in (["if", "nobody"], ["if", "no"]) and "within" in words:
-        return bool({*words} & {"answers", "replies", "responds", "answered", "reacts"})
-    if words[:1] == ["ask"] and "before" in words[2:6] and _NAME.fullmatch(words[1]):
-        return words[1] not in _NO_PERSON
+        return words[1] not in NO_PERSON
+    if words[:1] in (["if"], ["when"]) and words[1:2] in (["nobody"], ["no"], ["i"]):
+        return bool({*words} & {"within", "in", "for"}) and bool({*words} & _ANSWERING)
+    if words[:1] == ["unanswered"] or words[:3] in (
+        ["questions", "go", "to"],
+        ["all", "questions", "go"],
+    ):
+        return True
+    if _approve_calls(words):
+        return True
+    if words[:1] == ["ask"] and "before" in words[2:6] and NAME.fullmatch(words[1]):
+        return words[1] not in NO_PERSON
     if " reach only " in text or " only reach " in text:
         return True
     return any(word[:1] == SIGN and word != SIGN for word in words) and _declares(words)
 
 
+def _approve_calls(words: Sequence[str]) -> bool:
+    """`Ana or Ben must approve every call of publish`: people, who are called by their names."""
+    verb = next((at for at, word in enumerate(words) if word in _APPROVE), 0)
+    before = [w for w in words[:verb] if w not in {",", "or", "and", "must", "has", "have", "to"}]
+    calls = {*words[verb + 1 : verb + 5]} & {"every", "each", "any", "all", "calls", "call", "uses"}
+    return 0 < len(before) <= 4 and bool(calls) and not {*before} & NO_PERSON
+
+
+_APPROVE = word_set("approve approves confirm confirms authorise authorises okay okays sign signs")
+
+
 def _declares(words: Sequence[str]) -> bool:
     return bool(
-        {*words} & {"has", "contains", "includes", "comprises", "consists", "form", "forms"}
+        {*words} & {"has", "contains", "includes", "comprises", "consists", "form", "forms", "are"}
     )
 
 
@@ -108,6 +158,7 @@ class Terms(Reading):
         forms: tuple[Callable[[], Found], ...] = (
             self.group,
             self._budget,
+            self._spent,
             self._unanswered,
             self._answers,
             self._asked,
@@ -116,6 +167,10 @@ class Terms(Reading):
             self._sure,
             self._reach,
             self._sight,
+            self._own_work,
+            self._between,
+            self._shows,
+            self._hidden,
         )
         for form in forms:
             self.scan.at = 0
@@ -123,12 +178,6 @@ class Terms(Reading):
             if made is not None:
                 return made
         return None
-
-    def _over(self) -> bool:
-        return not self.scan.word
-
-    def _raw(self, unit: Unit) -> str:
-        return self.state.text[unit.start : unit.end]
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -140,7 +189,7 @@ class Terms(Reading):
             name = self.mentioned_group()
             if scan.word == "(":
                 scan.at += 1
-                agents = self._agents()
+                agents = self.agents()
                 closed, follows = scan.rest[:1] == [")"], scan.rest[1:2]
                 if not closed or follows not in (["form"], ["forms"], ["make"]):
                     return None
@@ -149,21 +198,20 @@ class Terms(Reading):
                     return None
             elif scan.word in {"has", "contains", "includes", "comprises", ":"}:
                 scan.at += 1
-                agents = self._agents()
+                agents = self.agents()
             elif scan.takes(ways("consists of|is made of|is made up of")):
-                agents = self._agents()
+                agents = self.agents()
         else:
-            agents = self._agents()
-            if not agents or scan.word not in {"form", "forms", "make", "makes"}:
+            agents = self.agents()
+            if not agents or not scan.takes(ways("form|forms|make|makes|are|make up")):
                 return None
-            scan.at += 1
             if scan.word[:1] != SIGN:
                 return None
             name = self.mentioned_group()
         if not agents:
             return None
         made: list[AnyStatement] = [Group(name=name, agents=agents, words=self.words)]
-        if self._over():
+        if self.over():
             return made
         behind = Words(start=self.units[scan.at].start, end=self.units[-1].end)
         more = self._only_they(agents)
@@ -194,6 +242,86 @@ class Terms(Reading):
         agents = self.state.groups.members.get(self.mentioned_group(), ())
         return self._seen(agents) if agents else None
 
+    def _own_work(self) -> Found:
+        """`The researcher sees only its own work`."""
+        scan = self.scan
+        agents = self.agents()
+        scan.takes(ways("may|can|must|should"))
+        if not agents or not scan.takes(_SEES_ONLY) or not scan.takes(ways("its own|their own")):
+            return None
+        if scan.word not in _NOUNS or len(scan.rest) > 1:
+            return None
+        return [Sees(agents=agents, hidden=True, words=self.words)]
+
+    def _between(self) -> Found:
+        """`What the writer says stays between the writer and the checker`."""
+        scan = self.scan
+        if scan.takes(ways("what")):
+            whose = self.agents()
+            if scan.word not in {"says", "writes", "say", "write", "reports", "finds"}:
+                return None
+        else:
+            whose = self.agents()
+            if not scan.takes(ways("'s")) or scan.word not in _NOUNS:
+                return None
+        scan.at += 1
+        if not scan.takes(
+            ways("stays between|stay between|remains between|is between|remain between")
+        ):
+            return None
+        agents = self.agents()
+        others = tuple(name for name in agents if name not in whose)
+        if len(whose) != 1 or whose[0] not in agents or not others or not self.over():
+            return None
+        return [Sees(agents=others, whose=whose, words=self.words)]
+
+    def _shows(self) -> Found:
+        """`The writer may not show its notes to the researcher`."""
+        scan = self.scan
+        whose = self.agents()
+        scan.takes(_MODAL)
+        if not whose or not scan.takes(ways("not|never")):
+            return None
+        if not scan.takes(ways("show|give|pass|reveal|disclose|hand")):
+            return None
+        if not scan.takes(ways("its|their|any of its")) or not scan.word.isalpha():
+            return None
+        scan.at += 1
+        agents = self.agents() if scan.takes(ways("to")) else ()
+        if not agents or {*agents} & {*whose} or not self.over():
+            return None
+        return [Sees(agents=agents, whose=whose, hidden=True, words=self.words)]
+
+    def _hidden(self) -> Found:
+        """`The writer may not see the researcher's facts`, `Hide the researcher's facts from …`."""
+        scan = self.scan
+        if scan.takes(ways("hide|conceal|keep|withhold")):
+            whose = self._thing_of()
+            agents = self.agents() if scan.takes(ways("from|away from|hidden from")) else ()
+        else:
+            agents = self.agents()
+            scan.takes(_MODAL)
+            if not agents or not scan.takes(ways("not|never")):
+                return None
+            if scan.word not in {"see", "read"}:
+                return None
+            scan.at += 1
+            whose = self._thing_of()
+        if not agents or not whose or {*agents} & {*whose} or not self.over():
+            return None
+        return [Sees(agents=agents, whose=whose, hidden=True, words=self.words)]
+
+    def _thing_of(self) -> tuple[str, ...]:
+        """Reads `the researcher's facts`: whose they are."""
+        scan = self.scan
+        whose = self.agents()
+        if not whose or not scan.takes(ways("'s")):
+            return ()
+        if not scan.word.isalpha() or scan.word in {"eyes", "mind", "memory", "tools"}:
+            return ()
+        scan.at += 1
+        return whose
+
     def _seen(self, agents: tuple[str, ...]) -> Found:
         scan = self.scan
         scan.takes(ways("may|can"))
@@ -217,17 +345,22 @@ class Terms(Reading):
         found = {part.agent for part in parts if noun in part.task.lower().split()}
         return tuple(found) if len(found) == 1 else ()
 
-    def _agents(self) -> tuple[str, ...]:
-        return self.state.names(" ".join(self.scan.agents()))
-
     # -- budgets ---------------------------------------------------------------------------------
 
     def _budget(self) -> Found:
         """`The run spends at most 2 dollars`, `Spend no more than 50,000 tokens`."""
         scan = self.scan
+        if scan.takes(
+            ways("budget :|the budget is|the run 's budget is|our budget is|the whole budget is")
+        ):
+            return self._amounts(takes=False)
         named = scan.takes(_WHO)
-        scan.takes(_MODAL)
-        negated = scan.takes(ways("not|never"))
+        if named and scan.takes(_LASTS):
+            return self._amounts(takes=True) if scan.takes(ways("within|in")) else None
+        negated = not named and scan.takes(_NEVER)
+        if not negated:
+            scan.takes(_MODAL)
+            negated = scan.takes(ways("not|never"))
         verb = scan.word
         takes = named and verb in _TAKE
         if verb not in _SPEND and not takes:
@@ -236,7 +369,33 @@ class Terms(Reading):
         if takes:
             scan.takes(ways("for"))
         if not (scan.takes(ways("more than")) if negated else scan.takes(_AT_MOST)):
+            behind = not negated and scan.words[-2:] == ["at", "most"]
+            if not behind:
+                return None
+            self.scan = Scan(scan.words[:-2])
+            self.scan.at = scan.at
+        return self._amounts(takes=takes)
+
+    def _spent(self) -> Found:
+        """`Stop if it costs more than 3 dollars`: there, people are asked."""
+        scan = self.scan
+        if not scan.takes(_STOP) or not scan.takes(ways("if|when|once|as soon as")):
             return None
+        if not scan.takes(_WHO) and not scan.takes(ways("it|this|everything")):
+            return None
+        if not scan.takes(ways("costs|has cost|uses|has used|spends|has spent|cost|takes|lasts")):
+            return None
+        takes = scan.words[scan.at - 1] in {"takes", "lasts"}
+        if not scan.takes(ways("more than|over|longer than")):
+            return None
+        made = self._amounts(takes=takes)
+        if made is not None:
+            say = "where a budget is used up the run stops and asks people"
+            self.state.remark("assumed", say, list(self.words), "Let them answer 'stop'.")
+        return made
+
+    def _amounts(self, *, takes: bool) -> Found:
+        scan = self.scan
         made: list[AnyStatement] = []
         while True:
             found = self._amount(takes=takes)
@@ -244,7 +403,7 @@ class Terms(Reading):
                 return None
             made.append(found)
             scan.takes(_OVERALL)
-            if self._over():
+            if self.over():
                 return made
             if not scan.takes(ways(", and|, or|,|and|or")):
                 return None
@@ -258,26 +417,25 @@ class Terms(Reading):
             if most is not None and (unit in _DOLLARS or dollar) and most > 0:
                 scan.at += 1 + (unit in _DOLLARS)
                 return Budget(cost=most, words=self.words)
+            if most is not None and unit in {"cents", "cent"} and most > 0:
+                scan.at += 2
+                return Budget(cost=round(most / 100, 6), words=self.words)
             if most is not None and unit in {"tokens", "token"} and most == int(most) and most >= 1:
                 scan.at += 2
                 return Budget(tokens=int(most), words=self.words)
-        seconds = self._lapse()
+        seconds = self.lapse()
         return None if seconds is None else Budget(wall=seconds, words=self.words)
-
-    def _lapse(self) -> float | None:
-        found = lapse_at(self.scan.words, self.scan.at) if self.scan.word else None
-        if found is None or not found.seconds:
-            return None
-        self.scan.at = found.end
-        return found.seconds
 
     # -- people ----------------------------------------------------------------------------------
 
     def _unanswered(self) -> Found:
         """`If nobody answers within a day, escalate to the boss`."""
         scan = self.scan
-        then = self._then() if scan.word != "if" else None
-        if not scan.takes(ways("if")) or not scan.takes(_NOBODY) or not scan.takes(_ANSWERS):
+        then = self._then() if scan.word not in {"if", "when"} else None
+        if not scan.takes(ways("if|when")):
+            return None if then is not None else self._left_open()
+        known = scan.takes(_UNANSWERED) or (scan.takes(_NOBODY) and scan.takes(_ANSWERS))
+        if not known:
             return None
         about = None
         if scan.takes(ways("about|on|to")):
@@ -286,18 +444,32 @@ class Terms(Reading):
                 return None
             about = _ABOUT[way]
             scan.at += len(way)
-        if not scan.takes(ways("within|in")) or (seconds := self._lapse()) is None:
+        if not scan.takes(ways("within|in|for")) or (seconds := self.lapse()) is None:
             return None
         if then is None:
             scan.over({",", "then"})
             then = self._then()
-        if then is None or not self._over():
+        if then is None or not self.over():
             return None
         return [
             Unanswered.model_validate(
                 {"wait": seconds, "about": about, "words": self.words, **then}
             )
         ]
+
+    def _left_open(self) -> Found:
+        """`Unanswered questions are rejected after two hours`."""
+        scan = self.scan
+        if not scan.takes(
+            ways("unanswered questions|unanswered approvals|questions nobody answers")
+        ):
+            return None
+        if (then := self._then()) is None or not scan.takes(ways("after")):
+            return None
+        seconds = self.lapse()
+        if seconds is None or not self.over():
+            return None
+        return [Unanswered.model_validate({"wait": seconds, "words": self.words, **then})]
 
     def _then(self) -> dict[str, str] | None:
         scan = self.scan
@@ -308,48 +480,34 @@ class Terms(Reading):
         if not scan.takes(_ESCALATE):
             return None
         scan.over({"the"})
-        name = self._person()
+        name = self.person()
+        scan.takes(ways("instead"))
         return None if name is None else {"otherwise": "escalate", "escalate_to": name}
 
-    def _person(self) -> str | None:
-        """A person's name, as it is written."""
-        scan = self.scan
-        if not scan.word or scan.word in _NO_PERSON:
-            return None
-        raw = self._raw(self.units[scan.at])
-        if scan.word[0] in "@#$&~" or not _NAME.fullmatch(raw):
-            return None
-        scan.at += 1
-        return raw
-
-    def _people(self) -> tuple[str, ...]:
-        found: list[str] = []
-        while (name := self._person()) is not None:
-            found.append(name)
-            if not self.scan.takes(ways(", and|, or|,|and|or")):
-                break
-        return tuple(dict.fromkeys(found))
-
     def _answers(self) -> Found:
-        """`Only ana and bob may answer`."""
+        """`Only ana and bob may answer`, `Questions go to ana and bob`."""
         scan = self.scan
-        if not scan.takes(ways("only")) or not (people := self._people()):
+        if scan.takes(ways("questions go to|all questions go to|every question goes to")):
+            people = self.people()
+            scan.takes(ways("only|alone"))
+            return [Answers(people=people, words=self.words)] if people and self.over() else None
+        if not scan.takes(ways("only")) or not (people := self.people()):
             return None
         if not scan.takes(ways("may answer|can answer|are to answer|is to answer")):
             return None
         scan.takes(ways("questions|the questions|a question|any question"))
-        return [Answers(people=people, words=self.words)] if self._over() else None
+        return [Answers(people=people, words=self.words)] if self.over() else None
 
     def _asked(self) -> Found:
         """`Ask ana before anyone publishes`: she is the one who may answer, too."""
         scan = self.scan
-        if not scan.takes(ways("ask")) or not (people := self._people()):
+        if not scan.takes(ways("ask")) or not (people := self.people()):
             return None
         if not scan.takes(ways("before")):
             return None
         agents: tuple[str, ...] = ()
         if not scan.takes(ways("anyone|anybody|any agent|somebody|someone|it is|they are")):
-            agents = self._agents()
+            agents = self.agents()
             if not agents:
                 return None
         verb = scan.word in _VERB
@@ -357,24 +515,18 @@ class Terms(Reading):
         tools = self.state.tool_names(" ".join(scan.rest))
         if not tools or {w for w in scan.rest if w[0] not in "#$"} - {",", "and", "or", "the"}:
             return None
-        self.state.remark(
-            "assumed",
-            f"only {' and '.join(people)} may answer, whatever is asked",
-            list(self.words),
-            "Say who else may, e.g. 'Only ana and bob may answer.'",
-        )
+        self.only_these(people)
         asked = AskTool(tools=tools, agents=agents, words=self.words)
         return [asked, Answers(people=people, words=self.words)]
 
     def _yes(self) -> Found:
-        """`A yes holds for 10 minutes`."""
+        """`A yes holds for 10 minutes`, `Approvals expire after an hour`."""
         scan = self.scan
-        if not scan.takes(ways("a yes|an approval|my yes|a person 's yes")):
+        if not scan.takes(_A_YES) or not scan.takes(_HOLDS):
             return None
-        if not scan.takes(ways("holds for|is valid for|counts for|lasts|holds|is good for")):
-            return None
-        seconds = self._lapse()
-        return [Yes(wait=seconds, words=self.words)] if seconds and self._over() else None
+        seconds = self.lapse()
+        scan.takes(ways("only|at most"))
+        return [Yes(wait=seconds, words=self.words)] if seconds and self.over() else None
 
     def _risk(self) -> Found:
         """`Calls of tools of high risk wait for a person's yes`."""
@@ -392,14 +544,14 @@ class Terms(Reading):
         else:
             return None
         waits = scan.takes(ways("wait for|waits for|need|needs|require|requires"))
-        if not waits or not scan.takes(_PERSONS) or not self._over():
+        if not waits or not scan.takes(_PERSONS) or not self.over():
             return None
         return [Risk.model_validate({"least": least, "words": self.words})]
 
     def _sure(self) -> Found:
         """`The writer must be at least 80 % sure of its work`."""
         scan = self.scan
-        agents = self._agents()
+        agents = self.agents()
         if not agents or not scan.takes(ways("must be at least|has to be at least")):
             return None
         least = number(scan.word) if scan.word else None
@@ -412,7 +564,7 @@ class Terms(Reading):
         scan.takes(
             ways(", else ask me|, or ask me|, otherwise ask me|; otherwise ask me|else ask me")
         )
-        return [Sure(agents=agents, least=least, words=self.words)] if self._over() else None
+        return [Sure(agents=agents, least=least, words=self.words)] if self.over() else None
 
     # -- reach -----------------------------------------------------------------------------------
 
@@ -427,12 +579,13 @@ class Terms(Reading):
             scan.over({",", "and", "tool", "the"})
         if not named or not scan.takes(_MODAL):
             return None
-        if not scan.takes(ways("reach only|only reach|reach nothing but|reach no host but")):
+        only = scan.takes(_REACH_ONLY)
+        if not only and not scan.takes(ways("reach|visit|access|contact|connect to|talk to")):
             return None
         hosts: list[str] = []
         while scan.word:
             sub = scan.takes(ways("the subdomains of|subdomains of|any subdomain of"))
-            raw = self._raw(self.units[scan.at]) if scan.word else ""
+            raw = self.raw(self.units[scan.at]) if scan.word else ""
             host = f"*.{raw.lower()}" if sub else raw.lower()
             if not _is_host(host):
                 return None
@@ -440,7 +593,8 @@ class Terms(Reading):
             scan.at += 1
             if not scan.takes(ways(", and|, or|,|and|or")):
                 break
-        if not hosts or not self._over():
+        only = only or scan.takes(ways("only|and nothing else|and no other host|alone"))
+        if not only or not hosts or not self.over():
             return None
         return [Reach(tools=tuple(named), hosts=tuple(dict.fromkeys(hosts)), words=self.words)]
 

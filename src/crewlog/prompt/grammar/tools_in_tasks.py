@@ -8,12 +8,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from crewlog.prompt.ast import Allow, Deny, Step, Trait, Words
+from crewlog.prompt.ast import Allow, Cast, Deny, Step, Trait, Words
 from crewlog.prompt.grammar.lexicon import FUNCTION, known_verb, word_set
 from crewlog.prompt.grammar.phrase import Unit
+from crewlog.prompt.grammar.remedies import bounded
 from crewlog.prompt.grammar.state import State
 from crewlog.prompt.registry import offered_tools
 
+_MAY = frozenset(["may", "can", "could", "allowed", "permitted"])
 _BY = frozenset(["use", "uses", "using", "has", "via", "with"])
 """What a tool's name may stand behind."""
 _NO_TOOL = word_set(
@@ -31,7 +33,9 @@ def look_for_tools(state: State) -> None:
     """Reports tools of tasks that are not offered, and those that the agents have not got."""
     starts = [unit.start for unit in state.units]
     seen: set[int] = set()
-    for statement in state.statements:
+    for statement in list(state.statements):
+        if isinstance(statement, Cast):
+            _only_listed(state, statement, starts)
         if not isinstance(statement, Step | Trait) or not statement.words:
             continue
         agents = _agents(statement)
@@ -43,6 +47,15 @@ def look_for_tools(state: State) -> None:
             seen.add(units[0].start)
             _not_offered(state, units)
             _not_given(state, units, agents)
+            _not_kept(state, units, agents)
+
+
+def _only_listed(state: State, cast: Cast, starts: Sequence[int]) -> None:
+    """Reports a tool beside agents that are listed, of which nothing is made: `hands off T, A`."""
+    for words in cast.words:
+        units = state.units[bisect_left(starts, words.start) : bisect_left(starts, words.end)]
+        if any(unit.text[0] in "#$" and not _is_read(state, unit) for unit in units):
+            state.not_understood(words)
 
 
 def _agents(statement: Step | Trait) -> tuple[str, ...]:
@@ -57,7 +70,7 @@ def _agents(statement: Step | Trait) -> tuple[str, ...]:
 def _not_given(state: State, units: Sequence[Unit], agents: tuple[str, ...]) -> None:
     """`The scout reads the feeds`, where it was not given the tool that reads them."""
     for at, unit in enumerate(units):
-        if unit.text[0] not in "#$" or not agents:
+        if unit.text[0] not in "#$" or not agents or _APPROVES & {u.text for u in units[:at]}:
             continue
         if any(u.text in {"not", "without", "never", "no"} for u in units[max(0, at - 2) : at]):
             continue
@@ -66,12 +79,71 @@ def _not_given(state: State, units: Sequence[Unit], agents: tuple[str, ...]) -> 
             continue
         words = Words(start=unit.start, end=unit.end)
         named = agents[0].replace("_", " ")
+        remedy = f"If it is to call the tool, say 'The {named} may use {tool}.'"
+        if {u.text for u in units[:at]} & _MAY and at + 1 < len(units):
+            remedy = bounded(named, tool)
         state.remark(
             "assumed",
             f"{state.shown(words)!r} is only what {agents[0]!r} is told: nothing gives it {tool!r}",
             [words],
-            f"If it is to call the tool, say 'The {named} may use {tool}.'",
+            remedy,
         )
+
+
+def _not_kept(state: State, units: Sequence[Unit], agents: tuple[str, ...]) -> None:
+    """`Its publishing has to be okayed by carla`, `it reads but does not publish`: nothing keeps it."""
+    tools = [at for at, unit in enumerate(units) if unit.text[0] in "#$"]
+    bound = next((unit for unit in units if unit.text in _BOUNDS), None)
+    for at in tools:
+        tool = state.roster.tools[int(units[at].text[1:])]
+        asked = bound is not None and bound.text in _APPROVES
+        if not any(_has(state, agent, tool) for agent in ((*state.ever,) if asked else agents)):
+            continue
+        before = next((u for u in units[max(0, at - 2) : at] if u.text in _NOT), None)
+        may = {u.text for u in units[max(0, at - 3) : at]} & _MAY
+        told = before or bound or (units[-1] if may and at + 1 < len(units) else None)
+        if told is None or _is_read(state, units[at]):
+            continue
+        words = Words(start=min(told.start, units[at].start), end=max(told.end, units[at].end))
+        named = agents[0].replace("_", " ")
+        state.remark(
+            "not_understood",
+            f"{state.shown(words)!r} is only what {agents[0]!r} is told: it keeps it from nothing",
+            [words],
+            f"Say 'The {named} may not use {tool}.' or 'Ask me before the {named} uses {tool}.'",
+        )
+        return
+
+
+_APPROVES = word_set("approve approved okay okayed confirm confirmed authorise authorised cleared")
+"""What one agent may be to do for the calls of others."""
+_NOT = frozenset(["not", "never", "without", "no", "hands"])
+_BOUNDS = word_set(
+    "approval approve approved okay okayed permission consent confirm confirmed authorised authorise "
+    "sign-off signed cleared limit limited quota allowance times supervision"
+)
+"""Words that bound calls, where something is read that bounds them."""
+
+
+def _is_read(state: State, unit: Unit) -> bool:
+    """Whether a rule or a right was read of a mention."""
+    return any(
+        words.start <= unit.start < words.end
+        for said in state.statements
+        if not isinstance(said, Step | Trait | Cast)
+        for words in said.words
+    )
+
+
+def _has(state: State, agent: str, tool: str) -> bool:
+    """Whether an agent is given a tool."""
+    offered = state.registry.agents.get(agent)
+    if offered is not None and tool in (offered.tools or ()):
+        return True
+    return any(
+        isinstance(said, Allow) and tool in said.tools and agent in (said.agents or (agent,))
+        for said in state.statements
+    )
 
 
 def _settled(state: State, agent: str, tool: str) -> bool:

@@ -10,7 +10,10 @@ from crewlog.prompt.grammar.state import State
 _CONTROL = re.compile(
     r"\b(?:if|unless|until|after|before|once|when|only|at most|no more than|in parallel|repeat|otherwise|wait for|wait until|"
     r"must not|may not|asks? me|asks? a human|skip|stop|provided|as long as|in case|assuming|up to [a-z0-9]+ times|[a-z0-9]+ times at most|"
-    r"within [a-z0-9.]+ (?:second|minute|hour|day|week)s?|neither|for each|for every)\b",
+    r"within [a-z0-9.]+ (?:second|minute|hour|day|week)s?|neither|for each|for every"
+    r"|(?:shares?|keeps?|stays?|remains?) [a-z ]{0,40}(?:private|secret|confidential|to itself|to themselves)"
+    r"|(?:needs?|requires?|gets?|obtains?) [a-z' ]{0,40}(?:permission|approval|consent)"
+    r"|(?:times?|calls?|[0-9]+ [a-z]+) (?:per|an?|each|every) (?:run|hour|day|week)|nothing but|nothing else|confidential|on behalf of|rights? of|(?:its|their) own calls)\b",
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(

@@ -1,0 +1,99 @@
+"""What keeps a run from going on that has work of its own to do: storing, loading, looking up.
+
+Such an activity is tried again for as long as it takes: a run must not fail because its store is
+away, or because a row of it cannot be read. The journal says nothing of it, since the journal is
+what cannot be stored. The server knows why the last try failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.client import WorkflowExecutionDescription
+from temporalio.converter import WorkflowSerializationContext
+from temporalio.exceptions import ApplicationError
+
+from crewlog.client.gateway import Gateway
+from crewlog.errors import CrewlogError
+from crewlog.ids import RunId
+from crewlog.state.calls import (
+    CLOSE_RUN,
+    FIND_COMMAND,
+    FLUSH,
+    FORGET_RUN,
+    LOAD_STATE,
+    PREPARE_CHANGE,
+)
+
+TRIES = 3
+"""Tries that failed before it is said: what passes by itself within a second is not."""
+_DOES = {
+    CLOSE_RUN: "store its end",
+    FIND_COMMAND: "look for an old command",
+    FLUSH: "store what happened",
+    FORGET_RUN: "remove the rows of the run that it replaces",
+    LOAD_STATE: "load the checkpoint",
+    PREPARE_CHANGE: "prepare the change",
+}
+
+
+@dataclass(frozen=True)
+class Stalled:
+    """Work of a run's own that fails again and again."""
+
+    activity: str
+    """Which: `close_run`."""
+    error: str
+    """The type of the last error, of `crewlog.errors`; empty where it is another."""
+    message: str
+    """What the last error said."""
+    remedy: str = ""
+    """What to do."""
+
+    @property
+    def words(self) -> str:
+        """`cannot store its end: MESSAGE`, for people."""
+        return f"cannot {_DOES[self.activity]}: {self.message}"
+
+
+async def stalled(
+    gateway: Gateway, run: RunId, description: WorkflowExecutionDescription | None = None
+) -> list[Stalled]:
+    """What a run does of its own that fails again and again.
+
+    Args:
+        gateway: The server.
+        run: The run.
+        description: What the server told of the run; by default it is asked.
+
+    Raises:
+        RunNotFound: there is no such run.
+        TemporalUnavailable: the server is away.
+    """
+    description = description or await gateway.describe(run)
+    return [
+        await _told(gateway, run, pending)
+        for pending in description.raw_description.pending_activities
+        if pending.activity_type.name in _DOES
+        and pending.attempt > TRIES
+        and pending.HasField("last_failure")
+    ]
+
+
+async def _told(gateway: Gateway, run: RunId, pending: PendingActivityInfo) -> Stalled:
+    name = pending.activity_type.name
+    converter = gateway.temporal.data_converter.with_context(
+        WorkflowSerializationContext(gateway.temporal.namespace, run)
+    )
+    failure = type(pending.last_failure)()
+    failure.CopyFrom(pending.last_failure)  # it is decoded in place
+    try:
+        error = await converter.decode_failure(failure)
+    except CrewlogError as unread:
+        return Stalled(name, type(unread).__name__, unread.message, unread.remedy)
+    if not isinstance(error, ApplicationError):
+        return Stalled(name, "", str(error))
+    place, remedy = [str(each) for each in [*error.details, "", ""][:2]]
+    message = f"{place}: {error.message}" if place else error.message
+    return Stalled(name, error.type or "", message, remedy)

@@ -1,0 +1,135 @@
+"""A model's call right before it begins: what was ruled of reading since it was scheduled."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from activity_kit import RUN, at_once, crew, with_info
+from temporalio.exceptions import ApplicationError
+
+from crewlog.errors import StoreUnavailable
+from crewlog.ids import CrewName
+from crewlog.state import journal as j
+from crewlog.state.journal import Batch, entry_to_json
+from crewlog.testing.scripted import recorded_prompts
+
+RULES = j.RulesChanged(crew=CrewName("music"), definition="d2", what="edits backend (reads)")
+
+
+def says(*texts: str, **more: Any) -> Any:
+    return crew({"agents": {"backend": [{"text": text, **more} for text in texts]}})
+
+
+def asked(definition: Any) -> int:
+    return len(recorded_prompts(definition.model))
+
+
+async def rule(store: Any, position: int = 7) -> None:
+    await store.append(RUN, Batch(first=position, entries=(entry_to_json(RULES),)))
+
+
+@pytest.fixture
+def queries(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the store was asked of the journal and of rulings, and how it was written."""
+    found: list[str] = []
+
+    def noting(name: str, does: Any) -> Any:
+        async def noted(*args: Any, **more: Any) -> Any:
+            inner = name == "last_ruling" and found[-1:] == ["append"]  # the memory's own look
+            found.extend([] if inner else [name])
+            out = await does(*args, **more)
+            found.extend(["end"] if name == "append" else [])
+            return out
+
+        return noted
+
+    for name in ("append", "put_bodies", "last_ruling"):
+        monkeypatch.setattr(store, name, noting(name, getattr(store, name)))
+    return found
+
+
+async def test_no_model_is_asked_where_something_was_ruled_since(model_call, store, log):
+    definition = says("A")
+    await rule(store)
+    log.says("go")
+    with pytest.raises(ApplicationError, match="of 'backend' was scheduled") as caught:
+        await model_call(definition, log)
+    assert caught.value.type == "RuledSince"
+    assert caught.value.non_retryable  # the run makes it anew, and no try is used up
+    assert caught.value.details[2] is False
+    with pytest.raises(ApplicationError, match="RuledSince"):
+        await model_call(definition, log, position=6)
+    assert asked(definition) == 0
+    assert len(await store.read_journal(RUN)) == 1  # what led to it is stored all the same
+    assert (await model_call(definition, log, position=7)).body["content"] == "A"
+
+
+async def test_no_model_is_asked_where_the_store_cannot_be(model_call, store, log, monkeypatch):
+    async def away(*_args: Any, **_more: Any) -> Any:
+        raise StoreUnavailable("away")
+
+    definition = says("A")
+    for method in ("append", "last_ruling"):
+        monkeypatch.setattr(store, method, away)
+    for text in ("go", ""):  # with something to store, and with nothing
+        if text:
+            log.says(text)
+        with pytest.raises(ApplicationError) as caught:
+            await model_call(definition, log)
+        assert (caught.value.type, caught.value.details[2]) == ("StoreUnavailable", False)
+    assert asked(definition) == 0
+
+
+async def test_what_is_ruled_while_a_call_is_prepared_holds(
+    model_call, activities, env, store, log, monkeypatch
+):
+    at_once(env, monkeypatch)
+    monkeypatch.setattr("crewlog.activities.rulings.FRESH", 0.5)
+    ready = activities._models._models.ready
+
+    async def slow(*args: Any) -> Any:
+        await rule(store)
+        await asyncio.sleep(0.6)
+        return await ready(*args)
+
+    monkeypatch.setattr(activities._models._models, "ready", slow)
+    definition = says("A")
+    log.says("go")
+    with pytest.raises(ApplicationError) as caught:
+        await model_call(definition, log)
+    assert caught.value.type == "RuledSince"
+    assert asked(definition) == 0
+
+
+@pytest.mark.parametrize("late", [0.0, 1.0, -1.0], ids=["at once", "late", "by another clock"])
+async def test_only_a_call_that_was_held_up_looks(model_call, env, log, queries, monkeypatch, late):
+    at_once(env, monkeypatch)
+    monkeypatch.setattr("crewlog.activities.rulings.FRESH", 0.5)
+    then = env.info.scheduled_time - timedelta(seconds=abs(late))
+    with_info(env, scheduled_time=then)
+    if late < 0:  # a worker's clock that is behind the server's cannot tell
+        ahead = timedelta(hours=1)
+        with_info(env, scheduled_time=then + ahead, started_time=env.info.started_time + ahead)
+    definition = says("A", "B")
+    for text in ("one", "two"):
+        log.says(text)
+        result = await model_call(definition, log)
+        assert (result.stored, result.journaled) == (True, True)
+        log.replied(result, "backend")
+    if late == 0:
+        assert queries == ["append", "end", "append", "end"]
+    else:  # what a quick model's call stores goes with the reply, once it is known to be quick
+        assert queries == ["append", "end", "put_bodies", "last_ruling", "append", "end"]
+
+
+async def test_a_call_of_a_slow_model_that_was_held_up_asks_the_store_no_more(
+    model_call, log, queries
+):
+    definition = says("A", "B", stall=0.1)
+    for text in ("one", "two"):
+        log.says(text)
+        log.replied(await model_call(definition, log), "backend")
+    assert queries == ["append", "end", "put_bodies"] * 2
