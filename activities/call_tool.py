@@ -22,7 +22,6 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from temporalio import activity
 
 from crewlog.activities.approved import (
-    NotApproved,
     approved_arguments,
     check_approval,
     fault_in_edit,
@@ -47,6 +46,7 @@ from crewlog.activities.rulings import (
     check_rulings,
     give_back,
     look_again,
+    may_have_begun,
     release,
     reserve,
 )
@@ -163,6 +163,7 @@ class ToolCalls:
         begun = time.monotonic()
         refusal: DeniedError | None = None
         counted: dict[str, str] = {}
+        unmade = False
         try:
             context = await self._prepare(task, message, crew)
             counted = await reserve(self._store, task)
@@ -171,19 +172,18 @@ class ToolCalls:
             await self._unbegun(task, crew)
             await give_back(self._store, task, counted)
             raise
-        except DeniedError as denied:
-            await self._unbegun(task, crew)
-            outcome, refusal = _refused(task, str(denied)), denied
-        except (_ModelMistakeError, NotApproved) as fault:
+        except (DeniedError, _ModelMistakeError) as fault:
             await self._unbegun(task, crew)
             counted = await give_back(self._store, task, counted)
-            outcome = _refused(task, str(fault))
+            outcome, unmade = _refused(task, str(fault)), not may_have_begun(task)
+            refusal = fault if isinstance(fault, DeniedError) else None
         else:
             try:
                 outcome = await self._execute(context, call, state, effect)
             except ToolInvocationError as exc:
                 await release(self._store, task)
                 outcome, counted = _refused(task, _bad_arguments(exc)), {}
+                unmade = not may_have_begun(task)
             if task.approval is not None and task.approval.edited:
                 told = with_edit(outcome.message, context.args)
                 outcome = replace(outcome, message=cast("ToolMessage", told))
@@ -191,6 +191,8 @@ class ToolCalls:
         result = await self._result(task, outcome, ms)
         if counted:
             result = result.model_copy(update={"counted": counted, "started": task.started})
+        if unmade:
+            result = result.model_copy(update={"unmade": True})
         if refusal is not None:
             reason = brief(scrubbed_text(redacted(str(refusal))), _LONGEST_REASON)
             said = {"denied": reason, "rule": refusal.rule}

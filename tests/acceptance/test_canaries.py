@@ -230,7 +230,13 @@ async def other_runs(site: Site) -> None:
     await client.memory.read("kept", "public", mark("sought"))
     await site.store.approve_tool("mcp:s", "add", "digest", mark("approver"), 1, mark("said"))
     proof = Proof(key="k", expires=1, signature="s")
-    proven = {"source": "mcp:s", "tool": "add", "digest": "digest", "at": 1, "proof": proof}
+    proven: dict[str, Any] = {
+        "source": "mcp:s",
+        "tool": "add",
+        "digest": "digest",
+        "at": 1,
+        "proof": proof,
+    }
     await site.store.prove_approval(SignedApproval(by=mark("prover"), **proven))
     schedules = client.schedules
     await client.register_registry(registry_of(site))

@@ -175,6 +175,14 @@ async def test_a_call_that_its_activity_refuses_is_given_back_and_journaled() ->
     refold(sim)
 
 
+async def test_a_call_that_never_began_is_given_back_without_a_refusal() -> None:
+    script = asks("act", tools={"act": returns("its arguments do not fit", ok=False, unmade=True)})
+    sim = await run(ruled({"tool": "act", "quota": "5 per run"}), script)
+    assert denied(sim) == []
+    assert [*sim.state.quotas.values()] == [0]
+    refold(sim)
+
+
 async def test_a_child_uses_up_its_parents_quota_and_may_no_more_than_that() -> None:
     agents = {
         "a": {"prompt": "p", "tools": ["act", "read"], "parent": "b"},

@@ -94,7 +94,7 @@ class Turns:
         if entry is None or agent is None or call is None or call.tool is None:
             return
         self._run.ledger.learn(result)
-        if result.denied:
+        if result.denied or result.unmade:
             self.give_back(step, call)
         goto = tuple(node for node in result.goto if node in self._run.plan.nodes)
         facts: list[j.JournalEntry] = [

@@ -331,6 +331,8 @@ class ToolResult(Answer):
     """Why the activity refused the call, where a check did: the journal says it, too."""
     rule: str = ""
     """What decided so."""
+    unmade: bool = False
+    """Whether no try of the call has begun: the run's quotas do not count it."""
     counted: dict[str, str] = Field(default_factory=dict[str, str])
     """The quotas over runs that count the call, by their names in the store, each with the hour or
     day: what a store has lost is counted again by them."""
