@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from temporalio import activity
+
 from crewlog.activities.once import use_start
 from crewlog.authority.principals import standing
 from crewlog.authority.proof import START
@@ -23,7 +25,8 @@ async def check_replacing(task: ForgetRun, store: Store) -> None:
         return
     policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
     proof = StartRun.from_json(task.start).proof if task.start else None
-    found = standing(policy, START, task.start, proof, run=task.run, at=task.at)
+    place = activity.info().workflow_namespace or ""
+    found = standing(policy, START, task.start, proof, run=task.run, at=task.at, namespace=place)
     if not found.allowed:
         raise NotPermitted(found.reason, remedy=found.remedy)
     await use_start(task.use, policy, store)
