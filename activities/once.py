@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from temporalio import activity
+
 from crewlog.authority.principals import standing
 from crewlog.authority.proof import START
 from crewlog.definition.policy import Policy
@@ -32,7 +34,8 @@ async def use_start(use: StartUse, policy: Policy | None, run: RunId, store: Sto
     if policy is None or not policy.signed:
         return True
     proof = StartRun.model_validate(use.content).proof if use.content else None
-    if not standing(policy, START, use.content, proof, run=run, at=use.at).allowed:
+    place = activity.info().workflow_namespace or ""
+    if not standing(policy, START, use.content, proof, run=run, at=use.at, namespace=place).allowed:
         return False
     # No key of a call is like this one: those go with their run.
     if await store.claim(f"start:{use.start}", use.execution) != use.execution:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from temporalio import activity
+
 from crewlog.activities.executions import Executions
 from crewlog.activities.once import use_start
 from crewlog.authority.principals import standing
@@ -24,7 +26,10 @@ async def check_replacing(task: ForgetRun, store: Store, executions: Executions)
     if row is not None and row.definition:
         policy = CrewDefinition.from_json(await store.get_definition(row.definition)).policy
         proof = StartRun.from_json(task.start).proof if task.start else None
-        found = standing(policy, START, task.start, proof, run=task.run, at=task.at)
+        place = activity.info().workflow_namespace or ""
+        found = standing(
+            policy, START, task.start, proof, run=task.run, at=task.at, namespace=place
+        )
         if not found.allowed:
             raise NotPermitted(found.reason, remedy=found.remedy)
         if task.use is not None:

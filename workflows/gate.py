@@ -52,6 +52,8 @@ GUARDS_FLOW = "guards-what-a-flow-asks"
 answer is used again by going back."""
 GUARDS_ANSWERS = "guards-what-answers-set"
 """The patch of executions in which who may answer alone lifts no rule by that."""
+NAMES_NAMESPACE = "signatures-name-the-namespace"
+"""The patch of executions that take no signature which is as good in another namespace."""
 GRANT_ONCE = "says-grant-once"
 """The patch of executions whose refusals name the right `grant` once: they are journaled."""
 _NEVER = -1
@@ -72,10 +74,26 @@ def look(engine: Engine | Drafting, incoming: Incoming) -> Standing | None:
     at = _NEVER if incoming.arrived is None else incoming.arrived
     found: Standing | None = None
     for name in _names(incoming):
-        tried = standing(policy, name, data, _proof(data), run=engine.state.run, at=at)
+        tried = _standing(policy, name, data, _proof(data), run=engine.state.run, at=at)
         if tried.proven:
             return tried
         found = found or tried
+    return found
+
+
+def _standing(
+    policy: Policy | None,
+    name: str,
+    data: dict[str, Any],
+    proof: Proof | None,
+    *,
+    run: str,
+    at: int,
+) -> Standing:
+    place = workflow.info().namespace if workflow.in_workflow() else ""
+    found = standing(policy, name, data, proof, run=run, at=at, namespace=place)
+    if found.unplaced and not workflow.patched(NAMES_NAMESPACE):
+        return standing(policy, name, data, proof, run=run, at=at, namespace="")
     return found
 
 
@@ -244,7 +262,7 @@ def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int
     Raises:
         ApplicationError: the policy does not let it in; of the type `NotPermitted`.
     """
-    found = standing(policy, START, data, start.proof, run=run, at=at)
+    found = _standing(policy, START, data, start.proof, run=run, at=at)
     if not found.allowed:
         raise start_refused(refusal(found))
     return start.model_copy(update={"by": found.principal}) if found.proven else start

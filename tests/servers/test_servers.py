@@ -22,8 +22,8 @@ from crewlog.activities.mcp_tools import McpTools
 from crewlog.activities.tool_graph import ToolRunner
 from crewlog.activities.tools import Tool, ToolRegistry
 from crewlog.activities.views import Hydrator
-from crewlog.authority.approving import APPROVE, EVERY_CREW, approval_content
-from crewlog.authority.proof import Proof, SignedApproval
+from crewlog.authority.approving import EVERY_CREW, approval_content
+from crewlog.authority.proof import APPROVE, Proof, SignedApproval
 from crewlog.client import keys
 from crewlog.definition.model import CrewDefinition, ToolDefinition
 from crewlog.definition.policy import Policy

@@ -30,7 +30,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
-from crewlog.authority.proof import SCHEDULE, START
+from crewlog.authority.proof import APPROVE, SCHEDULE, START
 from crewlog.client import asking, beginnings
 from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
@@ -174,7 +174,8 @@ class Client:
             UsageError: the key that is chosen cannot be used, or the content not be signed.
         """
         key = self._chosen_key()
-        return key.signed(run, name, content) if key is not None else content
+        place = "" if name == APPROVE else self.endpoints.namespace
+        return key.signed(run, name, content, place) if key is not None else content
 
     def _chosen_key(self) -> Key | None:
         if not self._key_chosen:
@@ -313,7 +314,7 @@ class Client:
             await self._attached(run)
         # Before anything is ended: what would be refused takes no run's place.
         asked = self.signed_start(run, payload.model_copy(update={"replace": True}))
-        check_start(await policy_of_run(self, run), run, asked)
+        check_start(await policy_of_run(self, run), run, asked, self.endpoints.namespace)
         ended = await beginnings.end(self, run)
         await beginnings.await_forks(self, [run])
         # The run does the same when it begins; who follows it may look at the store before.
@@ -371,7 +372,7 @@ class Client:
         policy: Policy | None = None,
     ) -> Run:
         content = self.signed_start(run, payload)
-        check_start(policy, run, content)
+        check_start(policy, run, content, self.endpoints.namespace)
         if payload.fork is not None:
             await beginnings.note_fork(self, payload.fork.run, run)
         options = self._options(run, name, payload, timeout)
@@ -491,7 +492,8 @@ class Client:
         start = StartRun(crew=content, input=input, by=self.user if by is None else by)
         options = self._options(id, crew_name, start, None)
         content = self.signed_start(id, start, SCHEDULE)
-        check_start(await policy_of_crew(self, start.crew), f"{id}{_SOME_TIME}", content)
+        policy = await policy_of_crew(self, start.crew)
+        check_start(policy, f"{id}{_SOME_TIME}", content, self.endpoints.namespace)
         return crew_name, start, scheduled_start(options, content)
 
     async def _ask(
