@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -234,16 +235,19 @@ def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[St
     crew = state.crew or engine.plan.crew or "a prompt"
     version = f"graph v{state.graph_version} · {state.steps} steps"
     lines = [
-        f"**{crew}** · {_status(state, waiting)} · {version}",
+        f"**{_plain(crew)}** · {_status(state, waiting)} · {version}",
         "",
         *(_step_line(entry, flights) for entry in state.frontier.values()),
         *(f"- `{step}` kept aside: its node is gone" for step in state.parked),
     ]
     if state.changing is not None:
         change = state.changing
-        lines += ["", f"Changing to graph v{change.graph_version}{_by(change.by)}: {change.what}"]
+        lines += [
+            "",
+            f"Changing to graph v{change.graph_version}{_by(change.by)}: {_plain(change.what)}",
+        ]
     if waiting:
-        lines += ["", f"Waiting: {waiting}"]
+        lines += ["", f"Waiting: {_plain(waiting)}"]
     picture = Flowchart(engine.plan).text(statuses(state, engine.plan.nodes))
     return "\n".join([*lines, "", "```mermaid", picture, "```", *_story(state)])
 
@@ -259,11 +263,20 @@ def _story(state: CrewState) -> Iterator[str]:
             yield "Changed at run time:"
             yield ""
         version = f"graph v{change.graph_version}"
-        yield f"- `@{change.position}` {version}{_by(change.by)}: {change.what}"
+        yield f"- `@{change.position}` {version}{_by(change.by)}: {_plain(change.what)}"
 
 
 def _by(who: str) -> str:
-    return f" by {who}" if who else ""
+    return f" by {_plain(who)}" if who else ""
+
+
+_MARKUP = re.compile(r"[\\`*_\[\]<>#|~&]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+"""What Markdown reads as more than itself: links, also bare ones, emphasis, code, HTML, tables."""
+
+
+def _plain(text: str) -> str:
+    """A text of a model, a tool or a client as Markdown that shows it, and nothing else."""
+    return _MARKUP.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
 
 
 def _step_line(entry: FrontierEntry, flights: Flights) -> str:
@@ -271,7 +284,7 @@ def _step_line(entry: FrontierEntry, flights: Flights) -> str:
     if not what and (text := waits.waits_for(entry)):
         what = f"waits {'for ' if entry.requirement else ''}{text}"
     leaves = " (its node is gone: its turn ends, nothing follows)" if entry.leaving else ""
-    return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}{leaves}"
+    return f"- `{entry.step}` {entry.status}{f': {_plain(what)}' if what else ''}{leaves}"
 
 
 def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:

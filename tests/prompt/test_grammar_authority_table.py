@@ -355,6 +355,10 @@ The writer may use publish with the checker's approval. => unread
 The writer may publish on my approval. => ask publish writer; publish: checker+writer
 The writer may publish with the approval of ana and ben. => unread
 The writer may publish with my approval on weekdays. => unread
+The writer must call write_file at most once. => rule write_file writer always 1 per run
+The writer must use write_file not more than twice a day. => rule write_file writer always 2 per day
+The writer must call write_file up to 3 times per run. => rule write_file writer always 3 per run
+The writer must call write_file only once per run. => rule write_file writer always 1 per run
 """
 
 
