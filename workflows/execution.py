@@ -520,6 +520,9 @@ class Execution:
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
+            if (stranger := gate.not_ours(error)) is not None:
+                self._bug = stranger
+                return
             landed = self._failed(order, position, cause or error)
             landed = replace(landed, at=_told(cause).at or now())
         except asyncio.CancelledError:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
@@ -268,18 +268,30 @@ def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int
     return start.model_copy(update={"by": found.principal}) if found.proven else start
 
 
-def use_of(start: StartRun, data: dict[str, Any]) -> StartUse | None:
-    """This execution's use of a start; none where the start carries no proof.
+def use_of(start: StartRun, data: dict[str, Any], at: int) -> StartUse:
+    """This execution's use of a start.
 
     Args:
         start: What the run is started with.
         data: The same, as it was sent.
+        at: When it was started.
     """
     info = workflow.info()
     digest = start_digest(start.proof, info.workflow_id, data) if start.proof else ""
-    if not digest:
+    return StartUse(
+        start=digest,
+        execution=info.original_execution_run_id,
+        content=data if digest else {},
+        at=at,
+    )
+
+
+def not_ours(error: FailureError) -> ApplicationError | None:
+    """What an execution fails with that is none of its run's, as an activity found; else none."""
+    cause = error.cause if isinstance(error, ActivityError) else error
+    if not isinstance(cause, ApplicationError) or cause.type != NotPermitted.__name__:
         return None
-    return StartUse(start=digest, execution=info.original_execution_run_id)
+    return ApplicationError(cause.message, *cause.details, type=cause.type, non_retryable=True)
 
 
 def start_refused(error: NotPermitted) -> ApplicationError:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from crewlog.authority.principals import signed_text
 from crewlog.errors import NotPermitted
-from crewlog.graph.deciding import passes_a_question, used_again
+from crewlog.graph.deciding import answered, passes_a_question, used_again
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import NodeName
 from crewlog.state.calls import LoadedState
@@ -296,3 +296,16 @@ async def test_an_execution_of_an_older_build_goes_on_as_it_began() -> None:
     await take(sim.engine, incoming, older)
     assert incoming.error is None
     assert asked == [GUARDS_STATE]
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "other"),
+    [(True, False, False), (True, True, False), (False, True, True), (None, True, True)],
+)
+async def test_an_answer_may_be_taken_back_and_not_be_given(
+    now: bool | None, then: bool, other: bool
+) -> None:
+    plan = plan_of(["a", {"ask": "Publish?", "sets": "ok"}, "b"], flags={"ok": False})
+    state = (await Simulation.begin(plan, final)).state
+    at, back = (state.model_copy(update={"flags": {"ok": each}}) for each in (now, then))
+    assert bool([*answered(plan, at, back)]) is other
