@@ -225,11 +225,13 @@ def said(record: AuditRecord) -> str:
             verb = {"allowed": "may call", "asked": "must wait with", "denied": "may not call"}
             return f"{who}{at} {verb.get(record.outcome, record.outcome)} {what}{about}{because}"
         case "call":
-            return f"{who}{at} called {what}: {record.outcome}{why}"
+            return f"{who}{at} called {what}{about}: {record.outcome}{why}"
         case "question":
             return f"{record.interrupt} asks{at}{because}"
         case "decision":
-            about = f" ({plain(record.tool)}{at})" if record.tool else ""
+            # What was asked for stands above; what people made of it stands here alone.
+            edited = f" {detail}" if record.outcome == "edit" and detail else ""
+            about = f" ({plain(record.tool)}{edited}{at})" if record.tool else ""
             asked = f" to {record.interrupt}" if record.interrupt else ""
             return f"{who or 'nobody'} said {plain(record.outcome)}{asked}{about}{why}"
         case "refusal":
