@@ -1,4 +1,4 @@
-"""The matrix of a run that no worker answers for: what the store says, or that it says nothing yet."""
+"""The matrix of a run that no worker answers for: what the store says, or that it has nothing."""
 
 from __future__ import annotations
 
