@@ -10,8 +10,10 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage
 
 from crewlog.activities.arguments import fault_in
+from crewlog.activities.rulings import DeniedError
 from crewlog.activities.tools import Tool
 from crewlog.authority.bindings import Binding, arguments_digest, check_binding
+from crewlog.errors import RuledSince
 from crewlog.ids import ContentHash, InterruptId
 from crewlog.model import Json
 from crewlog.state.brief import brief
@@ -23,8 +25,11 @@ EDITED = "A person changed the arguments of this call to {args}. What it answere
 _LONGEST = 2_000
 
 
-class NotApproved(Exception):
+class NotApproved(DeniedError):
     """The yes that a call was scheduled with does not hold for it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, "approvals")
 
 
 async def approved_arguments(
@@ -38,7 +43,8 @@ async def approved_arguments(
         asked: The arguments of its message.
 
     Raises:
-        NotApproved: the yes is of another call, of other arguments, or has expired.
+        NotApproved: the yes is of another call, or of other arguments.
+        RuledSince: it has expired since the call was scheduled.
     """
     check_approval(task)
     said = task.approval if task.approved else None
@@ -59,7 +65,8 @@ def check_approval(task: CallTool) -> None:
         task: The call. One that nobody was asked about needs none.
 
     Raises:
-        NotApproved: it is of another call, or has expired.
+        NotApproved: it is of another call.
+        RuledSince: it has expired since the call was scheduled; people are asked again.
     """
     if not task.approved:
         return
@@ -80,8 +87,15 @@ def check_approval(task: CallTool) -> None:
         until=said.until,
     )
     decision = check_binding(said.seal, binding, at=int(time.time() * 1000))
-    if not decision.allowed:
-        raise NotApproved(_refusal(task, decision.reason))
+    if decision.allowed:
+        return
+    if check_binding(said.seal, binding, at=0).allowed:
+        raise RuledSince(
+            decision.reason,
+            remedy="The run asks people again by itself.",
+            place=f"step {task.step}, call {task.call}",
+        )
+    raise NotApproved(_refusal(task, decision.reason))
 
 
 async def _edited(store: Store, task: CallTool, digest: ContentHash) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from temporalio import activity
 
 from crewlog.activities.approved import (
-    NotApproved,
     approved_arguments,
     check_approval,
     fault_in_edit,
@@ -47,6 +46,7 @@ from crewlog.activities.rulings import (
     check_rulings,
     give_back,
     look_again,
+    may_have_begun,
     release,
     reserve,
 )
@@ -61,7 +61,14 @@ from crewlog.authority.rules import must_ask
 from crewlog.content import scrubbed, scrubbed_text
 from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import CrewDefinition, ToolDefinition
-from crewlog.errors import CrewlogError, InternalError, RuledSince, ToolFailed, ToolMissing
+from crewlog.errors import (
+    CrewlogError,
+    InternalError,
+    OutcomeUnknown,
+    RuledSince,
+    ToolFailed,
+    ToolMissing,
+)
 from crewlog.ids import ContentHash, call_key
 from crewlog.model import Json
 from crewlog.redaction import redacted, redacted_json
@@ -156,6 +163,7 @@ class ToolCalls:
         begun = time.monotonic()
         refusal: DeniedError | None = None
         counted: dict[str, str] = {}
+        unmade = False
         try:
             context = await self._prepare(task, message, crew)
             counted = await reserve(self._store, task)
@@ -164,19 +172,18 @@ class ToolCalls:
             await self._unbegun(task, crew)
             await give_back(self._store, task, counted)
             raise
-        except DeniedError as denied:
-            await self._unbegun(task, crew)
-            outcome, refusal = _refused(task, str(denied)), denied
-        except (_ModelMistakeError, NotApproved) as fault:
+        except (DeniedError, _ModelMistakeError) as fault:
             await self._unbegun(task, crew)
             counted = await give_back(self._store, task, counted)
-            outcome = _refused(task, str(fault))
+            outcome, unmade = _refused(task, str(fault)), not may_have_begun(task)
+            refusal = fault if isinstance(fault, DeniedError) else None
         else:
             try:
                 outcome = await self._execute(context, call, state, effect)
             except ToolInvocationError as exc:
                 await release(self._store, task)
                 outcome, counted = _refused(task, _bad_arguments(exc)), {}
+                unmade = not may_have_begun(task)
             if task.approval is not None and task.approval.edited:
                 told = with_edit(outcome.message, context.args)
                 outcome = replace(outcome, message=cast("ToolMessage", told))
@@ -184,6 +191,8 @@ class ToolCalls:
         result = await self._result(task, outcome, ms)
         if counted:
             result = result.model_copy(update={"counted": counted, "started": task.started})
+        if unmade:
+            result = result.model_copy(update={"unmade": True})
         if refusal is not None:
             reason = brief(scrubbed_text(redacted(str(refusal))), _LONGEST_REASON)
             said = {"denied": reason, "rule": refusal.rule}
@@ -290,7 +299,9 @@ class ToolCalls:
             raise
         except NotJson as exc:  # it did run: neither a retry nor a failed step mends that
             return _refused(task, _told(exc))
-        except Exception as exc:  # noqa: BLE001 - tools are anybody's code
+        except Exception as exc:
+            if isinstance(exc, OutcomeUnknown) and context.definition.repeat == "never":
+                raise  # people are asked: a model that is told of a failure calls it again
             return self._raised(context, exc)
 
     def _call(self, context: _Context, pulse: Pulse) -> ToolCall:

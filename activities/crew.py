@@ -20,7 +20,8 @@ from crewlog.activities.clock import Clock
 from crewlog.activities.close_run import close_run
 from crewlog.activities.compile_prompt import PromptCompiler
 from crewlog.activities.definitions import Definitions
-from crewlog.activities.errors import as_failures
+from crewlog.activities.errors import as_failures, to_application_error
+from crewlog.activities.executions import Executions, Look, looks_nowhere
 from crewlog.activities.heartbeat import heartbeats
 from crewlog.activities.load_state import load_state
 from crewlog.activities.memory_tools import MemoryTools
@@ -32,6 +33,7 @@ from crewlog.activities.snapshots import Snapshots
 from crewlog.activities.tools import ToolRegistry
 from crewlog.activities.views import Hydrator
 from crewlog.activities.writing import append
+from crewlog.errors import NotPermitted
 from crewlog.ids import RunId
 from crewlog.model import Json
 from crewlog.state.calls import (
@@ -86,6 +88,17 @@ async def _no_search_attributes() -> bool:
     return False
 
 
+def _check_own() -> None:
+    """Checks that an activity is done for the workflow's own code, by the worker that runs that.
+
+    Raises:
+        ApplicationError: any workflow may have ordinary ones done.
+    """
+    if not activity.info().is_local:
+        error = NotPermitted("how a run begins is looked at by who runs it, in a local activity")
+        raise to_application_error(error)
+
+
 class CrewActivities:
     """The activities, with the caches that a worker's calls share.
 
@@ -95,6 +108,7 @@ class CrewActivities:
         models: Where chat models come from.
         tools: Where tools come from.
         search_attributes: Asks whether the server knows Crewlog's search attributes.
+        look: Asks the server how an execution began.
         max_entries: How many links and messages the worker remembers.
     """
 
@@ -106,11 +120,13 @@ class CrewActivities:
         models: ModelFactory | None = None,
         tools: ToolRegistry | None = None,
         search_attributes: Probe = _no_search_attributes,
+        look: Look = looks_nowhere,
         max_entries: int = 100_000,
     ) -> None:
         self._store = store
         self._search_attributes = search_attributes
         self._definitions = Definitions(store)
+        self._executions = Executions(store, look)
         self._batches = Batches(store)
         self._snapshots = Snapshots(store)
         registry = self._registry = tools or ToolRegistry(mcp=lambda: _mcp_tools(store))
@@ -148,21 +164,36 @@ class CrewActivities:
     async def open_run(self, task: OpenRun) -> OpenRunResult:
         """Resolves and checks what a run was started with."""
         with as_failures():
+            if task.use is not None:
+                _check_own()
             async with heartbeats():
-                return await open_run(task, self._store, self._definitions, self._search_attributes)
+                return await open_run(
+                    task,
+                    self._store,
+                    self._definitions,
+                    self._search_attributes,
+                    self._executions,
+                )
 
     @activity.defn(name=LOAD_STATE)
     async def load_state(self, task: LoadState) -> LoadedState:
         """Loads the state of a run at a checkpoint, with its plan."""
+        run = RunId(activity.info().workflow_id or "")
         with as_failures():
+            if task.use is not None or task.reopen:
+                _check_own()
             async with heartbeats():
+                batch = await self._batches.whole(task.batch)
+                if task.use is None:
+                    await self._executions.check(run, task.against, batch)
                 return await load_state(
                     task,
-                    RunId(activity.info().workflow_id or ""),
-                    await self._batches.whole(task.batch),
+                    run,
+                    batch,
                     self._store,
                     self._definitions,
                     self._search_attributes,
+                    self._executions,
                 )
 
     @activity.defn(name=FIND_COMMAND)
@@ -182,7 +213,8 @@ class CrewActivities:
     async def forget_run(self, task: ForgetRun) -> None:
         """Removes the rows and the claims of an ended run whose id another one has now."""
         with as_failures():
-            await check_replacing(task, self._store)
+            _check_own()
+            await check_replacing(task, self._store, self._executions)
             await self._store.shut(task.run, task.executions)
             # Whoever replaces a run has waited for the forks of it that were starting.
             await self._store.delete([task.run], Clock().now(), forked=True)
@@ -200,6 +232,7 @@ class CrewActivities:
             async with heartbeats():
                 batch = await self._batches.whole(task.batch)
                 run = RunId(activity.info().workflow_id or "")
+                await self._executions.check(run, batch=batch)
                 result = await self._compiler.run(run, task, batch, effect)
                 return result.model_copy(update={"at": clock.now()})
 
@@ -217,6 +250,7 @@ class CrewActivities:
         with as_failures() as effect:
             async with heartbeats() as pulse:
                 filled = await self._batches.filled(task)
+                await self._executions.check(filled.run, filled.definition, filled.batch)
                 result = await self._models.run(filled, effect, pulse)
                 if result.journaled:
                     self._snapshots.stored(filled.run, filled.batch)
@@ -230,6 +264,7 @@ class CrewActivities:
         with as_failures() as effect:
             async with heartbeats() as pulse:
                 filled = await self._batches.filled(task)
+                await self._executions.check(filled.run, filled.definition, filled.batch)
                 result = await self._tools.run(filled, pulse, effect)
                 if result.journaled:
                     self._snapshots.stored(filled.run, filled.batch)
@@ -242,6 +277,7 @@ class CrewActivities:
         with as_failures(final=False):
             async with heartbeats():
                 batch = await self._batches.whole(task.batch)
+                await self._executions.check(task.run, task.definition, batch)
                 if batch.entries:
                     await append(self._store, task.run, batch)
                     self._snapshots.stored(task.run, batch)
@@ -258,6 +294,8 @@ class CrewActivities:
         with as_failures(final=False):
             async with heartbeats():
                 batch = await self._batches.whole(input.batch)
+                definition = str(input.state.get("definition", ""))
+                await self._executions.check(input.run, definition, batch)
                 result = await close_run(input, batch, self._store)
                 self._snapshots.stored(input.run, batch)
                 if batch.entries:

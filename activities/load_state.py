@@ -7,19 +7,21 @@ from collections.abc import Collection
 
 from crewlog.activities.clock import Clock
 from crewlog.activities.definitions import Definitions
+from crewlog.activities.executions import Executions
 from crewlog.activities.once import use_start
 from crewlog.activities.open_run import Probe, lowered
 from crewlog.activities.writing import append
 from crewlog.authority.guards import names_in
 from crewlog.authority.widening import freed, regained, widening
 from crewlog.definition.model import CrewDefinition
+from crewlog.definition.policy import Policy
 from crewlog.errors import UsageError
 from crewlog.graph.deciding import again, answered, lifted, retold
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
 from crewlog.ids import ContentHash, RunId, StepId, visit_of
 from crewlog.model import Json
-from crewlog.state.calls import LoadedState, LoadState
+from crewlog.state.calls import LoadedState, LoadState, StartUse
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState
 from crewlog.store.checkpoints import last_state, settled_at, taken_up
@@ -34,6 +36,7 @@ async def load_state(
     store: Store,
     definitions: Definitions,
     search_attributes: Probe,
+    executions: Executions,
 ) -> LoadedState:
     """Stores the batch of the run that asks, and loads the state, with the plan that it had.
 
@@ -41,7 +44,8 @@ async def load_state(
         UsageError: the position is no checkpoint, the run is completed, or it never had a crew.
         StoreIncomplete: rows of the run are missing.
         InvalidDefinition: the definition that it had does not hold any more.
-        NotPermitted: the run is signed, and the start that takes it up was used before.
+        NotPermitted: the run is signed, and the start that takes it up was used before, or names
+            another execution than its last one.
     """
     if batch.entries:
         await append(store, run, batch)
@@ -50,7 +54,9 @@ async def load_state(
     last: dict[str, Json] = {}
     decision = ""
     if task.reopen:
-        end = await _at_rest(store, task.run, task.executions)
+        use = task.use
+        let_in = use is None or await _check_last(task, use, store, executions)
+        end = await _at_rest(store, task.run, task.executions if let_in else ())
         found, then = await taken_up(store, task.run, end)
         last, decision = end.to_json(), found.decision or ""
     else:
@@ -65,7 +71,7 @@ async def load_state(
     left, older = await _left(then, store, definitions)
     # Where nothing is known of its last one, the policy of then decides, and not nobody.
     force = await _in_force(task, store) or CrewDefinition.from_json(definition)
-    await use_start(task.use, force.policy, store)
+    await _begin(task, force.policy, run, store, executions)
     if left:
         plan = {**plan, "left": {visit: found.to_json() for visit, found in left.items()}}
     return LoadedState(
@@ -88,6 +94,32 @@ async def load_state(
         compared=task.against,
         older=older,
     )
+
+
+async def _check_last(task: LoadState, use: StartUse, store: Store, executions: Executions) -> bool:
+    """Checks that a run is taken up from its last end.
+
+    Returns:
+        Whether its policy lets it; why not says the workflow, and nothing is shut for it.
+    """
+    force = await _in_force(task, store)
+    let_in = await use_start(use, force.policy if force else None, task.run, store)
+    await executions.check_named(task.run, use, task.executions)
+    return let_in
+
+
+async def _begin(
+    task: LoadState, policy: Policy | None, run: RunId, store: Store, executions: Executions
+) -> None:
+    """Uses the start of a run that goes on from what is loaded, and notes whose the run is."""
+    if task.use is None:
+        return
+    let_in = await use_start(task.use, policy, run, store)
+    if not task.reopen:
+        await executions.check_free(run, task.use)
+    if let_in:
+        signed = policy is not None and policy.signed
+        await executions.begin(run, task.use, signed=signed, alone=task.reopen)
 
 
 async def _in_force(task: LoadState, store: Store) -> CrewDefinition | None:

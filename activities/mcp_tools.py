@@ -24,7 +24,7 @@ from crewlog.definition.findings import did_you_mean
 from crewlog.definition.model import ToolDefinition
 from crewlog.definition.policy import Policy
 from crewlog.definition.reaching import McpServer, mcp_tool
-from crewlog.errors import ToolChanged, ToolMissing
+from crewlog.errors import OutcomeUnknown, ToolChanged, ToolError, ToolFailed, ToolMissing
 from crewlog.ids import ToolName
 from crewlog.servers.described import LONGEST_TEXT, Described, cleaned, shortened
 from crewlog.servers.sessions import Session, Sessions, called
@@ -36,6 +36,12 @@ MOST_PARTS = 50
 """Parts of one result."""
 LARGEST_PART = 5_000_000
 """Characters of an image or file in a result, in base64."""
+
+
+class ServerGone(ToolFailed):
+    """A server went away while it ran a tool that may be called again."""
+
+    retryable = True
 
 
 @dataclass
@@ -65,12 +71,16 @@ class OfferedTool:
 
     def made(self) -> BaseTool:
         """The tool as LangChain has tools; its calls go to the session as it is then."""
-        found, session = self.described, self.session
+        found, session, definition = self.described, self.session, self.definition
 
         async def bounded(request: MCPToolCallRequest, handler: Any) -> types.CallToolResult:
             del handler  # it would open a session for this call alone
             async with session.in_use() as opened:
-                return _bounded(await called(opened, found.name, request.args))
+                try:
+                    asked = called(opened, found.name, request.args)
+                    return _bounded(await session.answered(asked))
+                except ConnectionError as exc:
+                    raise _gone(session.name, found.name, definition.repeat, str(exc)) from exc
 
         tool = convert_mcp_tool_to_langchain_tool(
             None,
@@ -165,6 +175,23 @@ class McpTools:
         if proofs:
             known.proofs = await self._store.tool_proofs(server.source)
         return known
+
+
+def _gone(server: str, tool: str, repeat: str, why: str) -> ToolError:
+    """What a call comes to whose server went away before it answered."""
+    say = (
+        f"the MCP server {server!r} went away while it ran {cleaned(tool)!r}: "
+        f"{shortened(cleaned(why), 500)}"
+    )
+    place = f"MCP server {server!r}"
+    if repeat != "never":
+        return ServerGone(say, remedy="Mend the server; the next call starts it anew.", place=place)
+    return OutcomeUnknown(
+        say,
+        remedy="Find out whether it happened, then answer the run's question. The next call "
+        "starts the server anew.",
+        place=place,
+    )
 
 
 def _check_proven(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from crewlog.activities.definitions import Definitions
+from crewlog.activities.executions import Executions, taken
 from crewlog.activities.once import use_start
 from crewlog.activities.registries import registry_of
 from crewlog.content import hash_json
@@ -13,10 +14,10 @@ from crewlog.definition.load import load_data, read_data
 from crewlog.errors import Diagnostic, InvalidDefinition
 from crewlog.graph.lower import lower
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import CrewName
+from crewlog.ids import CrewName, RunId
 from crewlog.model import Json
 from crewlog.prompt.offered import offered_form
-from crewlog.state.calls import OpenRun, OpenRunResult
+from crewlog.state.calls import OpenRun, OpenRunResult, StartUse
 from crewlog.store.protocol import Store
 
 Probe = Callable[[], Awaitable[bool]]
@@ -24,13 +25,18 @@ Probe = Callable[[], Awaitable[bool]]
 
 
 async def open_run(
-    task: OpenRun, store: Store, definitions: Definitions, search_attributes: Probe
+    task: OpenRun,
+    store: Store,
+    definitions: Definitions,
+    search_attributes: Probe,
+    executions: Executions,
 ) -> OpenRunResult:
     """Resolves the crew, checks and lowers it, and stores its definition.
 
     Raises:
         InvalidDefinition: with everything that is wrong, or for an unknown crew.
-        NotPermitted: the crew is signed, and the start was used before.
+        NotPermitted: the crew is signed, and the start was used before; or the store has a signed
+            run of this id.
     """
     given = await crew_data(task.crew, store)
     if task.edited:
@@ -38,10 +44,22 @@ async def open_run(
         read_data(given, offered_form(registry))
     definition, plan = await lowered(given, store, definitions)
     if task.use is not None:
-        await use_start(task.use, GraphPlan.from_json(plan).policy, store)
+        policy = GraphPlan.from_json(plan).policy
+        let_in = await use_start(task.use, policy, task.run, store)
+        await executions.check_free(task.run, task.use)
+        if let_in and policy is not None and policy.signed:
+            await _begin(task.run, task.use, store, executions)
     return OpenRunResult(
         definition=definition, plan=plan, search_attributes=await search_attributes()
     )
+
+
+async def _begin(run: RunId, use: StartUse, store: Store, executions: Executions) -> None:
+    """Notes whose a signed run is, where there was none of its id."""
+    known = await store.executions(run)
+    if use.execution not in known and await store.get_run(run) is not None:
+        raise taken(run)
+    await executions.begin(run, use, signed=True)
 
 
 async def lowered(

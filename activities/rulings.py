@@ -134,6 +134,11 @@ async def release(store: Store, task: CallTool) -> None:
         await store.release(_key(task), [_name(quota) for quota in task.quotas])
 
 
+def may_have_begun(task: CallTool) -> bool:
+    """Whether an earlier try of a call may have made it."""
+    return task.attempt > 1 or activity.info().attempt > 1
+
+
 async def give_back(store: Store, task: CallTool, counted: dict[str, str]) -> dict[str, str]:
     """Takes a call that is not begun after all out of its quotas.
 
@@ -147,7 +152,7 @@ async def give_back(store: Store, task: CallTool, counted: dict[str, str]) -> di
     Returns:
         What counts the call still, as `reserve` says it.
     """
-    if not counted or task.attempt > 1 or activity.info().attempt > 1:
+    if not counted or may_have_begun(task):
         return counted
     await release(store, task)
     return {}

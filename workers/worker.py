@@ -30,6 +30,7 @@ from crewlog.dev.temporal_server import server_version
 from crewlog.errors import TemporalUnavailable
 from crewlog.store.protocol import Store
 from crewlog.wire import SEARCH_ATTRIBUTES
+from crewlog.workers.origins import looks
 from crewlog.workers.sandbox import sandbox
 from crewlog.workers.settings import WorkerSettings
 from crewlog.workflows.crew_run import CrewRun
@@ -185,6 +186,7 @@ async def running_worker(
         workspace=settings.workspace,
         models=models,
         search_attributes=search_attributes,
+        look=looks(client),
         max_entries=settings.cache_messages,
     )
     cached, tasks = _room(settings)

@@ -140,7 +140,10 @@ class CrewRun:
             self._execution = await self._begin(read_args([raw]))
         self._execution.encrypted = self._encrypted
         self._execution.quiet = was_sealed(raw.payload)
-        return await self._execution.drive()
+        try:
+            return await self._execution.drive()
+        except ActivityError as error:
+            raise gate.not_ours(error) or error from error
 
     async def _begin(self, data: Any) -> Execution:
         start = _parse_start(data)
@@ -156,7 +159,7 @@ class CrewRun:
             )
         if start.prompt is not None:
             return self._draft(start, start.prompt)
-        opened = await _open(start, gate.use_of(start, data))
+        opened = await _open(start, gate.use_of(start, data, _started()))
         plan, run = GraphPlan.from_json(opened.plan), RunId(workflow.info().workflow_id)
         start = gate.starter(start, data, plan.policy, run, _started())
         engine = await Engine.begin(
@@ -609,7 +612,7 @@ def _parse_start(data: Any) -> StartRun:
         ) from error
 
 
-async def _open(start: StartRun, use: StartUse | None) -> OpenRunResult:
+async def _open(start: StartRun, use: StartUse) -> OpenRunResult:
     task = OpenRun(run=RunId(workflow.info().workflow_id), crew=start.crew, use=use)
     return await made(OPEN_RUN, task, OpenRunResult)
 

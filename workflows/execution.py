@@ -375,7 +375,7 @@ class Execution:
 
     async def _take_inbox(self) -> None:
         while self._inbox:
-            if self._strangers.rests(self._inbox[0]):
+            if self._strangers.rests(self._inbox[0], encrypted=self.encrypted):
                 self._commands += 1  # its marker
                 await gate.tell()
             incoming = self._inbox.pop(0)
@@ -520,6 +520,9 @@ class Execution:
         except FailureError as error:
             # Only ordinary activities' failures are wrapped for certain.
             cause = error.cause if isinstance(error, ActivityError) else error
+            if (stranger := gate.not_ours(error)) is not None:
+                self._bug = stranger
+                return
             landed = self._failed(order, position, cause or error)
             landed = replace(landed, at=_told(cause).at or now())
         except asyncio.CancelledError:

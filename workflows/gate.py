@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
@@ -47,11 +47,13 @@ GUARDS_PEOPLE = "guards-who-is-asked"
 """The patch of executions in which who steers a run decides nothing that others are asked."""
 GUARDS_STEPS = "guards-what-a-step-asks"
 """The patch of executions in which no step that asks people gives way to who may not answer."""
-GUARDS_FLOW = "guards-what-the-flow-asks"
-"""The patch of executions in which who steers a run keeps nobody from being asked, and uses no
-answer again."""
+GUARDS_FLOW = "guards-what-a-flow-asks"
+"""The patch of executions in which who may not answer keeps no question from being asked, and no
+answer is used again by going back."""
 GUARDS_ANSWERS = "guards-what-answers-set"
 """The patch of executions in which who may answer alone lifts no rule by that."""
+NAMES_NAMESPACE = "signatures-name-the-namespace"
+"""The patch of executions that take no signature which is as good in another namespace."""
 GRANT_ONCE = "says-grant-once"
 """The patch of executions whose refusals name the right `grant` once: they are journaled."""
 _NEVER = -1
@@ -72,10 +74,26 @@ def look(engine: Engine | Drafting, incoming: Incoming) -> Standing | None:
     at = _NEVER if incoming.arrived is None else incoming.arrived
     found: Standing | None = None
     for name in _names(incoming):
-        tried = standing(policy, name, data, _proof(data), run=engine.state.run, at=at)
+        tried = _standing(policy, name, data, _proof(data), run=engine.state.run, at=at)
         if tried.proven:
             return tried
         found = found or tried
+    return found
+
+
+def _standing(
+    policy: Policy | None,
+    name: str,
+    data: dict[str, Any],
+    proof: Proof | None,
+    *,
+    run: str,
+    at: int,
+) -> Standing:
+    place = workflow.info().namespace if workflow.in_workflow() else ""
+    found = standing(policy, name, data, proof, run=run, at=at, namespace=place)
+    if found.unplaced and not workflow.patched(NAMES_NAMESPACE):
+        return standing(policy, name, data, proof, run=run, at=at, namespace="")
     return found
 
 
@@ -209,7 +227,8 @@ def _steered(
             paths = [*command.set, *command.delete]
             yield "grant", "an edit of", deciding.lifting(plan, paths), GUARDS_STATE
             yield "answer", "an edit of", deciding.answering(plan, paths), GUARDS_STATE
-            yield "answer", "an edit of", deciding.skipping(plan, now, paths), GUARDS_FLOW
+            yield "answer", "an edit of", deciding.leading(plan, paths), GUARDS_FLOW
+            yield "answer", "an edit of", deciding.meeting(plan, now, paths), GUARDS_FLOW
         case Redirect():
             past = [command.node] * deciding.passes_a_question(plan, command.node)
             yield "answer", "a redirect past a question, to", past, GUARDS_STATE
@@ -244,24 +263,36 @@ def starter(start: StartRun, data: Any, policy: Policy | None, run: str, at: int
     Raises:
         ApplicationError: the policy does not let it in; of the type `NotPermitted`.
     """
-    found = standing(policy, START, data, start.proof, run=run, at=at)
+    found = _standing(policy, START, data, start.proof, run=run, at=at)
     if not found.allowed:
         raise start_refused(refusal(found))
     return start.model_copy(update={"by": found.principal}) if found.proven else start
 
 
-def use_of(start: StartRun, data: dict[str, Any]) -> StartUse | None:
-    """This execution's use of a start; none where the start carries no proof.
+def use_of(start: StartRun, data: dict[str, Any], at: int) -> StartUse:
+    """This execution's use of a start.
 
     Args:
         start: What the run is started with.
         data: The same, as it was sent.
+        at: When it was started.
     """
     info = workflow.info()
     digest = start_digest(start.proof, info.workflow_id, data) if start.proof else ""
-    if not digest:
+    return StartUse(
+        start=digest,
+        execution=info.original_execution_run_id,
+        content=data if digest else {},
+        at=at,
+    )
+
+
+def not_ours(error: FailureError) -> ApplicationError | None:
+    """What an execution fails with that is none of its run's, as an activity found; else none."""
+    cause = error.cause if isinstance(error, ActivityError) else error
+    if not isinstance(cause, ApplicationError) or cause.type != NotPermitted.__name__:
         return None
-    return StartUse(start=digest, execution=info.original_execution_run_id)
+    return ApplicationError(cause.message, *cause.details, type=cause.type, non_retryable=True)
 
 
 def start_refused(error: NotPermitted) -> ApplicationError:

@@ -192,6 +192,19 @@ class Unread(Unreadable):
         data = self.args[0].payload.data
         return b"proof" not in data and b"\\u" not in data
 
+    def is_replaced(self, *, encrypted: bool) -> bool:
+        """Whether something may stand for it, by the worker's settings and what it finds.
+
+        Args:
+            encrypted: Whether what comes without encryption is refused.
+        """
+        return any(
+            is_refused(each.payload)
+            or is_given_up(each.payload)
+            or (encrypted and is_plain(each.payload))
+            for each in self.args
+        )
+
     @property
     def size(self) -> int:
         """Bytes of it."""
@@ -497,7 +510,7 @@ async def _effect(
             _roll_back(engine, incoming, command)
         case "respond", Respond():
             if isinstance(engine, Drafting):
-                return _respond_to_draft(engine, command, incoming)
+                return _respond_to_draft(engine, command, incoming, patched)
             return await _respond(engine, command, incoming, patched)
         case _:
             return await _by_hand(engine, incoming.name, command, who)
@@ -605,7 +618,7 @@ async def _respond(
     check_answerable(engine, interrupt, command.by)
     who: dict[str, Any] = {"by": command.by, "command": command.id}
     if given.type == "edit":
-        args = _edited(interrupt, given, incoming)
+        args = _edited(interrupt, given, incoming, patched)
         await answer(engine, interrupt, "edit", args=args, reason=command.reason, **who)
         return "edit"
     reason = ""
@@ -625,7 +638,9 @@ async def _respond(
     return decision
 
 
-def _edited(interrupt: Interrupt, given: Decision, incoming: Incoming) -> dict[str, Any]:
+def _edited(
+    interrupt: Interrupt, given: Decision, incoming: Incoming, patched: Callable[[str], bool]
+) -> dict[str, Any]:
     """The arguments that an answer puts in the place of a call's.
 
     Raises:
@@ -642,18 +657,18 @@ def _edited(interrupt: Interrupt, given: Decision, incoming: Incoming) -> dict[s
     if incoming.fault is not None:
         raise incoming.fault
     if not incoming.checked:
-        _check_asked(incoming)
+        _check_asked(incoming, patched)
         raise no_edit(interrupt)
     return action.args
 
 
-def _check_asked(incoming: Incoming) -> None:
+def _check_asked(incoming: Incoming, patched: Callable[[str], bool]) -> None:
     """Refuses an edit that came as a signal: what an update has checked is not.
 
     Raises:
         CommandRejected: it did.
     """
-    if not incoming.asked and workflow.patched(SAYS_WHY_NO_EDIT):
+    if not incoming.asked and patched(SAYS_WHY_NO_EDIT):
         raise CommandRejected(
             "an answer that edits is sent as an update, and this came as a signal",
             remedy="Send the update 'respond': what it says is checked, and it is answered.",
@@ -665,7 +680,9 @@ def _decision(interrupt: Interrupt, given: Decision) -> str:
     return chosen.get(given.type, given.message)
 
 
-def _respond_to_draft(engine: Drafting, command: Respond, incoming: Incoming) -> str:
+def _respond_to_draft(
+    engine: Drafting, command: Respond, incoming: Incoming, patched: Callable[[str], bool]
+) -> str:
     edited = incoming.edited
     interrupt = find_interrupt(engine, command.interrupt)
     given = command.decisions[0]
@@ -674,7 +691,7 @@ def _respond_to_draft(engine: Drafting, command: Respond, incoming: Incoming) ->
         if isinstance(edited, CommandRejected):
             raise edited
         if edited is None:
-            _check_asked(incoming)
+            _check_asked(incoming, patched)
             raise no_edit(interrupt)
         return engine.edit(interrupt, edited, by=command.by, command=command.id)
     decision = _decision(interrupt, given)

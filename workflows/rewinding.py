@@ -105,7 +105,7 @@ async def forget(start: StartRun, data: dict[str, Json], at: int) -> None:
     Raises:
         ApplicationError: that run's policy does not let who starts this one do it.
     """
-    run, use = RunId(workflow.info().workflow_id), gate.use_of(start, data)
+    run, use = RunId(workflow.info().workflow_id), gate.use_of(start, data, at)
     task = ForgetRun(run=run, executions=start.replaced, start=data, at=at, use=use)
     try:
         await workflow.execute_local_activity(FORGET_RUN, task, **LOCAL)
@@ -134,7 +134,8 @@ async def begin(start: StartRun, data: dict[str, Json], at: int) -> tuple[Engine
             the policy of the run that it comes of does not let it in.
     """
     run = RunId(workflow.info().workflow_id)
-    loaded = await made(LOAD_STATE, _task(start, run, gate.use_of(start, data)), LoadedState)
+    task = _task(start, run, gate.use_of(start, data, at))
+    loaded = await made(LOAD_STATE, task, LoadedState)
     start = gate.starter(start, data, loaded.policy, run, at)
     plan, then = GraphPlan.from_json(loaded.plan), CrewState.from_json(loaded.state)
     change = _change(start, run, then)
@@ -195,7 +196,7 @@ def _check_queue(start: StartRun, found: Standing) -> None:
         raise gate.refusal(asked)
 
 
-def _task(start: StartRun, run: RunId, use: StartUse | None) -> LoadState:
+def _task(start: StartRun, run: RunId, use: StartUse) -> LoadState:
     source: ForkFrom | None = start.fork
     if source is not None:
         return LoadState(run=source.run, position=source.position, use=use)

@@ -58,13 +58,14 @@ class Strangers:
         """How many were counted since that was recorded last."""
         self._spent = 0
 
-    def rests(self, incoming: Incoming) -> bool:
-        """Whether the loop rests before it takes this."""
-        unread = incoming.data if isinstance(incoming.data, Unread) else None
-        if unread is not None and unread.proves_nothing and self._met >= TOLD:
-            self._spent += 1
-        else:
-            self._spent += READING + (unread.size // BYTES if unread is not None else 0)
+    def rests(self, incoming: Incoming, *, encrypted: bool) -> bool:
+        """Whether the loop rests before it takes this.
+
+        Args:
+            incoming: The command that is next.
+            encrypted: Whether what comes without encryption is refused.
+        """
+        self._spent += work(incoming, many=self._met >= TOLD, encrypted=encrypted)
         if self._spent < SPENT:
             return False
         self._spent = 0
@@ -126,6 +127,20 @@ class Strangers:
         self.untold += 1
         if self.untold >= COUNTED:
             self.tell(engine)
+
+
+def work(incoming: Incoming, *, many: bool, encrypted: bool) -> int:
+    """How much work a command is, as it came; the same to a worker with other settings.
+
+    Args:
+        incoming: The command.
+        many: Whether what cannot have a proof is only counted.
+        encrypted: Whether what comes without encryption is refused.
+    """
+    brought = incoming.data
+    if not isinstance(brought, Unread) or brought.is_replaced(encrypted=encrypted):
+        return READING
+    return 1 if many and brought.proves_nothing else READING + brought.size // BYTES
 
 
 def _is_signed(engine: Engine | Drafting) -> bool:

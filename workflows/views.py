@@ -16,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.matrix import cells, tools_in
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import NodeName, StepId, node_of
+    from crewlog.state.brief import fenced
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt
     from crewlog.wire import (
@@ -152,6 +153,7 @@ def interrupt_view(interrupt: Interrupt, engine: Engine | Drafting) -> Interrupt
         why=interrupt.why,
         rule=interrupt.rule,
         risk=interrupt.risk,
+        quotas=interrupt.quotas,
         shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),
         review_configs=(review,),
@@ -227,7 +229,11 @@ def permissions_page(engine: Engine | Drafting, asked: PermissionsQuery) -> Perm
 
 
 def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[StepId] = ()) -> str:
-    """The run in Markdown, for the web UI."""
+    """The run in Markdown, for the web UI.
+
+    All that is not the run's own words is fenced: people decide by what they read here, and a model
+    that asks for a call writes its arguments.
+    """
     state = engine.state
     waiting = waiting_for(state, flights, drains_for)
     crew = state.crew or engine.plan.crew or "a prompt"
@@ -240,9 +246,12 @@ def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[St
     ]
     if state.changing is not None:
         change = state.changing
-        lines += ["", f"Changing to graph v{change.graph_version}{_by(change.by)}: {change.what}"]
+        lines += [
+            "",
+            f"Changing to graph v{change.graph_version}{_by(change.by)}: {fenced(change.what)}",
+        ]
     if waiting:
-        lines += ["", f"Waiting: {waiting}"]
+        lines += ["", f"Waiting: {fenced(waiting)}"]
     picture = Flowchart(engine.plan).text(statuses(state, engine.plan.nodes))
     return "\n".join([*lines, "", "```mermaid", picture, "```", *_story(state)])
 
@@ -251,18 +260,18 @@ def _story(state: CrewState) -> Iterator[str]:
     """What the run came from, and what was changed while it lived: the last changes first."""
     if state.source is not None:
         yield ""
-        yield f"Forked from `{state.source.run}@{state.source.position}`"
+        yield f"Forked from {fenced(f'{state.source.run}@{state.source.position}')}"
     for number, change in enumerate(reversed(state.mutations[-CHANGES_SHOWN:])):
         if number == 0:
             yield ""
             yield "Changed at run time:"
             yield ""
         version = f"graph v{change.graph_version}"
-        yield f"- `@{change.position}` {version}{_by(change.by)}: {change.what}"
+        yield f"- `@{change.position}` {version}{_by(change.by)}: {fenced(change.what)}"
 
 
 def _by(who: str) -> str:
-    return f" by {who}" if who else ""
+    return f" by {fenced(who)}" if who else ""
 
 
 def _step_line(entry: FrontierEntry, flights: Flights) -> str:
@@ -270,7 +279,7 @@ def _step_line(entry: FrontierEntry, flights: Flights) -> str:
     if not what and (text := waits.waits_for(entry)):
         what = f"waits {'for ' if entry.requirement else ''}{text}"
     leaves = " (its node is gone: its turn ends, nothing follows)" if entry.leaving else ""
-    return f"- `{entry.step}` {entry.status}{f': {what}' if what else ''}{leaves}"
+    return f"- `{entry.step}` {entry.status}{f': {fenced(what)}' if what else ''}{leaves}"
 
 
 def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:

@@ -300,7 +300,7 @@ class ToolFailed(ToolError):
 
 
 class RuledSince(ToolError):
-    """People ruled who may call or read what since a call was scheduled: it is looked at again."""
+    """Something was ruled since a call was scheduled, or the yes to it has expired: look again."""
 
 
 class OutOfReach(ToolFailed):

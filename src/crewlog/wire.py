@@ -50,7 +50,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.checkpoints import CheckpointKind
-from crewlog.state.model import RunStatus, Usage
+from crewlog.state.model import AskedQuota, RunStatus, Usage
 
 WORKFLOW_TYPE = "CrewRun"
 TASK_QUEUE = "crewlog"
@@ -548,6 +548,10 @@ class InterruptView(Model):
     """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
     risk: str = ""
     """Of a call: `high`, where its tool may do harm."""
+    quotas: tuple[AskedQuota, ...] = ()
+    """Of a call: the quotas over runs in which it is counted before it begins."""
+    used_up: str = ""
+    """Of a call: that a quota lets nothing through now, whatever is answered. Clients say it."""
     shortened: bool = False
     """Whether the arguments in `action_requests` are shortened: what is approved is all of them."""
     action_requests: tuple[dict[str, Json], ...]

@@ -27,6 +27,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowFailureError, WorkflowQueryFailedError
 
+from crewlog.authority.proof import Proof, SignedApproval
 from crewlog.client import Run
 from crewlog.definition.operations import EditAgent
 from crewlog.encryption.keys import KEYS, KeyFile, new_key, write_keys
@@ -87,8 +88,14 @@ async def heard() -> AsyncIterator[Listened]:
         assert isinstance(store, PostgresStore)
         stack.push_async_callback(store.close)
         listened = replace(site, temporal=client, store=store)
+        verbose = root / "verbose"
+        verbose.mkdir()
+        (verbose / "sitecustomize.py").write_text(
+            "import logging\nlogging.basicConfig(level=logging.DEBUG)\n"
+        )
         await listened.start_worker(
             SHARED,
+            PYTHONPATH=str(verbose),
             CANARY_TOKEN=SECRET,
             CREWLOG_ENCRYPTION_KEYS=str(keys),
             TEMPORAL_ADDRESS=temporal.place,
@@ -173,6 +180,40 @@ async def a_run_s_life(site: Site) -> Run:
     return run
 
 
+async def a_run_by_hand(site: Site) -> None:
+    """What people do to a run's state, and a tool whose calls are counted."""
+    crew = site.crew(
+        {
+            "a": [calls(("echo", {"text": mark("counted")})), {"text": mark("hand")}],
+            "b": [{"text": "B"}],
+        },
+        tools={"echo": tool("echo")},
+        flow=["a", {"wait": "500ms"}, {"ask": f"Which {mark('which')}?"}, "b"],
+    )
+    crew["rules"] = [{"tool": "echo", "quota": "50 per day"}]
+    run = await site.start(crew, [mark("list"), {mark("name"): mark("value")}])
+    await run.wait_until(lambda view: bool(view.interrupts), LIMIT)
+    (place, *_) = (await run.checkpoints()).checkpoints
+    await run.tag(place.position, "good")
+    await run.edit_state({"shared.told": mark("placed")}, reason=mark("edit"))
+    await refused(run.edit_state({"flags.none": mark("flag")}, reason=mark("noedit")))
+    await run.rollback("good", mark("back"))
+    await run.wait_until(lambda view: view.interrupts == ("i2",), LIMIT)
+    await run.redirect("b", reason=mark("redirected"))
+    await run.result(LIMIT)
+
+
+async def a_run_that_fails(site: Site) -> None:
+    crew = site.crew(
+        {"a": [calls(("tells", {"text": mark("error"), "name": "h"}))]},
+        rules={"a": {"on_error": "fail"}},
+        tools={"tells": tool("tells", on_error="fail", policy={"attempts": 1})},
+    )
+    run = await site.start(crew)
+    site.open_gate(run, "h")
+    assert mark("error") in await refused(run.result(LIMIT))
+
+
 def registry_of(site: Site) -> dict[str, Any]:
     agent = {"prompt": mark("registry")}
     return {"registry": "stock", "agents": {"clerk": agent}}
@@ -182,12 +223,21 @@ async def other_runs(site: Site) -> None:
     """What is said by other ways: a schedule, a prompt, a start that fails, what is kept."""
     client, temporal = site.client(), site.temporal
     crew = site.crew({"a": [{"text": mark("short")}]}, rules={"a": {"prompt": mark("kept")}})
-    await client.register({**crew, "crew": "kept"})
+    await client.register({**crew, "crew": "kept", "memory": {"embedding": "hash:256"}})
     await client.memory.write(
         "kept", "public", [Artifact(text=mark("noted"), key=mark("named"))], by=mark("author")
     )
     await client.memory.read("kept", "public", mark("sought"))
     await site.store.approve_tool("mcp:s", "add", "digest", mark("approver"), 1, mark("said"))
+    proof = Proof(key="k", expires=1, signature="s")
+    proven: dict[str, Any] = {
+        "source": "mcp:s",
+        "tool": "add",
+        "digest": "digest",
+        "at": 1,
+        "proof": proof,
+    }
+    await site.store.prove_approval(SignedApproval(by=mark("prover"), **proven))
     schedules = client.schedules
     await client.register_registry(registry_of(site))
     await schedules.create(
@@ -252,9 +302,19 @@ def test_a_canary_is_found_in_any_form() -> None:
 
 PLAIN_FIELDS = {
     *("accepted_request_message_id", "activity_id", "build_id", "continued_execution_run_id"),
-    *("first_execution_run_id", "first_run_id", "identity", "marker_name", "message", "name"),
+    *("first_execution_run_id", "first_run_id", "identity", "last_worker_identity", "marker_name"),
+    *("message", "name"),
     *("new_execution_run_id", "normal_name", "original_execution_run_id", "protocol_instance_id"),
-    *("reason", "request_id", "run_id", "sdk_name", "sdk_version", "signal_name", "task_queue"),
+    *(
+        "reason",
+        "request_id",
+        "run_id",
+        "sdk_name",
+        "sdk_version",
+        "signal_name",
+        "task_queue",
+        "timer_id",
+    ),
     *("type", "update_id", "worker_deployment_name", "workflow_id"),
     # and the names in maps
     *("details", "fields", "request_id_infos"),
@@ -315,7 +375,8 @@ PLAIN_COLUMNS = {
     *("journal.run", "interrupts.run", "interrupts.id", "steps.run", "steps.step", "steps.agent"),
     *("checkpoints.run", "checkpoints.step", "checkpoints.node", "checkpoints.kind"),
     *("snapshots.run", "rulings.run", "tags.run", "tags.tag", "forks.source", "forks.fork"),
-    *("forked.run", "shut.run", "shut.execution", "claims.key", "claims.owner"),
+    *("forked.run", "shut.run", "shut.execution", "executions.run", "executions.execution"),
+    *("claims.key", "claims.owner"),
     *("crews.name", "crews.definition"),
     *("registered.kind", "registered.name", "registered.content"),
     *("reservations.quota", "reservations.call", "reservations.span"),
@@ -346,6 +407,7 @@ async def told_by_the_store(site: Site) -> bytes:
                 for row in await connection.fetch(f"SELECT {column}::text FROM crewlog.{table}")  # noqa: S608
             ]
             if (name := f"{table}.{column}") in sealed:
+                assert any(said), f"the story has nothing for {name}"
                 assert all(each.startswith(PREFIX) for each in said if each), name
             else:
                 assert name in PLAIN_COLUMNS, name
@@ -369,7 +431,9 @@ async def debugged(site: Site, *arguments: str) -> bytes:
 
 async def test_no_canary_is_anywhere(heard: Listened) -> None:
     site = heard.site
-    run, _ = await asyncio.gather(a_run_s_life(site), other_runs(site))
+    run, *_ = await asyncio.gather(
+        *(a_run_s_life(site), other_runs(site), a_run_by_hand(site), a_run_that_fails(site))
+    )
     await again(run)
     places = {
         "wire to Temporal": heard.temporal.messages(),
@@ -384,7 +448,10 @@ async def test_no_canary_is_anywhere(heard: Listened) -> None:
     assert files
     hides("payload folder", b"".join(files), SECRET, SAID)
     # Logs and commands are for people who may read: there only secrets are hidden.
-    hides("logs", b"".join(each.read_bytes() for each in site.root.glob("*.log")), SECRET)
+    logs = b"".join(each.read_bytes() for each in site.root.glob("*.log"))
+    for told in (b"DEBUG:", b"the plain log has [redacted]", b"the other log has it"):
+        assert told in logs
+    hides("logs", logs, SECRET)
     for command, seen in ((("audit", run.id), b"a#1"), (("show", "none"), b"'none'")):
         said = await debugged(site, *command)
         hides("command", said, SECRET)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crewlog.client import Run
+from crewlog.definition.operations import EditAgent
 from crewlog.errors import CommandRejected
 
 from .harness import LIMIT, Site, calls, tool, until
@@ -141,6 +142,18 @@ async def test_a_permission_is_in_force_for_the_next_call(crews: Site) -> None:
     assert "permissions do not let 'a' call 'echo'" in denied.reason
     (told,) = [e for e in await crews.entries(run, "ToolReturned") if not e.ok]
     assert "Refused" in told.brief
+
+
+async def test_what_people_rule_is_in_the_store_when_they_are_answered(crews: Site) -> None:
+    run = await at_a_gate(crews)
+    await run.set_permission("gate", ["a"])
+    assert len(await crews.entries(run, "PermissionSet")) == 1
+    await run.deny("b", "gate")
+    assert len(await crews.entries(run, "RulingSet")) == 1
+    await run.change(operations=[EditAgent(name="b", set={"reads": []})])
+    assert len(await crews.entries(run, "RulesChanged")) == 1
+    crews.open_gate(run, "g")
+    assert (await run.result(LIMIT)).status == "completed"
 
 
 async def test_each_has_one_outcome_over_continue_as_new(crews: Site) -> None:

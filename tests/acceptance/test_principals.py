@@ -182,13 +182,16 @@ async def test_what_was_signed_holds_as_it_was_signed(crews: Site, folder: Path)
     run, other = await at_a_gate(crews, folder), await at_a_gate(crews, folder)
     key = keys.load("ada", folder)
     asked = {"id": "e1", "by": "ada", "set": {"shared.x": 1}}
-    good = key.signed(run.id, "edit_state", asked)
+    here = crews.temporal.namespace
+    good = key.signed(run.id, "edit_state", asked, here)
     proof = Proof.from_json(good["proof"])
     late = {**good, "proof": proof.model_copy(update={"expires": int(time.time() * 1000) - 1})}
     wrong: list[tuple[Run, str, dict[str, Any]]] = [
         (other, "edit_state", good),
         (run, "edit_state", {**good, "set": {"shared.x": 2}}),
         (run, "edit_state", {**good, "by": "eve"}),
+        (run, "edit_state", key.signed(run.id, "edit_state", asked, "another")),
+        (run, "edit_state", key.signed(run.id, "edit_state", asked)),
         (run, "edit_state", {**good, "reason": "another"}),
         (run, "edit_state", {**good, "id": "e2"}),
         (run, "edit_state", {**late, "proof": late["proof"].to_json()}),
@@ -207,6 +210,20 @@ async def test_what_was_signed_holds_as_it_was_signed(crews: Site, folder: Path)
     crews.open_gate(other, "g")
     assert (await run.result(LIMIT)).status == "completed"
     assert (await other.result(LIMIT)).status == "completed"
+
+
+async def test_a_rollback_of_a_signed_run_is_in_the_store_when_it_is_answered(
+    crews: Site, folder: Path
+) -> None:
+    """Forks are judged by the policy that is there; and its tool's call is not over yet."""
+    run = await at_a_gate(crews, folder)
+    await run.pause()
+    (first, *_) = (await run.checkpoints()).checkpoints
+    await run.rollback(first.position)
+    assert len(await crews.entries(run, "RolledBack")) == 1
+    crews.open_gate(run, "g")
+    await run.resume()
+    assert (await run.result(LIMIT)).status == "completed"
 
 
 async def test_a_change_widens_nothing_without_grant(crews: Site, folder: Path) -> None:
@@ -311,7 +328,9 @@ async def test_a_fork_and_a_resumption_shed_no_policy(crews: Site, folder: Path)
         with pytest.raises(RunFailed, match=why):
             await forked.result(LIMIT)
     moved = {"fork": {"run": run.id, "position": first.position}, "by": "x", "queue": "elsewhere"}
-    elsewhere = keys.load("oncall", folder).signed(f"{run.id}-q", START, moved)
+    elsewhere = keys.load("oncall", folder).signed(
+        f"{run.id}-q", START, moved, crews.temporal.namespace
+    )
     refused = await crews.temporal.start_workflow(
         WORKFLOW_TYPE,
         elsewhere,

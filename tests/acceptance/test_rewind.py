@@ -19,8 +19,11 @@ from crewlog.errors import (
     ServiceError,
     UsageError,
 )
+from crewlog.ids import StepId, call_key
+from crewlog.state.calls import counted_key
 from crewlog.state.journal import Batch
 from crewlog.state.model import CrewState
+from crewlog.store.protocol import Reservation
 from crewlog.wire import CheckpointView
 
 from .harness import LIMIT, RUN_LIMIT, Site, calls, tool, until
@@ -312,16 +315,38 @@ async def test_an_id_that_exists_is_refused_attached_to_or_replaced(crews: Site)
 async def test_a_quota_of_a_day_counts_the_runs_that_had_an_id_before(crews: Site) -> None:
     name = f"nightly-{secrets.token_hex(4)}"
     said = [calls(("echo", {"text": "x"})), {"text": "a"}]
-    made = crews.crew({"a": said}, tools={"echo": tool("echo")})
-    made |= {"crew": name, "rules": [{"tool": "echo", "quota": "1 per day"}]}
-    run, _ = await crews.finish(made, id=name)
-    anew = await crews.client().start(
-        made, "go", id=name, existing="replace", execution_timeout=RUN_LIMIT
+    held = [calls(("gate", {"name": "g"})), *said]
+    rules = [{"tool": "echo", "quota": "2 per day"}]
+    made, then = (
+        crews.crew({"a": each}, tools={"echo": tool("echo"), "gate": tool("gate")})
+        | {"crew": name, "rules": rules}
+        for each in (said, held)
     )
+    run, _ = await crews.finish(made, id=name)
+    began = (await run.state()).started
+    connection = await asyncpg.connect(crews.endpoints.database_url)
+    try:
+        rows = await connection.fetch(
+            "SELECT quota, span FROM crewlog.reservations WHERE quota LIKE $1", f"{name}/%"
+        )
+    finally:
+        await connection.close()
+    ((quota, span),) = rows
+    anew = await crews.client().start(
+        then, "go", id=name, existing="replace", execution_timeout=RUN_LIMIT
+    )
+    await until(lambda: crews.ledger(run, "start", tool="gate"), "the gate")
+    # A call of the replaced run that comes late; the new one will have one of the same key.
+    late = counted_key(call_key(anew.id, StepId("a#1"), 4), began)
+    assert (
+        await crews.store.reserve(late, [Reservation(quota=quota, span=span, most=2)], began)
+        is None
+    )
+    crews.open_gate(anew, "g")
     assert (await anew.result(LIMIT)).status == "completed"
-    assert len(crews.ledger(run, "start")) == 1
+    assert len(crews.ledger(run, "start", tool="echo")) == 1
     (refused,) = await crews.entries(anew, "PermissionDenied")
-    assert refused.rule == "rules[0]"
+    assert (refused.call, refused.rule) == (4, "rules[0]")
     assert (await anew.rebuild()).whole
 
 

@@ -11,6 +11,7 @@ from crewlog.client import Run
 from crewlog.errors import InterruptNotOpen
 
 from .harness import LIMIT, Site, calls, tool, until
+from .test_hostile import until_scheduled
 from .test_rebuild import (
     QUEUE,
     assert_same,
@@ -150,3 +151,22 @@ async def test_a_worker_that_is_killed_while_it_is_open_and_rows_that_are_lost(
     assert is_whole(await run.rebuild())
     assert_same(await dump(db), before)
     await assert_same_once_more(site, db, run)
+
+
+async def test_a_yes_that_expires_before_its_call_begins_is_asked_for_again(crews: Site) -> None:
+    echo = {"echo": tool("echo", queue="expires")}
+    crew = crews.crew(
+        {"a": [calls(("echo", {"text": "x"})), {"text": "A"}]}, tools=echo, flow=["a"]
+    )
+    run = await crews.start(crew | {"approvals": {"echo": None}, "interrupts": {"valid": "1s"}})
+    first = await asked(run)
+    answered = asyncio.get_running_loop().time()
+    await run.respond(first.id, "approve", by="ana")
+    await until_scheduled(crews, run, 1)
+    await asyncio.sleep(answered + 1.1 - asyncio.get_running_loop().time())  # what is tested
+    await crews.start_worker("expires")
+    await run.wait_until(lambda view: [*view.interrupts] not in ([], [first.id]), LIMIT)
+    await run.respond((await run.interrupts())[0].id, "reject", by="ana")
+    assert (await run.result(LIMIT)).status == "completed"
+    assert ran(crews, run) == []
+    await asyncio.to_thread(crews.end_workers, "expires")

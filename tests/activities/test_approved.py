@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from crewlog.authority.bindings import Binding, arguments_digest
 from crewlog.content import hash_json
@@ -70,7 +71,6 @@ FORGED: list[tuple[str, dict[str, Any]]] = [
     ("arguments taken out", yes(binding(), arguments=None)),
     ("another person", yes(binding(), by="eve")),
     ("more time", yes(binding(until=1), until=LATER)),
-    ("expired", yes(binding(until=1))),
     ("no seal", yes(binding(), seal="")),
     ("a damaged seal", yes(binding(), seal=binding().seal[:-1] + "_")),
     ("the seal of another", yes(binding(), seal=binding(call=3).seal)),
@@ -86,9 +86,13 @@ async def test_a_forged_yes_runs_nothing(tool_call: Any, forged: dict[str, Any])
     assert not result.ok
     assert result.body["status"] == "error"
     assert result.body["content"].startswith(("Refused:", "Nobody has approved"))
+    assert (result.rule, result.unmade) == ("approvals", True), "it is on record as refused"
+    assert result.denied
 
 
 async def test_a_yes_holds_until_its_time(tool_call: Any) -> None:
+    with pytest.raises(ApplicationError, match="has expired"):
+        await made(tool_call, **yes(binding(until=1)))
     assert (await made(tool_call, **yes(binding(until=LATER)))).ok
 
 
@@ -99,8 +103,9 @@ async def test_a_yes_that_expires_while_its_call_is_prepared_runs_nothing(
         monkeypatch.setattr(time, "time", lambda: LATER / 1000 + 1)
 
     monkeypatch.setattr("crewlog.activities.call_tool.reach_fault", slow)
-    result = await made(tool_call, **yes(binding(until=LATER)))
-    assert "has expired" in result.body["content"]
+    with pytest.raises(ApplicationError, match="has expired") as found:
+        await made(tool_call, **yes(binding(until=LATER)))
+    assert found.value.type == "RuledSince", "the run asks people again"
     assert await store.claimed(f"{RUN}/backend#1/2/1") is None
 
 
@@ -112,6 +117,16 @@ async def test_edited_arguments_run_and_the_model_is_told(tool_call: Any, store:
     told, _, answer = result.body["content"].partition("\n")
     assert '{"a": 40, "b": 2}' in told
     assert answer == "42"
+
+
+async def test_an_edit_that_is_another_in_the_store_runs_nothing(
+    tool_call: Any, store: Any
+) -> None:
+    digest = arguments_digest(OTHER)
+    await store.put_bodies({digest: {**OTHER, "a": 41}})
+    result = await made(tool_call, **yes(binding(arguments=digest, edited=True)))
+    assert not result.ok
+    assert "its arguments are not those that were approved" in result.body["content"]
 
 
 async def test_edited_arguments_are_checked_against_the_tool(activities: Any, env: Any) -> None:

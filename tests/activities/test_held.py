@@ -15,6 +15,7 @@ from crewlog.redaction import REDACTED, remember
 from crewlog.state.calls import CallQuota, View
 from crewlog.state.journal import Batch
 
+LONGEST_ERROR = module._LONGEST_ERROR
 CANARY = "canary-of-what-is-held"
 QUOTA = CallQuota(key="k", crew=CrewName("t"), quota="1 per day", rule=f"{CANARY} is used up")
 SUM = {"a": 1, "b": 2}
@@ -39,6 +40,10 @@ async def test_what_a_tool_says_tells_no_secret(tool_call):
     assert said.body["content"] == f"<{REDACTED}>"
     raised = await tool_call("boom", {"kind": CANARY})
     assert raised.body["content"] == f"KeyError: '{REDACTED}'"
+    # Before it is cut: what is left of a secret at the cut would be known to nobody any more.
+    cut = await tool_call("boom", {"kind": f"{'x' * (LONGEST_ERROR - 18)}{CANARY}"})
+    assert len(cut.body["content"]) == LONGEST_ERROR + 1
+    assert CANARY[:5] not in cut.body["content"]
 
 
 async def test_flags_and_outputs_tell_no_secret(tool_call, monkeypatch):

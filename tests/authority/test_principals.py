@@ -62,13 +62,16 @@ def proof(
     run: str = RUN,
     key: Ed25519PrivateKey = ADA,
     expires: int = NOW + 1,
+    namespace: str = "default",
 ) -> Proof:
-    signature = key.sign(signed_text(run, name, expires, content))
+    signature = key.sign(signed_text(run, name, expires, content, namespace))
     return Proof(key=public(key), expires=expires, signature=base64.b64encode(signature).decode())
 
 
 def look(content: dict[str, Any], given: Proof | None, name: str = "pause", **how: Any) -> Standing:
-    return standing(POLICY, name, content, given, **{"run": RUN, "at": NOW, **how})
+    return standing(
+        POLICY, name, content, given, **{"run": RUN, "at": NOW, "namespace": "default", **how}
+    )
 
 
 def test_a_signed_command_is_its_principals() -> None:
@@ -78,9 +81,22 @@ def test_a_signed_command_is_its_principals() -> None:
     assert found.principal == "ada"  # and not who it says
 
 
+def test_a_signature_is_good_in_one_namespace() -> None:
+    staging = look(PAUSE, proof(PAUSE, namespace="staging"))
+    assert not staging.allowed
+    assert not staging.unplaced
+    assert "does not fit: it is of another run than" in staging.reason
+    none = look(PAUSE, proof(PAUSE, namespace=""))
+    assert not none.allowed
+    assert none.unplaced
+    assert "names no namespace" in none.reason
+    assert look(PAUSE, proof(PAUSE, namespace=""), namespace="").allowed  # what older builds took
+    assert not look(PAUSE, proof(PAUSE), namespace="").allowed
+
+
 @pytest.mark.parametrize("policy", [None, Policy()])
 def test_an_open_policy_asks_nobody(policy: Policy | None) -> None:
-    found = standing(policy, "pause", PAUSE, None, run=RUN, at=NOW)
+    found = standing(policy, "pause", PAUSE, None, run=RUN, at=NOW, namespace="default")
     assert found.allowed
     assert not found.proven
     assert found.principal == "whoever"
@@ -226,7 +242,9 @@ VECTOR: dict[str, Any] = json.loads((Path(__file__).parent / "signed_command.jso
 
 def test_the_documented_example_is_what_is_signed() -> None:
     given = Proof.from_json(VECTOR["proof"])
-    text = signed_text(VECTOR["run"], VECTOR["name"], given.expires, VECTOR["content"])
+    text = signed_text(
+        VECTOR["run"], VECTOR["name"], given.expires, VECTOR["content"], VECTOR["namespace"]
+    )
     assert text.decode() == VECTOR["text"]
     assert VECTOR["text"].endswith(hashlib.sha256(VECTOR["spelled"].encode()).hexdigest())
     key = Ed25519PrivateKey.from_private_bytes(base64.b64decode(VECTOR["private"]))

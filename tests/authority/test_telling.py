@@ -29,7 +29,7 @@ BARE: dict[str, Any] = {
 }
 MORE: dict[str, Any] = {
     "groups": {"desk": ["scout", "author"], "none": []},
-    "logs": {"facts": {"readers": ["author"]}, "shut": {"writers": []}},
+    "logs": {"facts": {"readers": ["author", "scout"]}, "shut": {"writers": []}},
     "rules": [
         {"tool": "send", "agents": ["group:desk"], "quota": "5 per run", "reason": "Be brief."},
         {"tool": "*", "agents": ["author"], "do": "ask"},
@@ -58,7 +58,7 @@ MORE: dict[str, Any] = {
 TOLD = [
     ("groups", "desk: scout and author"),
     ("groups", "none: nobody"),
-    ("logs", "facts: read by author, written by all that list it"),
+    ("logs", "facts: read by author and scout, written by all that list it"),
     ("logs", "shut: read by all that list it, written by people alone"),
     ("rules", "send is called by scout and author at most 5 per run (Be brief)"),
     ("rules", "calls of every tool by author wait for a person's yes"),

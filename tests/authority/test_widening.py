@@ -335,3 +335,10 @@ def test_whatever_the_engine_allows_more_is_told() -> None:
         told, silent = told + bool(ways), silent + (not ways)
     assert told > ROUNDS / 10
     assert silent > ROUNDS / 10
+
+
+@pytest.mark.parametrize(("parent", "wider"), [("a", False), ("b", True), (None, True)])
+def test_a_child_that_gets_another_parent_may_have_more(parent: str | None, wider: bool) -> None:
+    child = agent(BASE, "d", prompt="D", tools=[], parent="a")
+    found = [*widening(child, agent(BASE, "d", prompt="D", tools=[], parent=parent))]
+    assert ("agent d: parent" in found) is wider

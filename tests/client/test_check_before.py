@@ -19,8 +19,11 @@ async def test_an_unsigned_start_of_a_signed_crew_is_refused_before(
     async def policy(*_: Any) -> Any:
         return SimpleNamespace(signed=True)
 
-    def standing(_: Any, name: str, content: Any, proof: Any, *, run: str, at: int) -> Any:
+    def standing(
+        _: Any, name: str, content: Any, proof: Any, *, run: str, at: int, namespace: str
+    ) -> Any:
         assert (name, proof, content["by"], run) == ("start", None, "ann", id or "new")
+        assert namespace == "here"
         return SimpleNamespace(allowed=False, reason="it is not signed", remedy="Sign it.")
 
     monkeypatch.setattr(starting, "policy_of_crew", policy)
@@ -29,6 +32,8 @@ async def test_an_unsigned_start_of_a_signed_crew_is_refused_before(
     def signed_start(_: str, start: StartRun) -> Any:
         return start.to_json()
 
-    client: Any = SimpleNamespace(user="ann", signed_start=signed_start)
+    client: Any = SimpleNamespace(
+        user="ann", signed_start=signed_start, endpoints=SimpleNamespace(namespace="here")
+    )
     with pytest.raises(NotPermitted, match="it is not signed; nothing was started"):
         await starting.check_before(client, "sealed", "", id=id, by=None)

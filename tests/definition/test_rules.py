@@ -20,6 +20,7 @@ from crewlog.definition.operations import (
     apply_operations,
 )
 from crewlog.definition.quotas import parse_quota, window_ends, window_of
+from crewlog.definition.reaching import McpServer
 from crewlog.definition.write import to_yaml
 from crewlog.errors import InvalidDefinition
 
@@ -92,6 +93,23 @@ def faults(text: str) -> list[str]:
             "permissions: {act: [b]}\nrules:\n- {tool: act, agents: [a]}",
             [f"{n}: rules[0] says always, and permissions do not let a call act" for n in (1, 3)],
         ),
+        (
+            "permissions: {act: []}\nrules:\n- {tool: act}",
+            [
+                (
+                    "-3: no agent may call the tool 'act': a and b may use it, and the permissions do "
+                    "not name them"
+                ),
+                *(
+                    f"{n}: rules[0] says always, and permissions do not let a and b call act"
+                    for n in (1, 3)
+                ),
+            ],
+        ),
+        (
+            "rules:\n- {tool: act, if: ok}\n- {tool: act, if: ' ok', agents: [b], do: never}",
+            [f"{n}: rules[0] says always and rules[1] says never: act by b" for n in (2, 3)],
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(rules: str, found: list[str]) -> None:
@@ -103,6 +121,8 @@ def test_what_is_wrong_is_said_with_its_line(rules: str, found: list[str]) -> No
     [
         "rules:\n- {tool: act, do: ask}\n- {tool: act, do: never, agents: [b]}",
         "rules:\n- {tool: act, if: ok}\n- {tool: act, do: never}",
+        "rules:\n- {tool: act, if: ok}\n- {tool: act, if: not ok, do: never}",
+        "permissions: {act: [b]}\nrules:\n- {tool: act}",
         "approvals: {act: }\nrules:\n- {tool: act, quota: 5 per run}",
         "rules:\n- {tool: '*', quota: 100 per day, agents: ['group:g'], reason: why}\ntimezone: Europe/Berlin",
     ],
@@ -118,6 +138,17 @@ def test_a_rule_that_is_not_whole_contradicts_nothing(fault: str) -> None:
     found = faults(rules)
     assert not [each for each in found if "rules[1] says" in each]
     assert [each for each in found if "rules[2] says always and rules[0] says never" in each]
+
+
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [
+        ("[act, 5]", "2: item 2 of 'tool' of rules[0] must be a text, not the number 5"),
+        ("5", "2: 'tool' of rules[0] must be a text, not the number 5"),
+    ],
+)
+def test_one_tool_or_several_is_one_fault(tool: str, told: str) -> None:
+    assert faults(f"rules:\n- {{tool: {tool}, do: never}}") == [told]
 
 
 def test_an_agent_does_not_work_for_itself() -> None:
@@ -256,3 +287,12 @@ def test_who_is_asked_can_answer(asks: str, found: list[str]) -> None:
     text = f"policy: {{mode: MODE, principals: {{{principals}}}}}\ninterrupts:\n  {{{asks}}}\n"
     assert faults(text.replace("MODE", "signed")) == found
     assert faults(text.replace("MODE", "open")) == []
+
+
+def test_no_two_commands_of_servers_are_one_source() -> None:
+    """What is approved of one server's tools is of no other one's."""
+    commands = [("uvx", "lib", "server"), ("uvx", "lib server"), ("uvx lib", "server")]
+    servers = [McpServer(command=first, args=tuple(rest)) for first, *rest in commands]
+    assert [each.source for each in servers] == [
+        "stdio uvx lib server", "stdio uvx 'lib server'", "stdio 'uvx lib' server"
+    ]  # fmt: skip

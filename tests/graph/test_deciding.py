@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from crewlog.authority.principals import signed_text
 from crewlog.errors import NotPermitted
 from crewlog.graph.answers import answer
-from crewlog.graph.deciding import again, leads_past, passes_a_question, retold
+from crewlog.graph.deciding import again, answered, leads_past, passes_a_question, retold
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, NodeName, StepId
 from crewlog.state.calls import LoadedState
@@ -90,6 +90,54 @@ async def test_an_edit_of_what_decides_needs_the_right_to_decide(
         if error is not None:
             assert isinstance(error, NotPermitted)
             assert "reads" in str(error) or "sets" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("flow", "path", "who"),
+    [
+        (["a", {"ask": "Publish?", "only_if": "risky"}, "b"], "flags.risky", {"ada", "boss"}),
+        (["a", {"if": "a.risk > 1", "go": "b"}, {"ask": "Go?"}, "b"], "outputs.a.risk",
+         {"ada", "boss"}),
+        (["a", {"ask": "Publish?", "only_if": "risky"}, "b"], "flags.free", {"ada", "boss", "ops"}),
+        (["a", {"agent": "b", "only_if": "risky"}], "flags.risky", {"ada", "boss", "ops"}),
+    ],
+)  # fmt: skip
+async def test_an_edit_keeps_no_question_from_being_asked(
+    flow: list[Any], path: str, who: set[str]
+) -> None:
+    plan = plan_of(
+        flow,
+        {"a": {"outputs": ["risk"], "writes_flags": ["free", "risky"]}},
+        flags={"risky": True, "free": True},
+        policy=policy(),
+    )
+    sim = await Simulation.begin(plan, final)
+    await sim.settle()
+    for name in RIGHTS:
+        error = (
+            await send(
+                sim, name, "edit_state", set={path: 0 if "risk" in path and "a." in path else False}
+            )
+        ).error
+        assert (error is None) is (name in who), error
+
+
+async def test_an_answer_is_used_once() -> None:
+    """`ops` goes back to what is under way, and to no step that was done by somebody's yes."""
+    sim = await Simulation.begin(signed_plan(), final)
+    await sim.run()
+    plan, asks = sim.engine.plan, sim.state
+    decisions = [{"type": "approve"}]
+    found = await send(sim, "boss", "respond", interrupt=sim.asked().id, decisions=decisions)
+    assert found.error is None
+    before = sim.state
+    assert [entry.node for entry in before.frontier.values()] == ["b"]
+    assert not [*again(plan, before, before)]
+    assert not [*again(plan, before, asks)]
+    await sim.run()
+    assert [*again(plan, sim.state, before)] == [
+        "b comes once more by an answer that was given before"
+    ]
 
 
 async def test_a_redirect_past_a_question_needs_the_right_to_answer_it() -> None:
@@ -274,7 +322,7 @@ OPS, BOSS = {"ops", "boss", "ada"}, {"boss", "ada"}
         (
             ("a", {"if": "not good", "go": "a", "at_most": 3}, ASK, "b"),
             {"set": {"flags.good": True}},
-            OPS,
+            BOSS,
         ),
         (({"agent": "a", "when": "good"}, "b"), {"set": {"flags.good": True}}, BOSS),
     ],
@@ -411,3 +459,16 @@ async def test_an_execution_of_an_older_build_asks_no_more_of_who_steers() -> No
     incoming = Incoming("edit_state", refused.data)
     await take(sim.engine, incoming, lambda patch: patch != GUARDS_FLOW)
     assert incoming.error is None
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "other"),
+    [(True, False, False), (True, True, False), (False, True, True), (None, True, True)],
+)
+async def test_an_answer_may_be_taken_back_and_not_be_given(
+    now: bool | None, then: bool, other: bool
+) -> None:
+    plan = plan_of(["a", {"ask": "Publish?", "sets": "ok"}, "b"], flags={"ok": False})
+    state = (await Simulation.begin(plan, final)).state
+    at, back = (state.model_copy(update={"flags": {"ok": each}}) for each in (now, then))
+    assert bool([*answered(plan, at, back)]) is other

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any
 
 import pytest
 
+from crewlog.client.quotas import with_used_up
+from crewlog.definition.quotas import window_of
 from crewlog.errors import CommandRejected
 from crewlog.graph.approvals import request
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName
+from crewlog.store.memory import InMemoryStore
+from crewlog.store.protocol import Reservation
+from crewlog.workflows.views import interrupt_view
 from graph.crews import plan_of
 from graph.simulation import Replies, Simulation, as_json, folded, returns, run, says
 
@@ -97,6 +103,29 @@ async def test_a_question_about_a_call_says_why_it_is_asked(
     assert request(asked)["description"] == asked.question
 
 
+async def test_people_are_told_of_a_quota_that_lets_nothing_through() -> None:
+    rules = [{"tool": "act", "quota": "3 per day"}, {"tool": "act", "quota": "9 per run"}]
+    sim = await run(ruled(*rules, approvals={"act": None}), asks("act"))
+    question = interrupt_view(sim.asked(), sim.engine)
+    ((name, quota, rule),) = [(q.name, q.quota, q.rule) for q in question.quotas]
+    assert (quota, rule) == ("3 per day", "rules[0]")
+    store = InMemoryStore()
+
+    async def opened() -> InMemoryStore:
+        return store
+
+    at = 1_790_000_000_000
+    for call in range(3):
+        (free,) = await with_used_up(opened, [question], at)
+        assert free.used_up == ""
+        span = window_of("day", at, UTC)
+        await store.reserve(f"c{call}", [Reservation(quota=name, span=span, most=3)], at)
+    (full,) = await with_used_up(opened, [question], at)
+    assert full.used_up.startswith("rules[0] is used up, at most 3 per day: no yes lets the call")
+    (tomorrow,) = await with_used_up(opened, [question], at + 86_400_000)
+    assert tomorrow.used_up == ""
+
+
 @pytest.mark.parametrize("new", [True, False])
 @pytest.mark.parametrize("whom", ["a", "*"])
 async def test_why_people_ruled_is_told_to_who_is_refused_or_asked(whom: str, new: bool) -> None:
@@ -142,6 +171,14 @@ async def test_a_call_that_its_activity_refuses_is_given_back_and_journaled() ->
     script = asks("act", tools={"act": refusal})
     sim = await run(ruled({"tool": "act", "quota": "5 per run"}), script)
     assert denied(sim) == [(2, "rules[1]")]
+    assert [*sim.state.quotas.values()] == [0]
+    refold(sim)
+
+
+async def test_a_call_that_never_began_is_given_back_without_a_refusal() -> None:
+    script = asks("act", tools={"act": returns("its arguments do not fit", ok=False, unmade=True)})
+    sim = await run(ruled({"tool": "act", "quota": "5 per run"}), script)
+    assert denied(sim) == []
     assert [*sim.state.quotas.values()] == [0]
     refold(sim)
 

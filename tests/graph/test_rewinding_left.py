@@ -7,6 +7,7 @@ what those steps need whose nodes that definition does not have.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,9 @@ async def without_b(tmp_path: Path, *, abandon: bool) -> tuple[Simulation, Loade
     await store.append(RUN, Batch(first=1, entries=tuple(sim.journal)))
     activities = CrewActivities(store, workspace=tmp_path)
     task = LoadState(run=RUN, reopen=True)
-    return sim, await asyncio.wait_for(ActivityEnvironment().run(activities.load_state, task), 60)
+    local = ActivityEnvironment()
+    local.info = replace(local.info, is_local=True)
+    return sim, await asyncio.wait_for(local.run(activities.load_state, task), 60)
 
 
 async def test_the_store_says_what_steps_need_whose_nodes_are_gone(tmp_path: Path) -> None:

@@ -32,6 +32,11 @@ Unless the checker approves it, the researcher may not use publish.
 The researcher may only use publish at most 3 times per hour if the checker approves it.
 Publish may be called by the researcher at most once per hour.
 The researcher uses publish at most 3 times per run, and the writer may use search.
+The researcher may use publish with my permission.
+The researcher may publish, subject to my approval.
+The researcher may use publish 5 times per run and 20 times per day.
+The researcher may use publish, but every call of publish needs my approval.
+Publish is blocked until the checker approves it.
 """
 WORDS = """
 the a may must not never only use call publish if unless while at most more than 5 times per run
@@ -48,6 +53,9 @@ BOUNDS = (
     "not",
     "nobody",
     "wait",
+    "permission",
+    "approval",
+    "times per",
 )
 
 

@@ -10,6 +10,7 @@ from crewlog.ids import ToolName
 from crewlog.state.audit import Audit, audited
 from crewlog.state.audit_grants import Grants
 from crewlog.state.audit_records import AuditFilter, AuditRecord
+from crewlog.state.hashing import hash_json
 from crewlog.state.journal import entry_from_json
 from graph.crews import plan_of
 from graph.simulation import (
@@ -238,3 +239,21 @@ async def test_a_ruling_that_asks_names_who_ruled_and_why() -> None:
     assert check.rule == "ruling"
     assert "set at run time by ana (position" in check.reason
     assert check.reason.endswith("): new here")
+
+
+def test_what_was_taken_back_says_nothing_of_what_is_called_then() -> None:
+    """A refused call, and then a good one of the same number, after a rollback."""
+    ref = {"body": hash_json({}), "logs": []}
+    reply = {"kind": "ModelReplied", "step": "a#1", "call": 1, "agent": "a", "ref": ref}
+    of = {"step": "a#1", "call": 2, "agent": "a", "tool": "act"}
+    first, again = ({"call": 2, "tool": "act", "id": f"c{n}", "brief": n} for n in "12")
+    facts: list[dict[str, Any]] = [
+        {**reply, "calls": [first]},
+        {"kind": "PermissionDenied", **of, "reason": "no"},
+        {"kind": "RolledBack", "to": 1, "state": {}, "by": "ana"},
+        {**reply, "calls": [again]},
+        {"kind": "ToolReturned", **of, "ref": ref},
+    ]
+    entries = [(n, entry_from_json({"at": n, **data})) for n, data in enumerate(facts, 1)]
+    found = [(r.kind, r.outcome) for r in audited(entries) if r.tool == "act"]
+    assert found == [("check", "denied"), ("check", "allowed"), ("call", "returned")]

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from crewlog.authority.principals import verify
-from crewlog.authority.proof import SignedApproval
+from crewlog.authority.proof import APPROVE, SignedApproval
 from crewlog.definition.policy import Policy
 from crewlog.model import Json
 
-APPROVE = "approve_tool"
-"""The name under which an approval is signed."""
 EVERY_CREW = "mcp"
 """What stands in the place of a run's id: an approval is of no run."""
 

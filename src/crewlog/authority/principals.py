@@ -1,8 +1,9 @@
 """Who commands: what a command's signature is over, whose it is, and what that principal may do.
 
-What is signed is six lines of text, joined by line feeds, without one at the end:
+What is signed is seven lines of text, joined by line feeds, without one at the end:
 
-    crewlog-command-v1
+    crewlog-command-v2
+    <namespace>
     <run>
     <name: `pause`, `change`, `start`, …>
     <the command's id>
@@ -13,6 +14,9 @@ The content is all of the command as it is sent but its `proof`, as RFC 8785 spe
 that a command says can be said otherwise, left out or added, and it holds for one run, under one
 name, once (a run has one outcome for each id), and for a time. Temporal's own `identity` is what a
 client says of itself, and is not looked at.
+
+What is no command to a run, an approval of a server's tool, names no namespace: its first line is
+`crewlog-command-v1`, and there is no second. So did commands that older builds signed.
 """
 
 from __future__ import annotations
@@ -30,8 +34,10 @@ from crewlog.authority.proof import SCHEDULE, START, Proof
 from crewlog.definition.policy import Policy, Principal, Right, public_key_bytes
 from crewlog.model import Json, Model
 
-VERSION = "crewlog-command-v1"
+VERSION = "crewlog-command-v2"
 """The first line of what is signed."""
+UNPLACED = "crewlog-command-v1"
+"""The same where it names no namespace."""
 UNVERIFIED = "unverified"
 """What stands before the name that an unproven command gives itself; no principal's name has a
 space in it."""
@@ -88,6 +94,8 @@ class Standing(Model):
     one, and of a refusal that comes before that, who the sender says to be."""
     proven: bool = False
     """Whether the signature is that principal's."""
+    unplaced: bool = False
+    """Whether all that is wrong is that its signature names no namespace, as older builds' do."""
     rights: tuple[Right, ...] = ()
     """What that principal may do; empty in an open policy, which asks nobody for a right."""
 
@@ -105,7 +113,9 @@ def content_digest(content: Mapping[str, Json]) -> str:
     return hashlib.sha256(rfc8785.dumps(said)).hexdigest()
 
 
-def signed_text(run: str, name: str, expires: int, content: Mapping[str, Json]) -> bytes:
+def signed_text(
+    run: str, name: str, expires: int, content: Mapping[str, Json], namespace: str = ""
+) -> bytes:
     """What a command's signature is over.
 
     Args:
@@ -113,12 +123,14 @@ def signed_text(run: str, name: str, expires: int, content: Mapping[str, Json]) 
         name: The command's name, or `START`.
         expires: Until when it holds, in milliseconds since 1970.
         content: The command as it is sent.
+        namespace: The run's namespace; empty: it is no command to a run, or of an older build.
 
     Raises:
         ValueError: its content cannot be spelled, or its id has a line break.
     """
     command = content.get("command" if name in (START, SCHEDULE) else "id", "")
-    lines = (VERSION, run, name, command, str(expires), content_digest(content))
+    place = (VERSION, namespace) if namespace else (UNPLACED,)
+    lines = (*place, run, name, command, str(expires), content_digest(content))
     if any(not isinstance(line, str) or "\n" in line for line in lines):
         raise ValueError("a run's and a command's id are texts of one line")
     return "\n".join(lines).encode()
@@ -132,6 +144,7 @@ def standing(
     *,
     run: str,
     at: int,
+    namespace: str,
 ) -> Standing:
     """Who a command is of, and whether that principal may give it.
 
@@ -142,12 +155,13 @@ def standing(
         proof: Its proof.
         run: The run that it came to.
         at: When it came, in milliseconds since 1970.
+        namespace: The run's; empty where signatures of older builds are taken, and none else.
     """
     claimed = content.get("by")
     said = claimed[:_LONGEST_NAME] if isinstance(claimed, str) else ""
     if policy is None or not policy.signed:
         return Standing(allowed=True, reason="the crew's policy is open", principal=said)
-    proven = _proven(policy, name, content, proof, run=run, at=at)
+    proven = _proven(policy, name, content, proof, run=run, at=at, namespace=namespace)
     if isinstance(proven, str):
         who = f", which says that it is of {said!r}," if said else ""
         return Standing(
@@ -155,6 +169,7 @@ def standing(
             reason=f"the crew's policy takes signed commands only, and this {name}{who} {proven}",
             remedy=_HOW,
             principal=f"{UNVERIFIED} {said}".rstrip(),
+            unplaced=proven == _UNPLACED,
         )
     who, principal = proven
     return holds(who, principal.rights, right_of(name, content), name)
@@ -166,6 +181,7 @@ _HOW = (
 )
 
 
+_UNPLACED = "has a signature that names no namespace, as older builds make it"
 _GRANTER = "who has 'grant' "
 
 
@@ -208,6 +224,7 @@ def _proven(
     *,
     run: str,
     at: int,
+    namespace: str,
 ) -> tuple[str, Principal] | str:
     """The principal whose signature a command has, or what is wrong with the proof."""
     if proof is None:
@@ -217,12 +234,26 @@ def _proven(
         return f"is signed with the key {proof.key!r}, which no principal has"
     if proof.expires <= at:
         return f"has a signature that expired {(at - proof.expires) / 1000:.0f} s before it came"
-    if not verify(proof, run, name, content) and not _is_scheduled(proof, run, name, content):
+    if not _fits(proof, run, name, content, namespace):
+        if namespace and _fits(proof, run, name, content, ""):
+            return _UNPLACED
+        where = f" in {namespace!r}" if namespace else ""
         return (
-            f"has a signature that does not fit: it is of another run than {run!r}, of another "
-            "command, or of another content"
+            f"has a signature that does not fit: it is of another run than {run!r}{where}, of "
+            "another command, or of another content"
         )
     return whose[0]
+
+
+def _fits(proof: Proof, run: str, name: str, content: Mapping[str, Json], namespace: str) -> bool:
+    """Whether it is the signature of this command, or of the schedule that starts the run.
+
+    A schedule signs once for all of its runs.
+    """
+    if verify(proof, run, name, content, namespace):
+        return True
+    of = _OF_A_SCHEDULE.fullmatch(run) if name == START else None
+    return of is not None and verify(proof, of[1], SCHEDULE, content, namespace)
 
 
 def start_digest(proof: Proof, run: str, content: Mapping[str, Json]) -> str:
@@ -240,17 +271,13 @@ def start_digest(proof: Proof, run: str, content: Mapping[str, Json]) -> str:
     return hashlib.sha256(b"\0".join((public_key_bytes(proof.key), text))).hexdigest()
 
 
-def _is_scheduled(proof: Proof, run: str, name: str, content: Mapping[str, Json]) -> bool:
-    """Whether it is the start of a run by a schedule, which was signed once for all of its runs."""
-    of = _OF_A_SCHEDULE.fullmatch(run) if name == START else None
-    return of is not None and verify(proof, of[1], SCHEDULE, content)
-
-
-def verify(proof: Proof, run: str, name: str, content: Mapping[str, Json]) -> bool:
+def verify(
+    proof: Proof, run: str, name: str, content: Mapping[str, Json], namespace: str = ""
+) -> bool:
     """Whether the signature is one of the proof's key over exactly this command to this run."""
     try:
         signature = base64.b64decode(proof.signature, validate=True)
-        text = signed_text(run, name, proof.expires, content)
+        text = signed_text(run, name, proof.expires, content, namespace)
         Ed25519PublicKey.from_public_bytes(public_key_bytes(proof.key)).verify(signature, text)
     except (InvalidSignature, ValueError):
         return False

@@ -16,6 +16,9 @@ SCHEDULE = "schedule"
 """The same where a schedule starts it, as one of many: signed is the part of its id that they
 share."""
 
+APPROVE = "approve_tool"
+"""The name under which the approval of a server's tool is signed: it is of no run."""
+
 
 class Proof(Model):
     """A command's signature."""

@@ -113,4 +113,6 @@ def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
     screen.line("  ", ("? ", "bold yellow"), plain(each.question))
     if because := because_words(each.why, each.risk):
         screen.paragraph(f"because {because}", style="dim", indent=4)
+    if each.used_up:
+        screen.paragraph(each.used_up, style="yellow", indent=4)
     screen.line("    ", ("answer:  ", "dim"), answer_command(each.run, each))

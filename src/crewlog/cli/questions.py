@@ -45,6 +45,8 @@ def show_question(screen: Screen, question: InterruptView) -> None:
         screen.paragraph(" · ".join(asked), style="dim", indent=4)
     if because := because_words(question.why, question.risk):
         screen.paragraph(f"because {because}", style="dim", indent=4)
+    if question.used_up:
+        screen.paragraph(question.used_up, style="yellow", indent=4)
     detail = _told(question)
     if detail and plain(detail) != plain(question.question):
         screen.paragraph(detail, style="dim", indent=4)

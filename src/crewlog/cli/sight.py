@@ -303,6 +303,7 @@ def question_of(
         why=interrupt.why,
         rule=interrupt.rule,
         risk=interrupt.risk,
+        quotas=interrupt.quotas,
         shortened=approvals.is_shortened(interrupt),
         action_requests=(request,),
         review_configs=(review,),

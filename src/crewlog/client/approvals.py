@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from crewlog.authority.proof import Proof, SignedApproval
+from crewlog.authority.proof import APPROVE, Proof, SignedApproval
 from crewlog.definition.policy import Policy
 from crewlog.errors import NotPermitted
 
@@ -42,7 +42,6 @@ async def approve_tool(
         StoreUnavailable: the store is away.
     """
     from crewlog.authority.approving import (  # noqa: PLC0415 - slow, and few have servers
-        APPROVE,
         EVERY_CREW,
         approval_content,
         approver,

@@ -30,7 +30,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from crewlog import wire
-from crewlog.authority.proof import SCHEDULE, START
+from crewlog.authority.proof import APPROVE, SCHEDULE, START
 from crewlog.client import asking, beginnings
 from crewlog.client.catalog import Catalog, definition_of, no_crew
 from crewlog.client.connection import Endpoints, LazyStore
@@ -39,6 +39,7 @@ from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, Gateway
 from crewlog.client.inbox import OpenQuestion, open_question
 from crewlog.client.key_folder import may_sign
 from crewlog.client.memories import CrewMemory
+from crewlog.client.quotas import with_used_up
 from crewlog.client.run import Run
 from crewlog.client.schedules import Schedules, scheduled_start
 from crewlog.client.starting import check_start, policy_of_crew, policy_of_run
@@ -49,7 +50,7 @@ from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
-from crewlog.state.brief import brief
+from crewlog.state.brief import brief, fenced
 from crewlog.state.model import CLOSED
 from crewlog.store.protocol import CrewRow, RegisteredRow, RunRow, Store
 from crewlog.wire import AskRun, RunResult, StartRun
@@ -173,7 +174,8 @@ class Client:
             UsageError: the key that is chosen cannot be used, or the content not be signed.
         """
         key = self._chosen_key()
-        return key.signed(run, name, content) if key is not None else content
+        place = "" if name == APPROVE else self.endpoints.namespace
+        return key.signed(run, name, content, place) if key is not None else content
 
     def _chosen_key(self) -> Key | None:
         if not self._key_chosen:
@@ -312,7 +314,7 @@ class Client:
             await self._attached(run)
         # Before anything is ended: what would be refused takes no run's place.
         asked = self.signed_start(run, payload.model_copy(update={"replace": True}))
-        check_start(await policy_of_run(self, run), run, asked)
+        check_start(await policy_of_run(self, run), run, asked, self.endpoints.namespace)
         ended = await beginnings.end(self, run)
         await beginnings.await_forks(self, [run])
         # The run does the same when it begins; who follows it may look at the store before.
@@ -370,7 +372,7 @@ class Client:
         policy: Policy | None = None,
     ) -> Run:
         content = self.signed_start(run, payload)
-        check_start(policy, run, content)
+        check_start(policy, run, content, self.endpoints.namespace)
         if payload.fork is not None:
             await beginnings.note_fork(self, payload.fork.run, run)
         options = self._options(run, name, payload, timeout)
@@ -407,9 +409,10 @@ class Client:
             # A run's id names its rows in the store: another run has it only where that is asked.
             "id_reuse_policy": WorkflowIDReusePolicy.REJECT_DUPLICATE,
             "memo": {_CREW_MEMO: name},
-            "static_summary": brief(f"{name}: {text}" if text else name, 180),
-            "static_details": f"**{name}**, started by {payload.by or 'nobody in particular'}\n\n"
-            f"{brief(text, 2000)}",
+            # The web UI shows both as Markdown, and the input is anybody's text.
+            "static_summary": f"{name}: {fenced(brief(text, 160))}" if text else name,
+            "static_details": f"**{name}**, started by "
+            f"{fenced(payload.by or 'nobody in particular')}\n\n{fenced(brief(text, 2000))}",
         }
 
     def _taken(self, run: RunId) -> RunAlreadyExists:
@@ -490,7 +493,8 @@ class Client:
         start = StartRun(crew=content, input=input, by=self.user if by is None else by)
         options = self._options(id, crew_name, start, None)
         content = self.signed_start(id, start, SCHEDULE)
-        check_start(await policy_of_crew(self, start.crew), f"{id}{_SOME_TIME}", content)
+        policy = await policy_of_crew(self, start.crew)
+        check_start(policy, f"{id}{_SOME_TIME}", content, self.endpoints.namespace)
         return crew_name, start, scheduled_start(options, content)
 
     async def _ask(
@@ -669,7 +673,7 @@ class Client:
         A run stores its questions before it waits; no worker is needed to look at them.
         """
         rows = await (await self.store()).list_interrupts()
-        return [open_question(row) for row in rows]
+        return await with_used_up(self.store, [open_question(row) for row in rows])
 
     async def _now(self, row: RunRow) -> RunSummary | None:
         """A run as the server sees it now; none where it does not know it."""

@@ -7,7 +7,7 @@ from pydantic import Field
 from crewlog.graph import approvals
 from crewlog.ids import InterruptId, RunId, StepId
 from crewlog.model import Json, Model
-from crewlog.state.model import Interrupt
+from crewlog.state.model import AskedQuota, Interrupt
 from crewlog.store.protocol import InterruptRow
 
 
@@ -39,6 +39,10 @@ class OpenQuestion(Model):
     """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
     risk: str = ""
     """Of a call: `high`, where its tool may do harm."""
+    quotas: tuple[AskedQuota, ...] = ()
+    """Of a call: the quotas over runs in which it is counted before it begins."""
+    used_up: str = ""
+    """Of a call: that a quota lets nothing through now, whatever is answered. Clients say it."""
     tool: str = ""
     """The tool that is to be called, where people are asked for that."""
     action_requests: tuple[dict[str, Json], ...] = Field(default=())
@@ -67,6 +71,7 @@ def open_question(row: InterruptRow) -> OpenQuestion:
         why=asked.why,
         rule=asked.rule,
         risk=asked.risk,
+        quotas=asked.quotas,
         tool=asked.tool,
         action_requests=(request,),
         review_configs=(review,),

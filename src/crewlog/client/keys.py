@@ -26,9 +26,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from crewlog.authority.approving import APPROVE
 from crewlog.authority.principals import signed_text
-from crewlog.authority.proof import SCHEDULE, Proof
+from crewlog.authority.proof import APPROVE, SCHEDULE, Proof
 from crewlog.client.key_folder import VARIABLE, folder
 from crewlog.definition.policy import KEY_PREFIX
 from crewlog.errors import UsageError
@@ -62,13 +61,16 @@ class Key:
     """The public key, as a policy has it: `ed25519:BASE64`."""
     private: Ed25519PrivateKey = field(repr=False)
 
-    def signed(self, run: str, name: str, content: Mapping[str, Json]) -> dict[str, Json]:
+    def signed(
+        self, run: str, name: str, content: Mapping[str, Json], namespace: str = ""
+    ) -> dict[str, Json]:
         """A command as it is sent, with its proof.
 
         Args:
             run: The run's id.
             name: The command's name, or `start`.
             content: The command as JSON.
+            namespace: The run's; empty where it is no command to a run.
 
         Raises:
             UsageError: it has something that cannot be signed.
@@ -76,7 +78,7 @@ class Key:
         valid = _VALID.get(name, VALID)
         expires = int((time.time() + valid) * 1000)
         try:
-            text = signed_text(run, name, expires, content)
+            text = signed_text(run, name, expires, content, namespace)
         except ValueError as error:
             raise UsageError(
                 f"the command {name!r} cannot be signed: {error}",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import TypeVar
 
+from crewlog.client.inbox import OpenQuestion
 from crewlog.client.journal import OpenStore
-from crewlog.definition.quotas import quota_of, window_of
+from crewlog.definition.quotas import quota_of, window_ends, window_of
 from crewlog.errors import StoreUnavailable
 from crewlog.graph.matrix import QuotaView, with_used
 from crewlog.state.calls import quota_name
+from crewlog.state.model import AskedQuota
 from crewlog.store.quotas import zone_of
-from crewlog.wire import PermissionsPage
+from crewlog.wire import InterruptView, PermissionsPage
 
 
 async def with_quotas(
@@ -37,6 +41,50 @@ async def with_quotas(
         return page
     used = {key: counted[each] for key, each in wanted.items()}
     return page.model_copy(update={"cells": tuple(with_used(cell, used) for cell in page.cells)})
+
+
+Asked = TypeVar("Asked", InterruptView, OpenQuestion)
+
+
+async def with_used_up(
+    open_store: OpenStore, questions: Sequence[Asked], at: int | None = None
+) -> list[Asked]:
+    """Questions, those marked whose calls a quota would not let through now.
+
+    Only where one is about such a call the store is asked; where it is away, that is left open.
+
+    Args:
+        open_store: Opens the store.
+        questions: The questions.
+        at: The time, in milliseconds since the epoch; by default now.
+    """
+    at = int(time.time() * 1000) if at is None else at
+    zones = {quota: zone_of(quota.zone) for each in questions for quota in each.quotas}
+    spans = {
+        quota: (quota.name, window_of(quota_of(quota.quota).per, at, zone))
+        for quota, zone in zones.items()
+        if zone is not None
+    }
+    if not spans:
+        return list(questions)
+    try:
+        counted = await (await open_store()).counted(spans.values())
+    except StoreUnavailable:
+        return list(questions)
+    said: dict[AskedQuota, str] = {}
+    for quota, span in spans.items():
+        most, per = quota_of(quota.quota)
+        if counted[span] >= most and (zone := zones[quota]) is not None:
+            ends = window_ends(per, at, zone)
+            said[quota] = (
+                f"{quota.rule} is used up, at most {quota.quota}: no yes lets the call through "
+                f"before the next {per} begins at {ends}"
+            )
+    told = [next((said[quota] for quota in each.quotas if quota in said), "") for each in questions]
+    return [
+        each.model_copy(update={"used_up": full}) if full else each
+        for each, full in zip(questions, told, strict=True)
+    ]
 
 
 def _span(quota: QuotaView, at: int) -> str:

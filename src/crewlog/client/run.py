@@ -27,6 +27,7 @@ from crewlog.client.gateway import CALL_LIMIT, STATUS_NAMES, check_own, pauses
 from crewlog.client.journal import JournalReader
 from crewlog.client.matrix import matrix_of
 from crewlog.client.past import state_at
+from crewlog.client.quotas import with_used_up
 from crewlog.client.rebuild import Rebuild, RebuildReport
 from crewlog.client.tokens import Growth, TokenCursor, TokenEvent, with_tokens, written
 from crewlog.definition.model import CrewDefinition
@@ -186,7 +187,8 @@ class Run(ByHand, Authority):
     async def interrupts(self) -> list[InterruptView]:
         """The open questions, oldest first."""
         answer = await self._gateway.query(self.id, "interrupts")
-        return [InterruptView.model_validate(item, extra="ignore") for item in answer]
+        asked = [InterruptView.model_validate(item, extra="ignore") for item in answer]
+        return await with_used_up(self._client.store, asked)
 
     @override
     async def journal(self, after: int = 0, limit: int = 200) -> JournalPage:

@@ -53,13 +53,16 @@ async def policy_of_run(client: Client, run: RunId) -> Policy | None:
         return None
 
 
-def check_start(policy: Policy | None, run: str, content: Mapping[str, Json]) -> None:
+def check_start(
+    policy: Policy | None, run: str, content: Mapping[str, Json], namespace: str
+) -> None:
     """Checks that a policy lets a run begin.
 
     Args:
         policy: The crew's, or that of the run that it comes of.
         run: The run's id.
         content: What it is started with, as it is sent.
+        namespace: Where it is started.
 
     Raises:
         NotPermitted: it does not.
@@ -69,7 +72,8 @@ def check_start(policy: Policy | None, run: str, content: Mapping[str, Json]) ->
     from crewlog.authority.principals import standing  # noqa: PLC0415 - slow, and few are signed
 
     proof = Proof.from_json(content["proof"]) if content.get("proof") else None
-    found = standing(policy, START, content, proof, run=run, at=int(time.time() * 1000))
+    now = int(time.time() * 1000)
+    found = standing(policy, START, content, proof, run=run, at=now, namespace=namespace)
     if not found.allowed:
         raise NotPermitted(f"{found.reason}; nothing was started", remedy=found.remedy)
 
@@ -95,4 +99,4 @@ async def check_before(
         return
     run = id or "new"
     start = StartRun(crew=content, input=input, by=client.user if by is None else by)
-    check_start(policy, run, client.signed_start(run, start))
+    check_start(policy, run, client.signed_start(run, start), client.endpoints.namespace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -204,7 +205,8 @@ class McpServer(Model):
         """Which server this is, for approvals of its tools; no secret is in it."""
         if self.url is not None:
             return self.url
-        return " ".join(["stdio", self.command or "", *self.args])
+        # As a shell spells it: words that have blanks are no other words without them.
+        return shlex.join(["stdio", self.command or "", *self.args])
 
 
 def mcp_tool(run: str) -> tuple[str, str] | None:

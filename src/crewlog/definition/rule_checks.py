@@ -84,17 +84,20 @@ def _agent(definition: CrewDefinition, name: str, path: Path, of: str) -> Iterat
 
 def _contradictions(definition: CrewDefinition) -> Iterator[Finding]:
     """Calls that one line makes always, and another one never, or only with a yes: both lines."""
-    plain = [(i, r) for i, r in enumerate(definition.rules) if r.if_ is None and not r.limits]
-    for i, always in plain:
+    rules = [(i, r) for i, r in enumerate(definition.rules) if not r.limits]
+    for i, always in rules:
         if always.do != "always":
             continue
-        for n, other in plain:
-            cells = _both(definition, always, other) if other.do != "always" else ""
+        for n, other in rules:
+            both = other.do != "always" and other.if_ == always.if_
+            cells = _both(definition, always, other) if both else ""
             if cells:
                 say = f"rules[{i}] says always and rules[{n}] says {other.do}: {cells}"
                 remedy = "Take one back, or say by 'if' or 'agents' when each of them holds."
                 yield Finding(("rules", i), say, remedy)
                 yield Finding(("rules", n), say, remedy)
+        if always.if_ is not None:
+            continue
         for tool, named in definition.approvals.items():
             asks = Rule(tool=tool, agents=named, do="ask")
             cells = _both(definition, always, asks) if named != () else ""
@@ -126,13 +129,18 @@ def _names(rule: Rule, tool: str) -> bool:
 
 
 def _not_permitted(definition: CrewDefinition, i: int, always: Rule) -> Iterator[Finding]:
-    """Agents whose calls a rule makes always, by name, and whom permissions do not name."""
+    """Agents whose calls a rule makes always, and whom permissions do not name.
+
+    A rule that names no agents is about those who may call: it is for nobody where none may.
+    """
     named = members(definition, always.agents)
     for tool, allowed in definition.permissions.items():
-        if named is None or allowed is None or not _names(always, tool):
+        if allowed is None or not _names(always, tool):
             continue
-        out = [agent for agent in named if agent in definition.agents and agent not in allowed]
-        if out:
+        have = [a for a, b in definition.agents.items() if b.tools is None or tool in b.tools]
+        about = have if named is None else [a for a in named if a in definition.agents]
+        out = [agent for agent in about if agent not in allowed]
+        if out and (named is not None or out == have):
             say = f"rules[{i}] says always, and permissions do not let {listed(out)} call {tool}"
             yield Finding(("rules", i), say, "Take one of the two back.")
             yield Finding(("permissions", tool), say, "Take one of the two back.", at="key")

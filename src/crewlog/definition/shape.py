@@ -212,6 +212,10 @@ def _of_model(
         yield Finding(path, f"{_where(path, top)} is not JSON: {error}")
 
 
+_ONE_OR_SEVERAL = frozenset(["str", "tuple[str, ...]"])
+"""What pydantic calls the two ways of naming tools in a rule, which are no keys of anybody."""
+
+
 def _in_words(
     error: ValidationError, model: type[BaseModel], base: Path, top: str
 ) -> Iterator[Finding]:
@@ -224,6 +228,13 @@ def _in_words(
         is_key = location[-1:] == ("[key]",)
         if location[:1] == ("join",):
             location = ("join",)  # a union of a word and a number: one sentence for both
+        if location[-2:] == ("tool", "str") and isinstance(detail["input"], list):
+            continue  # one tool or several: what is wrong with the list is told
+        location = tuple(
+            part
+            for at, part in enumerate(location)
+            if part not in _ONE_OR_SEVERAL or location[at - 1] != "tool"
+        )
         path = (*base, *(part for part in location if part != "[key]"))
         if path not in seen:
             seen.add(path)

@@ -16,9 +16,9 @@ from crewlog.authority.bindings import arguments_digest
 from crewlog.authority.permissions import Decision
 from crewlog.errors import CommandRejected
 from crewlog.model import Json
-from crewlog.state.calls import ModelResult
+from crewlog.state.calls import CallQuota, ModelResult, quota_name
 from crewlog.state.hashing import canonical
-from crewlog.state.model import Interrupt, PromptState
+from crewlog.state.model import AskedQuota, Interrupt, PromptState
 
 OPTIONS = ("approve", "reject", "stop")
 ACTION = "run_crew"
@@ -128,6 +128,12 @@ def because(decision: Decision, said: str, risk: str, approve_risk: str | None) 
         which = "of high risk" if approve_risk == "high" else "of any risk"
         why = f"{rule} says that people are asked before calls of tools {which}"
     return {"why": why, "rule": rule, "risk": risk if risk == "high" else ""}
+
+
+def asked_quota(quota: CallQuota) -> AskedQuota:
+    """A quota as a question names it."""
+    name, rule = quota_name(quota.crew, quota.key), quota.rule.partition(" ")[0]
+    return AskedQuota(name=name, quota=quota.quota, zone=quota.zone, rule=rule)
 
 
 def because_words(why: str, risk: str) -> str:

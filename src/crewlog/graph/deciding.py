@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 
 from crewlog.authority.guards import Names, names_in
 from crewlog.definition.conditions import Condition, Fact, holds, parse_condition
+from crewlog.definition.model import ConditionText
 from crewlog.graph.asking import Asking
-from crewlog.graph.plan import GraphPlan
+from crewlog.graph.plan import ASK_HUMAN, GraphPlan
 from crewlog.ids import AgentName, FlagName, NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state.edited import FLAGS, OUTPUTS, split_path
 from crewlog.state.model import CrewState, Interrupt
@@ -32,10 +33,37 @@ def lifting(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
         paths: What is edited: `flags.closed`, `outputs.writer.ready`.
     """
     read = rule_names(plan)
+    yield from (f"{path}, which the condition of a rule reads" for path in _read(read, paths))
+
+
+def leading(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
+    """Paths of an edit by which a flow goes that asks people, in words.
+
+    They say whether a question is asked at all, and what comes of its answer.
+
+    Args:
+        plan: The run's.
+        paths: What is edited.
+    """
+    asks = False
+    conditions: list[ConditionText | None] = []
+    for node in plan.nodes.values():
+        decide = node.decide
+        asks = (
+            asks or node.ask is not None or (decide is not None and decide.otherwise == ASK_HUMAN)
+        )
+        conditions += [node.when, node.only_if, decide.when if decide is not None else None]
+    if not asks:
+        return
+    read = names_in(each for each in conditions if each is not None)
+    yield from (f"{path}, which the flow that asks people reads" for path in _read(read, paths))
+
+
+def _read(names: Names, paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
         kind, owner, name = split_path(path)
-        if _reads(read, kind, owner, name):
-            yield f"{path}, which the condition of a rule reads"
+        if _reads(names, kind, owner, name):
+            yield path
 
 
 def set_by(asked: Interrupt, decision: str) -> FlagName | None:
@@ -131,25 +159,19 @@ def leads_past(plan: GraphPlan, now: CrewState, node: NodeName) -> Iterator[str]
             yield f"{node}, from where {_comes_again(name)}"
 
 
-def skipping(plan: GraphPlan, now: CrewState, paths: Iterable[str]) -> Iterator[str]:
-    """Paths of an edit that decide what people are asked, or what comes of it, in words.
+def meeting(plan: GraphPlan, now: CrewState, paths: Iterable[str]) -> Iterator[str]:
+    """Paths of an edit that people are being asked about, in words: requirements read them.
 
     Args:
         plan: The run's.
         now: The run as it is.
         paths: What is edited.
     """
-    asking = Asking(plan)
-    read, waits = asking.names(), {*_waited_for(plan, now)}
-    for path in paths:
-        kind, owner, name = split_path(path)
-        if kind == FLAGS and FlagName(name) in asking.answers:
-            continue  # that is an answer
-        if _reads(read, kind, owner, name):
-            yield f"{path}, which decides whether people are asked, or what comes of it"
-        for asked, names in waits:
-            if _reads(names, kind, owner, name):
-                yield f"{path}, which {asked} asks about"
+    for asked in now.interrupts.values():
+        node = plan.nodes.get(node_of(asked.step)) if asked.step is not None else None
+        if asked.kind == "requirement" and node is not None and node.when is not None:
+            read = names_in([node.when])
+            yield from (f"{path}, which {asked.id} asks about" for path in _read(read, paths))
 
 
 def again(plan: GraphPlan, now: CrewState | None, then: CrewState) -> Iterator[str]:
@@ -202,14 +224,6 @@ def _begun(name: NodeName, now: CrewState, then: CrewState) -> bool:
     steps = (step for step, entry in then.frontier.items() if entry.node == name)
     found = [now.frontier.get(step) for step in steps]
     return any(each is None or each.turn is not None or each.mapped is not None for each in found)
-
-
-def _waited_for(plan: GraphPlan, now: CrewState) -> Iterator[tuple[str, Names]]:
-    """The open questions about requirements, with what these read."""
-    for asked in now.interrupts.values():
-        node = plan.nodes.get(node_of(asked.step)) if asked.step is not None else None
-        if asked.kind == "requirement" and node is not None and node.when is not None:
-            yield asked.id, names_in([node.when])
 
 
 def _holds(condition: Condition | None, state: CrewState) -> bool:

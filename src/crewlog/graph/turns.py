@@ -94,7 +94,7 @@ class Turns:
         if entry is None or agent is None or call is None or call.tool is None:
             return
         self._run.ledger.learn(result)
-        if result.denied:
+        if result.denied or result.unmade:
             self.give_back(step, call)
         goto = tuple(node for node in result.goto if node in self._run.plan.nodes)
         facts: list[j.JournalEntry] = [
@@ -243,9 +243,12 @@ class Turns:
             return {}
         rules = self._run.plan.tool_at(step, tool)
         said = self._run.why_ruled(agent, tool) if decision.rule == "ruling" else ""
-        return approvals.because(
-            decision, said, rules.risk if rules else "low", self._run.plan.interrupts.approve_risk
-        )
+        risk, policy = rules.risk if rules else "low", self._run.plan.interrupts
+        counted = self._run.quotas(agent, tool, step)
+        return {
+            **approvals.because(decision, said, risk, policy.approve_risk),
+            "quotas": tuple(map(approvals.asked_quota, counted)),
+        }
 
     async def recheck(self, step: StepId, call: Call) -> None:
         """Looks at a call again that was allowed when it was asked for, and is not made yet.

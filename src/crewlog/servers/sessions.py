@@ -8,16 +8,13 @@ that broke is opened anew by the next call, before anything of that call has beg
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
-from collections import deque
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 import httpx
-from mcp import ClientSession, StdioServerParameters, types
-from mcp.client.stdio import get_default_environment, stdio_client
+from mcp import ClientSession, types
+from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import PaginatedRequestParams
 
@@ -28,21 +25,21 @@ from crewlog.guarded.http import new_async_client
 from crewlog.model import Json
 from crewlog.secrets import resolve
 from crewlog.servers.described import Described, cleaned, described, shortened
+from crewlog.servers.programs import LARGEST_ANSWER, Link, program
 
+T = TypeVar("T")
 OPEN_SECONDS = 30.0
 """How long a server may take to answer at first, or to list its tools."""
 IDLE_SECONDS = 300.0
 """How long a session is kept that nobody uses."""
 CLOSE_SECONDS = 5.0
 """How long a server may take to end."""
+LAST_SECONDS = 0.5
+"""How long an answer is waited for whose server has ended."""
 MOST_PAGES = 50
 """Pages of a server's list of tools."""
 MOST_TOOLS = 2_000
 """Tools of a server: it is asked for them before each call."""
-LARGEST_ANSWER = 16_000_000
-"""Bytes of one answer over HTTP, or of one event of a stream of them."""
-_LAST_WORDS = 2_000
-"""Characters of what a program wrote to its standard error last, for the error that it is away."""
 
 
 def hosts_of(name: str, server: McpServer) -> tuple[str, ...]:
@@ -80,9 +77,15 @@ class Session:
         self._owner: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[ClientSession] | None = None
         self._end = asyncio.Event()
+        self._link = Link()
         self._opening = asyncio.Lock()
         self._users = 0
         self._used = 0.0
+
+    @property
+    def name(self) -> str:
+        """The server's name in the crew."""
+        return self._name
 
     @asynccontextmanager
     async def in_use(self) -> AsyncGenerator[ClientSession]:
@@ -108,12 +111,31 @@ class Session:
             async with self.in_use() as session:
                 try:
                     async with asyncio.timeout(OPEN_SECONDS):
-                        return await listed(session)
+                        return await self.answered(listed(session))
                 except Exception as exc:
                     await self.close()
                     if last:
                         raise self._away(exc) from exc
         raise AssertionError
+
+    async def answered(self, asked: Coroutine[Any, Any, T]) -> T:
+        """What comes of something that is asked in the session, for as long as there is one.
+
+        Raises:
+            ConnectionError: the server has gone; nobody knows what became of what was asked.
+        """
+        link, work = self._link, asyncio.ensure_future(asked)
+        gone = asyncio.ensure_future(link.gone.wait())
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():  # its last answer may be on the way
+                await asyncio.wait({work}, timeout=LAST_SECONDS)
+            if link.gone.is_set() and (not work.done() or work.cancelled() or work.exception()):
+                raise ConnectionError(link.why)
+            return work.result()
+        finally:
+            for each in (work, gone):
+                each.cancel()
 
     async def close(self) -> None:
         """Ends the session; the next use opens another."""
@@ -128,9 +150,12 @@ class Session:
 
     async def _session(self) -> ClientSession:
         async with self._opening:
+            if self._link.gone.is_set():
+                await self.close()
             if self._opened is None or self._owner is None or self._owner.done():
-                self._opened = asyncio.get_running_loop().create_future()
-                self._owner = asyncio.create_task(self._own(self._opened, self._end))
+                self._opened, self._link = asyncio.get_running_loop().create_future(), Link()
+                owner = self._own(self._opened, self._end, self._link)
+                self._owner = asyncio.create_task(owner)
             opened = self._opened
             try:
                 async with asyncio.timeout(OPEN_SECONDS):
@@ -143,31 +168,42 @@ class Session:
                 await self.close()
                 raise self._away(exc) from exc
 
-    async def _own(self, opened: asyncio.Future[ClientSession], end: asyncio.Event) -> None:
+    async def _own(
+        self, opened: asyncio.Future[ClientSession], end: asyncio.Event, link: Link
+    ) -> None:
         """Opens the session, keeps it while it is needed, and closes it: all in one task."""
         try:
-            async with _connected(self._name, self._server) as session:
+            async with _connected(self._name, self._server, link) as session:
                 await session.initialize()
                 if not opened.done():
                     opened.set_result(session)
-                await self._needed(end)
+                await self._needed(end, link)
         except BaseException as exc:
             if not opened.done():
                 failed = exc if isinstance(exc, Exception) else ConnectionError("it was ended")
+                if link.why:  # nearer to the truth than what the session makes of it
+                    failed = ConnectionError(link.why)
                 opened.set_exception(failed)
                 opened.exception()  # seen: who waits for it may be gone
             elif isinstance(exc, asyncio.CancelledError):
                 raise
+        finally:
+            link.broke("the session was closed")
 
-    async def _needed(self, end: asyncio.Event) -> None:
+    async def _needed(self, end: asyncio.Event, link: Link) -> None:
         clock = asyncio.get_running_loop().time
         self._used = clock()
-        while not end.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(IDLE_SECONDS / 2):
-                    await end.wait()
-            if not self._users and clock() - self._used > IDLE_SECONDS:
-                return
+        over = [asyncio.ensure_future(each.wait()) for each in (end, link.gone)]
+        try:
+            while True:
+                done, _ = await asyncio.wait(
+                    over, timeout=IDLE_SECONDS / 2, return_when=asyncio.FIRST_COMPLETED
+                )
+                if done or (not self._users and clock() - self._used > IDLE_SECONDS):
+                    return
+        finally:
+            for each in over:
+                each.cancel()
 
     def _away(self, exc: BaseException) -> ToolMissing:
         why = shortened(cleaned(_reason(exc)).replace("\n", " "), 500)
@@ -236,8 +272,8 @@ async def listed(session: ClientSession) -> dict[str, Described]:
 
 
 @asynccontextmanager
-async def _connected(name: str, server: McpServer) -> AsyncGenerator[ClientSession]:
-    connection = _by_program(server) if server.url is None else _over_http(name, server)
+async def _connected(name: str, server: McpServer, link: Link) -> AsyncGenerator[ClientSession]:
+    connection = _by_program(server, link) if server.url is None else _over_http(name, server)
     async with connection as (read, write), ClientSession(read, write) as session:
         yield session
 
@@ -299,22 +335,12 @@ _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
 @asynccontextmanager
-async def _by_program(server: McpServer) -> AsyncGenerator[tuple[Any, Any]]:
+async def _by_program(server: McpServer, link: Link) -> AsyncGenerator[tuple[Any, Any]]:
     # Not the worker's environment: a server is given what is written for it, and what any program
     # needs.
-    parameters = StdioServerParameters(
-        command=server.command or "",
-        args=list(server.args),
-        env={**get_default_environment(), **_known(server.env)},
-    )
-    with _LastWords() as words:
-        try:
-            async with stdio_client(parameters, errlog=words.file) as (read, write):
-                yield read, write
-        except Exception as exc:
-            if said := words.told():
-                raise ConnectionError(f"{_reason(exc)}; it said: {said}") from exc
-            raise
+    env = {**get_default_environment(), **_known(server.env)}
+    async with program(server.command or "", server.args, env, link) as (read, write):
+        yield read, write
 
 
 def _known(settings: Mapping[str, str]) -> dict[str, str]:
@@ -325,32 +351,6 @@ def _known(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-class _LastWords:
-    """What a program writes to its standard error, of which the end is kept."""
-
-    def __enter__(self) -> _LastWords:
-        reading, writing = os.pipe()
-        self.file = os.fdopen(writing, "w")
-        self._end: deque[str] = deque(maxlen=_LAST_WORDS)
-        self._thread = threading.Thread(target=self._read, args=(reading,), daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
-
-    def told(self) -> str:
-        """The end of it, on one line."""
-        self.file.close()
-        self._thread.join(0.5)
-        return " ".join(cleaned("".join(self._end)).split())[-400:]
-
-    def _read(self, reading: int) -> None:
-        with os.fdopen(reading, "r", errors="replace") as file:
-            while piece := file.readline(_LAST_WORDS):
-                self._end.extend(piece)
-
-
 def _reason(exc: BaseException) -> str:
     """The first cause in a group of them, as tasks in groups fail."""
     while inner := getattr(exc, "exceptions", ()):
@@ -359,4 +359,6 @@ def _reason(exc: BaseException) -> str:
         return exc.message
     if isinstance(exc, TimeoutError) and not str(exc):
         return f"no answer in {OPEN_SECONDS:g} s"
+    if type(exc) is ConnectionError and str(exc):  # said here, for people
+        return str(exc)
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__

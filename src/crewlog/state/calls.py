@@ -55,12 +55,16 @@ class View(Model):
 
 
 class StartUse(Model):
-    """A signed start, which one execution may use."""
+    """A start, which one execution may use where it is signed. No history has it."""
 
-    start: str
-    """Its digest: of what was signed, and with which key."""
+    start: str = ""
+    """Its digest: of what was signed, and with which key; empty where it carries no proof."""
     execution: str
     """Temporal's run id of the execution; a reset leaves it as it was."""
+    content: dict[str, Json] = Field(default_factory=dict[str, Json])
+    """The start as it was sent; empty where it carries no proof."""
+    at: int = 0
+    """When it was started, in milliseconds since 1970."""
 
 
 class OpenRun(Model):
@@ -77,7 +81,7 @@ class OpenRun(Model):
     model: str = ""
     """Of an edit: the model, where the registry names none."""
     use: StartUse | None = None
-    """The start, where it is signed: a signed crew takes it once."""
+    """The start; none where the crew is not what a run begins with."""
 
 
 class OpenRunResult(Model):
@@ -331,6 +335,8 @@ class ToolResult(Answer):
     """Why the activity refused the call, where a check did: the journal says it, too."""
     rule: str = ""
     """What decided so."""
+    unmade: bool = False
+    """Whether no try of the call has begun: the run's quotas do not count it."""
     counted: dict[str, str] = Field(default_factory=dict[str, str])
     """The quotas over runs that count the call, by their names in the store, each with the hour or
     day: what a store has lost is counted again by them."""
@@ -454,7 +460,7 @@ class LoadState(Model):
     """The definition in force, whose authority the state's is compared with; by default the last
     one of the run that is loaded."""
     use: StartUse | None = None
-    """The start of the run that asks, where it is signed: a signed run is taken up once by it."""
+    """The start of the run that asks, which goes on from what is loaded; none for a rollback."""
 
 
 class LoadedState(Model):
@@ -531,4 +537,4 @@ class ForgetRun(Model):
     at: int = 0
     """When it was started, in milliseconds since 1970."""
     use: StartUse | None = None
-    """The start, where it is signed: it replaces a signed run once."""
+    """The start: where it is signed, it replaces a signed run once."""

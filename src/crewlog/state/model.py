@@ -283,6 +283,19 @@ class PromptState(Model):
     approved_by: str = ""
 
 
+class AskedQuota(Model):
+    """A quota over runs in which a call is to be counted that people are asked about."""
+
+    name: str
+    """Its name in the store."""
+    quota: str
+    """`20 per hour`, `100 per day`."""
+    zone: str = "UTC"
+    """Whose hours and days."""
+    rule: str = ""
+    """The rule that says it: `rules[1]`."""
+
+
 class Interrupt(Model):
     """A question to people that the run, or a step of it, waits on."""
 
@@ -343,6 +356,8 @@ class Interrupt(Model):
     """What decided that: `rules[1]`, `approvals`, `ruling`, `parent`, `interrupts.approve_risk`."""
     risk: Literal["high", ""] = ""
     """Of a call: what its tool may do; empty: nothing out of the way."""
+    quotas: tuple[AskedQuota, ...] = ()
+    """Of a call: where it is counted before it begins; whether that is used up the store knows."""
 
     @property
     def refusal(self) -> str:

@@ -59,6 +59,8 @@ MUTATIONS_BYTES = 3 * 1024
 
 WHY = 500
 """Characters of a reason that the state keeps; the journal has all of it."""
+WHY_RULED = 200
+"""The same of why people said who may call what: it must not push out older changes."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -670,7 +672,7 @@ def _mutated(
         graph_version=state.graph_version if version is None else version,
         definition=state.definition if definition is None else definition,
         number=(before[-1].number or len(before) if before else 0) + 1,
-        reason=brief(reason, WHY),
+        reason=brief(reason, WHY_RULED),
     )
     kept = [*before, made][-MUTATIONS_KEPT:]
     while len(kept) > 1 and sum(len(canonical(each.to_json())) for each in kept) > MUTATIONS_BYTES:

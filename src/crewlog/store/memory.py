@@ -161,6 +161,8 @@ class InMemoryStore:
         """What deleted runs were forks of, as long as a fork of theirs is left."""
         self._shut: set[tuple[RunId, str]] = set()
         """Executions whose run has another history."""
+        self._admitted: set[tuple[RunId, str]] = set()
+        """Executions of signed runs that are theirs."""
         self._forked: dict[tuple[RunId, RunId], int] = {}
         """Forks that were noted, by their source and themselves, and when."""
         self._doomed: dict[ContentHash, int] = {}
@@ -350,6 +352,16 @@ class InMemoryStore:
         """See `Store`."""
         self._shut |= {(run, execution) for execution in executions}
 
+    async def executions(self, run: RunId) -> set[str]:
+        """See `Store`."""
+        return {execution for of, execution in self._admitted if of == run}
+
+    async def admit(self, run: RunId, executions: Collection[str], *, alone: bool = False) -> None:
+        """See `Store`."""
+        if alone:
+            self._admitted = {each for each in self._admitted if each[0] != run}
+        self._admitted |= {(run, execution) for execution in executions}
+
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()
     ) -> list[LogLink]:
@@ -524,6 +536,7 @@ class InMemoryStore:
             rows.facts.source for rows in self._runs.values() if rows.facts and rows.facts.source
         }
         self._lineage |= self._forks(runs)
+        self._admitted = {each for each in self._admitted if each[0] not in runs}
         for run in runs:
             gone = self._runs.pop(run, _Run())
             entries += len(gone.journal)

@@ -350,6 +350,17 @@ class PostgresStore:
             await connection.execute(self._sql["lock_journal"])
             await connection.execute(self._sql["shut"], pack(run), list(executions))
 
+    async def executions(self, run: RunId) -> set[str]:
+        """See `Store`."""
+        return {str(row["execution"]) for row in await self._fetch("executions", pack(run))}
+
+    async def admit(self, run: RunId, executions: Collection[str], *, alone: bool = False) -> None:
+        """See `Store`."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(self._sql["admit"], pack(run), sorted(executions))
+            if alone:
+                await connection.execute(self._sql["dismiss"], pack(run), list(executions))
+
     async def read_log(
         self, head: ContentHash, known: Collection[ContentHash] = ()
     ) -> list[LogLink]:

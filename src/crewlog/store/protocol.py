@@ -3,8 +3,9 @@
 What a store has of runs follows from their histories: definitions, message bodies and journal
 batches. The rest (runs, interrupts, checkpoints, log links) is projected from the batches as they
 are appended, by `crewlog.store.projection`, so that a rebuild is nothing but appending them again.
-Seven things do not: claims, what people approved of tools, notes of forks that begin, of which runs
-there were forks, which executions are shut, what people registered, and what crews remember.
+Eight things do not: claims, what people approved of tools, notes of forks that begin, of which runs
+there were forks, which executions are shut, which are a signed run's own, what people registered,
+and what crews remember.
 
 Every write is idempotent: activities are retried, and parallel activities carry the same batch.
 Nothing is ever removed, but by `forget`, `prune` and `delete`.
@@ -373,6 +374,23 @@ class Store(Protocol):
         """Refuses what executions store from now on, for good: the run has another history.
 
         What they were storing meanwhile is stored when this returns, to be forgotten or deleted.
+        """
+        ...
+
+    async def executions(self, run: RunId) -> Collection[str]:
+        """The executions that are known to be a run's, by `admit`; none of an open one.
+
+        An empty name among them: the run is older than what is known of executions.
+        """
+        ...
+
+    async def admit(self, run: RunId, executions: Collection[str], *, alone: bool = False) -> None:
+        """Notes that executions are a run's: from now on, no others are believed.
+
+        Args:
+            run: The run, whose commands are signed.
+            executions: Temporal's run ids.
+            alone: Whether those that were known before are so no more: another one goes on.
         """
         ...
 

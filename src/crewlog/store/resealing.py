@@ -101,7 +101,7 @@ async def drop_unreadable(
     Returns:
         How many rows.
     """
-    if not isinstance(store, PostgresStore):
+    if not isinstance(store, PostgresStore) or store.seal.keys is None:
         return 0
     mine = pack(run)
     made = {

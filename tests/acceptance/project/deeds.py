@@ -6,10 +6,13 @@ event, with the call's idempotency key. What a tool waits for is a file, too: th
 
 import asyncio
 import json
+import logging
 import os
 import time
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from crewlog.tool_call import current_call
 
@@ -138,6 +141,8 @@ async def leak(how: str) -> str:
     call = current_call()
     value = call.secret("CANARY")
     call.heartbeat({"token": value})
+    logging.getLogger("deeds").warning("the plain log has %s", value)
+    structlog.get_logger("deeds").warning("the other log has it", token={"is": value})
     if how == "raise":
         raise RuntimeError(f"failed with {value}")
     return f"the token is {value}, or {value.encode().hex()}"

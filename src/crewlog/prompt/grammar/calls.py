@@ -50,6 +50,7 @@ _SPANS = word_set(
     "run hour day week month minute second year quarter session turn step call weekday night"
 )
 """What calls may be meant to be counted in, also where they cannot be."""
+_NO_AGENTS = word_set("people person persons human humans somebody someone user users i we")
 _BLOCKED = ways(
     "is blocked|is forbidden|is locked|is off limits|is off-limits|is prohibited|is not allowed|"
     "is disabled|is closed|is barred|is banned|are blocked|are forbidden|are not allowed|is taboo|"
@@ -183,8 +184,8 @@ class Calls(Reading):
 
     def _facts(self, words: Sequence[str], *, negate: bool) -> bool:
         """Reads a condition; it is kept as the rule needs it."""
-        if not words or any(word[0] in "#$&" for word in words):
-            return False
+        if not words or any(word[0] in "#$&" for word in words) or {*words} & _NO_AGENTS:
+            return False  # what people decide is asked, and no flag of an agent
         made = _set_by_people(words)
         fact = made.of if isinstance(made, Not) else made
         people = (fact.name,) if isinstance(fact, Fact) else ()
@@ -587,7 +588,7 @@ def _bounds(words: Sequence[str], at: int, tools: Sequence[int]) -> bool:
     if scan.word in _TIMES:
         scan.at += 1
         right = {*words[: before[0]]} & {"may", "can", "could", "allowed"} if before else set[str]()
-        if right and len(between) == 1:
+        if (right and len(between) == 1) or (before and scan.word == "per"):
             return True
         return bool(before) and scan.takes(_PER) and scan.word in _SPANS
     if not (scan.takes(AT_MOST) or scan.takes(_MORE)):

@@ -43,6 +43,9 @@ _ANY_CALL = ways(
     "any tool call|every tool call|all tool calls|each tool call|every call|any call of a tool|"
     "every call of a tool|calls of tools|calls of any tool|calls of every tool|every use of a tool"
 )
+_WITH = ways(
+    "with|after|upon|subject to|given|on|if given|as long as it has|if it has|after getting"
+)
 _IT = ways("it|they|he|she|anyone|anybody|somebody|someone|any agent")
 _MUST = ways(
     "must always|must|has to|have to|needs to|need to|shall|should|is to|are to|will|want to|"
@@ -88,6 +91,7 @@ class Consents(Calls):
             self._without,
             self._ask_before,
             self._get,
+            self._granted,
         )
         for form in forms:
             self.scan.at = 0
@@ -107,7 +111,7 @@ class Consents(Calls):
 
     def _made_of(self) -> list[AnyStatement]:
         call = self.call
-        made: list[AnyStatement] = []
+        made: list[AnyStatement] = self._given() if call.gives else []
         if call.condition is not None or call.groups or call.every_tool:
             made.append(self._rule("ask"))
         else:
@@ -293,3 +297,17 @@ class Consents(Calls):
         if not scan.takes(ways("get|always get|obtain|ask for|seek|wait for")):
             return False
         return self._consent() and scan.takes(ways("for|before")) and self._deed()
+
+    def _granted(self) -> bool:
+        """`The writer may use publish with my permission`: the right, and a question each time."""
+        scan, call = self.scan, self.call
+        if not self._subject() or call.nobody or call.only or call.groups or not call.agents:
+            return False
+        if not scan.takes(ways("may|can|could|is allowed to|are allowed to")):
+            return False
+        scan.takes(ways("use|call|run"))
+        if not self._tools() or call.every_tool:
+            return False
+        scan.over({",", "but", "only"})
+        call.gives = scan.takes(_WITH) and self._consent()
+        return call.gives

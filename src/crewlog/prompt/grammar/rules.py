@@ -342,7 +342,12 @@ def _tools_said(state: State, frame: Frame) -> _Tools | None:
     thing = frame.object
     if thing.things and frame.verb == "do":
         return None
-    if thing.things and not thing.words and not thing.agents:
+    if (
+        thing.things
+        and not thing.words
+        and not thing.agents
+        and (not thing.tools or thing.excepted)
+    ):
         if frame.negated and thing.quantifier == "all" and not thing.text.startswith("any"):
             return None  # "may not use everything" leaves open what it may use
         every = tuple(state.registry.tools)

@@ -284,7 +284,7 @@ class Terms(Reading):
             return None
         if not scan.takes(ways("show|give|pass|reveal|disclose|hand")):
             return None
-        if not scan.takes(ways("its|their|the|any of its")) or scan.word not in _NOUNS:
+        if not scan.takes(ways("its|their|any of its")) or not scan.word.isalpha():
             return None
         scan.at += 1
         agents = self.agents() if scan.takes(ways("to")) else ()

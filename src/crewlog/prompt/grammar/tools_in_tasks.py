@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from crewlog.prompt.ast import Allow, Deny, Step, Trait, Words
+from crewlog.prompt.ast import Allow, Cast, Deny, Step, Trait, Words
 from crewlog.prompt.grammar.lexicon import FUNCTION, known_verb, word_set
 from crewlog.prompt.grammar.phrase import Unit
 from crewlog.prompt.grammar.remedies import bounded
@@ -33,7 +33,9 @@ def look_for_tools(state: State) -> None:
     """Reports tools of tasks that are not offered, and those that the agents have not got."""
     starts = [unit.start for unit in state.units]
     seen: set[int] = set()
-    for statement in state.statements:
+    for statement in list(state.statements):
+        if isinstance(statement, Cast):
+            _only_listed(state, statement, starts)
         if not isinstance(statement, Step | Trait) or not statement.words:
             continue
         agents = _agents(statement)
@@ -48,6 +50,14 @@ def look_for_tools(state: State) -> None:
             _not_kept(state, units, agents)
 
 
+def _only_listed(state: State, cast: Cast, starts: Sequence[int]) -> None:
+    """Reports a tool beside agents that are listed, of which nothing is made: `hands off T, A`."""
+    for words in cast.words:
+        units = state.units[bisect_left(starts, words.start) : bisect_left(starts, words.end)]
+        if any(unit.text[0] in "#$" and not _is_read(state, unit) for unit in units):
+            state.not_understood(words)
+
+
 def _agents(statement: Step | Trait) -> tuple[str, ...]:
     if isinstance(statement, Trait):
         return statement.agents
@@ -60,7 +70,7 @@ def _agents(statement: Step | Trait) -> tuple[str, ...]:
 def _not_given(state: State, units: Sequence[Unit], agents: tuple[str, ...]) -> None:
     """`The scout reads the feeds`, where it was not given the tool that reads them."""
     for at, unit in enumerate(units):
-        if unit.text[0] not in "#$" or not agents:
+        if unit.text[0] not in "#$" or not agents or _APPROVES & {u.text for u in units[:at]}:
             continue
         if any(u.text in {"not", "without", "never", "no"} for u in units[max(0, at - 2) : at]):
             continue
@@ -86,7 +96,8 @@ def _not_kept(state: State, units: Sequence[Unit], agents: tuple[str, ...]) -> N
     bound = next((unit for unit in units if unit.text in _BOUNDS), None)
     for at in tools:
         tool = state.roster.tools[int(units[at].text[1:])]
-        if not any(_has(state, agent, tool) for agent in agents):
+        asked = bound is not None and bound.text in _APPROVES
+        if not any(_has(state, agent, tool) for agent in ((*state.ever,) if asked else agents)):
             continue
         before = next((u for u in units[max(0, at - 2) : at] if u.text in _NOT), None)
         may = {u.text for u in units[max(0, at - 3) : at]} & _MAY
@@ -104,7 +115,9 @@ def _not_kept(state: State, units: Sequence[Unit], agents: tuple[str, ...]) -> N
         return
 
 
-_NOT = frozenset(["not", "never", "without", "no"])
+_APPROVES = word_set("approve approved okay okayed confirm confirmed authorise authorised cleared")
+"""What one agent may be to do for the calls of others."""
+_NOT = frozenset(["not", "never", "without", "no", "hands"])
 _BOUNDS = word_set(
     "approval approve approved okay okayed permission consent confirm confirmed authorised authorise "
     "sign-off signed cleared limit limited quota allowance times supervision"
@@ -117,7 +130,7 @@ def _is_read(state: State, unit: Unit) -> bool:
     return any(
         words.start <= unit.start < words.end
         for said in state.statements
-        if not isinstance(said, Step | Trait)
+        if not isinstance(said, Step | Trait | Cast)
         for words in said.words
     )
 

@@ -35,6 +35,7 @@ lineage_rows AS (
     INSERT INTO crewlog.lineage (run, source)
     SELECT run, source FROM crewlog.runs WHERE run = ANY($1) AND source IS NOT NULL ON CONFLICT DO NOTHING
 ),
+execution_rows AS (DELETE FROM crewlog.executions WHERE run = ANY($1)),
 run_rows AS (DELETE FROM crewlog.runs WHERE run = ANY($1)),
 fork_rows AS (DELETE FROM crewlog.forks WHERE source = ANY($1) OR fork = ANY($1)),
 journal_rows AS (

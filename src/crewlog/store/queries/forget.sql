@@ -5,6 +5,15 @@ LOCK TABLE crewlog.journal IN SHARE ROW EXCLUSIVE MODE
 -- name: shut
 INSERT INTO crewlog.shut (run, execution) SELECT $1::text, unnest($2::text[]) ON CONFLICT DO NOTHING
 
+-- name: executions
+SELECT execution FROM crewlog.executions WHERE run = $1::text
+
+-- name: admit
+INSERT INTO crewlog.executions (run, execution) SELECT $1::text, unnest($2::text[]) ON CONFLICT DO NOTHING
+
+-- name: dismiss
+DELETE FROM crewlog.executions WHERE run = $1::text AND execution <> ALL($2::text[])
+
 -- name: forget
 -- What a run's journal says after position $2 goes, and what is kept of it is returned. Rows that
 -- follow from several entries go whole: the caller makes them again from what is kept. The rows are

@@ -1,0 +1,211 @@
+"""Whether an execution is the run's that it says it is, before anything of it is believed.
+
+Whoever reaches the server can have a workflow of their own continue as a crew's run, with whatever
+they like as what was carried; or have activities done, in the name of any workflow id. So of a run
+whose commands are signed the store knows the executions that are its own: those whose start was
+looked at. That is noted by local activities, which are done by the worker that runs the workflow's
+own code, and never for a stranger. All others must go on from one of these; what the server says of
+an execution is not what somebody tells it: of which execution it is the continuation, and which was
+the first.
+
+It is looked at in the first activity of each execution, once on each worker, in one query; the
+server is asked only where the store does not know the execution: once for each that goes on from
+another. A run whose policy is open has no such notes, and the server is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+
+from temporalio import activity
+
+from crewlog.activities.errors import to_application_error
+from crewlog.activities.recent import Recent
+from crewlog.definition.model import CrewDefinition
+from crewlog.errors import NotPermitted, StoreIncomplete
+from crewlog.ids import ContentHash, RunId
+from crewlog.model import Model
+from crewlog.state.calls import StartUse
+from crewlog.state.journal import Batch
+from crewlog.store.protocol import Store
+from crewlog.wire import WORKFLOW_TYPE
+
+OLDER = ""
+"""What stands for the executions of a run that is older than what is known of them."""
+_FAR = 1000
+"""How many executions are gone back, at most, to one that the store knows."""
+_KEPT = 10_000
+
+
+class Origin(Model):
+    """What the server says of how an execution began."""
+
+    workflow: str
+    """The workflow's type."""
+    queue: str
+    """The task queue on which it was started."""
+    first: str
+    """The first execution of its chain."""
+    original: str
+    """The execution that it was reset from, at first; else itself."""
+    continued: str
+    """The execution that it is the continuation of; empty where it was started."""
+    at: int
+    """When it began, in milliseconds since 1970, by the server's clock."""
+
+
+Look = Callable[[RunId, str], Awaitable[Origin | None]]
+"""Asks the server how an execution of a run began; none where it has no such execution."""
+
+
+async def looks_nowhere(run: RunId, execution: str) -> Origin | None:
+    """Knows of no execution: where there is no server, none is believed that must be looked at."""
+    del run, execution
+    return None
+
+
+class Executions:
+    """Knows which executions are those of signed runs.
+
+    Args:
+        store: Where they are noted.
+        look: Asks the server about one.
+    """
+
+    def __init__(self, store: Store, look: Look) -> None:
+        self._store = store
+        self._look = look
+        self._seen: Recent[tuple[RunId, str], bool] = Recent(_KEPT)
+        """Executions that may go on, and whether the store knows them."""
+        self._signed: Recent[ContentHash, bool] = Recent(_KEPT)
+
+    async def check(
+        self, run: RunId, definition: ContentHash | str = "", batch: Batch = Batch.EMPTY
+    ) -> None:
+        """Checks that the activity's execution is the run's, where commands of it are signed.
+
+        Args:
+            run: The run.
+            definition: The definition by which the execution does something.
+            batch: What the activity is to store.
+
+        Raises:
+            ApplicationError: it is not; of the type `NotPermitted`, which ends the execution.
+        """
+        execution = activity.info().workflow_run_id or ""
+        seen = self._seen.get((run, execution))
+        if seen or (seen is False and not await self._is_signed(ContentHash(definition))):
+            return
+        known = await self._store.executions(run)
+        wanted = bool(known) or await self._any_signed(definition, batch)
+        if wanted and execution not in known:
+            own = run == activity.info().workflow_id
+            if not own or not await self._goes_on(run, execution, known):
+                raise to_application_error(_stranger(run))
+            await self._store.admit(run, [execution])
+        self._seen.put((run, execution), wanted)
+
+    async def check_free(self, run: RunId, use: StartUse) -> None:
+        """Checks that a run that begins takes no signed one's place.
+
+        Raises:
+            NotPermitted: the store has a signed run of its id, which is not replaced.
+        """
+        known = {*await self._store.executions(run)} - {OLDER}
+        if known and use.execution not in known:
+            raise taken(run)
+
+    async def check_named(self, run: RunId, use: StartUse, executions: Collection[str]) -> None:
+        """Checks that what replaces a signed run, or takes it up, names it as it is by now.
+
+        Raises:
+            NotPermitted: it names other executions than the last ones.
+        """
+        known = {*await self._store.executions(run)} - {OLDER, use.execution}
+        if not known:
+            return
+        for each in executions:
+            if each in known or await self._goes_on(run, each, known):
+                return
+            if await self._came_after(run, each, known):
+                return  # nothing came of it, but it is what people see as the last one
+        raise NotPermitted(
+            f"the run {run!r} has gone on since this start was made: it is to follow "
+            f"{', '.join(executions) or 'no execution'}, and another one came after that",
+            remedy="Look at the run as it is by now; then start it again.",
+        )
+
+    async def begin(self, run: RunId, use: StartUse, *, signed: bool, alone: bool = False) -> None:
+        """Notes that an execution is a run's, whose start was let in.
+
+        Args:
+            run: The run.
+            use: Its start.
+            signed: Whether its commands are signed.
+            alone: Whether it takes up what others have left.
+        """
+        if signed or {*await self._store.executions(run)} - {OLDER}:
+            await self._store.admit(run, [use.execution], alone=alone)
+
+    async def _goes_on(self, run: RunId, execution: str, known: Collection[str]) -> bool:
+        """Whether an execution is of a chain that the store knows, or of one that was ours before.
+
+        What is older than what is known of executions, or was open until now, is known by nothing
+        but its type and its task queue: whoever polls that is trusted.
+        """
+        ours, at, queue = {*known} - {OLDER}, execution, ""
+        for _ in range(_FAR):
+            found = await self._look(run, at)
+            if found is None or found.workflow != WORKFLOW_TYPE or queue not in ("", found.queue):
+                return False
+            if ours & {at, found.first, found.original, found.continued}:
+                return True
+            if not ours and (at != execution or not found.continued):
+                return True
+            if not found.continued:
+                return False
+            at, queue = found.continued, found.queue
+        return False
+
+    async def _came_after(self, run: RunId, execution: str, known: Collection[str]) -> bool:
+        """Whether an execution began after the run's own, as far as the server has these."""
+        found = await self._look(run, execution)
+        others = [await self._look(run, each) for each in known]
+        return found is not None and all(each.at < found.at for each in others if each)
+
+    async def _any_signed(self, definition: ContentHash | str, batch: Batch) -> bool:
+        """Whether what an execution does, or says that it did, is a signed crew's."""
+        named = {definition, *(entry.get("definition") for entry in batch.entries)}
+        for each in sorted(name for name in named if isinstance(name, str)):
+            if await self._is_signed(ContentHash(each)):
+                return True
+        return False
+
+    async def _is_signed(self, definition: ContentHash) -> bool:
+        if not definition:
+            return False
+        found = self._signed.get(definition)
+        if found is None:
+            try:
+                data = await self._store.get_definition(definition)
+            except StoreIncomplete:
+                return False  # nothing is done by what the store lacks
+            policy = CrewDefinition.from_json(data).policy
+            found = self._signed.put(definition, policy is not None and policy.signed)
+        return found
+
+
+def taken(run: RunId) -> NotPermitted:
+    """That the store has rows of a signed run under an id that another one is started with."""
+    return NotPermitted(
+        f"the store has a signed run {run!r}, and a start takes its place only where it says so",
+        remedy="Start it with another id, or by a client that replaces it.",
+    )
+
+
+def _stranger(run: RunId) -> NotPermitted:
+    return NotPermitted(
+        f"this execution is none of the run {run!r}: it was neither started as one nor continued "
+        "by one; nothing of it is believed",
+        remedy="`crewlog show` has the run as it was; whoever may start it can resume it.",
+    )

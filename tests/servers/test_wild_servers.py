@@ -1,0 +1,146 @@
+"""Programs that behave badly as servers: bounded in memory and time, and told by name."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from crewlog.activities.mcp_tools import McpTools
+from crewlog.activities.tool_graph import ToolRunner
+from crewlog.activities.tools import Tool, ToolRegistry
+from crewlog.definition.load import load_data
+from crewlog.definition.model import ToolDefinition
+from crewlog.definition.reaching import McpServer
+from crewlog.errors import InvalidDefinition, OutcomeUnknown, ToolFailed, ToolMissing
+from crewlog.ids import ToolName
+from crewlog.servers import programs, sessions
+from crewlog.store.memory import InMemoryStore
+from crewlog.tool_call import ToolCall, calling
+
+WILD = Path(__file__).with_name("wild.py")
+LARGEST = 300_000
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "LARGEST_ANSWER", LARGEST)
+    monkeypatch.setattr(programs, "END_SECONDS", 0.3)
+    monkeypatch.setattr(sessions, "OPEN_SECONDS", 1.5)
+    monkeypatch.setattr(sessions, "CLOSE_SECONDS", 2.0)
+
+
+@asynccontextmanager
+async def wild(how: str, **more: Any) -> AsyncGenerator[tuple[ToolRegistry, McpServer, Any]]:
+    """A worker's tools, with one that is of a server that behaves like that."""
+    server = McpServer(command=sys.executable, args=(str(WILD), how))
+    store = InMemoryStore()
+    tame = sessions.Session("s", McpServer(command=sys.executable, args=(str(WILD), "x:x")))
+    try:
+        said = await tame.tools()
+    finally:
+        await tame.close()
+    await store.approve_tool(server.source, "do", said["do"].digest, "me", 1)
+    mcp = McpTools(store)
+    registry = ToolRegistry(mcp=lambda: mcp)
+    definition = ToolDefinition.model_validate({"run": "mcp:s/do", **more})
+
+    async def ready() -> Tool:
+        return await registry.ready(ToolName("do"), definition, {"s": server}, for_call=True)
+
+    try:
+        yield registry, server, ready
+    finally:
+        await registry.close()
+    assert not [p for p in psutil.Process().children(recursive=True) if str(WILD) in p.cmdline()]
+
+
+async def call(tool: Tool, folder: Path) -> str:
+    known: Any = {"run": "r", "step": "a#1", "call": 1, "key": "r/a#1/1", "agent": "a"}
+    with calling(ToolCall(**known, id="c", tool=ToolName("do"), workspace=folder)):
+        return (await ToolRunner().run(tool, "c", {}, {})).message.text
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("initialize:endless", "it answers with more than 300,000 bytes"),
+        ("tools/list:endless", "it answers with more than 300,000 bytes"),
+        ("tools/list:noise", "it writes more than 300,000 bytes that nobody asked for"),
+        ("tools/list:notes", "it writes more than 300,000 bytes that nobody asked for"),
+        ("initialize:hang", "no answer in 1.5 s"),
+        ("tools/list:deaf", "no answer in 1.5 s"),
+        ("initialize:die", "it ended with the exit code 3; it said: out of[1m paper"),
+        ("tools/list:die", "it ended with the exit code 3; it said: out of[1m paper"),
+    ],
+)
+async def test_a_server_that_cannot_be_listened_to_is_away(how: str, told: str) -> None:
+    async with wild(how) as (_, server, ready):
+        began = time.monotonic()
+        with pytest.raises(ToolMissing) as missing:
+            await ready()
+        assert time.monotonic() - began < 12  # two tries, and their ends
+    assert missing.value.message.startswith("the MCP server 's' does not answer: ")
+    assert told in missing.value.message
+    assert server.source in missing.value.remedy
+    assert missing.value.again
+
+
+@pytest.mark.parametrize("how", ["tools/list:slow", "tools/call:slow", "tools/call:complain"])
+async def test_a_server_that_is_slow_or_complains_is_heard(how: str, tmp_path: Path) -> None:
+    """What it writes to its standard error holds nobody up, and fills nothing."""
+    async with wild(how) as (_, _, ready):
+        assert await call(await ready(), tmp_path) == "done"
+        assert await call(await ready(), tmp_path) == "done"
+
+
+@pytest.mark.parametrize("how", ["die", "endless", "notes"])
+async def test_who_goes_in_mid_call_is_told_by_name(how: str, tmp_path: Path) -> None:
+    async with wild(f"tools/call:{how}") as (_, _, ready):
+        with pytest.raises(OutcomeUnknown, match="the MCP server 's' went away while") as gone:
+            await asyncio.wait_for(call(await ready(), tmp_path), 8)
+        assert "Find out whether it happened" in gone.value.remedy
+        await ready()  # it is started anew
+    async with wild(f"tools/call:{how}", effects="read") as (_, _, ready):
+        with pytest.raises(ToolFailed, match="the MCP server 's' went away while") as failed:
+            await asyncio.wait_for(call(await ready(), tmp_path), 8)
+        assert failed.value.retryable
+
+
+async def test_a_call_that_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
+    """It is the tool's own time limit that ends the call; then the server is started anew."""
+    async with wild("tools/call:hang") as (_, _, ready):
+        tool = await ready()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await call(tool, tmp_path)
+        await ready()
+
+
+async def test_of_two_calls_at_once_both_are_told(tmp_path: Path) -> None:
+    async with wild("tools/call:die") as (_, _, ready):
+        tool = await ready()
+        both = [asyncio.create_task(call(tool, tmp_path)) for _ in range(2)]
+        done, left = await asyncio.wait(both, timeout=8)
+        assert not left
+        assert all(isinstance(each.exception(), OutcomeUnknown) for each in done)
+
+
+def test_two_servers_with_a_tool_of_the_same_name() -> None:
+    server = {"command": "x", "tools": ["do"]}
+    agent = {"prompt": "p", "tools": ["do"]}
+    crew = {
+        "crew": "x",
+        "model": "openai:gpt-5-mini",
+        "agents": {"a": agent},
+        "mcp": {"one": server, "two": server},
+    }
+    with pytest.raises(InvalidDefinition, match="'two' brings a tool 'do', and there is one"):
+        load_data(crew)

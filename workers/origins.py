@@ -1,0 +1,42 @@
+"""How an execution began, as the server says it: nobody who starts one can say that otherwise."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from crewlog.activities.executions import Look, Origin
+from crewlog.errors import StoreUnavailable
+from crewlog.ids import RunId
+
+_LIMIT = timedelta(seconds=10)
+_NOT_THERE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
+
+
+def looks(client: Client) -> Look:
+    """What asks the server of a client about executions: one request for each."""
+
+    async def look(run: RunId, execution: str) -> Origin | None:
+        handle = client.get_workflow_handle(run, run_id=execution)
+        try:
+            async for event in handle.fetch_history_events(page_size=1, rpc_timeout=_LIMIT):
+                began = event.workflow_execution_started_event_attributes
+                return Origin(
+                    workflow=began.workflow_type.name,
+                    queue=began.task_queue.name,
+                    first=began.first_execution_run_id,
+                    original=began.original_execution_run_id,
+                    continued=began.continued_execution_run_id,
+                    at=event.event_time.ToMilliseconds(),
+                )
+        except RPCError as error:
+            if error.status not in _NOT_THERE:
+                # As where the store is away: whatever needs it has not begun, and is done later.
+                raise StoreUnavailable(
+                    f"the server does not say how an execution of {run!r} began: {error.message}"
+                ) from error
+        return None
+
+    return look
