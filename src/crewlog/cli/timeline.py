@@ -417,12 +417,12 @@ class Timeline:
                 text = f"{asked.id}: {shortly(asked.question, asked.detail)}"
                 return self._row(entry, node, "?", text, "bold yellow")
             case j.InterruptAnswered():
-                asked = self.interrupts.pop(entry.interrupt, None)
+                question = self.interrupts.pop(entry.interrupt, None)
                 by, why = _by(entry.by), _why(entry.reason)
                 if entry.decision == "withdrawn":
                     text = f"{entry.interrupt} withdrawn{by}{why}"
                     return self._row(entry, "", "↩", text, "dim")
-                edit = edited_words(entry.inline, asked.interrupt.args if asked else None)
+                edit = edited_words(entry.inline, question.interrupt.args if question else None)
                 decision = f"{entry.decision} ({edit})" if edit else entry.decision
                 text = f"{entry.interrupt} answered{by}: {decision}{why}"
                 return self._row(entry, "", "✓", text, "green")
