@@ -292,12 +292,12 @@ class Timeline:
                 return rows
             case j.ToolReturned():
                 self._answered(entry.step, entry.call, entry.at)
-                node, call = node_of(entry.step), (entry.step, entry.call)
-                if call in self._denied:  # it was told why; the model is told now
-                    self._denied.discard(call)
+                node, key = node_of(entry.step), (entry.step, entry.call)
+                if key in self._denied:  # it was told why; the model is told now
+                    self._denied.discard(key)
                     return []
                 if not entry.ok:
-                    self._failed = call
+                    self._failed = key
                     return self._row(entry, node, "✗", f"{entry.tool}: {entry.brief}", "red")
                 if entry.ms >= _SLOW:
                     text = f"{entry.tool} took {entry.ms / 1000:.1f} s"
