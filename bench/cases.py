@@ -45,6 +45,14 @@ class Bench:
 
         return tell
 
+    def refused(self, what: str) -> Callable[[str], None]:
+        """Says a line on standard error for each round that does not count."""
+
+        def tell(why: str) -> None:
+            print(f"{what}  does not count: {why}", file=sys.stderr, flush=True)
+
+        return tell
+
 
 Case = Callable[[Bench], Awaitable[Sequence[Figure]]]
 

@@ -17,8 +17,12 @@ def agent(model: str = "bench:say", **more: Any) -> Crew:
     return {"prompt": "You work.", "model": model, "tools": [], **more}
 
 
-def ring(steps: int) -> Crew:
+def ring(steps: int, model: str = "bench:say") -> Crew:
     """Agents one after the other, and a decision that goes around again: so many steps in all.
+
+    Args:
+        steps: How many.
+        model: What each of them is.
 
     Raises:
         ValueError: so many are no whole rounds.
@@ -31,7 +35,7 @@ def ring(steps: int) -> Crew:
         flow.append({"if": "not enough", "go": names[0], "at_most": steps // RING - 1})
     return {
         "crew": f"ring-{steps}",
-        "agents": {name: agent() for name in names},
+        "agents": {name: agent(model) for name in names},
         "flow": flow,
         "flags": {"enough": False},
     }

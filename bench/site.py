@@ -22,14 +22,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowHandle
 
+from bench.quiet import used
 from crewlog.client import Client, Endpoints
 from crewlog.client.connection import LazyStore
 from crewlog.definition.load import load_data
 from crewlog.dev.ephemeral import ephemeral, own_environ
-from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS
+from crewlog.encryption.keys import ACCEPT_PLAIN, KEYS, Keyring
+from crewlog.encryption.rows import RowSeal
 from crewlog.ids import CrewName
 from crewlog.payloads import data_converter
 from crewlog.store import PostgresStore, Store
@@ -80,6 +83,15 @@ class Peer:
         await self.process.stdin.drain()
         answer: dict[str, Any] = json.loads(await self.line(limit))
         return answer
+
+    def used_ms(self, since: float | None = 0.0) -> float | None:
+        """Milliseconds of processor time that it has used; None where the system does not say.
+
+        Args:
+            since: What that was before; what it has used since then is told.
+        """
+        seconds = used(self.process.pid)
+        return None if seconds is None or since is None else seconds * 1000 - since
 
     async def end(self) -> None:
         """Ends it: by the end of its input, or by force where that does not help."""
@@ -202,19 +214,51 @@ class Site:
         await self.store.close()
 
 
+@asynccontextmanager
+async def beside(site: Site, name: str, keys: Path | None = None) -> AsyncGenerator[Site]:
+    """A site on the same servers that shares no row, no file and no worker with any other.
+
+    Args:
+        site: The one whose servers these are.
+        name: What its database is called.
+        keys: The key file of its worker and its client; none: they do not encrypt.
+    """
+    connection = await asyncpg.connect(site.environ["DATABASE_URL"])
+    try:
+        await connection.execute(f'CREATE DATABASE "{name}"')
+    finally:
+        await connection.close()
+    head, question, query = site.environ["DATABASE_URL"].partition("?")
+    environ = {
+        **site.environ,
+        "DATABASE_URL": f"{head.rpartition('/')[0]}/{name}{question}{query}",
+        **({KEYS: str(keys)} if keys else {}),
+    }
+    root = site.root / name
+    root.mkdir()
+    made = await make_site(environ, root, Keyring(keys) if keys else None)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
 def _plain_environ() -> dict[str, str]:
     """This process's environment, without what names servers or turns encryption on."""
     return {k: v for k, v in own_environ().items() if k not in (KEYS, ACCEPT_PLAIN)}
 
 
-async def make_site(environ: Mapping[str, str], root: Path) -> Site:
+async def make_site(environ: Mapping[str, str], root: Path, keys: Keyring | None = None) -> Site:
     """A site on servers that run: `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, `DATABASE_URL`."""
+    namespace = environ["TEMPORAL_NAMESPACE"]
     temporal = await TemporalClient.connect(
         environ["TEMPORAL_ADDRESS"],
-        namespace=environ["TEMPORAL_NAMESPACE"],
-        data_converter=data_converter(root / "payloads", keys=None),
+        namespace=namespace,
+        data_converter=data_converter(root / "payloads", keys=keys),
     )
-    return Site(temporal, await PostgresStore.connect(environ["DATABASE_URL"]), environ, root)
+    seal = RowSeal(keys, namespace)
+    store = await PostgresStore.connect(environ["DATABASE_URL"], seal=seal)
+    return Site(temporal, store, environ, root)
 
 
 @asynccontextmanager

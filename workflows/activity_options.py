@@ -13,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.definition.model import Retry
     from crewlog.graph.engine import Order
     from crewlog.graph.plan import GraphPlan, ToolRules
+    from crewlog.state.brief import fenced
 
 BUILT_IN_RULES = ToolRules(effects="read", repeat="safe", timeout=30)
 """`set_flag` and `set_output` change nothing outside the run."""
@@ -128,7 +129,8 @@ def local_options(plan: GraphPlan, order: Order) -> dict[str, Any]:
 
 
 def _summary(order: Order) -> str:
-    return f"{order.step} {order.call.tool} {order.call.brief}"[:200]
+    # The web UI shows it as Markdown, and a model wrote the arguments.
+    return f"{order.step} {fenced(f'{order.call.tool} {order.call.brief}'[:180])}"
 
 
 def tool_rules(plan: GraphPlan, order: Order) -> ToolRules:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.graph.matrix import cells, tools_in
     from crewlog.graph.plan import GraphPlan
     from crewlog.ids import NodeName, StepId, node_of
+    from crewlog.state.brief import fenced
     from crewlog.state.checkpoints import checkpoint_kind
     from crewlog.state.model import CrewState, FrontierEntry, Interrupt
     from crewlog.wire import (
@@ -229,13 +229,17 @@ def permissions_page(engine: Engine | Drafting, asked: PermissionsQuery) -> Perm
 
 
 def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[StepId] = ()) -> str:
-    """The run in Markdown, for the web UI."""
+    """The run in Markdown, for the web UI.
+
+    All that is not the run's own words is fenced: people decide by what they read here, and a model
+    that asks for a call writes its arguments.
+    """
     state = engine.state
     waiting = waiting_for(state, flights, drains_for)
     crew = state.crew or engine.plan.crew or "a prompt"
     version = f"graph v{state.graph_version} · {state.steps} steps"
     lines = [
-        f"**{_plain(crew)}** · {_status(state, waiting)} · {version}",
+        f"**{crew}** · {_status(state, waiting)} · {version}",
         "",
         *(_step_line(entry, flights) for entry in state.frontier.values()),
         *(f"- `{step}` kept aside: its node is gone" for step in state.parked),
@@ -244,10 +248,10 @@ def details(engine: Engine | Drafting, flights: Flights, drains_for: Sequence[St
         change = state.changing
         lines += [
             "",
-            f"Changing to graph v{change.graph_version}{_by(change.by)}: {_plain(change.what)}",
+            f"Changing to graph v{change.graph_version}{_by(change.by)}: {fenced(change.what)}",
         ]
     if waiting:
-        lines += ["", f"Waiting: {_plain(waiting)}"]
+        lines += ["", f"Waiting: {fenced(waiting)}"]
     picture = Flowchart(engine.plan).text(statuses(state, engine.plan.nodes))
     return "\n".join([*lines, "", "```mermaid", picture, "```", *_story(state)])
 
@@ -256,27 +260,18 @@ def _story(state: CrewState) -> Iterator[str]:
     """What the run came from, and what was changed while it lived: the last changes first."""
     if state.source is not None:
         yield ""
-        yield f"Forked from `{state.source.run}@{state.source.position}`"
+        yield f"Forked from {fenced(f'{state.source.run}@{state.source.position}')}"
     for number, change in enumerate(reversed(state.mutations[-CHANGES_SHOWN:])):
         if number == 0:
             yield ""
             yield "Changed at run time:"
             yield ""
         version = f"graph v{change.graph_version}"
-        yield f"- `@{change.position}` {version}{_by(change.by)}: {_plain(change.what)}"
+        yield f"- `@{change.position}` {version}{_by(change.by)}: {fenced(change.what)}"
 
 
 def _by(who: str) -> str:
-    return f" by {_plain(who)}" if who else ""
-
-
-_MARKUP = re.compile(r"[\\`*_\[\]<>#|~&]|:(?=//)|(?<=www)\.", re.IGNORECASE)
-"""What Markdown reads as more than itself: links, also bare ones, emphasis, code, HTML, tables."""
-
-
-def _plain(text: str) -> str:
-    """A text of a model, a tool or a client as Markdown that shows it, and nothing else."""
-    return _MARKUP.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
+    return f" by {fenced(who)}" if who else ""
 
 
 def _step_line(entry: FrontierEntry, flights: Flights) -> str:
@@ -284,7 +279,7 @@ def _step_line(entry: FrontierEntry, flights: Flights) -> str:
     if not what and (text := waits.waits_for(entry)):
         what = f"waits {'for ' if entry.requirement else ''}{text}"
     leaves = " (its node is gone: its turn ends, nothing follows)" if entry.leaving else ""
-    return f"- `{entry.step}` {entry.status}{f': {_plain(what)}' if what else ''}{leaves}"
+    return f"- `{entry.step}` {entry.status}{f': {fenced(what)}' if what else ''}{leaves}"
 
 
 def _doing(entry: FrontierEntry, flights: Flights) -> Iterator[str]:

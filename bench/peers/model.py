@@ -3,6 +3,7 @@
 What it does is told by its name and by the last message, so it costs the same at every length:
 
 - `bench:say` says a text of 400 bytes;
+- `bench:new` says a text of 400 bytes that nobody has said before;
 - `bench:large-1000000` says a text of a million bytes;
 - `bench:nap-0.4` calls the tool `nap` once, then says it;
 - `bench:lookup-20` calls the tool `lookup` twenty times, one after the other, then says it.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
@@ -56,6 +58,8 @@ class BenchModel(BaseChatModel):
     def _reply(self, messages: list[BaseMessage]) -> AIMessage:
         verb, _, value = self.does.partition("-")
         done = _calls_just_made(messages)
+        if verb == "new":
+            return AIMessage(f"{uuid4().hex} {TEXT}"[: len(TEXT)])
         if verb == "large":
             return AIMessage("x" * int(value))
         if verb == "nap" and not done:

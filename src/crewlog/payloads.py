@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -55,8 +55,8 @@ class CrewPayloadConverter(CompositePayloadConverter):
     """Temporal's default converter, with pydantic models and tagged messages in its JSON part."""
 
     def __init__(self) -> None:
-        # The SDK makes one for every few payloads.
-        super().__init__(*_encoding_converters())
+        # The SDK makes one for every few payloads, and puts the same together each time.
+        self.converters = _by_encoding()
 
 
 class _MessageJsonConverter(PydanticJSONPlainPayloadConverter):
@@ -203,6 +203,12 @@ def _encoding_converters() -> tuple[EncodingPayloadConverter, ...]:
         for c in DefaultPayloadConverter.default_encoding_payload_converters
     )
     return (*usual, _RefusedConverter(), _KeylessConverter(), _LostConverter())
+
+
+@cache
+def _by_encoding() -> Mapping[bytes, EncodingPayloadConverter]:
+    """As `CompositePayloadConverter` has them."""
+    return {each.encoding.encode(): each for each in _encoding_converters()}
 
 
 def _tag(value: Any) -> Any:

@@ -55,7 +55,7 @@ TABLES = {
 }
 NO_RUNS_TABLES = {
     *("crews", "registered", "orphans", "forks", "forked", "lineage", "shut", "schema_migrations"),
-    *("memories", "reservations", "tool_approvals", "tool_proofs"),
+    *("memories", "reservations", "tool_approvals", "tool_proofs", "sealing", "executions"),
 }
 QUEUE = "rebuild"
 LARGE = "0123456789" * 8000

@@ -77,6 +77,23 @@ def test_a_target_is_met_or_missed(name: str, value: float | None, said: str) ->
     assert row[4] == said
 
 
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [
+        ((1.01, 1.05), "met"),
+        ((1.0, 1.06), "not shown"),
+        ((1.051, 1.06), "missed"),
+        ((None, None), "not shown"),
+    ],
+)
+def test_a_small_difference_is_told_from_its_whole_interval(
+    interval: tuple[float | None, float | None], said: str
+) -> None:
+    name = "authority_on_vs_off"
+    [row] = report.lines({name: 1.04, f"least_{name}": interval[0], f"most_{name}": interval[1]})
+    assert row[4] == said
+
+
 def test_the_tables_have_a_row_for_each_name() -> None:
     found = report.complete({"step_ms_10": 10.25, "low_step_ms_10": 10.0, "high_step_ms_10": 11.0})
     assert "step_ms_10" in report.text(found)

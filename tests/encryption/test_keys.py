@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from pathlib import Path
@@ -9,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from crewlog.encryption import keys as keys_module
-from crewlog.encryption.keys import KeyFile, Keyring, change_keys, new_key, read_keys, write_keys
+from crewlog.encryption.keys import (
+    KeyFile,
+    Keyring,
+    bound_to,
+    change_keys,
+    new_key,
+    read_keys,
+    write_keys,
+)
 from crewlog.errors import SealBroken, UsageError
 
 
@@ -31,6 +40,15 @@ def test_keys_that_are_added_at_once_are_all_there(key_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert {each.id for each in read_keys(key_path).keys} == {first, *(each.id for each in new)}
+
+
+@pytest.mark.parametrize(
+    "parts", [(), ("a",), ("a", "b"), ('"],["', "\\", "\n"), ("ü€🜁", "\ud800")]
+)
+def test_what_a_value_is_bound_to_is_json_as_it_always_was(parts: tuple[str, ...]) -> None:
+    # What is stored opens with these very bytes only.
+    known = json.dumps(["row", *parts], ensure_ascii=True, separators=(",", ":")).encode()
+    assert bound_to("row", *parts) == known
 
 
 def test_a_link_leads_to_the_key_file_still(key_path: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from crewlog.graph.approvals import MOST_BYTES, shown
 from crewlog.graph.plan import GraphPlan
 from crewlog.state.calls import AskedTool, ModelResult
 from crewlog.state.hashing import canonical, hash_json
-from crewlog.workflows.views import details, interrupt_view
+from crewlog.workflows.views import interrupt_view
 from graph.crews import plan_of
 from graph.simulation import Failure, Replies, Simulation, as_json, folded, run, says
 
@@ -348,15 +348,3 @@ def test_what_is_shortened_still_shows_how_it_begins() -> None:
 def test_short_arguments_are_shown_as_they_are() -> None:
     args = {"text": "x" * 4_000, "n": None}
     assert shown(args) == (args, True)
-
-
-async def test_what_a_model_says_is_no_markup_where_people_look() -> None:
-    told = "`** Approved. [Sign in](https://evil.example/x) www.evil.example <b>|"
-    result = reply({})
-    (call,) = result.tools
-    call = call.model_copy(update={"brief": told})
-    script = Replies({"a#1": [result.model_copy(update={"tools": (call,)})]})
-    shown, _, _ = details((await run(guarded(), script)).engine, {}).partition("```mermaid")
-    plain = r"\`\*\* Approved. \[Sign in\](https\://evil.example/x) www\.evil.example \<b\>\|"
-    assert plain in shown
-    assert told not in shown

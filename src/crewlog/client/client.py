@@ -50,7 +50,7 @@ from crewlog.ids import CommandId, CrewName, LogName, RunId
 from crewlog.model import Json
 from crewlog.prompt.names import crew_name
 from crewlog.prompt.registry import Registry
-from crewlog.state.brief import brief
+from crewlog.state.brief import brief, fenced
 from crewlog.state.model import CLOSED
 from crewlog.store.protocol import CrewRow, RegisteredRow, RunRow, Store
 from crewlog.wire import AskRun, RunResult, StartRun
@@ -409,9 +409,10 @@ class Client:
             # A run's id names its rows in the store: another run has it only where that is asked.
             "id_reuse_policy": WorkflowIDReusePolicy.REJECT_DUPLICATE,
             "memo": {_CREW_MEMO: name},
-            "static_summary": brief(f"{name}: {text}" if text else name, 180),
-            "static_details": f"**{name}**, started by {payload.by or 'nobody in particular'}\n\n"
-            f"{brief(text, 2000)}",
+            # The web UI shows both as Markdown, and the input is anybody's text.
+            "static_summary": f"{name}: {fenced(brief(text, 160))}" if text else name,
+            "static_details": f"**{name}**, started by "
+            f"{fenced(payload.by or 'nobody in particular')}\n\n{fenced(brief(text, 2000))}",
         }
 
     def _taken(self, run: RunId) -> RunAlreadyExists:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Literal
 
@@ -314,8 +315,12 @@ def _bound(key: str, bound: bytes) -> bytes:
 
 
 def bound_to(kind: Literal["payload", "schedule", "row"], *parts: str) -> bytes:
-    """What a value is bound to, so that no two lists of parts say the same."""
-    return json.dumps([kind, *parts], ensure_ascii=True, separators=(",", ":")).encode()
+    """What a value is bound to, so that no two lists of parts say the same.
+
+    It is the JSON of the list. Written part by part: `json.dumps` makes an encoder for each, and
+    every value that is stored or sent is bound to something.
+    """
+    return f"[{','.join(map(encode_basestring_ascii, (kind, *parts)))}]".encode()
 
 
 class EncryptionSettings(BaseSettings):

@@ -1,12 +1,18 @@
-"""Starts of texts in one line, for journals, summaries and timelines."""
+"""Starts of texts in one line, for journals, summaries, timelines and the web UI."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from crewlog.model import Json
+
+_PLAIN = re.compile(r"[^\W_]+(,? [^\W_]+)*\??")
+"""Words that mean the same in Markdown. A dot or a colon is enough for some renderers to see a
+link, so whoever has one is fenced."""
+_FENCES = re.compile(r"`+")
 
 
 def brief_of(body: Mapping[str, Json]) -> str:
@@ -26,3 +32,19 @@ def brief(text: str, limit: int = 120) -> str:
 def shortened(text: str, limit: int) -> str:
     """A text of at most so many characters; the last is `…` where it goes on."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def fenced(text: str) -> str:
+    """A text in Markdown, in one line, of which nothing is rendered: no link, no image, no HTML.
+
+    What models, tools and clients say is shown beside what the run says. In a code span nothing
+    has a meaning but its fence, which is longer than any that the text has. Backslashes would not
+    do: renderers look for addresses after they have taken them away.
+    """
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    if not line or _PLAIN.fullmatch(line):
+        return line
+    fence = "`" * (max(map(len, _FENCES.findall(line)), default=0) + 1)
+    # Beside a fence a backtick would lengthen it; a renderer takes away one space on both sides.
+    room = " " if line[0] == "`" or line[-1] == "`" else ""
+    return f"{fence}{room}{line}{room}{fence}"
