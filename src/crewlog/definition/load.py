@@ -18,6 +18,7 @@ from typing import TypeVar
 from crewlog.definition.findings import Finding, Path
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.partial import what_holds
+from crewlog.definition.prices import price_findings
 from crewlog.definition.shape import Form, flow_faults, shaped
 from crewlog.definition.text import (
     CREWS_BEGIN,
@@ -157,7 +158,8 @@ def warnings_in(path: str | FilePath, definition: CrewDefinition) -> list[Diagno
         definition: What `load_file` made of it.
     """
     document = read_document(FilePath(path).read_text("utf-8-sig"), str(path))
-    found = [each for each in all_findings(definition) if each.severity == "warning"]
+    known = [*all_findings(definition), *price_findings(definition)]
+    found = [each for each in known if each.severity == "warning"]
     return sorted((_locate(document, each) for each in found), key=lambda d: (d.line, d.column))
 
 
