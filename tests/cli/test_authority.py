@@ -110,14 +110,12 @@ def test_a_refusal_in_the_audit_is_of_a_ruling_and_not_of_a_name_on_the_wire() -
     assert said(faults).endswith(" refused: no crew: c.yaml:1 no agent 'x'. Add it")
 
 
-def test_the_audit_says_what_people_made_of_a_call() -> None:
+def test_the_audit_says_with_what_a_call_was_made() -> None:
     record = AuditRecord(
-        position=1, at=1, kind="decision", who="ana", what="tool_approval", outcome="edit",
-        detail="kim 15", agent="clerk", tool="refund", step="clerk#1", interrupt="i1",
+        position=1, at=1, kind="call", who="clerk", what="refund", outcome="returned",
+        detail="kim 15", agent="clerk", tool="refund", step="clerk#1",
     )  # fmt: skip
-    assert said(record) == "ana said edit to i1 (refund kim 15 in clerk#1)"
-    made = {"kind": "call", "who": "clerk", "what": "refund", "outcome": "returned"}
-    assert said(record.model_copy(update=made)) == "clerk in clerk#1 called refund kim 15: returned"
+    assert said(record) == "clerk in clerk#1 called refund kim 15: returned"
 
 
 def test_the_inbox_of_one_says_who_is_asked_else() -> None:

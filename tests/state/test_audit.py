@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from crewlog.cli.auditing import said as told
 from crewlog.ids import ToolName
 from crewlog.state.audit import Audit, audited
 from crewlog.state.audit_grants import Grants
@@ -80,6 +81,19 @@ async def test_a_decision_and_what_came_of_it() -> None:
     await sim.respond("approve")
     await sim.run()
     assert [r.tool for r in audit_of(sim, kinds=("call",))] == ["read", "act", "read"]
+
+
+def test_an_edited_call_is_on_record_with_what_was_edited() -> None:
+    args = {"to": "kim", "euros": 20}
+    asked = {"id": "i1", "kind": "tool_approval", "question": "?", "tool": "refund", "args": args}
+    given = {"decision": "edit", "by": "ana", "inline": {"to": "kim", "euros": 15}}
+    entries = [
+        {"kind": "InterruptRaised", "interrupt": asked},
+        {"kind": "InterruptAnswered", "interrupt": "i1", **given},
+    ]
+    *_, decision = audited(enumerate(map(entry_from_json, entries), 1))
+    assert (decision.outcome, decision.detail) == ("edit", "euros = 15 (was 20)")
+    assert told(decision) == "ana said edit to i1 (refund): euros = 15 (was 20)"
 
 
 async def test_commands_and_refusals() -> None:
@@ -304,15 +318,14 @@ def test_an_edited_call_is_told_with_the_arguments_that_ran() -> None:
     assert [(r.kind, r.outcome, r.detail) for r in found] == [
         ("check", "asked", "kim 20"),
         ("question", "asked", "kim 20"),
-        ("decision", "edit", "kim 15"),
+        ("decision", "edit", "euros = 15 (was 20)"),
         ("call", "returned", "kim 15"),
     ]
 
 
 def test_what_was_edited_is_told_first_where_not_all_of_it_is() -> None:
     text = "long " * 40
-    *_, decision, call = edited({"text": text, "euros": 20}, {"text": text, "euros": 15})
-    assert decision.detail == call.detail
+    *_, call = edited({"text": text, "euros": 20}, {"text": text, "euros": 15})
     assert call.detail.startswith("15 long")
     assert call.detail.endswith("…")
 
@@ -320,5 +333,8 @@ def test_what_was_edited_is_told_first_where_not_all_of_it_is() -> None:
 def test_a_call_that_is_asked_about_again_has_its_own_arguments() -> None:
     """The second question is about what the message asks for."""
     found = edited({"euros": 20}, {"euros": 15}, again=True)
-    assert [(r.outcome, r.detail) for r in found if r.interrupt == "i1"][-1] == ("edit", "15")
+    assert [(r.outcome, r.detail) for r in found if r.interrupt == "i1"][-1] == (
+        "edit",
+        "euros = 15 (was 20)",
+    )
     assert {r.detail for r in found if r.interrupt == "i2" or r.kind == "call"} == {"kim 20"}

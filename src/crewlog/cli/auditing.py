@@ -229,11 +229,10 @@ def said(record: AuditRecord) -> str:
         case "question":
             return f"{record.interrupt} asks{at}{because}"
         case "decision":
-            # What was asked for stands above; what people made of it stands here alone.
-            edited = f" {detail}" if record.outcome == "edit" and detail else ""
-            about = f" ({plain(record.tool)}{edited}{at})" if record.tool else ""
+            about = f" ({plain(record.tool)}{at})" if record.tool else ""
             asked = f" to {record.interrupt}" if record.interrupt else ""
-            return f"{who or 'nobody'} said {plain(record.outcome)}{asked}{about}{why}"
+            edited = f": {detail}" if record.outcome == "edit" and record.tool and detail else ""
+            return f"{who or 'nobody'} said {plain(record.outcome)}{asked}{about}{edited}{why}"
         case "refusal":
             return f"{who or 'somebody'}'s {noun(what)} was refused{because}"
         case _:

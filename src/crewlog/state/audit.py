@@ -19,7 +19,7 @@ from crewlog.state.audit_commands import commanded
 from crewlog.state.audit_grants import Grants
 from crewlog.state.audit_records import AuditFilter, AuditKind, AuditRecord
 from crewlog.state.model import Call, Interrupt
-from crewlog.state.told import edited_brief
+from crewlog.state.told import edited_brief, edited_words
 
 Key = tuple[StepId, int]
 """A call: its step, and its number there."""
@@ -158,6 +158,9 @@ class Audit:
             self._refused.add(_key(asked))
         if asked is not None and isinstance(entry.inline, dict):
             self._edited[_key(asked)] = edited_brief(entry.inline, asked.args)
+        about = self._about(asked) if asked is not None else {}
+        if asked is not None and (edit := edited_words(entry.inline, asked.args)):
+            about["detail"] = edit  # it is what runs, and not what was asked for
         return AuditRecord(
             position=position,
             at=entry.at,
@@ -168,7 +171,7 @@ class Audit:
             reason=entry.reason,
             interrupt=entry.interrupt,
             command=entry.command or "",
-            **(self._about(asked) if asked is not None else {}),
+            **about,
         )
 
     def _about(self, asked: Interrupt) -> dict[str, Any]:
