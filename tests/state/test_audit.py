@@ -338,3 +338,12 @@ def test_a_call_that_is_asked_about_again_has_its_own_arguments() -> None:
         "euros = 15 (was 20)",
     )
     assert {r.detail for r in found if r.interrupt == "i2" or r.kind == "call"} == {"kim 20"}
+
+
+def test_a_failure_that_the_run_itself_tells_is_whole() -> None:
+    why = "There is no flag of this name. " * 5
+    ref = {"body": hash_json({}), "logs": [], "inline": {"type": "tool", "content": why}}
+    of = {"step": "a#1", "call": 2, "agent": "a", "tool": "set_flag"}
+    fact = {"kind": "ToolReturned", **of, "ref": ref, "ok": False, "brief": f"{why[:79]}…"}
+    (record,) = audited([(1, entry_from_json(fact))])
+    assert record.reason == why.strip()

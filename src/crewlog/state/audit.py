@@ -18,11 +18,14 @@ from crewlog.state import journal as j
 from crewlog.state.audit_commands import commanded
 from crewlog.state.audit_grants import Grants
 from crewlog.state.audit_records import AuditFilter, AuditKind, AuditRecord
+from crewlog.state.brief import brief
 from crewlog.state.model import Call, Interrupt
 from crewlog.state.told import edited_brief, edited_words
 
 Key = tuple[StepId, int]
 """A call: its step, and its number there."""
+LONGEST_FAILURE = 500
+"""Characters of why a call failed."""
 
 
 class Audit:
@@ -108,7 +111,7 @@ class Audit:
             case j.ToolReturned():
                 key = (entry.step, entry.call)
                 if key not in self._refused:
-                    outcome, reason = ("returned", "") if entry.ok else ("failed", entry.brief)
+                    outcome, reason = ("returned", "") if entry.ok else ("failed", _failure(entry))
                     called = _called(position, entry, "call", outcome, reason)
                     called = called.model_copy(update={"detail": self._brief(key)})
                     if entry.ok:
@@ -212,6 +215,13 @@ def _judged(entry: j.JournalEntry | None, step: StepId, open_: Collection[int]) 
             return asked.call if asked.step == step else None
         case _:
             return None
+
+
+def _failure(entry: j.ToolReturned) -> str:
+    """Why a call failed: whole where the journal has it, as of what the run itself answers."""
+    body = entry.ref.inline
+    said = body.get("content") if isinstance(body, dict) else None
+    return brief(said, LONGEST_FAILURE) if isinstance(said, str) else entry.brief
 
 
 def _called(
