@@ -285,9 +285,9 @@ def _looks(run: RunFacts, agent: AgentName, tool: ToolName) -> Iterator[Look]:
             yield from _rule(run, rule, free=free)
     if needs_approval(agent, tool, run.plan.approvals):
         asked = Decision(outcome="ask", allowed=True, reason="", rule=APPROVALS)
-        rule = _as_written(run, tool, asked).rule
-        says = f"{rule}: a person says yes to each call of {tool} by {agent}"
-        yield Look(rule=rule, says=says, outcome="ask", applies=free)
+        said = _as_written(run, tool, asked).rule
+        says = f"{said}: a person says yes to each call of {tool} by {agent}"
+        yield Look(rule=said, says=says, outcome="ask", applies=free)
     else:
         yield Look(rule=APPROVALS, says=f"approvals do not name {tool} for {agent}")
     if ruled is not None:
