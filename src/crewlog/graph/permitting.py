@@ -83,6 +83,11 @@ def set_ruling(
                 remedy=f"Change the crew: give the agent {what}.",
             )
     run.record(j.RulingSet, tool=tool, agent=agent, do=do, by=by, reason=reason, command=command)
+    if do is not None and agent != EVERYONE:
+        now = run.check(AgentName(agent), tool)
+        if now.outcome != do and now.outcome != "allow":  # the agent above it, or a quota
+            holds = ruling_words(tool, agent, now.outcome).replace("may not", "still may not")
+            return f"it is set, but {holds}"
     return ruling_words(tool, agent, do)
 
 
