@@ -17,7 +17,7 @@ from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.keep import keep, keep_all
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
-from crewlog.activities.prices import usage_of
+from crewlog.activities.prices import counted, usage_of
 from crewlog.activities.recent import Recent
 from crewlog.activities.render import prompt, with_item
 from crewlog.activities.replies import kept
@@ -121,7 +121,8 @@ class ModelCalls:
         said = prompt(task.agent, agent, task.tools, transcript, what)
         await before.look(quick=self._quick.get(name) or False)  # after all that may take long
         effect.started = True
-        return name, await self._ask(model, said, name, agent, task, pulse)
+        reply = await self._ask(model, said, name, agent, task, pulse)
+        return name, counted(reply, said)
 
     async def _ask(
         self,

@@ -16,7 +16,7 @@ from crewlog.authority.widening import freed, regained, widening
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.policy import Policy
 from crewlog.errors import UsageError
-from crewlog.graph.deciding import answered, lifted, used_again
+from crewlog.graph.deciding import again, answered, lifted, retold
 from crewlog.graph.plan import GraphPlan, LeftStep
 from crewlog.graph.swap import left_step
 from crewlog.ids import ContentHash, RunId, StepId, visit_of
@@ -150,7 +150,8 @@ async def _widens(
         *ways,
         *lifted(read, now, then),
         *answered(plan, now, then),
-        *(() if task.reopen else used_again(plan, now, then)),
+        *(() if task.reopen else again(plan, None, then)),  # its steps keep their names and claims
+        *retold(plan, now, then),
         *regained(now.tool_permissions, then.tool_permissions, definition.agents),
         *freed(now.rulings, then.rulings),
     )

@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableConfig
 
 from crewlog.activities.model_errors import model_error
 from crewlog.activities.models import ModelFactory
+from crewlog.activities.prices import counted
 from crewlog.content import scrubbed_text
 from crewlog.errors import InvalidDefinition, ModelError, ModelRefused
 from crewlog.graph.drafting import COMPILER, STEP
@@ -101,6 +102,7 @@ async def ask(
         raise
     except Exception as exc:
         raise model_error(exc, model) from exc
+    answer = counted(answer, said)
     reply = scrubbed_text(str(answer.text))
     return reply[: LARGEST_REPLY + 1], answer  # longer ones are neither read nor kept
 

@@ -66,7 +66,7 @@ async def check_edit(engine: Engine, incoming: Incoming, queue: str) -> None:
         return
     if found.fault:
         incoming.fault = InvalidArguments(
-            found.fault, remedy="The question stays open: correct them, and use a new id."
+            found.fault, remedy="The question stays open: correct them, and answer again."
         )
 
 

@@ -473,7 +473,7 @@ class CrewRun:
         except ActivityError as error:
             incoming.edited = CommandRejected(
                 f"the edited crew is not valid:\n{answering.why_failed(error)}",
-                remedy="The question stays open: correct the definition, and use a new id.",
+                remedy="The question stays open: correct the definition, and answer again.",
             )
 
     # -- queries -----------------------------------------------------------------------------

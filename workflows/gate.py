@@ -178,16 +178,17 @@ def check_steering(
     found = incoming.standing
     if found is None or not found.proven:
         return
-    for right, what, ways in _steered(engine, incoming, command):
+    for right, what, ways, patch in _steered(engine, incoming, command):
         told = "; ".join(brief(each, 200) for each in [*ways][:SHOWN])
         asked = holds(found.principal, found.rights, right, f"{what} {told}")
-        if told and not asked.allowed and patched(GUARDS_STATE):
+        if told and not asked.allowed and patched(patch):
             raise refusal(asked)
         others = deciding.asks_others(engine.plan, engine.state, found.principal)
         if told and right == "answer" and others:
             told = f"{told} (that is asked of {', '.join(others)})"
             asked = holds(found.principal, found.rights, "grant", f"{what} {told}")
-            if not asked.allowed and patched(GUARDS_PEOPLE):
+            guards = patch == GUARDS_STATE or asked.allowed or patched(patch)
+            if not asked.allowed and guards and patched(GUARDS_PEOPLE):
                 raise refusal(asked)
 
 
@@ -218,33 +219,33 @@ def check_answer(
 
 def _steered(
     engine: Engine | Drafting, incoming: Incoming, command: Command
-) -> Iterator[tuple[Right, str, Iterable[str]]]:
-    """What a command does besides steering, with the right to that."""
+) -> Iterator[tuple[Right, str, Iterable[str], str]]:
+    """What a command does besides steering, with the right to that, and since which patch."""
     plan, now = engine.plan, engine.state
     match command:
         case EditState():
             paths = [*command.set, *command.delete]
-            yield "grant", "an edit of", deciding.lifting(plan, paths)
-            yield "answer", "an edit of", deciding.answering(plan, paths)
-            if any(leads := [*deciding.leading(plan, paths)]) and engine.patched(GUARDS_FLOW):
-                yield "answer", "an edit of", leads
+            yield "grant", "an edit of", deciding.lifting(plan, paths), GUARDS_STATE
+            yield "answer", "an edit of", deciding.answering(plan, paths), GUARDS_STATE
+            yield "answer", "an edit of", deciding.leading(plan, paths), GUARDS_FLOW
+            yield "answer", "an edit of", deciding.meeting(plan, now, paths), GUARDS_FLOW
         case Redirect():
-            past = deciding.passes_a_question(plan, command.node)
-            yield "answer", "a redirect past a question, to", [command.node] * past
+            past = [command.node] * deciding.passes_a_question(plan, command.node)
+            yield "answer", "a redirect past a question, to", past, GUARDS_STATE
+            leads = () if past else deciding.leads_past(plan, now, command.node)
+            yield "answer", "a redirect past a question, to", leads, GUARDS_FLOW
             step = deciding.gives_way(now, command.step)
             asks = deciding.open_at(now, step)
             if asks and engine.patched(GUARDS_STEPS):
-                yield "answer", f"a redirect of {step}, which asks", asks
+                yield "answer", f"a redirect of {step}, which asks", asks, GUARDS_STATE
         case Rollback() if isinstance(incoming.prepared, LoadedState):
             loaded = incoming.prepared
             then, there = CrewState.from_json(loaded.state), GraphPlan.from_json(loaded.plan)
             read = deciding.rule_names(plan)
-            yield "grant", "a rollback:", deciding.lifted(read, now, then)
-            yield "answer", "a rollback:", deciding.answered(there, now, then)
-            if any(again := [*deciding.used_again(there, now, then)]) and engine.patched(
-                GUARDS_FLOW
-            ):
-                yield "answer", "a rollback:", again
+            yield "grant", "a rollback:", deciding.lifted(read, now, then), GUARDS_STATE
+            yield "answer", "a rollback:", deciding.answered(there, now, then), GUARDS_STATE
+            yield "answer", "a rollback:", deciding.again(there, now, then), GUARDS_FLOW
+            yield "answer", "a rollback:", deciding.retold(there, now, then), GUARDS_FLOW
         case _:
             pass
 

@@ -12,15 +12,18 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from bench import crews
 from bench.cases import CASES, Bench, case
 from bench.history import IS_STEP, events_of, gaps_ms, step_cost
-from bench.site import Site, make_site
+from bench.site import Site, beside, make_site
 from bench.steps import beside_bare, measures
 from crewlog.client import Endpoints
 from crewlog.definition.load import load_data
+from crewlog.encryption.keys import KeyFile, new_key, write_keys
+from crewlog.encryption.rows import PREFIX
 from crewlog.graph.lower import lower
 
 
@@ -81,6 +84,24 @@ async def test_a_tool_is_called_as_often_as_the_model_says(site: Site) -> None:
     gaps = gaps_ms(await events_of(site, handle), IS_STEP["engine"])
     assert len(gaps) == 3
     assert min(gaps) > 0
+
+
+async def test_a_site_beside_another_stores_what_is_new_and_seals_it(site: Site) -> None:
+    path, key = site.root / "keys.json", new_key(0)
+    write_keys(path, KeyFile(keys=(key,), current=key.id))
+    async with beside(site, "bench_beside", path) as sealed:
+        connection = await asyncpg.connect(sealed.environ["DATABASE_URL"])
+        try:
+            crew, counts = await sealed.register(crews.ring(10, "bench:new")), list[int]()
+            for _ in range(2):
+                await (await sealed.start_crew(crew)).result()
+                rows = await connection.fetch("SELECT body FROM crewlog.bodies")
+                assert all(row["body"].startswith(PREFIX) for row in rows)
+                counts.append(len(rows))
+        finally:
+            await connection.close()
+    assert counts[0] >= 10
+    assert counts[1] - counts[0] >= 10, "the second run stores its own messages"
 
 
 async def test_compiling(site: Site) -> None:

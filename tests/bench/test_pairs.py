@@ -103,7 +103,11 @@ async def test_a_round_with_a_result_far_above_the_others_does_not_count() -> No
 async def test_a_round_that_others_disturb_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons = ["busy", "", "busy", *[""] * 100]
     monkeypatch.setattr(quiet, "look", lambda: None)
-    monkeypatch.setattr(quiet, "disturbed", lambda *_: reasons.pop(0))
+
+    def disturbed(_before: object, _after: object) -> str:
+        return reasons.pop(0) if reasons else "others are at work"
+
+    monkeypatch.setattr(quiet, "disturbed", disturbed)
     told, refused = list[int](), list[str]()
     await compared(
         systems([10.2]),
@@ -114,7 +118,7 @@ async def test_a_round_that_others_disturb_is_taken_again(monkeypatch: pytest.Mo
     )
     assert told == list(range(1, 11))
     assert refused == ["busy", "busy"]
-    monkeypatch.setattr(quiet, "disturbed", lambda *_: "others are at work")
+    reasons.clear()
     with pytest.raises(Disturbed, match=r"only 0 of 100 rounds count.*others are at work"):
         await compared(systems([10]), "off", 10)
 

@@ -11,8 +11,8 @@ import pytest
 
 from crewlog.cli.auditing import said, when
 from crewlog.cli.editing import value_of
-from crewlog.cli.inboxing import others
-from crewlog.cli.matrix import next_window, remedies, show_matrix, tables
+from crewlog.cli.inboxing import answerer, others
+from crewlog.cli.matrix import _legend, next_window, remedies, show_matrix, tables
 from crewlog.cli.screen import Screen
 from crewlog.client.inbox import OpenQuestion
 from crewlog.errors import UsageError
@@ -49,6 +49,19 @@ def test_the_matrix_fits_the_screen(width: int) -> None:
             assert len(line) <= width or len(line.split()) <= 2
         shown += "".join(part if isinstance(part, str) else part[0] for part in table[0]).split()
     assert shown == tools
+
+
+def test_the_legend_of_a_matrix_fits_the_screen() -> None:
+    cells = [cell("a", o, outcome=o, set=SetAtRunTime(do="deny")) for o in ("allow", "ask", "deny")]
+    lines = list(_legend([*cells, cell("a", "x", has=False)], 40))
+    told = ["".join(p if isinstance(p, str) else p[0] for p in line).rstrip() for line in lines]
+    assert [len(each) <= 40 for each in told] == [True] * 3
+    assert told[-1].endswith("* set at run time")
+
+
+def test_an_answer_is_typed_for_whom_it_is_asked_of() -> None:
+    assert answerer(["ana b", "ben"], "root") == " --by 'ana b'"
+    assert answerer(["ana", "root"], "root") == answerer([], "root") == ""
 
 
 def test_times_are_durations_or_have_a_zone() -> None:

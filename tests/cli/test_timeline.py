@@ -232,3 +232,42 @@ def test_a_bound_says_how_long_a_condition_is_waited_for() -> None:
         "backend ◌ waits for ready",
         "backend ▸ its condition did not come in time",
     ]
+
+
+def denied(call: int, rule: str, reason: str = "no") -> dict[str, Any]:
+    of = {"step": "ui#1", "call": call, "agent": "ui", "tool": "t"}
+    return {"kind": "PermissionDenied", **of, "rule": rule, "reason": reason}
+
+
+def failed(call: int, brief: str = "no") -> dict[str, Any]:
+    of = {"step": "ui#1", "call": call, "agent": "ui", "tool": "t", "ref": REF}
+    return {"kind": "ToolReturned", **of, "ok": False, "brief": brief}
+
+
+def test_a_refusal_is_told_once_whichever_comes_first() -> None:
+    calls = replied("ui#1", ("t", "a"), ("t", "b"), ("t", "c"))
+    _, *found = shown(
+        started("ui#1"),
+        calls,
+        denied(2, "tools", "not yours"),
+        failed(2, "Refused: not yours."),
+        denied(3, "arguments", "they are not valid JSON"),
+        failed(3),
+        failed(4, "at most 100"),
+        denied(4, "checks", "at most 100"),
+    )
+    assert found[3:] == [
+        "ui ⊘ may not call t: not yours",
+        "ui ✗ t: they are not valid JSON",
+        "ui ✗ t: at most 100",
+    ]
+
+
+def test_an_edited_call_is_told_with_what_was_edited() -> None:
+    asked = {"id": "i1", "kind": "tool_approval", "question": "?", "tool": "t", "step": "ui#1"}
+    given = {"decision": "edit", "by": "ana", "inline": {"to": "kim", "euros": 15}}
+    *_, row = shown(
+        {"kind": "InterruptRaised", "interrupt": asked | {"args": {"to": "kim", "euros": 20}}},
+        {"kind": "InterruptAnswered", "interrupt": "i1", **given},
+    )
+    assert row == "✓ i1 answered by ana: edit (euros = 15 (was 20))"

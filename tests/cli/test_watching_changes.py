@@ -382,6 +382,13 @@ def test_steps_without_a_node_are_no_part_of_the_picture() -> None:
     assert "old" in statuses_of(state), "the picture itself leaves out what it has not"
 
 
+def test_the_log_tells_a_refusal_in_sentences() -> None:
+    reason = "it is asked of ana, ben\n    Let one of them answer."
+    data: dict[str, Any] = {"kind": "CommandRejected", "name": "respond", "reason": reason}
+    *_, (words) = journal_line(JournalItem(position=20, entry=data), 0)
+    assert "it is asked of ana, ben. Let one of them answer." in words
+
+
 @pytest.mark.parametrize("kind", ["RolledBack", "Reopened"])
 def test_the_log_names_a_state_instead_of_printing_it(kind: str) -> None:
     data = {"kind": kind, "at": 1_000, "to": 12, "state": state(graph_version=2), "by": "ana"}

@@ -48,7 +48,7 @@ async def rebuilt(server: Server, monkeypatch: pytest.MonkeyPatch) -> InMemorySt
 
     rebuild = Rebuild(cast("Gateway", server), opened, RUN)
 
-    async def find() -> Any:
+    async def find(_: Store) -> Any:
         return module._Found(server.look(), [], 0, "stored")
 
     monkeypatch.setattr(rebuild, "_find", find)

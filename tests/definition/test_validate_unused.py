@@ -56,6 +56,9 @@ U = {"u": {"run": "m:u"}, "t": {"run": "m:t"}}
         ({"permissions": {"t": ["a"]}}, "'t': c may use it, and the permissions do not name them", "tools.t"),
         ({"tools": U, "permissions": {"u": []}, "approvals": {"u": None}}, "calls of 'u' wait for a yes, and no agent may call it", "approvals.u"),
         ({"approvals": {"t": ["c", "a"]}}, "calls of 't' by 'a' wait for a yes, and 'a' may not call it", "approvals.t[1]"),
+        ({"agents": {"a": {"tools": ["t"]}}, "rules": [{"tool": "t", "agents": ["a"], "do": "never"}]}, "'a' has the tool 't', and rules[0] says never", "agents.a.tools[0]"),
+        ({"agents": {"a": {"tools": ["t"]}, "b": {"tools": ["t"], "parent": "a"}}, "permissions": {"t": ["b", "c"]}}, "'b' has the tool 't', and may not call it: 'a', whom it works for, may not", "agents.b.tools[0]"),
+        ({"agents": {"a": {"tools": ["t"], "parent": "b"}}}, "'a' has the tool 't', and may not call it: 'b', whom it works for, may not", "agents.a.tools[0]"),
         ({"flags": {"x": None}}, "nobody sets the flag 'x', and it has no first value", "flags.x"),
     ],
 )  # fmt: skip
@@ -66,6 +69,8 @@ def test_what_has_no_use(more: dict[str, Any], message: str, place: str) -> None
 
 
 def test_a_tool_that_is_closed_on_purpose_is_not_told() -> None:
+    below = {"a": {"tools": ["t"], "parent": "c"}}
+    assert told(crew(agents=below, rules=[{"tool": "t", "do": "never"}])) == []
     assert told(crew(tools=U, permissions={"u": []})) == []
     assert told(crew(agents={"a": {"tools": None}}, tools=U)) == []
 

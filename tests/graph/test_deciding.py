@@ -11,11 +11,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from crewlog.authority.principals import signed_text
 from crewlog.errors import NotPermitted
-from crewlog.graph.deciding import answered, passes_a_question, used_again
+from crewlog.graph.answers import answer
+from crewlog.graph.deciding import again, answered, leads_past, passes_a_question, retold
 from crewlog.graph.plan import GraphPlan
-from crewlog.ids import NodeName
+from crewlog.ids import AgentName, NodeName, StepId
 from crewlog.state.calls import LoadedState
-from crewlog.workflows.gate import GUARDS_STATE
+from crewlog.state.model import CrewState, Output, Turn
+from crewlog.workflows.gate import GUARDS_FLOW, GUARDS_STATE
 from crewlog.workflows.inbox import Incoming, take
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
@@ -130,11 +132,11 @@ async def test_an_answer_is_used_once() -> None:
     assert found.error is None
     before = sim.state
     assert [entry.node for entry in before.frontier.values()] == ["b"]
-    assert not [*used_again(plan, before, before)]
-    assert not [*used_again(plan, before, asks)]
+    assert not [*again(plan, before, before)]
+    assert not [*again(plan, before, asks)]
     await sim.run()
-    assert [*used_again(plan, sim.state, before)] == [
-        "b#1 is done, and people were asked before it"
+    assert [*again(plan, sim.state, before)] == [
+        "b comes once more by an answer that was given before"
     ]
 
 
@@ -282,6 +284,157 @@ def test_what_is_behind_a_question() -> None:
     }
 
 
+ASK = {"ask": "Publish?", "phase": "q"}
+RISKY = {"a": {"writes_flags": ["risky"], "outputs": ["risk"]}}
+
+
+def asking_plan(*flow: Any, people: tuple[str, ...] = ()) -> GraphPlan:
+    flags = {"risky": True, "note": 0, "more": False, "good": False}
+    asks = {"people": [*people]} if people else {}
+    return plan_of([*flow], RISKY, flags=flags, policy=policy(), interrupts=asks)
+
+
+def loaded(sim: Simulation, then: CrewState) -> LoadedState:
+    """A checkpoint of a run, as a worker loads it."""
+    plan = sim.engine.plan
+    return LoadedState(
+        position=then.position,
+        state=then.to_json(),
+        definition={},
+        plan=plan.to_json(),
+        widens=(),
+        compared=plan.definition,
+    )
+
+
+OPS, BOSS = {"ops", "boss", "ada"}, {"boss", "ada"}
+
+
+@pytest.mark.parametrize(
+    ("flow", "content", "who"),
+    [
+        (("a", {**ASK, "only_if": "risky"}, "b"), {"set": {"flags.risky": False}}, BOSS),
+        (("a", {**ASK, "only_if": "risky"}, "b"), {"delete": ["flags.risky"]}, BOSS),
+        (("a", {**ASK, "only_if": "risky"}, "b"), {"set": {"flags.note": 1}}, OPS),
+        (("a", {**ASK, "only_if": "a.risk > 1"}, "b"), {"set": {"outputs.a.risk": 0}}, BOSS),
+        (("a", {"if": "not risky", "go": "b"}, ASK, "b"), {"set": {"flags.risky": False}}, BOSS),
+        (("a", {"if": "not risky", "go": "b"}, "c", "b"), {"set": {"flags.risky": False}}, OPS),
+        (
+            ("a", {"if": "not good", "go": "a", "at_most": 3}, ASK, "b"),
+            {"set": {"flags.good": True}},
+            BOSS,
+        ),
+        (({"agent": "a", "when": "good"}, "b"), {"set": {"flags.good": True}}, BOSS),
+    ],
+)
+async def test_who_steers_keeps_nobody_from_being_asked(
+    flow: tuple[Any, ...], content: dict[str, Any], who: set[str]
+) -> None:
+    plan = asking_plan(*flow)
+    for name in RIGHTS:
+        sim = await Simulation.begin(plan, final)
+        await (sim.settle() if isinstance(flow[0], str) else sim.run())
+        found = await send(sim, name, "edit_state", **content)
+        assert (found.error is None) is (name in who), found.error
+        assert found.error is None or isinstance(found.error, NotPermitted)
+
+
+@pytest.mark.parametrize(
+    ("flow", "node", "who"),
+    [
+        (("a", {"if": "not risky", "go": "b"}, ASK, "b"), "b", BOSS),
+        (("a", {"if": "not risky", "go": "b"}, ASK, "b"), "q", OPS),
+        (("a", {"if": "not risky", "go": "c"}, "b", "c"), "c", OPS),
+        (("a", {"if": "not good", "go": "a", "at_most": 3}, "b", ASK, "c"), "b", OPS),
+    ],
+)
+async def test_a_redirect_past_what_decides_needs_the_right_to_answer(
+    flow: tuple[Any, ...], node: str, who: set[str]
+) -> None:
+    for name in RIGHTS:
+        sim = await Simulation.begin(asking_plan(*flow), final)
+        await sim.settle()
+        found = await send(sim, name, "redirect", node=node)
+        assert (found.error is None) is (name in who), found.error
+
+
+LOOP = ("a", ASK, "b", {"if": "not more", "go": "a", "at_most": 3})
+
+
+async def answered_once(plan: GraphPlan) -> tuple[Simulation, CrewState, CrewState]:
+    """A run that people said yes to, with its states before and after that."""
+    sim = await Simulation.begin(plan, final)
+    await sim.run()
+    before = sim.state
+    await answer(sim.engine, sim.asked(), "approve", by="mia", command=None)
+    then = sim.state
+    await sim.run()
+    return sim, before, then
+
+
+@pytest.mark.parametrize("people", [(), ("boss",), ("ada",)])
+async def test_a_yes_is_not_used_again_by_going_back_behind_it(people: tuple[str, ...]) -> None:
+    who = {"ada"} if people == ("ada",) else BOSS
+    for name in RIGHTS:
+        sim, _, then = await answered_once(asking_plan(*LOOP, people=people))
+        found = await send(sim, name, "rollback", loaded(sim, then), position=then.position)
+        assert (found.error is None) is (name in who), found.error
+        if name == "ops":
+            assert "b comes once more by an answer that was given before" in str(found.error)
+
+
+async def test_a_run_goes_back_to_before_its_question() -> None:
+    sim, before, _ = await answered_once(asking_plan(*LOOP))
+    found = await send(sim, "ops", "rollback", loaded(sim, before), position=before.position)
+    assert found.error is None
+    assert sim.asked().step == "q#3"
+
+
+async def test_what_comes_again_by_an_answer() -> None:
+    sim, before, then = await answered_once(asking_plan(*LOOP))
+    plan, now = sim.engine.plan, sim.state
+    assert [*again(plan, now, before)] == [] == [*again(plan, then, then)]
+    (told,) = again(plan, now, then)
+    assert told.startswith("b comes once more")
+    working = then.frontier[StepId("b#1")].model_copy(update={"turn": Turn()})
+    begun = then.model_copy(update={"frontier": {working.step: working}})
+    assert [*again(plan, begun, then)], "its calls would be made anew"
+    assert [*again(plan, None, then)], "another run has nothing of its own to go on with"
+    assert not [*again(plan, None, before)]
+
+
+async def test_what_is_sent_back_does_not_come_by_a_lane_that_was_asked() -> None:
+    """`z` waits for two lanes; a yes in one of them was for what came of it then."""
+    after = {"agent": "z", "after": ["b", "x"]}
+    plan = asking_plan(["a", "x"], {**ASK, "after": "a"}, "b", after, "y")
+    sim, _, _ = await answered_once(plan)
+    assert [*leads_past(plan, sim.state, NodeName("x"))] == [
+        "x, from where z comes once more by an answer that was given before",
+        "x, from where y comes once more by an answer that was given before",
+    ][::-1]
+    fresh = CrewState(run=sim.state.run)
+    assert not [*leads_past(plan, fresh, NodeName("x"))]
+
+
+async def test_what_decides_is_not_brought_back() -> None:
+    """But for what an agent says anew whose turn comes before it is decided."""
+    plan = asking_plan("a", "x", {**ASK, "only_if": "risky or a.risk"}, "b")
+    sim = await Simulation.begin(plan, final)
+    await sim.settle()
+    then = sim.state
+    flags = then.model_copy(update={"flags": {**then.flags, "risky": 7}})
+    output = Output(value=7, position=9)
+    outputs = then.model_copy(update={"agent_outputs": {AgentName("a"): {"risk": output}}})
+    assert not [*retold(plan, flags, then)]
+    assert not [*retold(plan, outputs, then)]
+    await sim.run()
+    late = sim.state.model_copy(update={"flags": {**then.flags, "note": 7}})
+    assert not [*retold(plan, late, sim.state)]
+    for now, name in ((flags, "the flag risky"), (outputs, "a.risk")):
+        (told,) = retold(plan, now, sim.state)
+        assert told == f"{name} is what it was there, and decides whether people are asked"
+
+
 async def test_an_execution_of_an_older_build_goes_on_as_it_began() -> None:
     sim = await begun()
     asked: list[str] = []
@@ -296,6 +449,16 @@ async def test_an_execution_of_an_older_build_goes_on_as_it_began() -> None:
     await take(sim.engine, incoming, older)
     assert incoming.error is None
     assert asked == [GUARDS_STATE]
+
+
+async def test_an_execution_of_an_older_build_asks_no_more_of_who_steers() -> None:
+    sim = await Simulation.begin(asking_plan("a", {**ASK, "only_if": "risky"}, "b"), final)
+    await sim.run()
+    refused = await send(sim, "ops", "edit_state", set={"flags.risky": False})
+    assert isinstance(refused.error, NotPermitted)
+    incoming = Incoming("edit_state", refused.data)
+    await take(sim.engine, incoming, lambda patch: patch != GUARDS_FLOW)
+    assert incoming.error is None
 
 
 @pytest.mark.parametrize(

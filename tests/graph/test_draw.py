@@ -335,6 +335,16 @@ def test_tools_that_rules_ask_about_are_drawn() -> None:
     assert "? b: asks before delete and" not in text
 
 
+def test_a_tool_that_an_agent_can_never_call_is_not_asked_about() -> None:
+    tools = {name: {"run": "m:f"} for name in ("drop", "send")}
+    agents: dict[str, Any] = {
+        "a": {"tools": ["send"]},
+        "b": {"tools": ["drop", "send"], "parent": "a"},
+    }
+    plan = plan_of(["a", "b"], agents, tools=tools, approvals={"drop": None, "send": ["a"]})
+    assert "? b: asks before send\n" in f"{picture(plan, width=140)}\n"
+
+
 def test_conditions_needs_lists_and_approvals_are_drawn() -> None:
     text = picture(full(), width=140)
     for words in (

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from crewlog.cli.auditing import said as told
 from crewlog.ids import ToolName
 from crewlog.state.audit import Audit, audited
 from crewlog.state.audit_grants import Grants
@@ -80,6 +81,19 @@ async def test_a_decision_and_what_came_of_it() -> None:
     await sim.respond("approve")
     await sim.run()
     assert [r.tool for r in audit_of(sim, kinds=("call",))] == ["read", "act", "read"]
+
+
+def test_an_edited_call_is_on_record_with_what_was_edited() -> None:
+    args = {"to": "kim", "euros": 20}
+    asked = {"id": "i1", "kind": "tool_approval", "question": "?", "tool": "refund", "args": args}
+    given = {"decision": "edit", "by": "ana", "inline": {"to": "kim", "euros": 15}}
+    entries = [
+        {"kind": "InterruptRaised", "interrupt": asked},
+        {"kind": "InterruptAnswered", "interrupt": "i1", **given},
+    ]
+    *_, decision = audited(enumerate(map(entry_from_json, entries), 1))
+    assert (decision.outcome, decision.detail) == ("edit", "euros = 15 (was 20)")
+    assert told(decision) == "ana said edit to i1 (refund): euros = 15 (was 20)"
 
 
 async def test_commands_and_refusals() -> None:

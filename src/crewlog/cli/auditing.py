@@ -231,7 +231,8 @@ def said(record: AuditRecord) -> str:
         case "decision":
             about = f" ({plain(record.tool)}{at})" if record.tool else ""
             asked = f" to {record.interrupt}" if record.interrupt else ""
-            return f"{who or 'nobody'} said {plain(record.outcome)}{asked}{about}{why}"
+            edited = f": {detail}" if record.outcome == "edit" and record.tool and detail else ""
+            return f"{who or 'nobody'} said {plain(record.outcome)}{asked}{about}{edited}{why}"
         case "refusal":
             return f"{who or 'somebody'}'s {noun(what)} was refused{because}"
         case _:

@@ -468,7 +468,8 @@ class Follower:
         self._told.add(question.id)
         by = f" --by {shlex.quote(plain(question.to[0]))}" if question.to else ""
         self.screen.line("    ", *answer_line(self.run.id, question), by)
-        self.screen.line("    ", ("Ctrl-C leaves; the run waits on.", "dim"))
+        if not self._manner.leave:  # else it leaves by itself, and says so
+            self.screen.line("    ", ("Ctrl-C leaves; the run waits on.", "dim"))
 
     def _close_prompt(self) -> None:
         if self._prompt is not None:

@@ -12,6 +12,7 @@ from crewlog.cli.presence import tell_stalled
 from crewlog.cli.questions import answer_line, show_question
 from crewlog.cli.screen import Part, Screen, clock, counted, lasted, plain, plain_lines, short_path
 from crewlog.cli.sight import Sight
+from crewlog.cli.timeline import sentences
 from crewlog.cli.told_breaks import breaks_of
 from crewlog.client import Client
 from crewlog.errors import CrewlogError
@@ -183,6 +184,8 @@ def journal_line(item: JournalItem, start: int) -> list[Part]:
     data = dict(item.entry)
     kind = str(data.pop("kind", "?"))
     at = int(data.pop("at", start) or start)
+    if kind == "CommandRejected":
+        data["reason"] = sentences(str(data.get("reason", "")))
     node = str(data.pop("step", "") or data.get("agent", "") or "")
     if isinstance(state := data.get("state"), dict):
         # The whole state, which `--json` prints.

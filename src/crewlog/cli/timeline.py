@@ -24,8 +24,11 @@ from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import journal as j
 from crewlog.state.brief import shortened
+from crewlog.state.told import edited_words
 
 _PATH = re.compile(r"^[\w.-]*[/\w-]+(?:/[\w.-]+)*\.\w{1,8}(?=\s|$)")
+_ABOUT_ARGUMENTS = frozenset({"arguments", "checks"})
+"""Rules that refuse how a tool is called, and not that it is."""
 _SLOW = 2_000
 """Milliseconds from which a tool's duration is worth a row."""
 WHOLE = 1_000
@@ -95,6 +98,10 @@ class Timeline:
         self._said: dict[StepId, str] = {}
         self._starts: Row | None = None
         self._stopping = False
+        self._denied: set[tuple[StepId, int]] = set()
+        """Calls that were refused, where the model has not been told so yet."""
+        self._failed: tuple[StepId, int] | None = None
+        """The last call that failed."""
         self._waits: dict[str, Row] = {}
         """Rows of nodes that wait, until it is clear that they do not go on at once."""
 
@@ -285,8 +292,12 @@ class Timeline:
                 return rows
             case j.ToolReturned():
                 self._answered(entry.step, entry.call, entry.at)
-                node = node_of(entry.step)
+                node, key = node_of(entry.step), (entry.step, entry.call)
+                if key in self._denied:  # it was told why; the model is told now
+                    self._denied.discard(key)
+                    return []
                 if not entry.ok:
+                    self._failed = key
                     return self._row(entry, node, "✗", f"{entry.tool}: {entry.brief}", "red")
                 if entry.ms >= _SLOW:
                     text = f"{entry.tool} took {entry.ms / 1000:.1f} s"
@@ -296,10 +307,21 @@ class Timeline:
                 self._answered(entry.step, entry.call, entry.at)
                 return []
             case j.PermissionDenied():
-                text = f"may not call {entry.tool}: {entry.reason}"
-                return self._row(entry, node_of(entry.step), "⊘", text, "red")
+                return self._refused(entry)
             case _:
                 return []
+
+    def _refused(self, entry: j.PermissionDenied) -> list[Row]:
+        """A refusal, once: it stands before or behind what the model is told of it."""
+        call, running = (entry.step, entry.call), self.running.get(entry.step)
+        if entry.rule and call == self._failed:
+            return []
+        if running is not None and entry.call in running.doing:
+            self._denied.add(call)
+        node = node_of(entry.step)
+        if entry.rule in _ABOUT_ARGUMENTS:  # with others it may be called
+            return self._row(entry, node, "✗", f"{entry.tool}: {entry.reason}", "red")
+        return self._row(entry, node, "⊘", f"may not call {entry.tool}: {entry.reason}", "red")
 
     def _answered(self, step: StepId, call: int, at: int) -> None:
         running = self.running.get(step)
@@ -351,7 +373,7 @@ class Timeline:
             for each in state.frontier.values()
             if each.status == "waiting" and each.due
         }
-        self._said, self._waits = {}, {}
+        self._said, self._waits, self._denied = {}, {}, set()
 
     @property
     def statuses(self) -> dict[NodeName, str]:
@@ -395,12 +417,14 @@ class Timeline:
                 text = f"{asked.id}: {shortly(asked.question, asked.detail)}"
                 return self._row(entry, node, "?", text, "bold yellow")
             case j.InterruptAnswered():
-                self.interrupts.pop(entry.interrupt, None)
+                question = self.interrupts.pop(entry.interrupt, None)
                 by, why = _by(entry.by), _why(entry.reason)
                 if entry.decision == "withdrawn":
                     text = f"{entry.interrupt} withdrawn{by}{why}"
                     return self._row(entry, "", "↩", text, "dim")
-                text = f"{entry.interrupt} answered{by}: {entry.decision}{why}"
+                edit = edited_words(entry.inline, question.interrupt.args if question else None)
+                decision = f"{entry.decision} ({edit})" if edit else entry.decision
+                text = f"{entry.interrupt} answered{by}: {decision}{why}"
                 return self._row(entry, "", "✓", text, "green")
             case j.BreakRequested():
                 where = "the next step" if entry.node == "*" else f"'{entry.node}'"

@@ -86,6 +86,13 @@ class Ends:
     """The execution that it continues; empty for the first."""
     after: str
     """The execution that continues it; empty where there is none."""
+    workflow: str = ""
+    """The workflow's type, by its first event as all that follows: nobody who starts one can say
+    that otherwise."""
+    queue: str = ""
+    """The task queue on which it was started."""
+    others: frozenset[str] = frozenset()
+    """The first execution of its chain, and the one that it was reset from."""
 
 
 @dataclass
@@ -198,9 +205,13 @@ def _local_type(payloads: Iterable[Payload]) -> str:
 
 def ends_of(first: HistoryEvent, last: HistoryEvent) -> Ends:
     """Where an execution stands in its chain."""
+    began = first.workflow_execution_started_event_attributes
     return Ends(
-        before=first.workflow_execution_started_event_attributes.continued_execution_run_id,
+        before=began.continued_execution_run_id,
         after=last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id,
+        workflow=began.workflow_type.name,
+        queue=began.task_queue.name,
+        others=frozenset({began.first_execution_run_id, began.original_execution_run_id}),
     )
 
 

@@ -5,12 +5,15 @@ execution that a reset took the place of is not in it, nor is an earlier run of 
 one execution is gone, the one before it still says that it was continued by that one, and the walk
 goes on there. Where two in a row are gone, nothing says what comes before: that is left out and
 named.
+
+Whoever reaches the server can have a workflow of their own continue under a run's id. So the chain
+is that of the newest execution that is the run's, as far as the server says and the store knows.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -23,7 +26,7 @@ from crewlog import wire
 from crewlog.client.extract import Ends, Extracted, Picked, Told, ends_of, extract, pick
 from crewlog.client.gateway import CALL_LIMIT, Gateway
 from crewlog.client.outcomes import unanswered, uncertain
-from crewlog.errors import RunNotFound
+from crewlog.errors import NotPermitted, RunNotFound
 from crewlog.ids import RunId
 
 Tell = Callable[[str], None]
@@ -62,6 +65,33 @@ class Chain:
     apart: list[str] = field(default_factory=list[str])
     """Executions of the same workflow id that are not in the chain, as far as is known."""
 
+    passed: bool = False
+    """Whether newer executions of the workflow id are none of the run's."""
+
+    @property
+    def line(self) -> list[Execution]:
+        """The newest execution, and those that it goes on from as the server says it.
+
+        What a run that was taken up again goes on from is not: its own history says that.
+        """
+        starts = [n for n, each in enumerate(self.executions) if not each.ends.before]
+        return self.executions[starts[-1] if starts else 0 :]
+
+    def belongs(self, known: Collection[str]) -> bool:
+        """Whether this is the run's, and nobody else's who has its id.
+
+        Args:
+            known: The executions that the store knows to be the run's; none where it knows nothing.
+        """
+        line = self.line
+        if any(_kind(each) != _kind(line[-1]) for each in line):
+            return False
+        if line[-1].ends.workflow != wire.WORKFLOW_TYPE:
+            return False
+        return not known or any(
+            not {each.id, each.ends.before, *each.ends.others}.isdisjoint(known) for each in line
+        )
+
     @property
     def base(self) -> int:
         """The position after which what the executions tell begins.
@@ -82,23 +112,51 @@ class Histories:
         self._run = run
         self._tell = tell
 
-    async def read(self) -> Chain:
+    async def read(self, known: Collection[str] = ()) -> Chain:
         """The whole chain, as it is now.
+
+        Args:
+            known: The executions that are known to be the run's; where there are any, the chain has
+                one of them, and what is newer and has none is passed over.
 
         Raises:
             RunNotFound: the server does not know the run, or it is no crew's.
+            NotPermitted: none of the executions that the server has is known to be the run's.
             TemporalUnavailable: the server is away.
         """
         description = await self._gateway.describe(self._run)
+        newest = description.run_id or ""
+        chain = await self._chain(newest)
+        if chain is None:
+            raise await self._gateway.not_found(self._run)
+        if chain.belongs(known):
+            return chain
+        passed = [newest]
+        for id_ in await self._older(newest):
+            older = await self._chain(id_)
+            if older is not None and older.belongs(known):
+                read = {each.id for each in older.executions}
+                older.apart = [each for each in sorted({*older.apart, *passed}) if each not in read]
+                older.passed = True
+                return older
+            passed.append(id_)
         if description.workflow_type != wire.WORKFLOW_TYPE:
             raise RunNotFound(
                 f"{self._run!r} is a workflow of the type {description.workflow_type!r}, not a "
                 "crew's run",
                 place=self._gateway.address,
             )
-        newest = await self._execution(description.run_id or "", 1)
+        raise NotPermitted(
+            f"no execution that the server has under {self._run!r} is known to be the run's: what "
+            "has its id was neither started as it nor continued by it",
+            remedy="Nothing was changed. `crewlog show` has the run as the store knows it.",
+        )
+
+    async def _chain(self, id_: str) -> Chain | None:
+        """The chain that an execution is of; none where the server does not have it."""
+        newest = await self._execution(id_, 1)
         if newest is None:
-            raise await self._gateway.not_found(self._run)
+            return None
         chain = Chain([newest])
         while (after := chain.executions[-1].ends.after) and (
             found := await self._execution(after, len(chain.executions) + 1)
@@ -106,6 +164,22 @@ class Histories:
             chain.executions.append(found)  # it continued as new meanwhile
         await self._walk_back(chain)
         return chain
+
+    async def _older(self, newest: str) -> list[str]:
+        """The workflow id's other executions that are a crew's, the newest first."""
+        kind, name = wire.WORKFLOW_TYPE, _quoted(self._run)
+        try:
+            found = [
+                (listed.start_time, listed.run_id)
+                async for listed in self._gateway.temporal.list_workflows(
+                    f"WorkflowId = '{name}' AND WorkflowType = '{kind}'",
+                    rpc_timeout=timedelta(seconds=CALL_LIMIT),
+                )
+                if listed.run_id != newest
+            ]
+        except RPCError as error:
+            raise await self._gateway.failed(error, self._run) from error
+        return [id_ for _, id_ in sorted(found, reverse=True)]
 
     async def _walk_back(self, chain: Chain) -> None:
         others: dict[str, str] | None = None
@@ -237,6 +311,11 @@ class Histories:
         found = await asyncio.gather(*(decode(item) for item in picked))
         told = [item for item in found if isinstance(item, Told)]
         return told, [item for item in found if isinstance(item, str)]
+
+
+def _kind(execution: Execution) -> tuple[str, str]:
+    """What all executions of one run have in common: the workflow's type and the task queue."""
+    return execution.ends.workflow, execution.ends.queue
 
 
 def _quoted(run: RunId) -> str:

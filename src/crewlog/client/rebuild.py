@@ -154,7 +154,7 @@ class Rebuild:
         awaited: _Calls | None = None
         tries = 0
         while tries < _TRIES:
-            found = await self._find()
+            found = await self._find(store)
             await self._check_unlocked(found)
             awaited = _unanswered(found.chain) if awaited is None else awaited
             differs = await self._first_beyond(store, found, replace=replace)
@@ -217,17 +217,18 @@ class Rebuild:
 
     # -- finding -----------------------------------------------------------------------------
 
-    async def _find(self) -> _Found:
+    async def _find(self, store: Store) -> _Found:
         """The histories, and the tail that the run itself tells."""
         for left in reversed(range(_TRIES)):
-            chain = await Histories(self._gateway, self._run, self._tell).read()
+            known = {*await store.executions(self._run)} - {""}  # which says that it knows none
+            chain = await Histories(self._gateway, self._run, self._tell).read(known)
             batches = join(b for e in chain.executions for b in e.extracted.batches)
             position = max(execution.extracted.end for execution in chain.executions)
             found = _Found(chain, batches, position, "stored")
             newest = chain.executions[-1].extracted  # it may have taken the run up again
             if newest.batches and batches[-1].entries[-1].get("kind") in _LAST:
                 return found
-            if self._silent:
+            if self._silent or chain.passed:  # another would answer in its place
                 return _Found(chain, batches, position, "unknown")
             self._tell("asking the run for what it recorded last")
             try:
@@ -271,7 +272,7 @@ class Rebuild:
         if not rows:
             return None
         # A run that is at work stores more while we look: it knows of that itself by now.
-        now = await self._find()
+        now = await self._find(store)
         if now.position >= rows[-1].position:
             return None
         # Where no worker answers, an earlier rebuild may have stored what the run still holds. That
@@ -287,6 +288,8 @@ class Rebuild:
         its message, and must not find that before the claim.
         """
         await self._drop_unreadable(store, found)
+        if _is_signed(found):  # before there are rows in whose place another one could come
+            await store.admit(self._run, [execution.id for execution in found.chain.line])
         for key, owner in _claims(self._run, found.chain):
             await store.claim(key, owner)
         await count(store, self._run, found.chain, int(time.time() * 1000))
@@ -355,6 +358,14 @@ def _check_read(found: _Found, run: RunId, differs: int) -> None:
             remedy="Nothing was changed. Once the history can be read, do it again: the keys that "
             "it is encrypted with, or the payload folder, are missing here.",
         )
+
+
+def _is_signed(found: _Found) -> bool:
+    """Whether a definition that the run had asks for signed commands."""
+    named = {entry.get("definition") for batch in found.batches for entry in batch.entries}
+    named |= {each.carried.definition for each in found.all if each.carried is not None}
+    plans = (plan for each in found.all for plan in each.plans if plan.definition in named)
+    return any(plan.policy is not None and plan.policy.signed for plan in plans)
 
 
 def _unanswered(chain: Chain) -> _Calls:

@@ -30,6 +30,8 @@ class Finding:
     """The character of the value (from 0) where the fault is; it wins over `word`."""
     severity: Literal["error", "warning"] = "error"
     """An error keeps the crew from running; a warning does not."""
+    other: Path = ()
+    """Another place that it is as much about: it is told at the later one, with both lines."""
     quiet: bool = False
     """Whether the text there is not shown: a log of a build is no place for a secret."""
 

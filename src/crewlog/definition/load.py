@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import TypeVar
 
-from crewlog.definition.findings import Finding
+from crewlog.definition.findings import Finding, Path
 from crewlog.definition.model import CrewDefinition
 from crewlog.definition.partial import what_holds
+from crewlog.definition.prices import price_findings
 from crewlog.definition.shape import Form, flow_faults, shaped
 from crewlog.definition.text import (
     CREWS_BEGIN,
@@ -157,15 +158,18 @@ def warnings_in(path: str | FilePath, definition: CrewDefinition) -> list[Diagno
         definition: What `load_file` made of it.
     """
     document = read_document(FilePath(path).read_text("utf-8-sig"), str(path))
-    found = [each for each in all_findings(definition) if each.severity == "warning"]
+    known = [*all_findings(definition), *price_findings(definition)]
+    found = [each for each in known if each.severity == "warning"]
     return sorted((_locate(document, each) for each in found), key=lambda d: (d.line, d.column))
 
 
 def _locate(document: Document, fault: Finding) -> Diagnostic:
     """Turns a path into a place: the key, the value, or a part of the value."""
-    path = fault.path
-    while path and path not in document.values:
-        path = path[:-1]  # what is missing is shown at what it is missing from
+    if fault.other:
+        first, later = sorted((fault.path, fault.other), key=lambda p: _line(document, p))
+        told = f"The other one is in line {_line(document, first)}. {fault.remedy}"
+        fault = replace(fault, path=later, other=(), remedy=told, at="key")
+    path = _there(document, fault.path)
     node = document.values[path]
     key = document.keys.get(path)
     missing = path != fault.path or (node.kind == "scalar" and node.span.start == node.span.end)
@@ -178,6 +182,18 @@ def _locate(document: Document, fault: Finding) -> Diagnostic:
         found = replace(found, excerpt="")
     found = replace(found, severity=fault.severity)
     return replace(found, remedy=_SECTION.sub(lambda m: _with_line(document, m), found.remedy))
+
+
+def _there(document: Document, path: Path) -> Path:
+    """The place, or the one that it is missing from."""
+    while path and path not in document.values:
+        path = path[:-1]
+    return path
+
+
+def _line(document: Document, path: Path) -> int:
+    path = _there(document, path)
+    return (document.keys.get(path) or document.values[path]).span.line
 
 
 def _with_line(document: Document, match: re.Match[str]) -> str:

@@ -72,7 +72,8 @@ def _agent(definition: CrewDefinition, name: str, path: Path, of: str) -> Iterat
         group = name.removeprefix(GROUP)
         if group not in definition.groups:
             say = f"{of} names the group {group!r}, which is not defined."
-            remedy = did_you_mean(group, definition.groups, "Groups are under 'groups:'.")
+            known = [GROUP + each for each in definition.groups]
+            remedy = did_you_mean(name, known, "Groups are under 'groups:'.")
             yield Finding(path, say, remedy)
     elif name not in definition.agents:
         say = f"{of} names the agent {name!r}, which is not defined."
@@ -94,8 +95,7 @@ def _contradictions(definition: CrewDefinition) -> Iterator[Finding]:
             if cells:
                 say = f"rules[{i}] says always and rules[{n}] says {other.do}: {cells}"
                 remedy = "Take one back, or say by 'if' or 'agents' when each of them holds."
-                yield Finding(("rules", i), say, remedy)
-                yield Finding(("rules", n), say, remedy)
+                yield Finding(("rules", max(i, n)), say, remedy, other=("rules", min(i, n)))
         if always.if_ is not None:
             continue
         for tool, named in definition.approvals.items():
@@ -104,8 +104,7 @@ def _contradictions(definition: CrewDefinition) -> Iterator[Finding]:
             if cells:
                 say = f"rules[{i}] says always, and approvals say that people are asked: {cells}"
                 remedy = "Take one of the two back."
-                yield Finding(("rules", i), say, remedy)
-                yield Finding(("approvals", tool), say, remedy, at="key")
+                yield Finding(("rules", i), say, remedy, other=("approvals", tool))
         yield from _not_permitted(definition, i, always)
 
 
@@ -142,8 +141,8 @@ def _not_permitted(definition: CrewDefinition, i: int, always: Rule) -> Iterator
         out = [agent for agent in about if agent not in allowed]
         if out and (named is not None or out == have):
             say = f"rules[{i}] says always, and permissions do not let {listed(out)} call {tool}"
-            yield Finding(("rules", i), say, "Take one of the two back.")
-            yield Finding(("permissions", tool), say, "Take one of the two back.", at="key")
+            remedy = "Take one of the two back."
+            yield Finding(("rules", i), say, remedy, other=("permissions", tool))
 
 
 def _zone(name: str) -> Iterator[Finding]:

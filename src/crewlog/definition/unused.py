@@ -20,6 +20,7 @@ from crewlog.definition.conditions import (
 )
 from crewlog.definition.findings import Finding, Path, listed
 from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, DecisionPhase, WaitPhase
+from crewlog.definition.parent_checks import ancestors
 from crewlog.definition.phases import Phase
 from crewlog.definition.rule_checks import refusing
 
@@ -27,6 +28,7 @@ from crewlog.definition.rule_checks import refusing
 def unused_findings(definition: CrewDefinition, found: list[Phase]) -> Iterator[Finding]:
     """Everything of a definition that has no use."""
     yield from _tools(definition)
+    yield from _in_vain(definition)
     yield from _approvals(definition)
     facts = _Facts.of(definition, found)
     yield from _flags(definition, facts)
@@ -84,11 +86,48 @@ def _tools(definition: CrewDefinition) -> Iterator[Finding]:
         yield _warning(("tools", tool), say, "Add it to an agent's 'tools', or remove it.", "key")
 
 
+def _lacking(definition: CrewDefinition, name: str, tool: str) -> str | None:
+    """The agent that one works for, however far above, that may never call a tool itself."""
+    for above in ancestors(definition, name):
+        allowed, tools = definition.permissions.get(tool), definition.agents[above].tools
+        has = (tools is None or tool in tools) and (allowed is None or above in allowed)
+        if not has or refusing(definition, above, tool) is not None:
+            return above
+    return None
+
+
+def _in_vain(definition: CrewDefinition) -> Iterator[Finding]:
+    """Tools that an agent lists, and may not call: for the agent above it, or for a rule.
+
+    A rule for every agent says that a tool is off: nobody is told that one may not call it.
+    """
+    for name, agent in definition.agents.items():
+        for i, tool in enumerate(agent.tools or ()):
+            place, above = refusing(definition, name, tool), _lacking(definition, name, tool)
+            path: Path = ("agents", name, "tools", i)
+            if place is not None:
+                if definition.rules[place].agents is not None:
+                    say = f"{name!r} has the tool {tool!r}, and rules[{place}] says never"
+                    yield _warning(path, say, "Take one of the two back.")
+            elif above is not None and not _is_off(definition, above, tool):
+                say = f"{name!r} has the tool {tool!r}, and may not call it: {above!r}, whom it"
+                remedy = f"Let {above!r} call it too, or take it from {name!r}."
+                yield _warning(path, f"{say} works for, may not", remedy)
+
+
+def _is_off(definition: CrewDefinition, name: str, tool: str) -> bool:
+    """Whether it is said of a tool itself that no agent calls it."""
+    place = refusing(definition, name, tool)
+    off = place is not None and definition.rules[place].agents is None
+    return off or definition.permissions.get(tool) == ()
+
+
 def _approvals(definition: CrewDefinition) -> Iterator[Finding]:
     for tool, named in definition.approvals.items():
         if tool not in definition.tools:
             continue
-        may = callers(definition, tool)
+        alone = callers(definition, tool)
+        may = [name for name in alone if _lacking(definition, name, tool) is None]
         if not may:
             say = f"calls of {tool!r} wait for a yes, and no agent may call it"
             yield _warning(("approvals", tool), say, "Remove it, or let an agent call it.", "key")

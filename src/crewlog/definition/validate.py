@@ -30,6 +30,7 @@ from crewlog.definition.model import (
 from crewlog.definition.order import Order, order_of
 from crewlog.definition.parent_checks import parent_findings
 from crewlog.definition.phases import Phase, phases
+from crewlog.definition.prices import price_findings
 from crewlog.definition.reach_checks import reach_findings
 from crewlog.definition.rule_checks import rule_findings
 from crewlog.definition.secrets import REMEDY, literals
@@ -64,7 +65,7 @@ def findings(definition: CrewDefinition) -> list[Finding]:
 
 def warnings(definition: CrewDefinition) -> list[Diagnostic]:
     """What its author may not have meant, though the crew runs; places are paths in the data."""
-    found = all_findings(definition)
+    found = [*all_findings(definition), *price_findings(definition)]
     return [each.diagnostic() for each in found if each.severity == "warning"]
 
 

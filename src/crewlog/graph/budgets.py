@@ -3,6 +3,9 @@
 Where one is used up, the run asks once, and nothing starts that would use more of it: no model call
 for tokens and cost, nothing at all for time. What is under way ends and is applied. A run that has
 nothing left to start ends without asking.
+
+A budget of cost holds for models whose price is known. At the first call of another one people are
+asked, once, whether the run may go on without counting it.
 """
 
 from __future__ import annotations
@@ -21,12 +24,18 @@ OPTIONS = ("go on", "stop")
 class Spent(NamedTuple):
     """A budget that is used up."""
 
-    budget: Literal["tokens", "cost", "wall"]
-    told: str
-    """What was used, for people."""
+    budget: Literal["tokens", "cost", "wall", "price"]
+    question: str
+    """What was used, for people, and what a yes allows."""
     more: float
     """How much more is allowed where people let the run go on."""
-    told_more: str
+    detail: str = ""
+    """What else there is to know, as the remedy."""
+
+
+def _spent(budget: Literal["tokens", "cost", "wall"], told: str, more: float, said: str) -> Spent:
+    question = f"The run has {told}, its limit. Go on with {said} more?"
+    return Spent(budget, question, more)
 
 
 class Budgets:
@@ -59,7 +68,8 @@ class Budgets:
             if any(uses(call, {spent.budget}) for call in wanted):
                 self._run.ask(
                     "budget",
-                    f"The run has {spent.told}, its limit. Go on with {spent.told_more} more?",
+                    spent.question,
+                    detail=spent.detail,
                     options=OPTIONS,
                     words=True,
                     budget=spent.budget,
@@ -76,15 +86,27 @@ class Budgets:
             tokens = usage.input_tokens + usage.output_tokens
             if limits.tokens is not None and tokens >= limits.tokens + allowed.get("tokens", 0):
                 told = f"used {tokens:,} tokens"
-                found.append(Spent("tokens", told, limits.tokens, f"{limits.tokens:,}"))
+                found.append(_spent("tokens", told, limits.tokens, f"{limits.tokens:,}"))
             if limits.cost is not None and usage.cost >= limits.cost + allowed.get("cost", 0):
-                found.append(
-                    Spent("cost", f"cost ${usage.cost:g}", limits.cost, f"${limits.cost:g}")
-                )
+                told = f"cost ${usage.cost:g}"
+                found.append(_spent("cost", told, limits.cost, f"${limits.cost:g}"))
+            # No patch: only builds that ask this tell of a model that it has no price.
+            if limits.cost is not None and usage.unpriced and not allowed.get("price"):
+                found.append(_unpriced(usage.unpriced))
         if limits.wall is not None and self._waits.wall_is_over():
             lasts = duration_words(limits.wall)
-            found.append(Spent("wall", f"taken {lasts}", limits.wall, lasts))
+            found.append(_spent("wall", f"taken {lasts}", limits.wall, lasts))
         return found
+
+
+def _unpriced(model: str) -> Spent:
+    """Models whose price is not known: a yes is for all that the run calls from then on."""
+    return Spent(
+        "price",
+        f"The price of {model!r} is not known, so limits.cost does not hold for it. Go on?",
+        1,
+        "Set limits.tokens, which holds for every model, or name one whose price is known.",
+    )
 
 
 def uses(call: Call, budgets: Collection[str]) -> bool:

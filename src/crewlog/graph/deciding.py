@@ -2,7 +2,8 @@
 
 Who steers a run may edit its state, send it elsewhere, and take it back. None of that may lift a
 rule or be an answer to a question: an edit of what the condition of a rule reads gives somebody
-leave to call, and the flag that a question sets says what people said.
+leave to call, and the flag that a question sets says what people said. Nor may it keep people from
+being asked, or use again what they said once: `crewlog.graph.asking` says where a flow asks.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from crewlog.authority.guards import Names, names_in
-from crewlog.definition.conditions import Fact, parse_condition
+from crewlog.definition.conditions import Condition, Fact, holds, parse_condition
 from crewlog.definition.model import ConditionText
-from crewlog.graph.plan import ASK_HUMAN, GraphPlan, PlanNode
-from crewlog.ids import AgentName, FlagName, NodeName, StepId, item_of, visit_of
+from crewlog.graph.asking import Asking
+from crewlog.graph.plan import ASK_HUMAN, GraphPlan
+from crewlog.ids import AgentName, FlagName, NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state.edited import FLAGS, OUTPUTS, split_path
 from crewlog.state.model import CrewState, Interrupt
 
@@ -60,9 +62,7 @@ def leading(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
 def _read(names: Names, paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
         kind, owner, name = split_path(path)
-        if (kind == FLAGS and name in names.flags) or (
-            kind == OUTPUTS and (owner, name) in names.outputs
-        ):
+        if _reads(names, kind, owner, name):
             yield path
 
 
@@ -78,7 +78,7 @@ def set_by(asked: Interrupt, decision: str) -> FlagName | None:
 
 def answering(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
     """Paths of an edit that the answer to a question sets, in words."""
-    sets = _answers(plan)
+    sets = Asking(plan).answers
     for path in paths:
         kind, _, name = split_path(path)
         if kind == FLAGS and FlagName(name) in sets:
@@ -106,34 +106,16 @@ def lifted(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
         now: The run as it is, or was at last.
         then: What it goes back to.
     """
-    for name in sorted(read.flags):
-        if now.flags.get(FlagName(name)) != then.flags.get(FlagName(name)):
-            yield f"the flag {name} is what it was there, and the condition of a rule reads it"
-    for agent, key in sorted(read.outputs):
-        of_now, of_then = (s.agent_outputs.get(AgentName(agent), {}).get(key) for s in (now, then))
-        if of_now != of_then:
-            yield f"{agent}.{key} is what it was there, and the condition of a rule reads it"
+    for name in _otherwise(read, now, then):
+        yield f"{name} is what it was there, and the condition of a rule reads it"
 
 
 def answered(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
     """Answers of people that hold where a run goes back to, and which are other ones by now."""
-    for flag, node in _answers(plan).items():
+    for flag, node in Asking(plan).answers.items():
         value = then.flags.get(flag)
         if value not in (plan.flags.get(flag), now.flags.get(flag)):
             yield f"the answer to {node} ({flag}) is what it was there"
-
-
-def used_again(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
-    """Steps behind a question that are done, and would be once more, by the same answer.
-
-    Args:
-        plan: The run's, where it goes back to.
-        now: The run as it is, or was at last.
-        then: What it goes back to.
-    """
-    for step, entry in sorted(then.frontier.items()):
-        if step not in now.frontier and passes_a_question(plan, entry.node):
-            yield f"{step} is done, and people were asked before it"
 
 
 def gives_way(now: CrewState, step: StepId | None) -> StepId | None:
@@ -151,35 +133,119 @@ def open_at(now: CrewState, step: StepId | None) -> list[str]:
     ]
 
 
-def _answers(plan: GraphPlan) -> dict[FlagName, NodeName]:
-    """The flags that answers set, with the questions."""
-    asking = ((name, node.ask) for name, node in plan.nodes.items() if node.ask is not None)
-    return {ask.sets: name for name, ask in asking if ask.sets is not None}
-
-
 def passes_a_question(plan: GraphPlan, node: NodeName) -> bool:
     """Whether every way to a node leads through a question of the crew's flow.
 
     What waits for several nodes is reached without a question where enough of them are.
     """
-    free: set[NodeName] = set()
-    while True:
-        more = {name for name, each in plan.nodes.items() if _is_free(name, each, plan, free)}
-        if more == free:
-            return node in plan.nodes and node not in free
-        free = more
+    asks = frozenset(name for name, each in plan.nodes.items() if each.ask is not None)
+    return node in Asking(plan).behind(asks)
 
 
-def _is_free(name: NodeName, node: PlanNode, plan: GraphPlan, free: Iterable[NodeName]) -> bool:
-    """Whether a node is reached from some others, of which those that ask let nobody pass."""
-    passed = [each for each in free if plan.nodes[each].ask is None]
-    if node.entry or any(name in _jumps(plan.nodes[each]) for each in passed):
+def leads_past(plan: GraphPlan, now: CrewState, node: NodeName) -> Iterator[str]:
+    """By what a redirect to a node goes past what people decide, in words.
+
+    Args:
+        plan: The run's.
+        now: The run as it is.
+        node: Where it is sent.
+    """
+    asking = Asking(plan)
+    asks = node in plan.nodes and plan.nodes[node].ask is not None
+    if not asks and node in asking.behind(asking.deciding()):
+        yield node
+    for name in sorted(asking.unasked([node], now.routing) - {node}):
+        if now.visits.get(name):
+            yield f"{node}, from where {_comes_again(name)}"
+
+
+def meeting(plan: GraphPlan, now: CrewState, paths: Iterable[str]) -> Iterator[str]:
+    """Paths of an edit that people are being asked about, in words: requirements read them.
+
+    Args:
+        plan: The run's.
+        now: The run as it is.
+        paths: What is edited.
+    """
+    for asked in now.interrupts.values():
+        node = plan.nodes.get(node_of(asked.step)) if asked.step is not None else None
+        if asked.kind == "requirement" and node is not None and node.when is not None:
+            read = names_in([node.when])
+            yield from (f"{path}, which {asked.id} asks about" for path in _read(read, paths))
+
+
+def again(plan: GraphPlan, now: CrewState | None, then: CrewState) -> Iterator[str]:
+    """What comes once more where a run goes back to, by an answer that people gave before it.
+
+    Args:
+        plan: The plan that the run had there.
+        now: The run as it is; none for another run, which begins there.
+        then: What it goes back to.
+    """
+    begin = {entry.node for entry in then.frontier.values() if not entry.leaving}
+    for name in sorted(Asking(plan).unasked(begin, then.routing)):
+        node = plan.nodes[name]
+        if node.ask is not None and name in begin and _holds(node.only_if, then):
+            continue  # people are asked at once
+        if now is None or _begun(name, now, then):
+            yield _comes_again(name)
+
+
+def retold(plan: GraphPlan, now: CrewState, then: CrewState) -> Iterator[str]:
+    """What decides whether people are asked, and is otherwise where a run goes back to.
+
+    What an agent may set whose turn comes before that is the crew's to say anew.
+
+    Args:
+        plan: The plan that the run had there.
+        now: The run as it is, or was at last.
+        then: What it goes back to.
+    """
+    asking = Asking(plan)
+    read = asking.names()
+    begin = {entry.node for entry in then.frontier.values() if not entry.leaving}
+    ahead = asking.before_deciding(begin, then.routing)
+    agents = {agent for name in ahead if (agent := plan.nodes[name].agent) is not None}
+    set_anew = {flag for agent in agents for flag in plan.agents[agent].flags}
+    flags = {*map(FlagName, read.flags)} - {*asking.answers} - set_anew
+    outputs = {(owner, key) for owner, key in read.outputs if owner not in agents}
+    for name in _otherwise(Names(frozenset(flags), frozenset(outputs)), now, then):
+        yield f"{name} is what it was there, and decides whether people are asked"
+
+
+def _comes_again(name: NodeName) -> str:
+    return f"{name} comes once more by an answer that was given before"
+
+
+def _begun(name: NodeName, now: CrewState, then: CrewState) -> bool:
+    """Whether a node was visited since, or what had not begun there has by now."""
+    if now.visits.get(name, 0) > then.visits.get(name, 0):
         return True
-    join = node.join
-    return join is not None and sum(source in passed for source in join.of) >= join.need
+    steps = (step for step, entry in then.frontier.items() if entry.node == name)
+    found = [now.frontier.get(step) for step in steps]
+    return any(each is None or each.turn is not None or each.mapped is not None for each in found)
 
 
-def _jumps(node: PlanNode) -> tuple[str, ...]:
-    """Where a node sends the run, besides what waits for it."""
-    decide = node.decide
-    return (node.otherwise, *((decide.go, decide.otherwise) if decide is not None else ()))
+def _holds(condition: Condition | None, state: CrewState) -> bool:
+    outputs = {
+        agent: {key: output.value for key, output in found.items()}
+        for agent, found in state.agent_outputs.items()
+    }
+    return condition is None or holds(condition, state.flags, outputs)
+
+
+def _reads(read: Names, kind: str, owner: str, name: str) -> bool:
+    return (kind == FLAGS and name in read.flags) or (
+        kind == OUTPUTS and (owner, name) in read.outputs
+    )
+
+
+def _otherwise(read: Names, now: CrewState, then: CrewState) -> Iterator[str]:
+    """Names of what has another value in one state than in the other."""
+    for name in sorted(read.flags):
+        if now.flags.get(FlagName(name)) != then.flags.get(FlagName(name)):
+            yield f"the flag {name}"
+    for agent, key in sorted(read.outputs):
+        of_now, of_then = (s.agent_outputs.get(AgentName(agent), {}).get(key) for s in (now, then))
+        if of_now != of_then:
+            yield f"{agent}.{key}"

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 
 from crewlog.authority.permissions import needs_approval
+from crewlog.authority.rules import EVERY_CREW_HAS
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.findings import listed
 from crewlog.definition.times import duration_words
@@ -152,19 +153,28 @@ def _guarded(node: PlanNode, plan: GraphPlan) -> list[str]:
     """The tools whose calls in a node wait for a person's yes."""
     if node.agent is None:
         return []
-    tools = [
+    rules = plan.agents[node.agent]
+    above = [each for each in rules.within if each in plan.agents]
+    return [
         tool
-        for tool in plan.agents[node.agent].tools
-        if (named := plan.permissions.get(tool)) is None or node.agent in named
+        for tool in rules.tools
+        if all(_may(each, tool, plan) for each in (node.agent, *above))
+        and any(_asks(each, tool, plan) for each in (node.agent, *above))
     ]
-    return [tool for tool in tools if _asks(node.agent, tool, plan)]
+
+
+def _may(agent: AgentName, tool: ToolName, plan: GraphPlan) -> bool:
+    """Whether an agent may call a tool, once a person has said yes or a condition holds."""
+    named = plan.permissions.get(tool)
+    if tool not in plan.agents[agent].tools or (named is not None and agent not in named):
+        return tool in EVERY_CREW_HAS
+    rules = [rule for rule in plan.checks if rule.covers(agent, tool)]
+    return not any(rule.do == "never" and rule.when is None for rule in rules)
 
 
 def _asks(agent: AgentName, tool: ToolName, plan: GraphPlan) -> bool:
     """Whether an agent's calls of a tool wait for a yes, now or where a condition holds."""
     rules = [rule for rule in plan.checks if rule.covers(agent, tool)]
-    if any(rule.do == "never" and rule.when is None for rule in rules):
-        return False
     return needs_approval(agent, tool, plan.approvals) or any(r.do == "ask" for r in rules)
 
 

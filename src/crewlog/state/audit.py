@@ -19,6 +19,7 @@ from crewlog.state.audit_commands import commanded
 from crewlog.state.audit_grants import Grants
 from crewlog.state.audit_records import AuditFilter, AuditKind, AuditRecord
 from crewlog.state.model import Call, Interrupt
+from crewlog.state.told import edited_words
 
 Key = tuple[StepId, int]
 """A call: its step, and its number there."""
@@ -148,6 +149,9 @@ class Audit:
         if asked is not None and asked.kind == "tool_approval" and entry.decision == asked.refusal:
             # The model is told of it as of a result, and nothing was called.
             self._refused.add((asked.step or StepId(""), asked.call or 0))
+        about = self._about(asked) if asked is not None else {}
+        if asked is not None and (edit := edited_words(entry.inline, asked.args)):
+            about["detail"] = edit  # it is what runs, and not what was asked for
         return AuditRecord(
             position=position,
             at=entry.at,
@@ -158,7 +162,7 @@ class Audit:
             reason=entry.reason,
             interrupt=entry.interrupt,
             command=entry.command or "",
-            **(self._about(asked) if asked is not None else {}),
+            **about,
         )
 
     def _about(self, asked: Interrupt) -> dict[str, Any]:

@@ -145,6 +145,8 @@ class Usage(Model):
     """Tokens written."""
     cost: float = 0.0
     """US dollars, as far as the price of the model is known."""
+    unpriced: str = ""
+    """The first model that was called whose price is not known."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -153,6 +155,7 @@ class Usage(Model):
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cost=round(self.cost + other.cost, 9),
+            unpriced=self.unpriced or other.unpriced,
         )
 
 
@@ -346,8 +349,9 @@ class Interrupt(Model):
     """Who may answer; nobody named: whoever may answer at all."""
     escalated: bool = False
     """Whether nobody answered in time, and it was handed to `to`."""
-    budget: Literal["tokens", "cost", "wall", ""] = ""
-    """Which budget is used up, where people are asked for more."""
+    budget: Literal["tokens", "cost", "wall", "price", ""] = ""
+    """Which budget is used up, where people are asked for more; `price`: that of cost cannot be
+    counted."""
     more: float = 0
     """How much more `go on` allows: tokens, US dollars, or seconds."""
     why: str = ""

@@ -6,6 +6,7 @@ twice or three times, so they are left out there wherever the body tells the sam
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from crewlog.state.brief import brief, brief_of
 
 Body = Mapping[str, Any]
 _BRIEF_ARGUMENTS = 80
+_BRIEF_EDIT = 500
 
 
 def asked_tools(body: Body) -> list[dict[str, Json]]:
@@ -38,6 +40,29 @@ def _arguments(args: Mapping[str, Json]) -> str:
         v[: _BRIEF_ARGUMENTS + 1] if isinstance(v, str) else str(v)[: _BRIEF_ARGUMENTS + 1]
         for v in args.values()
     )
+
+
+def edited_words(args: Json, asked: Json) -> str:
+    """`euros = 15 (was 20)`: what people put into a call's arguments, for people.
+
+    Args:
+        args: The arguments that run; none where nobody edited them.
+        asked: Those that people were asked about; long texts may be shortened in them.
+    """
+    if not isinstance(args, dict):
+        return ""
+    asked = asked if isinstance(asked, dict) else {}
+    said = [
+        f"{key} = {_value(value)}" + (f" (was {_value(asked[key])})" if key in asked else "")
+        for key, value in args.items()
+        if key not in asked or _value(value) != _value(asked[key])
+    ]
+    said += [f"without {key}" for key in asked if key not in args]
+    return brief(", ".join(said), _BRIEF_EDIT)
+
+
+def _value(value: Json) -> str:
+    return brief(json.dumps(value, ensure_ascii=False), _BRIEF_ARGUMENTS)
 
 
 def used(body: Body) -> dict[str, Json]:

@@ -1,0 +1,50 @@
+"""Which models have a known price, from tables that ship with genai-prices; nothing is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crewlog.definition.findings import Finding, Path
+from crewlog.definition.model import CrewDefinition
+
+SCRIPTED = "scripted:"
+"""Models that cost nothing: a script says what they say."""
+
+
+def cost_of(model: str, input_tokens: int, output_tokens: int, cached: int = 0) -> float | None:
+    """What a call costs in US dollars; none where the price of the model is not known.
+
+    Args:
+        model: `prefix:NAME`.
+        input_tokens: The tokens that it read.
+        output_tokens: The tokens that it wrote.
+        cached: Those it read that the service had kept: they are cheaper.
+    """
+    if model.startswith(SCRIPTED):
+        return 0.0
+    # Here, because the tables take time to load, and few crews ask for them.
+    from genai_prices import Usage, calc_price  # noqa: PLC0415
+
+    prefix, _, name = model.partition(":")
+    kept = min(cached, input_tokens)
+    priced = Usage(
+        input_tokens=input_tokens, output_tokens=output_tokens, cache_read_tokens=kept or None
+    )
+    try:
+        price = calc_price(priced, name, provider_id=prefix)
+    except (LookupError, ValueError):
+        return None
+    return round(float(price.total_price), 9)
+
+
+def price_findings(definition: CrewDefinition) -> Iterator[Finding]:
+    """Models whose calls do not count towards `limits.cost`, since nobody knows what they cost."""
+    if definition.limits.cost is None:
+        return
+    named: list[tuple[str | None, Path]] = [(definition.model, ("model",))]
+    named += [(a.model, ("agents", name, "model")) for name, a in definition.agents.items()]
+    for model, path in named:
+        if model is not None and cost_of(model, 1, 1) is None:
+            say = f"the price of {model!r} is not known: its calls do not count for limits.cost"
+            remedy = "Set limits.tokens as well; people are asked at its first call."
+            yield Finding(path, say, remedy, severity="warning")

@@ -1,0 +1,206 @@
+"""Which executions are believed: the class that asks the store, and then the server."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from activity_kit import RUN
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from crewlog.activities.executions import OLDER, Executions, Origin
+from crewlog.definition.load import load_data
+from crewlog.errors import NotPermitted
+from crewlog.ids import RunId
+from crewlog.state.calls import StartUse
+from crewlog.state.journal import Batch
+from crewlog.store.memory import InMemoryStore
+from crewlog.wire import WORKFLOW_TYPE
+
+
+class Server:
+    """What began how, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.origins: dict[str, Origin] = {}
+        self.asked: list[str] = []
+
+    def has(self, name: str, continued: str = "", **fields: Any) -> None:
+        before = self.origins.get(continued)
+        given = {
+            "workflow": WORKFLOW_TYPE,
+            "queue": "crews",
+            "first": before.first if before else name,
+            "original": name,
+            "continued": continued,
+            "at": len(self.origins),
+        }
+        self.origins[name] = Origin.model_validate(given | fields)
+
+    async def look(self, run: RunId, execution: str) -> Origin | None:
+        assert run == RUN
+        self.asked.append(execution)
+        return self.origins.get(execution)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def executions(store: InMemoryStore, server: Server) -> Executions:
+    return Executions(store, server.look)
+
+
+async def believed(
+    executions: Executions, name: str, *, of: str = RUN, batch: Batch = Batch.EMPTY, by: str = ""
+) -> bool:
+    """Whether an activity of an execution may be done."""
+    info = ActivityEnvironment.default_info()
+    env = ActivityEnvironment()
+    env.info = dataclasses.replace(info, workflow_id=of, workflow_run_id=name)
+    try:
+        await env.run(executions.check, RUN, by, batch)
+    except ApplicationError as error:
+        if error.type != "NotPermitted" or not error.non_retryable:
+            raise
+        return False
+    return True
+
+
+async def signed(store: InMemoryStore, *, mode: str = "signed") -> str:
+    policy: dict[str, Any] = {"mode": mode}
+    if mode == "signed":
+        key = "ed25519:A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="
+        policy["principals"] = {
+            "ada": {"key": key, "rights": ["view", "answer", "operate", "change", "grant"]}
+        }
+    agents = {"a": {"model": "m:x", "prompt": "p"}}
+    crew = load_data({"crew": "c", "agents": agents, "flow": ["a"], "policy": policy})
+    return str(await store.put_definition(crew.to_json()))
+
+
+async def test_what_the_store_knows_is_not_asked_for(
+    executions: Executions, server: Server, store: InMemoryStore
+) -> None:
+    await store.admit(RUN, ["e1"])
+    assert await believed(executions, "e1")
+    assert not server.asked
+
+
+async def test_one_that_goes_on_is_asked_for_once_and_known_then(
+    executions: Executions, server: Server, store: InMemoryStore
+) -> None:
+    server.has("e1")
+    server.has("e2", "e1")
+    server.has("reset", "e1", original="e2", first="e2")
+    await store.admit(RUN, ["e1"])
+    for _ in range(2):
+        assert await believed(executions, "e2")
+        assert await believed(executions, "reset")
+    assert server.asked == ["e2", "reset"]
+    assert set(await store.executions(RUN)) == {"e1", "e2", "reset"}
+
+
+async def test_strangers_are_not_believed_and_not_noted(
+    executions: Executions, server: Server, store: InMemoryStore
+) -> None:
+    server.has("e1")
+    server.has("e2", "e1")
+    server.has("begun")
+    server.has("other", workflow="Stranger", queue="own")
+    server.has("turned", "other")
+    server.has("turned on", "turned")
+    server.has("elsewhere", queue="own")
+    server.has("moved", "elsewhere")
+    await store.admit(RUN, ["e1"])
+    for name in ("begun", "other", "turned", "turned on", "elsewhere", "moved", "nowhere"):
+        assert not await believed(executions, name), name
+    assert not await believed(executions, "e2", of="another workflow")
+    assert set(await store.executions(RUN)) == {"e1"}
+
+
+async def test_a_chain_may_be_as_long_as_it_likes(
+    executions: Executions, server: Server, store: InMemoryStore
+) -> None:
+    server.has("e1")
+    for n in range(2, 40):
+        server.has(f"e{n}", f"e{n - 1}", first="gone")
+    await store.admit(RUN, ["e3"])
+    assert await believed(executions, "e39")
+
+
+async def test_an_open_run_is_nobodys_question_until_it_is_signed(
+    executions: Executions, server: Server, store: InMemoryStore
+) -> None:
+    server.has("e1")
+    server.has("e2", "e1")
+    by = await signed(store, mode="open")
+    assert await believed(executions, "e2", by=by)
+    assert not server.asked
+    now = await signed(store)
+    assert await believed(executions, "e2", by=now)
+    assert set(await store.executions(RUN)) == {"e2"}
+
+
+@pytest.mark.parametrize("older", [False, True])
+async def test_where_nothing_is_known_type_and_queue_decide(
+    executions: Executions, server: Server, store: InMemoryStore, *, older: bool
+) -> None:
+    if older:
+        await store.admit(RUN, [OLDER])
+    batch = Batch(first=1, entries=({"kind": "RunStarted", "definition": await signed(store)},))
+    server.has("start")
+    server.has("stranger", workflow="Stranger")
+    server.has("turned", "stranger")
+    server.has("elsewhere", queue="own")
+    server.has("moved", "elsewhere")
+    server.has("e2", "start")
+    for name in ("stranger", "turned", "moved"):
+        assert not await believed(executions, name, batch=batch), name
+    assert await believed(executions, "e2", batch=batch)
+
+
+def use(execution: str) -> StartUse:
+    return StartUse(start="s", content={}, at=1, execution=execution)
+
+
+async def test_a_start_takes_no_signed_runs_place(
+    executions: Executions, store: InMemoryStore
+) -> None:
+    await executions.check_free(RUN, use("new"))
+    await store.admit(RUN, [OLDER])
+    await executions.check_free(RUN, use("new"))
+    await store.admit(RUN, ["e1"])
+    await executions.check_free(RUN, use("e1"))
+    with pytest.raises(NotPermitted, match="takes its place only"):
+        await executions.check_free(RUN, use("new"))
+
+
+async def test_what_replaces_a_run_names_it_as_it_is(
+    executions: Executions, server: Server, store: InMemoryStore
+) -> None:
+    server.has("before")
+    server.has("e1")
+    server.has("e2", "e1")
+    server.has("failed")
+    await executions.check_named(RUN, use("new"), [])
+    await store.admit(RUN, ["e1"])
+    for named in (["e1"], ["e2"], ["before", "e2"], ["failed"]):
+        await executions.check_named(RUN, use("new"), named)
+    for named in ([], ["before"], ["gone"]):
+        with pytest.raises(NotPermitted, match="gone on since"):
+            await executions.check_named(RUN, use("new"), named)
+
+
+async def test_an_open_run_that_begins_is_noted_only_where_a_signed_one_was(
+    executions: Executions, store: InMemoryStore
+) -> None:
+    await executions.begin(RUN, use("e1"), signed=False)
+    assert not await store.executions(RUN)
+    await executions.begin(RUN, use("e1"), signed=True)
+    await executions.begin(RUN, use("e2"), signed=False, alone=True)
+    assert set(await store.executions(RUN)) == {"e2"}
