@@ -220,7 +220,7 @@ def _judged(entry: j.JournalEntry | None, step: StepId, open_: Collection[int]) 
 def _failure(entry: j.ToolReturned) -> str:
     """Why a call failed: whole where the journal has it, as of what the run itself answers."""
     body = entry.ref.inline
-    said = body.get("content") if isinstance(body, dict) else None
+    said: Any = body.get("content") if isinstance(body, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     return brief(said, LONGEST_FAILURE) if isinstance(said, str) else entry.brief
 
 

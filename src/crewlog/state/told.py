@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from crewlog.model import Json
 from crewlog.state.brief import brief, brief_of
@@ -51,7 +51,8 @@ def edited_brief(args: Mapping[str, Json], asked: Json) -> str:
     text = arguments_brief(args)
     if not (text.endswith("…") and isinstance(asked, dict)):
         return text
-    same = {key: key in asked and asked[key] == value for key, value in args.items()}
+    shown = cast("dict[str, Json]", asked)
+    same = {key: key in shown and shown[key] == value for key, value in args.items()}
     changed_first = {key: args[key] for key in sorted(args, key=lambda key: same[key])}
     return arguments_brief(changed_first)
 
@@ -73,13 +74,14 @@ def edited_words(args: Json, asked: Json) -> str:
     """
     if not isinstance(args, dict):
         return ""
-    asked = asked if isinstance(asked, dict) else {}
+    given = cast("dict[str, Json]", args)
+    shown = cast("dict[str, Json]", asked) if isinstance(asked, dict) else {}
     said = [
-        f"{key} = {_value(value)}" + (f" (was {_value(asked[key])})" if key in asked else "")
-        for key, value in args.items()
-        if key not in asked or _value(value) != _value(asked[key])
+        f"{key} = {_value(value)}" + (f" (was {_value(shown[key])})" if key in shown else "")
+        for key, value in given.items()
+        if key not in shown or _value(value) != _value(shown[key])
     ]
-    said += [f"without {key}" for key in asked if key not in args]
+    said += [f"without {key}" for key in shown if key not in given]
     return brief(", ".join(said), _BRIEF_EDIT)
 
 
