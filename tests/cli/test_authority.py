@@ -11,8 +11,8 @@ import pytest
 
 from crewlog.cli.auditing import said, when
 from crewlog.cli.editing import value_of
-from crewlog.cli.inboxing import others
-from crewlog.cli.matrix import next_window, remedies, show_matrix, tables
+from crewlog.cli.inboxing import answerer, others
+from crewlog.cli.matrix import _legend, next_window, remedies, show_matrix, tables
 from crewlog.cli.screen import Screen
 from crewlog.client.inbox import OpenQuestion
 from crewlog.errors import UsageError
@@ -49,6 +49,19 @@ def test_the_matrix_fits_the_screen(width: int) -> None:
             assert len(line) <= width or len(line.split()) <= 2
         shown += "".join(part if isinstance(part, str) else part[0] for part in table[0]).split()
     assert shown == tools
+
+
+def test_the_legend_of_a_matrix_fits_the_screen() -> None:
+    cells = [cell("a", o, outcome=o, set=SetAtRunTime(do="deny")) for o in ("allow", "ask", "deny")]
+    lines = list(_legend([*cells, cell("a", "x", has=False)], 40))
+    told = ["".join(p if isinstance(p, str) else p[0] for p in line).rstrip() for line in lines]
+    assert [len(each) <= 40 for each in told] == [True] * 3
+    assert told[-1].endswith("* set at run time")
+
+
+def test_an_answer_is_typed_for_whom_it_is_asked_of() -> None:
+    assert answerer(["ana b", "ben"], "root") == " --by 'ana b'"
+    assert answerer(["ana", "root"], "root") == answerer([], "root") == ""
 
 
 def test_times_are_durations_or_have_a_zone() -> None:
@@ -108,6 +121,14 @@ def test_a_refusal_in_the_audit_is_of_a_ruling_and_not_of_a_name_on_the_wire() -
     assert said(record) == "ben's ruling was refused: this ruling has no signature. Sign it."
     faults = record.model_copy(update={"reason": "no crew:\nc.yaml:1  no agent 'x'.\n    Add it"})
     assert said(faults).endswith(" refused: no crew: c.yaml:1 no agent 'x'. Add it")
+
+
+def test_the_audit_says_with_what_a_call_was_made() -> None:
+    record = AuditRecord(
+        position=1, at=1, kind="call", who="clerk", what="refund", outcome="returned",
+        detail="kim 15", agent="clerk", tool="refund", step="clerk#1",
+    )  # fmt: skip
+    assert said(record) == "clerk in clerk#1 called refund kim 15: returned"
 
 
 def test_the_inbox_of_one_says_who_is_asked_else() -> None:

@@ -351,7 +351,8 @@ async def _reseal(*, as_json: bool) -> int:
     if as_json:
         screen.document({"texts": count})
     else:
-        screen.line(("✓ ", "green"), f"{count:,} texts are encrypted with the current key")
+        texts = "1 text is" if count == 1 else f"{count:,} texts are"
+        screen.line(("✓ ", "green"), f"{texts} encrypted with the current key")
     return exits.OK
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,9 +99,20 @@ def others(every: Sequence[OpenQuestion], shown: int, mine: str) -> str:
     return f"{counted(left, 'question')} {verb} asked of others: {plain(listed(people))}"
 
 
+def answerer(to: Sequence[str], user: str) -> str:
+    """` --by ana`, where others are asked than who types it; empty: not needed.
+
+    Args:
+        to: Whom the question is asked of; none: everyone.
+        user: Who types, by default.
+    """
+    return f" --by {shlex.quote(to[0])}" if to and user not in to else ""
+
+
 def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
     from crewlog.cli.questions import answer_command, whom  # noqa: PLC0415
     from crewlog.cli.screen import ago, plain  # noqa: PLC0415
+    from crewlog.client.client import system_user  # noqa: PLC0415
     from crewlog.graph.approvals import because_words  # noqa: PLC0415
 
     if as_json:
@@ -115,4 +127,5 @@ def _show(screen: Screen, each: OpenQuestion, *, as_json: bool) -> None:
         screen.paragraph(f"because {because}", style="dim", indent=4)
     if each.used_up:
         screen.paragraph(each.used_up, style="yellow", indent=4)
-    screen.line("    ", ("answer:  ", "dim"), answer_command(each.run, each))
+    by = answerer(each.to, system_user())
+    screen.line("    ", ("answer:  ", "dim"), answer_command(each.run, each), by)

@@ -49,7 +49,8 @@ def show_matrix(screen: Screen, page: PermissionsPage, *, whole: bool = False) -
         for row in table:
             screen.line(*row)
         screen.line()
-    screen.line("  ", *_legend(cells))
+    for line in _legend(cells, screen.width - 2):
+        screen.line("  ", *line)
     for agent, found in groupby(cells, key=lambda cell: cell.agent):
         screen.line()
         screen.line(f"  {plain(agent)}")
@@ -104,19 +105,30 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _legend(cells: Sequence[Cell]) -> Iterator[Part]:
+def _legend(cells: Sequence[Cell], width: int) -> Iterator[list[Part]]:
+    """What the marks mean, in as many lines as it takes."""
+    line: list[Part] = []
+    used = 0
+    for mark, meaning in _meanings(cells):
+        length = len(meaning) + 5
+        if line and used + length > width:
+            yield line
+            line, used = [], 0
+        line += [mark, (f" {meaning}   ", "dim")]
+        used += length
+    yield line
+
+
+def _meanings(cells: Sequence[Cell]) -> Iterator[tuple[Part, str]]:
     meanings = {"allow": "may", "ask": "a person must say yes", "deny": "may not"}
     shown = {cell.outcome for cell in cells if cell.has or cell.set}
     for outcome, meaning in meanings.items():
         if outcome in shown:
-            yield GLYPHS[outcome]
-            yield (f" {meaning}   ", "dim")
+            yield GLYPHS[outcome], meaning
     if any(not cell.has and not cell.set for cell in cells):
-        yield _HAS_NOT
-        yield (" does not have it   ", "dim")
+        yield _HAS_NOT, "does not have it"
     if any(cell.set for cell in cells):
-        yield (SET, "bold")
-        yield (" set at run time", "dim")
+        yield (SET, "bold"), "set at run time"
 
 
 def _reasons(screen: Screen, cells: Sequence[Cell], *, brief: bool) -> None:

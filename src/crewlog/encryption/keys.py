@@ -89,7 +89,10 @@ def read_keys(path: Path) -> KeyFile:
     Raises:
         UsageError: it cannot be read, others than its owner can read it, or it is no key file.
     """
-    remedy = f"`crewlog encryption init {path}` makes one."
+    remedy = (
+        "Correct the path, or restore your copy. Where nothing is encrypted yet, "
+        f"`crewlog encryption init {path}` makes one."
+    )
     try:
         mode = path.stat().st_mode
         text = path.read_text("utf-8")

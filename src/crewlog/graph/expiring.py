@@ -73,5 +73,5 @@ def check_answerable(run: RunFacts, asked: Interrupt, by: str) -> None:
         why = "it was escalated to" if asked.escalated else "it is asked of"
         raise NotPermitted(
             f"{by or 'nobody named'!r} may not answer {asked.id!r}: {why} {', '.join(asked.to)}",
-            remedy="Let one of them answer.",
+            remedy=f"Let {'one of them' if len(asked.to) > 1 else asked.to[0]} answer.",
         )

@@ -83,6 +83,10 @@ def set_ruling(
                 remedy=f"Change the crew: give the agent {what}.",
             )
     run.record(j.RulingSet, tool=tool, agent=agent, do=do, by=by, reason=reason, command=command)
+    every = run.state.rulings.get(tool, {}).get(EVERYONE)
+    if do is None and agent != EVERYONE and every is not None:
+        still = ruling_words(tool, EVERYONE, every)
+        return f"what was said of {agent} and {tool} is taken back, but {still}"
     if do is not None and agent != EVERYONE:
         now = run.check(AgentName(agent), tool)
         if now.outcome != do and now.outcome != "allow":  # the agent above it, or a quota

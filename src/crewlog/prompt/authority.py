@@ -200,9 +200,7 @@ class Authority:
                 agents = [name for name in said.agents if not never.agents or name in never.agents]
                 whom = listed(map(repr, agents)) if agents else "every agent"
                 say = f"{whom} may use {tool!r}, and must never call it"
-                remedy = "The second one holds. Leave out one of the two."
-                if said.words and never.words and never.words[0].start < said.words[0].start:
-                    remedy = "The first one holds. Leave out one of the two."
+                remedy = "The 'never' holds. Leave out one of the two."
                 self._crew.at_odds(say, (*said.words, *never.words), remedy)
 
     def _takes_back(self, never: ast.Rule, said: ast.Allow) -> bool:
@@ -263,7 +261,7 @@ class Authority:
                 if self._not_ours(source, log, said.words):
                     continue
                 members[source].fields["writes"] = (log,)
-                self._crew.note(source, "writes: to those who may see it", said.words)
+                self._crew.note(source, f"writes: {log}", said.words)
                 if said.hidden:
                     who = [n for n in members if n not in said.agents and n != source]
                 else:

@@ -67,13 +67,15 @@ async def reseal(store: Store, tell: Tell) -> int:
     for each in COLUMNS:
         if each.table == _BY_ROW:
             continue
+        before = done
         # A text whose key is the current one is skipped by the query, so that each pass is new.
         for _ in range(_PASSES):
             count = await _page(store, each, store.seal.keys.current)
             if not count:
                 break
             done += count
-            tell(f"{each.table}.{each.column}: {done:,} texts")
+            made = done - before
+            tell(f"{each.table}.{each.column}: {made:,} text{'s' * (made != 1)}")
     return done
 
 

@@ -16,6 +16,7 @@ from crewlog.prompt.grammar.lexicon import (
     ADVERBS_OF_WORK,
     AUXILIARIES,
     BESIDE,
+    BOSSES,
     CONDITIONALS,
     DEPARTMENTS,
     DETERMINERS,
@@ -38,6 +39,7 @@ from crewlog.prompt.grammar.lexicon import (
     participle,
     singular,
     third_person,
+    word_set,
 )
 from crewlog.prompt.grammar.nouns import (
     LONGEST_NAME,
@@ -578,7 +580,24 @@ def _open_works(place: Place, end: int, names: Names) -> bool:
 
 
 def _thing_works(place: Place, end: int, names: Names) -> bool:
-    return False
+    """`Then the boss reviews it`: a boss who is given work; `the boss approves it` may be people."""
+    if place.tokens[end - 1].text not in BOSSES or end - place.begin > 1 or not place.opens:
+        return False
+    if not place.article or place.tokens[place.begin - 1].text in _FIXED | _WHOSE:
+        return False
+    if place.previous in CONDITIONALS or not works_at(place.tokens, end):
+        return False
+    verbs = [t.text for t in place.tokens[end : end + 2]]
+    return not any(lemma(verb) in _CONSENTING for verb in verbs)
+
+
+_WHOSE = frozenset(["my", "our", "your"])
+"""Before `boss`: of those who write the prompt, and so no agent of the crew."""
+_CONSENTING = word_set(
+    "accept agree allow answer approve ask authorise authorize confirm decide decline endorse insist "
+    "object permit refuse reject sign veto"
+)
+"""What people do for a crew, so that it may be meant of them."""
 
 
 _WORKS: dict[Head, Callable[[Place, int, Names], bool]] = {

@@ -217,6 +217,9 @@ somebody someone stakeholders subscribers supplier suppliers team teams user use
 """)
 """People who are not in the crew."""
 
+BOSSES = word_set("boss")
+"""Those of them who are in it where a sentence gives them work."""
+
 DETERMINERS = word_set("the a an our your my each every another one this that their its his her")
 
 PRONOUNS = word_set("""

@@ -15,6 +15,7 @@ from crewlog.prompt.grammar.conditions import Reading
 from crewlog.prompt.grammar.groups import shared
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.named_groups import NamedGroups
+from crewlog.prompt.grammar.outsiders import instead_of, outsider
 from crewlog.prompt.grammar.phrase import Phrase, Unit, agents_in, tools_in
 from crewlog.prompt.grammar.remedies import remedy
 from crewlog.prompt.registry import Registry
@@ -200,12 +201,13 @@ class State:
     def not_understood(self, words: Words) -> None:
         """Reports words that are in no statement."""
         said = self.shown(words)
-        self.remark(
-            "not_understood",
-            f"{said!r} says nothing that a crew can do",
-            [words],
-            self._remedy(words),
-        )
+        who = outsider(self.text[words.start : words.end])
+        if who and who not in self.roster.keys:
+            say = f"{said!r} says nothing that a crew can do: {who!r} is taken for people"
+            self.remark("not_understood", say, [words], instead_of(who))
+            return
+        say = f"{said!r} says nothing that a crew can do"
+        self.remark("not_understood", say, [words], self._remedy(words))
 
     def _remedy(self, words: Words) -> str:
         """What may be said instead of words."""

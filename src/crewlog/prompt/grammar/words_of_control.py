@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from crewlog.prompt.ast import Ask, Step, Trait, Words
+from crewlog.prompt.grammar.outsiders import at_work, instead_of
 from crewlog.prompt.grammar.state import State
 
 _CONTROL = re.compile(
@@ -39,6 +40,7 @@ def look_at_tasks(state: State) -> None:
         for words in (clause, *glued):
             _report(state, words, several=several)
             _report_times(state, words)
+            _report_people(state, words)
 
 
 def _report(state: State, words: Words, *, several: bool) -> None:
@@ -65,3 +67,17 @@ def _report_times(state: State, words: Words) -> None:
                 [time],
                 f"To wait, say it in front: 'Wait until {state.shown(time)}, then …'.",
             )
+
+
+def _report_people(state: State, words: Words) -> None:
+    for who, start, end in at_work(state.text[words.start : words.end]):
+        if who in state.roster.keys:
+            continue
+        place = Words(start=words.start + start, end=words.start + end)
+        state.remark(
+            "read_as_words",
+            f"{state.shown(place)!r} is only part of what an agent is told: {who!r} is taken for "
+            "people, and for no agent",
+            [place],
+            instead_of(who),
+        )
