@@ -136,6 +136,7 @@ async def test_a_reference_to_nothing_is_refused_and_the_run_goes_on(crews: Site
     assert sum(entry.reason.endswith(LOST_FILE) for entry in refused) == looked_for
     file = crews.payloads / key[:2] / key
     assert not file.exists()
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data)
     await handle.signal("message", RawValue(reference(claim(key))))
     refused = await refusals(crews, run, len(NOWHERE) + 2)
