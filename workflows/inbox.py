@@ -61,6 +61,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.state.calls import LoadedState, OpenRunResult, PreparedChange
     from crewlog.state.commands import outcome_of, seems_older
     from crewlog.state.model import CommandOutcome, CrewState, Interrupt
+    from crewlog.state.told import arguments_brief
     from crewlog.wire import (
         SIGNALS,
         Accepted,
@@ -108,6 +109,8 @@ _CONFLICTS = (ChangeConflict, CommandConflict, InterruptNotOpen, InvalidArgument
 """Refusals that are of a kind of their own."""
 REFUSED_BY = "refused-by"
 """The patch: a refusal says whose command it was, also where nothing proves that."""
+REFUSED_WHAT = "refused-what"
+"""The patch: a refusal of an answer says to which question it was, and what it said."""
 KEEPS_WHY = "keeps-why-people-answer"
 """The patch: an answer keeps why it was given, whatever was asked; before, only that to a call."""
 LONGEST_BY = 200
@@ -377,6 +380,7 @@ async def take(
             command=id_of(incoming) if _is_free(engine, incoming, refused=refused) else None,
             error_type=type(error).__name__ if isinstance(error, _CONFLICTS) else "",
             **who,
+            **_tried(incoming, patched),
         )
     finally:
         incoming.done = True
@@ -396,6 +400,22 @@ def _sender(incoming: Incoming, patched: Callable[[str], bool]) -> str:
     if not isinstance(by, str) or not by:
         return ""
     return by[:LONGEST_BY] if patched(REFUSED_BY) else ""
+
+
+def _tried(incoming: Incoming, patched: Callable[[str], bool]) -> dict[str, str]:
+    """Which question an answer is to that is refused, and what it says; of an edit, with what."""
+    if incoming.name != "respond":
+        return {}
+    try:
+        command = parse(incoming.name, incoming.data)
+    except CommandRejected:
+        return {}
+    if not isinstance(command, Respond) or not patched(REFUSED_WHAT):
+        return {}
+    decision = command.decisions[0]
+    said = arguments_brief(decision.edited_action.args) if decision.edited_action else ""
+    words = f"{decision.type} {said or decision.message}"
+    return {"interrupt": command.interrupt[:LONGEST_BY], "tried": brief(words)}
 
 
 def _is_free(engine: Engine | Drafting, incoming: Incoming, *, refused: bool) -> bool:

@@ -123,6 +123,14 @@ def test_a_refusal_in_the_audit_is_of_a_ruling_and_not_of_a_name_on_the_wire() -
     assert said(faults).endswith(" refused: no crew: c.yaml:1 no agent 'x'. Add it")
 
 
+def test_the_audit_says_with_what_a_call_was_made() -> None:
+    record = AuditRecord(
+        position=1, at=1, kind="call", who="clerk", what="refund", outcome="returned",
+        detail="kim 15", agent="clerk", tool="refund", step="clerk#1",
+    )  # fmt: skip
+    assert said(record) == "clerk in clerk#1 called refund kim 15: returned"
+
+
 def test_the_inbox_of_one_says_who_is_asked_else() -> None:
     asked = {"id": "i1", "kind": "ask", "question": "Go?", "options": ["yes", "no"]}
     every = [OpenQuestion.model_validate({**asked, "run": f"r{n}", "to": ["ana"]}) for n in (1, 2)]

@@ -39,6 +39,23 @@ async def test_every_cell_with_its_reason() -> None:
     assert all(c.reason and not c.looks for c in found)
 
 
+async def test_a_risk_that_asks_is_named_as_the_definition_does() -> None:
+    tools = {**TOOLS, "act": {"run": "m:f", "risk": "high"}}
+    agents = {**AGENTS, "b": {"tools": ["act"], "parent": "a"}}
+    plan = plan_of(["a", "b"], agents, tools=tools, interrupts={"approve_risk": "high"})
+    sim = await Simulation.begin(plan)
+    for agent in "ab":
+        found = of(sim, agent, "act")
+        assert (found.outcome, found.rule) == ("ask", "interrupts.approve_risk")
+        assert decided(found) == ["interrupts.approve_risk"]
+        assert found.reason.startswith("interrupts.approve_risk says that people are asked")
+        assert all(not look.says.startswith("approvals") for look in found.looks)
+    await sim.command("set_permission", tool="act", agent="b", do="allow")
+    found = of(sim, "b", "act")
+    assert (found.outcome, found.rule) == ("ask", "parent")
+    assert "may not do more: interrupts.approve_risk says that" in found.reason
+
+
 async def test_pages_and_filters() -> None:
     sim = await begun()
     whole, total = cells(sim.engine)

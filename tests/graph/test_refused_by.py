@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from crewlog.cli.auditing import said
 from crewlog.state import journal as j
 from crewlog.state.audit import audited
-from crewlog.workflows.inbox import REFUSED_BY, Incoming, take
+from crewlog.workflows.inbox import REFUSED_BY, REFUSED_WHAT, Incoming, take
 from graph.crews import plan_of
 from graph.simulation import Simulation, final
 
@@ -60,3 +61,41 @@ async def test_the_audit_names_them() -> None:
     entry = await refused(NOT_POSSIBLE)
     (record,) = [each for each in audited([(1, entry)]) if each.kind == "refusal"]
     assert (record.who, record.what, record.outcome) == ("ben", "interrupt", "refused")
+
+
+EDIT: dict[str, Any] = {
+    "id": "c1",
+    "by": "ana",
+    "interrupt": "i7",
+    "decisions": [
+        {"type": "edit", "edited_action": {"name": "refund", "args": {"to": "kim", "euros": 900}}}
+    ],
+}
+
+
+async def test_a_refused_answer_says_to_what_it_was_and_what_it_said() -> None:
+    entry = await refused(EDIT, "respond")
+    assert (entry.interrupt, entry.tried) == ("i7", "edit kim 900")
+    (record,) = audited([(1, entry)])
+    assert (record.interrupt, record.detail) == ("i7", "edit kim 900")
+    assert "\n" not in record.reason
+    told = said(record)
+    assert told.startswith("ana's answer to i7 (edit kim 900) was refused: ")
+    words = {"decisions": [{"type": "respond", "message": "w" * 500}]}
+    assert len((await refused({**EDIT, **words}, "respond")).tried) == 120
+
+
+async def test_what_is_no_answer_and_older_executions_say_nothing_of_it() -> None:
+    asked: list[str] = []
+
+    def older(patch: str) -> bool:
+        asked.append(patch)
+        return patch == REFUSED_BY
+
+    for data, name in [(NOT_POSSIBLE, "interrupt"), ({**EDIT, "decisions": []}, "respond")]:
+        entry = await refused(data, name, patched=older)
+        assert (entry.interrupt, entry.tried) == ("", "")
+    assert REFUSED_WHAT not in asked  # no marker where nothing is said
+    entry = await refused(EDIT, "respond", patched=older)
+    assert (entry.by, entry.interrupt, entry.tried) == ("ana", "", "")
+    assert REFUSED_WHAT in asked

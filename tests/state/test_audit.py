@@ -271,3 +271,79 @@ def test_what_was_taken_back_says_nothing_of_what_is_called_then() -> None:
     entries = [(n, entry_from_json({"at": n, **data})) for n, data in enumerate(facts, 1)]
     found = [(r.kind, r.outcome) for r in audited(entries) if r.tool == "act"]
     assert found == [("check", "denied"), ("check", "allowed"), ("call", "returned")]
+
+
+def edited(
+    asked: dict[str, Any], given: dict[str, Any], *, again: bool = False
+) -> list[AuditRecord]:
+    """What stands in the audit of a call that people edited, and that was made then.
+
+    Args:
+        asked: The arguments that it was asked for with.
+        given: Those that people gave it.
+        again: Whether people were asked again, and left it as it was asked for.
+    """
+    ref = {"body": hash_json({}), "logs": []}
+    of = {"step": "a#1", "call": 2, "agent": "a"}
+    call = {"call": 2, "tool": "act", "id": "c1", "brief": "kim 20"}
+    question = {
+        "id": "i1",
+        "kind": "tool_approval",
+        "question": "May it?",
+        "options": ["approve", "reject", "stop"],
+        "step": "a#1",
+        "call": 2,
+        "tool": "act",
+        "args": asked,
+    }
+    answer = {"decision": "edit", "by": "ana", "arguments": hash_json(given), "inline": given}
+    facts: list[dict[str, Any]] = [
+        {"kind": "ModelReplied", "step": "a#1", "call": 1, "agent": "a", "ref": ref}
+        | {"calls": [call]},
+        {"kind": "InterruptRaised", "interrupt": question},
+        {"kind": "InterruptAnswered", "interrupt": "i1", **answer},
+        {"kind": "ToolReturned", **of, "tool": "act", "ref": ref},
+    ]
+    if again:
+        facts[3:3] = [
+            {"kind": "InterruptRaised", "interrupt": {**question, "id": "i2"}},
+            {"kind": "InterruptAnswered", "interrupt": "i2", "decision": "approve", "by": "ben"},
+        ]
+    entries = [(n, entry_from_json({"at": n, **data})) for n, data in enumerate(facts, 1)]
+    return list(audited(entries))
+
+
+def test_an_edited_call_is_told_with_the_arguments_that_ran() -> None:
+    found = edited({"who": "kim", "euros": 20}, {"who": "kim", "euros": 15})
+    assert [(r.kind, r.outcome, r.detail) for r in found] == [
+        ("check", "asked", "kim 20"),
+        ("question", "asked", "kim 20"),
+        ("decision", "edit", "euros = 15 (was 20)"),
+        ("call", "returned", "kim 15"),
+    ]
+
+
+def test_what_was_edited_is_told_first_where_not_all_of_it_is() -> None:
+    text = "long " * 40
+    *_, call = edited({"text": text, "euros": 20}, {"text": text, "euros": 15})
+    assert call.detail.startswith("15 long")
+    assert call.detail.endswith("…")
+
+
+def test_a_call_that_is_asked_about_again_has_its_own_arguments() -> None:
+    """The second question is about what the message asks for."""
+    found = edited({"euros": 20}, {"euros": 15}, again=True)
+    assert [(r.outcome, r.detail) for r in found if r.interrupt == "i1"][-1] == (
+        "edit",
+        "euros = 15 (was 20)",
+    )
+    assert {r.detail for r in found if r.interrupt == "i2" or r.kind == "call"} == {"kim 20"}
+
+
+def test_a_failure_that_the_run_itself_tells_is_whole() -> None:
+    why = "There is no flag of this name. " * 5
+    ref = {"body": hash_json({}), "logs": [], "inline": {"type": "tool", "content": why}}
+    of = {"step": "a#1", "call": 2, "agent": "a", "tool": "set_flag"}
+    fact = {"kind": "ToolReturned", **of, "ref": ref, "ok": False, "brief": f"{why[:79]}…"}
+    (record,) = audited([(1, entry_from_json(fact))])
+    assert record.reason == why.strip()

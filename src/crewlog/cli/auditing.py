@@ -225,7 +225,7 @@ def said(record: AuditRecord) -> str:
             verb = {"allowed": "may call", "asked": "must wait with", "denied": "may not call"}
             return f"{who}{at} {verb.get(record.outcome, record.outcome)} {what}{about}{because}"
         case "call":
-            return f"{who}{at} called {what}: {record.outcome}{why}"
+            return f"{who}{at} called {what}{about}: {record.outcome}{why}"
         case "question":
             return f"{record.interrupt} asks{at}{because}"
         case "decision":
@@ -234,7 +234,9 @@ def said(record: AuditRecord) -> str:
             edited = f": {detail}" if record.outcome == "edit" and record.tool and detail else ""
             return f"{who or 'nobody'} said {plain(record.outcome)}{asked}{about}{edited}{why}"
         case "refusal":
-            return f"{who or 'somebody'}'s {noun(what)} was refused{because}"
+            to = f" to {plain(record.interrupt)}" if record.interrupt else ""
+            tried = f" ({detail})" if detail else ""
+            return f"{who or 'somebody'}'s {noun(what)}{to}{tried} was refused{because}"
         case _:
             about = f": {detail}" if detail else ""
             if record.outcome != "applied":

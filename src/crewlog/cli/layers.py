@@ -93,7 +93,8 @@ def _mutations(screen: Screen, state: CrewState, shown: Sequence[Mutation]) -> N
     widths = [max(map(len, column)) for column in zip(*heads, strict=True)]
     for each, head in zip(shown, heads, strict=True):
         cells = [f"{cell:<{width}}   " for cell, width in zip(head, widths, strict=True)]
-        text = f"{plain(each.what)}{_by(each.by)}"
+        why = f": {plain(each.reason)}" if each.reason else ""
+        text = f"{plain(each.what)}{_by(each.by)}{why}"
         screen.wrapped(["  ", (cells[0], "dim"), (cells[1], "dim"), cells[2]], text, indent=6)
 
 

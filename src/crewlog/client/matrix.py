@@ -23,7 +23,9 @@ async def matrix_of(
 
     Raises:
         RunNotFound: neither the server nor the store knows the run.
+        WorkerMissing: the run is starting: no worker answers yet, and nothing is stored.
         StoreUnavailable: only the store could tell, and it is away.
+        StoreIncomplete: rows of the run are missing.
     """
     return await with_quotas(open_store, await _told(gateway, open_store, run, asked))
 
@@ -32,6 +34,7 @@ async def _told(
     gateway: Gateway, open_store: OpenStore, run: RunId, asked: PermissionsQuery
 ) -> PermissionsPage:
     missing: RunNotFound | None = None
+    nobody: WorkerMissing | None = None
     try:
         status = (await gateway.describe(run)).status
         if status is not None and STATUS_NAMES.get(status) == "running":
@@ -39,13 +42,21 @@ async def _told(
             return PermissionsPage.model_validate(answer, extra="ignore")
     except RunNotFound as error:
         missing = error
-    except WorkerMissing:
-        pass
+    except WorkerMissing as error:
+        nobody = error
     try:
         return await _stored(open_store, run, asked)
     except StoreIncomplete:
         if missing is not None:
             raise missing from None
+        if nobody is not None and await (await open_store()).get_run(run) is None:
+            # Rows that were never there are not missing: a repair is not what it takes.
+            raise WorkerMissing(
+                f"the run {run!r} is starting: nothing of it is stored yet",
+                remedy=f"Ask again in a moment. If that does not help: {nobody.message}. "
+                f"{nobody.remedy}",
+                place=nobody.place,
+            ) from None
         raise
 
 

@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from crewlog.authority.permissions import EVERYONE, Outcome, Ruling, needs_approval, ruling_of
+from crewlog.authority.permissions import (
+    EVERYONE,
+    Decision,
+    Outcome,
+    Ruling,
+    needs_approval,
+    ruling_of,
+)
 from crewlog.authority.rules import CallRule, rule_words
 from crewlog.definition.findings import listed
 from crewlog.definition.quotas import quota_of
+from crewlog.graph.approvals import because
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.plan import GraphPlan
 from crewlog.ids import AgentName, ToolName
@@ -21,6 +29,8 @@ from crewlog.state.ledger import Ledger
 from crewlog.state.model import CrewState, Mutation
 from crewlog.state.rulings import last_mutation, permission_mutation, ruling_mutation
 
+APPROVALS = "approvals"
+"""What the engine says of a tool whose calls wait for a yes."""
 _STRICTNESS: dict[str, int] = {"": -1, "allow": 0, "ask": 1, "deny": 2}
 
 
@@ -62,7 +72,8 @@ class Look(Model):
     """A rule that was looked at, and what it says of a cell."""
 
     rule: str
-    """Where it is said: `tools`, `permissions`, `rules[1]`, `approvals`, `ruling`, `parent`."""
+    """Where it is said: `tools`, `permissions`, `rules[1]`, `approvals`, `interrupts.approve_risk`,
+    `ruling`, `parent`."""
     says: str
     """In words."""
     outcome: Outcome | Literal[""] = ""
@@ -136,7 +147,7 @@ def cells(
 
 def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False) -> Cell:
     """What holds for an agent's calls of a tool now."""
-    decision = run.check(agent, tool)
+    decision = _checked(run, agent, tool)
     rules = run.plan.agents[agent]
     made = _set_at_run_time(run, agent, tool)
     ruled = made is not None and made.do != "permission"
@@ -156,6 +167,30 @@ def cell(run: RunFacts, agent: AgentName, tool: ToolName, *, looks: bool = False
         quotas=tuple(quotas),
         looks=tuple(_decided(_looks(run, agent, tool), decision.rule)) if looks else (),
     )
+
+
+def _as_written(run: RunFacts, tool: ToolName, decision: Decision) -> Decision:
+    """A decision that names what the definition says: to the engine, a risk is an approval, too."""
+    if decision.rule != APPROVALS:
+        return decision
+    rules = run.plan.tools.get(tool)
+    risk = rules.risk if rules is not None else "low"
+    told = because(decision, "", risk, run.plan.interrupts.approve_risk)
+    return decision.model_copy(update={"reason": told["why"], "rule": told["rule"]})
+
+
+def _checked(run: RunFacts, agent: AgentName, tool: ToolName) -> Decision:
+    """What the engine decides, as people find it in the definition."""
+    decision = run.check(agent, tool)
+    if decision.rule != "parent":
+        return _as_written(run, tool, decision)
+    for parent in run.plan.agents[agent].within:
+        above = run.check(parent, tool)
+        if decision.reason.endswith(above.reason):
+            head = decision.reason.removesuffix(above.reason)
+            reason = f"{head}{_as_written(run, tool, above).reason}"
+            return decision.model_copy(update={"reason": reason})
+    return decision
 
 
 def _quotas(run: RunFacts, agent: str, tool: str) -> list[CallRule]:
@@ -249,16 +284,18 @@ def _looks(run: RunFacts, agent: AgentName, tool: ToolName) -> Iterator[Look]:
         if rule.covers(agent, tool):
             yield from _rule(run, rule, free=free)
     if needs_approval(agent, tool, run.plan.approvals):
-        says = f"approvals: a person says yes to each call of {tool} by {agent}"
-        yield Look(rule="approvals", says=says, outcome="ask", applies=free)
+        asked = Decision(outcome="ask", allowed=True, reason="", rule=APPROVALS)
+        said = _as_written(run, tool, asked).rule
+        says = f"{said}: a person says yes to each call of {tool} by {agent}"
+        yield Look(rule=said, says=says, outcome="ask", applies=free)
     else:
-        yield Look(rule="approvals", says=f"approvals do not name {tool} for {agent}")
+        yield Look(rule=APPROVALS, says=f"approvals do not name {tool} for {agent}")
     if ruled is not None:
         whom = agent if agent in run.state.rulings.get(tool, {}) else "every agent"
         says = f"people said {ruled} of {whom} and {tool}; it stands in the definition's place"
         yield Look(rule="ruling", says=says, outcome=ruled)
     for parent in rules.within:
-        above = run.check(parent, tool)
+        above = _checked(run, parent, tool)
         says = f"{agent} works for {parent}, and may never more: {above.reason}"
         yield Look(rule="parent", says=says, outcome=above.outcome)
 

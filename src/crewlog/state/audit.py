@@ -18,11 +18,14 @@ from crewlog.state import journal as j
 from crewlog.state.audit_commands import commanded
 from crewlog.state.audit_grants import Grants
 from crewlog.state.audit_records import AuditFilter, AuditKind, AuditRecord
+from crewlog.state.brief import brief
 from crewlog.state.model import Call, Interrupt
-from crewlog.state.told import edited_words
+from crewlog.state.told import edited_brief, edited_words
 
 Key = tuple[StepId, int]
 """A call: its step, and its number there."""
+LONGEST_FAILURE = 500
+"""Characters of why a call failed."""
 
 
 class Audit:
@@ -36,6 +39,8 @@ class Audit:
         """The last reply, its position, and those of its calls that nothing was said of yet."""
         self._calls: dict[Key, tuple[str, str, str]] = {}
         """The agent, the tool and the start of the arguments of each call that is not answered."""
+        self._edited: dict[Key, str] = {}
+        """The start of the arguments that people gave one of these calls: they are what runs."""
         self._refused: set[Key] = set()
         """Calls that were refused, where the model has not been told so yet."""
         self._questions: dict[str, Interrupt] = {}
@@ -101,17 +106,20 @@ class Audit:
                 key = (entry.step, entry.call)
                 if key in self._calls:  # else it was made, and what it set was refused
                     self._refused.add(key)
-                *_, brief = self._calls.get(key, ("", "", ""))
                 denied = _called(position, entry, "check", "denied", entry.reason)
-                yield denied.model_copy(update={"detail": brief})
+                yield denied.model_copy(update={"detail": self._brief(key)})
             case j.ToolReturned():
                 key = (entry.step, entry.call)
-                self._calls.pop(key, None)
                 if key not in self._refused:
+                    outcome, reason = ("returned", "") if entry.ok else ("failed", _failure(entry))
+                    called = _called(position, entry, "call", outcome, reason)
+                    called = called.model_copy(update={"detail": self._brief(key)})
                     if entry.ok:
-                        yield _called(position, entry, "call", "returned", "")
+                        yield called
                     else:
-                        self._failed = _called(position, entry, "call", "failed", entry.brief)
+                        self._failed = called
+                self._calls.pop(key, None)
+                self._edited.pop(key, None)
                 self._refused.discard(key)
             case j.InterruptRaised():
                 yield from self._question(position, entry)
@@ -124,6 +132,8 @@ class Audit:
     def _question(self, position: int, entry: j.InterruptRaised) -> Iterator[AuditRecord]:
         asked = entry.interrupt
         self._questions[asked.id] = asked
+        if asked.kind == "tool_approval":  # once more: it is about what the message says again
+            self._edited.pop(_key(asked), None)
         about = self._about(asked)
         record = AuditRecord(
             position=position,
@@ -148,7 +158,9 @@ class Audit:
         asked = self._questions.pop(entry.interrupt, None)
         if asked is not None and asked.kind == "tool_approval" and entry.decision == asked.refusal:
             # The model is told of it as of a result, and nothing was called.
-            self._refused.add((asked.step or StepId(""), asked.call or 0))
+            self._refused.add(_key(asked))
+        if asked is not None and isinstance(entry.inline, dict):
+            self._edited[_key(asked)] = edited_brief(entry.inline, asked.args)
         about = self._about(asked) if asked is not None else {}
         if asked is not None and (edit := edited_words(entry.inline, asked.args)):
             about["detail"] = edit  # it is what runs, and not what was asked for
@@ -166,16 +178,26 @@ class Audit:
         )
 
     def _about(self, asked: Interrupt) -> dict[str, Any]:
-        """The call that a question is about."""
-        step, call = asked.step or "", asked.call
-        agent, tool, brief = self._calls.get((StepId(step), call or 0), ("", asked.tool, ""))
-        about = {"step": step, "call": call, "agent": agent, "tool": asked.tool or tool}
-        return {**about, "detail": brief}
+        """What a record says of the call that a question is about."""
+        agent, tool, _ = self._calls.get(_key(asked), ("", asked.tool, ""))
+        about = {"step": asked.step or "", "call": asked.call, "agent": agent}
+        return {**about, "tool": asked.tool or tool, "detail": self._brief(_key(asked))}
+
+    def _brief(self, key: Key) -> str:
+        """The start of a call's arguments, as it is made."""
+        *_, asked = self._calls.get(key, ("", "", ""))
+        return self._edited.get(key, asked)
 
     def _learn(self, position: int, entry: j.JournalEntry) -> None:
         self._grants.learn(position, entry)
         if isinstance(entry, j.RolledBack):  # its calls and questions are withdrawn
             self._calls, self._refused, self._questions = {}, set(), {}
+            self._edited = {}
+
+
+def _key(asked: Interrupt) -> Key:
+    """The call that a question is about."""
+    return asked.step or StepId(""), asked.call or 0
 
 
 def _judged(entry: j.JournalEntry | None, step: StepId, open_: Collection[int]) -> int | None:
@@ -193,6 +215,13 @@ def _judged(entry: j.JournalEntry | None, step: StepId, open_: Collection[int]) 
             return asked.call if asked.step == step else None
         case _:
             return None
+
+
+def _failure(entry: j.ToolReturned) -> str:
+    """Why a call failed: whole where the journal has it, as of what the run itself answers."""
+    body = entry.ref.inline
+    said = body.get("content") if isinstance(body, dict) else None
+    return brief(said, LONGEST_FAILURE) if isinstance(said, str) else entry.brief
 
 
 def _called(

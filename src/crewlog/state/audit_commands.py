@@ -35,7 +35,11 @@ def commanded(position: int, entry: j.JournalEntry) -> Iterator[AuditRecord]:
     """The record of a command that was applied or refused, or of a decision about a definition."""
     match entry:
         case j.CommandRejected():
-            yield _by(position, entry, "refusal", entry.name, "refused", reason=entry.reason)
+            refusal = _by(
+                position, entry, "refusal", entry.name, "refused",
+                reason=sentences(entry.reason), detail=entry.tried,
+            )  # fmt: skip
+            yield refusal.model_copy(update={"interrupt": entry.interrupt})
         case j.DefinitionApproved():
             yield _by(position, entry, "decision", "approval", "approve", detail=entry.definition)
         case j.DefinitionRejected():
@@ -84,6 +88,13 @@ def _by(
         agent=str(getattr(entry, "agent", "")),
         command=str(getattr(entry, "command", None) or ""),
     )
+
+
+def sentences(refusal: str) -> str:
+    """A refusal on one line: its faults and its remedy, on a screen, have lines of their own."""
+    *lines, last = [line for each in refusal.splitlines() if (line := each.strip())] or [""]
+    ended = [line if line.endswith((".", ":", "?", "!", ";")) else f"{line}." for line in lines]
+    return " ".join([*ended, last])
 
 
 def _detail(entry: j.JournalEntry) -> str:

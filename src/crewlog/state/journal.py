@@ -485,6 +485,10 @@ class CommandRejected(Fact):
     command: CommandId | None = None
     error_type: str = ""
     """The kind of refusal, where it is one of its own: `ChangeConflict`."""
+    interrupt: str = ""
+    """Of an answer: the question that it was to."""
+    tried: str = ""
+    """Of an answer: what it said, the start of edited arguments."""
 
 
 class ContinuedAsNew(Fact):

@@ -34,6 +34,28 @@ def _asked(call: Body, arguments: str) -> dict[str, Json]:
     return {k: v for k, v in found.items() if v or k != "brief"}
 
 
+def arguments_brief(args: Mapping[str, Json]) -> str:
+    """The start of a call's arguments."""
+    return brief(_arguments(args), _BRIEF_ARGUMENTS)
+
+
+def edited_brief(args: Mapping[str, Json], asked: Json) -> str:
+    """The start of the arguments that people gave a call.
+
+    Where it is cut, what they changed comes first: else it might look as if they changed nothing.
+
+    Args:
+        args: The arguments that run.
+        asked: Those that were asked for, as people were shown them.
+    """
+    text = arguments_brief(args)
+    if not (text.endswith("…") and isinstance(asked, dict)):
+        return text
+    same = {key: key in asked and asked[key] == value for key, value in args.items()}
+    changed_first = {key: args[key] for key in sorted(args, key=lambda key: same[key])}
+    return arguments_brief(changed_first)
+
+
 def _arguments(args: Mapping[str, Json]) -> str:
     # Arguments may be megabytes: each is cut before it is made one line.
     return " ".join(
