@@ -310,6 +310,9 @@ class Roster:
         if begin >= len(tokens):
             return None
         if (number := self.names.get(tokens[begin].key)) is not None:
+            said = self._said(tokens, begin)  # `save notes`, where the tool `save` is called so
+            if said is not None and said[0] == f"${number}" and said[1] > begin + 1:
+                return said
             return f"#{number}", begin + 1
         for stop in (begin + 2, begin + 1):
             written = "_".join(t.key or t.text for t in tokens[begin:stop])
@@ -317,6 +320,10 @@ class Roster:
                 return f"~{number}", min(stop, len(tokens))
         if (number := self._turned(tokens, begin)) is not None:
             return f"${number}", begin + 2
+        return self._said(tokens, begin)
+
+    def _said(self, tokens: Sequence[Token], begin: int) -> tuple[str, int] | None:
+        """A tool by its words, the most of them."""
         if stem(tokens[begin].text) not in self.beginnings:
             return None
         stems: list[str] = []

@@ -24,6 +24,8 @@ from crewlog.prompt.grammar.calls import Calls, unbounded
 from crewlog.prompt.grammar.confined import look_at_confined
 from crewlog.prompt.grammar.consents import Consents
 from crewlog.prompt.grammar.counted import Counts
+from crewlog.prompt.grammar.joined import apart as apart_by_rights
+from crewlog.prompt.grammar.joined import uncounted
 from crewlog.prompt.grammar.lexicon import third_person
 from crewlog.prompt.grammar.mentions import Roster
 from crewlog.prompt.grammar.named_groups import NamedGroups
@@ -171,7 +173,6 @@ def _crew_line(state: State, sentence: Sentence) -> bool:
 
 
 def _read(state: State, sentence: Sentence) -> None:
-    before, remarked = len(state.statements), len(state.remarks)
     units = _labelled(state, sentence, state.roster.marked(sentence))
     whole = Words(start=sentence.start, end=sentence.stop)
     if too_long(units, LONGEST_SENTENCE):
@@ -179,12 +180,32 @@ def _read(state: State, sentence: Sentence) -> None:
         state.labelled = state.described = False
         return
     state.effort += min(len(units), LONGEST_SENTENCE) ** 2
+    parts = _by_rights(state, units)
+    for at, part in enumerate(parts):
+        one = Words(start=part[0].start, end=part[-1].end)
+        _read_part(state, None if at else sentence, part, one if len(parts) > 1 else whole)
+
+
+def _by_rights(state: State, units: list[Unit]) -> list[list[Unit]]:
+    """A sentence, or those that it joins where one of them bounds a right and each is read."""
+    if not unbounded(units) or _ruled(state, units, aloud=False) is not None:
+        return [units]
+    parts = apart_by_rights(_without_fillers(units))
+    for part in parts:
+        if unbounded(part) and _ruled(state, part, aloud=False) is None:
+            return [units]
+    return parts
+
+
+def _read_part(state: State, sentence: Sentence | None, units: list[Unit], whole: Words) -> None:
+    before, remarked = len(state.statements), len(state.remarks)
     if _authority(state, units, whole):
         state.labelled = state.described = False
         return
     units = timed(state, asks_whom(units))
     state.units += units
-    _unclear(state, sentence)
+    if sentence is not None:
+        _unclear(state, sentence)
     state.addressed = ()
     units, asides = _without_asides(
         _fronted(plainly(_uninterrupted(_without_fillers(_named_aside(units)))))
@@ -233,23 +254,40 @@ def _unbounded(state: State, before: int, remarked: int) -> None:
 def _authority(state: State, units: list[Unit], whole: Words) -> bool:
     """Reads a sentence about calls, groups, budgets or questions, as a whole or not at all."""
     said = _without_fillers(units)
-    made = None
-    for reader in (Terms, Calls, Consents, Counts):
-        made = reader(state, said).read() if made is None else made
+    made = _ruled(state, said, aloud=True)
     if made is None and not unbounded(said):
         return False
     state.units += units
     for statement in made or ():
         state.say(statement)
     if made is None:
+        wrong, remedy = uncounted(state, said)
         state.remark(
             "not_understood",
-            f"{state.shown(whole)!r} cannot be counted like that, and gives nothing",
+            f"{state.shown(whole)!r} {wrong}",
             [whole],
-            "Say it in a sentence of its own: 'The X must not call T more than 5 times per run.'",
+            remedy,
             severity="error",
         )
     return True
+
+
+def _ruled(state: State, units: list[Unit], *, aloud: bool) -> list[AnyStatement] | None:
+    """What a sentence rules; none where it is no rule, or not understood as a whole.
+
+    Args:
+        state: What the reader knows.
+        units: The sentence.
+        aloud: Whether what is assumed in it is said, too.
+    """
+    said, remarked = _without_fillers(units), len(state.remarks)
+    for reader in (Terms, Calls, Consents, Counts):
+        made = reader(state, said).read()
+        if made is not None:
+            break
+    if not aloud:
+        del state.remarks[remarked:]
+    return made
 
 
 def _labelled(state: State, sentence: Sentence, units: list[Unit]) -> list[Unit]:
