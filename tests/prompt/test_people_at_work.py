@@ -95,3 +95,15 @@ def test_names_the_log_that_only_some_read() -> None:
         "The clerk serves, then the manager reviews. Only the manager sees the clerk's notes."
     )
     assert "writes: group:clerk" in " ".join(part.text for part in found.provenance)
+
+
+@pytest.mark.parametrize(
+    "asks", ["Ask my boss before the clerk uses drop.", "My boss must approve every use of drop."]
+)
+def test_the_boss_of_who_writes_is_asked_also_beside_one_who_works(asks: str) -> None:
+    made = read(
+        f"The clerk serves the customers with drop, then the boss reviews it. {asks}"
+    ).definition
+    assert made is not None
+    assert set(made.agents) == {"clerk", "boss"}
+    assert "drop" in made.approvals or any(rule.do == "ask" for rule in made.rules)

@@ -71,7 +71,8 @@ def check_answerable(run: RunFacts, asked: Interrupt, by: str) -> None:
         )
     if asked.to and by not in asked.to:
         why = "it was escalated to" if asked.escalated else "it is asked of"
+        people = ", ".join(asked.to)
         raise NotPermitted(
-            f"{by or 'nobody named'!r} may not answer {asked.id!r}: {why} {', '.join(asked.to)}",
-            remedy=f"Let {'one of them' if len(asked.to) > 1 else asked.to[0]} answer.",
+            f"{by or 'nobody named'!r} may not answer {asked.id!r}: {why} {people}",
+            remedy=f"Let {'one of them' if len(asked.to) > 1 else people} answer.",
         )

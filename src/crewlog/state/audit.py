@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from crewlog.ids import StepId
+from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.audit_commands import commanded
 from crewlog.state.audit_grants import Grants
@@ -160,7 +161,8 @@ class Audit:
             # The model is told of it as of a result, and nothing was called.
             self._refused.add(_key(asked))
         if asked is not None and isinstance(entry.inline, dict):
-            self._edited[_key(asked)] = edited_brief(entry.inline, asked.args)
+            args: dict[str, Json] = entry.inline  # pyright: ignore[reportUnknownVariableType]
+            self._edited[_key(asked)] = edited_brief(args, asked.args)
         about = self._about(asked) if asked is not None else {}
         if asked is not None and (edit := edited_words(entry.inline, asked.args)):
             about["detail"] = edit  # it is what runs, and not what was asked for

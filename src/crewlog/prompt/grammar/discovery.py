@@ -583,7 +583,7 @@ def _thing_works(place: Place, end: int, names: Names) -> bool:
     """`Then the boss reviews it`: a boss who is given work; `the boss approves it` may be people."""
     if place.tokens[end - 1].text not in BOSSES or end - place.begin > 1 or not place.opens:
         return False
-    if not place.article or place.tokens[place.begin - 1].text in _FIXED | _WHOSE:
+    if not place.article or place.tokens[place.begin - 1].text in _FIXED | WRITERS:
         return False
     if place.previous in CONDITIONALS or not works_at(place.tokens, end):
         return False
@@ -591,7 +591,7 @@ def _thing_works(place: Place, end: int, names: Names) -> bool:
     return not any(lemma(verb) in _CONSENTING for verb in verbs)
 
 
-_WHOSE = frozenset(["my", "our", "your"])
+WRITERS = frozenset(["my", "our", "your"])
 """Before `boss`: of those who write the prompt, and so no agent of the crew."""
 _CONSENTING = word_set(
     "accept agree allow answer approve ask authorise authorize confirm decide decline endorse insist "

@@ -13,8 +13,9 @@ from functools import lru_cache
 
 from crewlog.prompt.ast import Words
 from crewlog.prompt.grammar.casts import listed_agents
-from crewlog.prompt.grammar.discovery import Found, Names, discover
+from crewlog.prompt.grammar.discovery import WRITERS, Found, Names, discover
 from crewlog.prompt.grammar.lexicon import (
+    BOSSES,
     DETERMINERS,
     FUNCTION,
     IRREGULAR_FORMS,
@@ -228,6 +229,9 @@ class Roster:
             begin += 1
         if begin >= len(tokens) or (begin > at and tokens[at].text in {"this", "that", "another"}):
             return None
+        whose = tokens[begin - 1].text if begin else ""
+        if whose in WRITERS and tokens[begin].text in BOSSES:
+            return None  # `Ask my boss`: of those who write the prompt, also beside an agent `boss`
         bare = begin == at
         if bare and not _stands_alone(tokens, at):
             return None
