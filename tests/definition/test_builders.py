@@ -254,6 +254,7 @@ def test_another_process_has_it_too(install: Install, tmp_path: Path) -> None:
 
 async def test_a_worker_that_lacks_a_builder_says_which() -> None:
     from crewlog.activities.definitions import Definitions
+    from crewlog.activities.executions import Executions, looks_nowhere
     from crewlog.activities.open_run import open_run
     from crewlog.model import Json
     from crewlog.store.memory import InMemoryStore
@@ -270,7 +271,7 @@ async def test_a_worker_that_lacks_a_builder_says_which() -> None:
     }
     task = OpenRun.model_validate({"run": "r", "crew": crew})
     with pytest.raises(InvalidDefinition) as raised:
-        await open_run(task, store, Definitions(store), probe)
+        await open_run(task, store, Definitions(store), probe, Executions(store, looks_nowhere))
     assert "no builder is called 'debate'" in str(raised.value)
     assert "must be installed wherever it is checked and run, on every worker too" in str(
         raised.value

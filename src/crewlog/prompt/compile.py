@@ -455,8 +455,9 @@ class _Finish:
         """The definition with a rule for each key that several steps may set at once."""
         found = all_findings(definition)
         unruled = dict.fromkeys(each.key for each in found if each.key)
-        # A rule mends exactly the fault that asks for it.
-        self.findings = [each for each in found if not each.key]
+        # A rule mends exactly the fault that asks for it. And that somebody may call what a group
+        # may, and is then excepted, is how people say it: what contradicts itself is told apart.
+        self.findings = [each for each in found if not each.key and not _is_excepted(each)]
         for key in unruled:
             words = next((m.words for n, m in self.crew.members.items() if key.startswith(n)), ())
             self.remarks.warning(
@@ -573,6 +574,12 @@ def _rights(tool: str, definition: CrewDefinition) -> str:
         whom = definition.approvals[tool]
         text += ", after approval" if whom is None else f", after approval for {listed(whom)}"
     return text
+
+
+def _is_excepted(finding: Finding) -> bool:
+    """Whether it is the warning that an agent has a tool which it may not call."""
+    of_agents = finding.path[:1] == ("agents",) and finding.path[2:3] == ("tools",)
+    return of_agents and finding.severity == "warning"
 
 
 def _with_bare_flags(definition: CrewDefinition) -> CrewDefinition:
