@@ -209,11 +209,12 @@ def show_record(screen: Screen, at: datetime, record: AuditRecord) -> None:
 def said(record: AuditRecord) -> str:
     """What a record says, for people."""
     from crewlog.cli.screen import plain  # noqa: PLC0415
+    from crewlog.cli.timeline import sentences  # noqa: PLC0415
     from crewlog.wire import in_nouns, noun  # noqa: PLC0415
 
     who = plain(record.who)
     detail = plain(record.detail)
-    reason = in_nouns(_one_line(record.reason))
+    reason = in_nouns(sentences(record.reason))
     at = f" in {record.step}" if record.step else ""
     why = f" ({reason})" if reason else ""
     because = f": {reason}" if reason else ""
@@ -242,15 +243,6 @@ def said(record: AuditRecord) -> str:
             if record.outcome != "applied":
                 return f"the change is {record.outcome}{f' ({who})' if who else ''}{about}{why}"
             return f"{who or 'somebody'} {_VERBS.get(what, noun(what))}{about}{why}"
-
-
-def _one_line(reason: str) -> str:
-    """A reason as one line: a refusal has its faults and its remedy in lines of their own."""
-    from crewlog.cli.screen import plain  # noqa: PLC0415
-
-    *lines, last = [line for each in reason.splitlines() if (line := plain(each))] or [""]
-    ended = [line if line.endswith((".", ":", "?", "!", ";")) else f"{line}." for line in lines]
-    return " ".join([*ended, last])
 
 
 def _summary(counted: Counter[tuple[str, str]]) -> str:

@@ -22,6 +22,7 @@ from crewlog.cli.told_changes import STATEFUL, requirements_after, state_of, tol
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
+from crewlog.state import brief
 from crewlog.state import journal as j
 from crewlog.state.brief import shortened
 from crewlog.state.told import edited_words
@@ -584,9 +585,7 @@ def _as_json(value: object) -> str:
 
 def sentences(refusal: str) -> str:
     """What is wrong, and the remedy on the lines after it, as sentences on one line."""
-    what, _, remedy = refusal.partition("\n")
-    end = "" if not remedy or what.endswith((".", "?", "!")) else "."
-    return plain(f"{what}{end} {remedy}")
+    return plain(brief.sentences(refusal))
 
 
 def _by(who: str) -> str:

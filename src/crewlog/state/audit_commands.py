@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from crewlog.definition.findings import listed
 from crewlog.state import journal as j
 from crewlog.state.audit_records import AuditKind, AuditRecord
+from crewlog.state.brief import sentences
 from crewlog.state.rulings import ruling_words
 
 _COMMANDS: dict[type[j.Fact], str] = {
@@ -88,13 +89,6 @@ def _by(
         agent=str(getattr(entry, "agent", "")),
         command=str(getattr(entry, "command", None) or ""),
     )
-
-
-def sentences(refusal: str) -> str:
-    """A refusal on one line: its faults and its remedy, on a screen, have lines of their own."""
-    *lines, last = [line for each in refusal.splitlines() if (line := each.strip())] or [""]
-    ended = [line if line.endswith((".", ":", "?", "!", ";")) else f"{line}." for line in lines]
-    return " ".join([*ended, last])
 
 
 def _detail(entry: j.JournalEntry) -> str:

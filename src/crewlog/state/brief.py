@@ -15,6 +15,13 @@ link, so whoever has one is fenced."""
 _FENCES = re.compile(r"`+")
 
 
+def sentences(refusal: str) -> str:
+    """A refusal on one line: its faults and its remedy, on a screen, have lines of their own."""
+    *lines, last = [line for each in refusal.splitlines() if (line := each.strip())] or [""]
+    ended = [line if line.endswith((".", ":", "?", "!", ";")) else f"{line}." for line in lines]
+    return " ".join([*ended, last])
+
+
 def brief_of(body: Mapping[str, Json]) -> str:
     """The start of what a message says; of a content in parts, of its first text."""
     content: Json = body.get("content", "")
