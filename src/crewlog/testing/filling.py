@@ -40,7 +40,9 @@ def _in(value: Json, values: Mapping[str, str]) -> Json:
     if isinstance(value, str):
         return _PLACE.sub(lambda place: values.get(place[1], place[0]), value)
     if isinstance(value, list):
-        return [_in(each, values) for each in value]
+        items: list[Json] = value
+        return [_in(each, values) for each in items]
     if isinstance(value, dict):
-        return {key: _in(each, values) for key, each in value.items()}
+        fields: dict[str, Json] = value
+        return {key: _in(each, values) for key, each in fields.items()}
     return value
