@@ -141,9 +141,16 @@ class Shapes(Reading):
         if len(who) != 1 or scan.word not in SENDS:
             return None
         scan.at += 1
-        if not self._each_message() or not scan.takes(ways("to one of|to either|to")):
+        if not self._each_message():
             return None
-        return self._hub_of(who[0], self.agents())
+        one_of, begun = scan.takes(ways("to one of|to either|to whichever of")), scan.at
+        if not one_of and not scan.takes(ways("to")):
+            return None
+        named = self.agents()
+        if not one_of and "or" not in scan.words[begun : scan.at]:
+            return None  # `to the lawyer and the clerk`: both of them get it
+        scan.takes(ways("fits|fits best|is the right one"))
+        return self._hub_of(who[0], named)
 
     def _picked(self) -> Found:
         """`For each message, the router picks one of billing and support`."""
@@ -181,7 +188,7 @@ class Shapes(Reading):
     def _hub_of(self, router: str, agents: tuple[str, ...]) -> Found:
         agents = tuple(name for name in agents if name != router)
         options: dict[str, Json] = {"router": router, "agents": list(agents)}
-        if not agents or not self._tail_of_hub(options):
+        if len(agents) < 2 or not self._tail_of_hub(options):
             return None
         named = (router, *agents)
         self.state.worked, self.state.subject = named, agents
