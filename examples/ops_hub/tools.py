@@ -6,6 +6,7 @@ it leads the command line. Nothing here is made up; what cannot be reached is to
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -44,6 +45,12 @@ async def connected() -> AsyncGenerator[Client]:
 
 
 # -- health --------------------------------------------------------------------------------------
+
+
+async def system_health() -> dict[str, Any]:
+    """Looks at the server, the workers and the store together, in short."""
+    server, workers, store = await asyncio.gather(server_health(), worker_health(), store_health())
+    return {"server": server, "workers": workers, "store": store}
 
 
 async def server_health() -> dict[str, Any]:
