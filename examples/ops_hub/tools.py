@@ -126,10 +126,10 @@ async def troubles(most: int = 10) -> dict[str, Any]:
 # -- information ---------------------------------------------------------------------------------
 
 
-async def list_crews() -> list[dict[str, Any]]:
+async def list_crews() -> dict[str, Any]:
     """Lists the registered crews: name, newest version, agents, and what each is for."""
     async with connected() as client:
-        return [
+        crews = [
             {
                 "crew": each.row.name,
                 "version": each.row.version,
@@ -138,6 +138,7 @@ async def list_crews() -> list[dict[str, Any]]:
             }
             for each in await client.catalog.crews()
         ]
+        return {"crews": crews}
 
 
 async def describe_crew(name: str, version: int | None = None) -> str:
@@ -151,7 +152,7 @@ async def describe_crew(name: str, version: int | None = None) -> str:
         return to_yaml((await client.catalog.crew(name, version)).definition)
 
 
-async def list_runs(status: str = "", most: int = 10) -> list[dict[str, Any]]:
+async def list_runs(status: str = "", most: int = 10) -> dict[str, Any]:
     """Lists runs, the newest first.
 
     Args:
@@ -161,7 +162,7 @@ async def list_runs(status: str = "", most: int = 10) -> list[dict[str, Any]]:
     """
     statuses = _OPEN if status == "open" else (status,) if status else ()
     async with connected() as client:
-        return [
+        runs = [
             {
                 "run": each.run,
                 "crew": each.crew,
@@ -170,6 +171,7 @@ async def list_runs(status: str = "", most: int = 10) -> list[dict[str, Any]]:
             }
             for each in await client.list(statuses=statuses, limit=max(1, min(most, _MOST)))
         ]
+        return {"runs": runs}
 
 
 async def describe_run(run: str) -> dict[str, Any]:
