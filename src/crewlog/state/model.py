@@ -227,6 +227,8 @@ class Turn(Model):
     """How sure its agent said it is, in this turn, where that is asked for."""
     did: tuple[Did, ...] = ()
     """What became of its calls so far, where its agent has no model."""
+    unsettled: tuple[int, ...] = ()
+    """Calls whose operations others came before: the next model call says which of them apply."""
 
 
 class FrontierEntry(Model):
@@ -561,6 +563,8 @@ class CrewState(Model):
     """The steps that are not done, in the order they were reached."""
     visits: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """Visits begun, by node; never repeated."""
+    execution_count: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often the run went to a node by a route; in a conversation, in its present turn."""
     asked: int = 0
     """Interrupts raised so far."""
     break_before: tuple[NodeName, ...] = ()
