@@ -33,6 +33,7 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
     ("definition.md", "### Decisions", definition.DecisionPhase),
     ("definition.md", "### Questions", definition.AskPhase),
     ("definition.md", "### Waits", definition.WaitPhase),
+    ("definition.md", "### Routes", definition.RoutePhase),
     ("definition.md", "### Builders", definition.BuilderPhase),
     ("definition.md", "### Patterns", definition.PatternUse),
     ("definition.md", "## Rules", definition.Rule),

@@ -151,6 +151,7 @@ class Timeline:
                 | j.StepRetried()
                 | j.StepCancelled()
                 | j.Routed()
+                | j.RouteRefused()
             ):
                 return self._step(entry)
             case j.ConditionMet() | j.TimerSet() | j.TimerFired():
@@ -221,6 +222,9 @@ class Timeline:
                 self.running.pop(entry.step, None)
                 what = "ended by the stop" if self._stopping else "ended"
                 return self._row(entry, node_of(entry.step), "■", what, "yellow")
+            case j.RouteRefused():
+                text = f"{entry.because}: {entry.goes}"
+                return self._row(entry, node_of(entry.step), "!", text, "yellow")
             case j.Routed():
                 return self._routed(entry)
             case _:

@@ -356,6 +356,28 @@ class DecisionPhase(Model):
     """What it waits for; by default the item before it."""
 
 
+class RoutePhase(Model):
+    """A way that the value of an output names: the run goes to the phase of that name."""
+
+    route: Annotated[str, Field(pattern=FOR_EACH_PATTERN)]
+    """`agent.output`: its value names where to go, by the name of a phase, or of its agent."""
+    to: tuple[str, ...] = Field(min_length=1)
+    """The phases that it may name."""
+    otherwise: str | None = Field(default=None, alias="else")
+    """Where it names none of them, or nothing was set: a phase, `end` (the default), `next`,
+    `ask_human` or `fail`."""
+    at_most: int = Field(default=1, ge=1)
+    """How often it goes to each of them: in a run, or in each turn of a conversation."""
+    else_used_up: Literal["end", "next", "ask_human", "fail"] = "end"
+    """What happens beyond that."""
+    only_if: ConditionText | None = None
+    """It goes somewhere only where this holds at its time; else the run goes on."""
+    phase: PhaseName | None = None
+    """The phase's name; by default `route` and a number."""
+    after: After | None = None
+    """What it waits for; by default the item before it."""
+
+
 class AskPhase(Model):
     """A question to people that the run waits on."""
 
@@ -433,11 +455,12 @@ FlowItem = (
     | DecisionPhase
     | AskPhase
     | WaitPhase
+    | RoutePhase
     | ParallelPhase
     | BuilderPhase
 )
-"""An agent's name; a list (in parallel); or a phase, decision, question, wait, parallel block,
-builder's part in full."""
+"""An agent's name; a list (in parallel); or a phase, decision, question, wait, route, parallel
+block, builder's part in full."""
 
 
 EVERY_TOOL = "*"

@@ -199,6 +199,21 @@ class Routed(Fact):
     """Arrivals of the generation before that are still to come, by join and source."""
     rearmed: bool = False
     """Whether people allowed the decision its visits again."""
+    counted: tuple[NodeName, ...] = ()
+    """The nodes that it went to by a route: how often is counted."""
+
+
+class RouteRefused(Fact):
+    """A route does not go where the output says: that names no way of it, or is used up."""
+
+    kind: Literal["RouteRefused"] = "RouteRefused"
+    step: StepId
+    by: str
+    """The output, `agent.output`."""
+    because: str
+    """Why, for people."""
+    goes: str
+    """What happens instead: a node, `next`, `end`, `ask_human` or `fail`."""
 
 
 class StepStarted(Fact):
@@ -767,6 +782,7 @@ JournalEntry = Annotated[
     | DefinitionRejected
     | MessageAdded
     | Routed
+    | RouteRefused
     | StepStarted
     | StepMapped
     | ConditionMet

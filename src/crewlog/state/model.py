@@ -546,6 +546,8 @@ class CrewState(Model):
     """The steps that are not done, in the order they were reached."""
     visits: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """Visits begun, by node; never repeated."""
+    execution_count: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often the run went to a node by a route; in a conversation, in its present turn."""
     asked: int = 0
     """Interrupts raised so far."""
     break_before: tuple[NodeName, ...] = ()

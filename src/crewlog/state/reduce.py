@@ -250,11 +250,17 @@ def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
         if reached.node not in entry.arrived:
             sent[reached.node] = sent.get(reached.node, 0) + 1
     _reach(frontier, visits, entry.to, position)
-    return {
+    changes: Changes = {
         "visits": visits,
         "frontier": frontier,
         "routing": routing.model_copy(update={"sent": sent}),
     }
+    if entry.counted:
+        counts = dict(state.execution_count)
+        for node in entry.counted:
+            counts[node] = counts.get(node, 0) + 1
+        changes["execution_count"] = counts
+    return changes
 
 
 def _reach(
