@@ -51,6 +51,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "rules": "own",
         "timezone": "same",  # whose days the quotas count
         "logs": "same",
+        "artifacts": "same",
         "merge": "own",
         "limits": "inner",
         "interrupts": "same",
@@ -78,6 +79,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "enabled": "own",
         "pattern": "free",  # what it stands for is compared
         "parent": "own",
+        "scratch": "free",  # notes of its own, in this run
     },
     ToolDefinition: {
         "run": "same",

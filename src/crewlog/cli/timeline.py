@@ -24,6 +24,7 @@ from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import brief
 from crewlog.state import journal as j
+from crewlog.state.artifact_words import operations_words
 from crewlog.state.brief import shortened
 from crewlog.state.told import edited_words
 
@@ -168,6 +169,8 @@ class Timeline:
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
                 return self._row(entry, entry.agent, "=", text, "dim")
+            case j.OperationsApplied() | j.OperationsSettled():
+                return self._row(entry, entry.agent, "±", operations_words(entry), "dim")
             case (
                 j.ChangeAccepted()
                 | j.GraphSwapped()

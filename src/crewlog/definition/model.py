@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
+from crewlog.definition.artifacts import ArtifactDefinition, Scratch
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
 from crewlog.definition.policy import Policy
 from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
@@ -278,6 +279,8 @@ class AgentDefinition(Model):
     `review_loop`."""
     parent: str | None = None
     """The agent that it works for: it never may more than that one, whatever else is said."""
+    scratch: Scratch | None = None
+    """Short-term notes that it makes for itself in a run, by the tools `note` and `notes`."""
 
 
 class JoinQuorum(Model):
@@ -685,6 +688,8 @@ class CrewDefinition(Model):
     logs: dict[Name, LogDefinition] = Field(default_factory=dict)
     """Who may read and write the log `channel:NAME`, by name; any other channel is for the agents
     that list it."""
+    artifacts: dict[Name, ArtifactDefinition] = Field(default_factory=dict)
+    """Documents that its agents build together, by name; they change by operations alone."""
     merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
     """How values combine where more than one step sets a flag, or an output as `agent.output`:
     `last` keeps the last one; `append` makes a list, in the order in which they are applied, and

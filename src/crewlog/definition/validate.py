@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
+from crewlog.definition.artifact_checks import artifact_findings
 from crewlog.definition.audience_checks import audience_findings, log_findings
 from crewlog.definition.conditions import Condition, facts_in
 from crewlog.definition.course_checks import course_findings
@@ -155,6 +156,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *interrupt_findings(definition),
         *audience_findings(definition, found),
         *memory_findings(definition),
+        *artifact_findings(definition),
         *reach_findings(definition),
     ]
 

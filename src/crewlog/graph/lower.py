@@ -48,6 +48,7 @@ from crewlog.graph.plan import (
     NEXT,
     SKIP,
     AgentRules,
+    ArtifactRules,
     Ask,
     Decide,
     GraphPlan,
@@ -108,6 +109,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         checks=tuple(call_rules(definition)),
         timezone=definition.timezone,
         merge=definition.merge,
+        artifacts=_artifacts(definition, audiences),
         flags={FlagName(name): value for name, value in definition.flags.items()},
         rules=(
             *(rule for name, node in nodes.items() for rule in rules_of(name, node)),
@@ -125,6 +127,16 @@ def _agents_by_tool(
     return {
         ToolName(tool): None if named is None else tuple(AgentName(a) for a in named)
         for tool, named in table.items()
+    }
+
+
+def _artifacts(definition: CrewDefinition, audiences: Audiences) -> dict[str, ArtifactRules]:
+    def agents(named: tuple[str, ...] | None) -> tuple[AgentName, ...] | None:
+        return None if named is None else tuple(AgentName(a) for a in audiences.members(named))
+
+    return {
+        name: ArtifactRules(readers=agents(said.readers), writers=agents(said.writers))
+        for name, said in definition.artifacts.items()
     }
 
 

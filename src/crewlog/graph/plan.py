@@ -195,6 +195,15 @@ class ToolRules(Model):
     """What a wrong call may do, for people who are asked about one."""
 
 
+class ArtifactRules(Model):
+    """What the workflow must know of an artifact; what it is stays in its log."""
+
+    readers: tuple[AgentName, ...] | None = None
+    """Agents that see it; none: every agent."""
+    writers: tuple[AgentName, ...] | None = None
+    """Agents that may change it; none: every agent."""
+
+
 class LeftStep(Model):
     """A visit whose node a change took away: what the rest of its turn needs, or its return."""
 
@@ -232,6 +241,8 @@ class GraphPlan(Model):
         default_factory=dict[str, Literal["last", "append"]]
     )
     """How the values of a flag, or of an output as `agent.output`, combine; by default `last`."""
+    artifacts: dict[str, ArtifactRules] = Field(default_factory=dict[str, ArtifactRules])
+    """Who sees and who changes which artifact."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """First values."""
     rules: tuple[str, ...] = ()

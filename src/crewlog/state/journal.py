@@ -375,6 +375,51 @@ class OutputSet(Fact):
     """The logs whose readers may see it: those that its agent writes to; empty: `public`."""
 
 
+class OperationsApplied(Fact):
+    """A tool's operations were added to an artifact's log; those that do not apply change nothing.
+
+    The content is what folding the log makes of it (`crewlog.state.artifacts`).
+    """
+
+    kind: Literal["OperationsApplied"] = "OperationsApplied"
+    step: StepId
+    call: int
+    agent: AgentName
+    artifact: str
+    ref: MessageRef
+    """The body that holds the operations, and the artifact's log."""
+    count: int
+    """How many operations there are."""
+    refused: int = 0
+    """How many of them were left out, since they do not apply to what the artifact was."""
+    why: tuple[str, ...] = ()
+    """The first of them, each with its reason."""
+    moved: bool = False
+    """Whether the artifact had changed since the operations were tried on it: how many apply is
+    known where the log is folded, and told by `OperationsSettled` where some do not."""
+    base: ContentHash = ContentHash("")
+    """Of an entry that is held: the log's head when the operations were tried."""
+
+    @property
+    @override
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class OperationsSettled(Fact):
+    """Of operations that others came before, some did not apply."""
+
+    kind: Literal["OperationsSettled"] = "OperationsSettled"
+    step: StepId
+    call: int
+    agent: AgentName
+    artifact: str
+    refused: int
+    """How many were left out."""
+    why: tuple[str, ...] = ()
+    """The first of them, each with its reason."""
+
+
 class StepCompleted(Fact):
     """A step ended well."""
 
@@ -794,6 +839,8 @@ JournalEntry = Annotated[
     | QuotaGiven
     | FlagSet
     | OutputSet
+    | OperationsApplied
+    | OperationsSettled
     | StepCompleted
     | StepFailed
     | StepRetried

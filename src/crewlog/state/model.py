@@ -212,6 +212,8 @@ class Turn(Model):
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
     confidence: float | None = None
     """How sure its agent said it is, in this turn, where that is asked for."""
+    unsettled: tuple[int, ...] = ()
+    """Calls whose operations others came before: the next model call says which of them apply."""
 
 
 class FrontierEntry(Model):

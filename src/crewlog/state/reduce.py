@@ -392,6 +392,7 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
             "next_call": turn.next_call + len(entry.calls),
             "expected": len(entry.calls),
             "returned": 0,
+            "unsettled": (),
         }
     )
     if not entry.calls:
@@ -423,6 +424,15 @@ def _tool_returned(state: CrewState, entry: j.ToolReturned, _position: int) -> C
         "usage": _with(state.usage, entry.agent, used),
         **_entry(state, entry.step, turn=turn.model_copy(update=after)),
     }
+
+
+@_on(j.OperationsApplied)
+def _operations_applied(state: CrewState, entry: j.OperationsApplied, _position: int) -> Changes:
+    if not entry.moved:  # the log has grown already: that is all
+        return {}
+    turn = _turn(state, entry.step)
+    unsettled = tuple(dict.fromkeys((*turn.unsettled, entry.call)))
+    return _entry(state, entry.step, turn=turn.model_copy(update={"unsettled": unsettled}))
 
 
 @_on(j.CallHeld)
