@@ -415,6 +415,8 @@ def _tool_returned(state: CrewState, entry: j.ToolReturned, _position: int) -> C
     }
     if entry.confidence is not None:
         after["confidence"] = entry.confidence
+    if entry.did is not None:
+        after["did"] = (*turn.did, entry.did)
     if entry.model_next:
         after["calls"] = (*calls, Call(call=turn.next_call))
         after["next_call"] = turn.next_call + 1
@@ -539,6 +541,9 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
         for c in found.turn.calls
     )
     turn = found.turn.model_copy(update={"calls": calls})
+    if turn.did and any(c.call == entry.call and c.tool is None for c in calls):
+        # Of an agent without a model, what went well is not done again.
+        turn = turn.model_copy(update={"did": tuple(each for each in turn.did if each.ok)})
     return _entry(state, entry.step, status="running", since=position, turn=turn)
 
 
