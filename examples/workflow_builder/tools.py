@@ -150,14 +150,16 @@ def set_parameters(node: str, parameters: dict[str, Any]) -> Command[Any]:
 
     Args:
         node: The node's name.
-        parameters: Values by parameter. `{{Weather.temperature}}` is a result of the node Weather.
+        parameters: Values by parameter; null takes one away. `{{Weather.temperature}}` is a result
+            of the node Weather.
     """
     known = _known(str(_node(_workflow(), node).get("type")))
     for name, value in parameters.items():
         if name not in known.parameters:
             told = ", ".join(known.parameters) or "none"
             raise ValueError(f"{known.type} has no parameter {name!r}; it has: {told}")
-        if fault := fault_of_value(name, value, known.parameters[name]):
+        fault = fault_of_value(name, value, known.parameters[name])
+        if fault and value is not None:
             raise ValueError(f"{fault.what}. {fault.remedy}")
     return artifact_update(
         expect(_path("nodes", node, "type"), known.type),  # it may be another one by then
