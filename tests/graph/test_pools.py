@@ -12,13 +12,11 @@ from crewlog.state.calls import OutputValue
 from crewlog.state.hashing import hash_json
 from graph.crews import plan_of
 from graph.simulation import (
-    Failure,
     Replies,
     Simulation,
     as_json,
     folded,
     returns,
-    run,
     says,
 )
 

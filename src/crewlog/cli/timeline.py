@@ -24,6 +24,7 @@ from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import brief
 from crewlog.state import journal as j
+from crewlog.state.artifact_words import operations_words
 from crewlog.state.brief import shortened
 from crewlog.state.told import edited_words
 
@@ -154,6 +155,7 @@ class Timeline:
                 | j.StepRetried()
                 | j.StepCancelled()
                 | j.Routed()
+                | j.RouteRefused()
             ):
                 return self._step(entry)
             case j.ConditionMet() | j.TimerSet() | j.TimerFired():
@@ -174,6 +176,8 @@ class Timeline:
                 node = node_of(entry.step) if entry.step else entry.by
                 text = f"{entry.key} stays {entry.kept}, not {entry.refused}: {entry.because}"
                 return self._row(entry, node, "≠", text, "red")
+            case j.OperationsApplied() | j.OperationsSettled():
+                return self._row(entry, entry.agent, "±", operations_words(entry), "dim")
             case (
                 j.ChangeAccepted()
                 | j.GraphSwapped()
@@ -234,6 +238,9 @@ class Timeline:
                 self.running.pop(entry.step, None)
                 what = "ended by the stop" if self._stopping else "ended"
                 return self._row(entry, node_of(entry.step), "■", what, "yellow")
+            case j.RouteRefused():
+                text = f"{entry.because}: {entry.goes}"
+                return self._row(entry, node_of(entry.step), "!", text, "yellow")
             case j.Routed():
                 return self._routed(entry)
             case _:

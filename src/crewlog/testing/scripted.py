@@ -28,6 +28,7 @@ from langchain_core.messages import (
     BaseMessage,
     InvalidToolCall,
     ToolCall,
+    ToolMessage,
 )
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
@@ -37,6 +38,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from crewlog.errors import ModelRefused, ModelUnavailable
 from crewlog.model import Json
+from crewlog.testing.filling import filled
 from crewlog.testing.script_file import (
     ANY_AGENT,
     Entry,
@@ -273,12 +275,14 @@ class ScriptedChatModel(BaseChatModel):
             failed += trouble.times
             if tries <= failed:
                 _fail(trouble, self.file, caller.agent)
-        message = _message(reply.entry, messages, caller)
+        message = _message(filled(reply.entry, messages[-1].text), messages, caller)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
 def _matching(matched: Sequence[Reply], last: BaseMessage) -> Reply | None:
-    return next((r for r in matched if re.search(r.entry.when or "", last.text)), None)
+    kind = "tool" if isinstance(last, ToolMessage) else "people"
+    fitting = (r for r in matched if r.entry.of in (None, kind))
+    return next((r for r in fitting if re.search(r.entry.when or "", last.text)), None)
 
 
 def _replies_in_order(matched: Sequence[Reply], messages: list[BaseMessage], agent: str) -> int:
