@@ -79,7 +79,6 @@ def _lists(old: _Items, new: _Items, path: str) -> Iterator[Difference]:
         yield from _by_place(old, new, path)
         return
     key = _key_of(old, new)
-    label = (lambda item: f"{key}={item[key]}") if key else (lambda _item: "")
     before = [_mark(item, key) for item in old]
     now = [_mark(item, key) for item in new]
     place = 0
@@ -95,9 +94,9 @@ def _lists(old: _Items, new: _Items, path: str) -> Iterator[Difference]:
             yield from differences(old[i + offset], new[k + offset], f"{path}/{place + offset}")
         place += paired
         for item in old[i + paired : i_end]:
-            yield Difference("removed", f"{path}/{place}", item, label=label(item))
+            yield Difference("removed", f"{path}/{place}", item, label=_label(item, key))
         for item in new[k + paired : k_end]:
-            yield Difference("added", f"{path}/{place}", None, item, label=label(item))
+            yield Difference("added", f"{path}/{place}", None, item, label=_label(item, key))
             place += 1
 
 
@@ -121,6 +120,10 @@ def _key_of(old: _Items, new: _Items) -> str:
 def _names(items: _Items, key: str) -> bool:
     found: list[Any] = [cast("_Object", i).get(key) if isinstance(i, dict) else None for i in items]
     return all(isinstance(each, str) for each in found) and len({*found}) == len(found)
+
+
+def _label(item: Json, key: str) -> str:
+    return f"{key}={item[key]}" if key else ""
 
 
 def _mark(item: Json, key: str) -> Hashable:
