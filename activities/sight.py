@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from langchain_core.messages import BaseMessage
 
-from crewlog.activities.definitions import Definitions
+from crewlog.activities.definitions import Definitions, Sees
 from crewlog.activities.items import Items
 from crewlog.activities.views import Hydrator
+from crewlog.activities.windows import Cut
 from crewlog.authority.audiences import may_read, may_see
 from crewlog.authority.permissions import Decision
+from crewlog.definition.context import Window
 from crewlog.errors import LogRefused
 from crewlog.ids import LogName
 from crewlog.state.calls import CallModel, StepCall
@@ -48,9 +50,7 @@ class Sight:
             StoreUnavailable: where what is missing cannot be read now.
             StoreIncomplete: where what is missing is not in the store.
         """
-        sees = await self._definitions.sees(task.definition, task.agent)
-        for log in task.view.heads:
-            _check(task, may_read(task.agent, log, reads=sees.reads, step=task.step), log)
+        sees = await self._checked(task)
         return await self._hydrator.hydrate(
             task.run,
             task.agent,
@@ -60,6 +60,23 @@ class Sight:
             complete=complete,
             barred=sees.barred,
         )
+
+    async def windowed(self, task: StepCall, window: Window, *, script: bool) -> Cut:
+        """What a window shows of the messages that a call's agent sees; see `transcript`.
+
+        Args:
+            task: The call.
+            window: The window.
+            script: Whether its model is a script, which goes by all replies that there were.
+        """
+        sees = await self._checked(task)
+        return await self._hydrator.windowed(task, window, sees.barred, script=script)
+
+    async def _checked(self, task: StepCall) -> Sees:
+        sees = await self._definitions.sees(task.definition, task.agent)
+        for log in task.view.heads:
+            _check(task, may_read(task.agent, log, reads=sees.reads, step=task.step), log)
+        return sees
 
     async def item(self, task: CallModel) -> str | None:
         """What the agent is shown of the step's item; none where the step is for none.

@@ -55,6 +55,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "interrupts": "same",
         "checkpoints": "free",
         "memory": "same",
+        "window": "free",  # of what its agents may read, how much they are shown
         "approval": "order",
         "policy": "same",
     },
@@ -77,6 +78,9 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "enabled": "own",
         "pattern": "free",  # what it stands for is compared
         "parent": "own",
+        "window": "free",
+        "inputs": "own",
+        "shares": "own",
     },
     ToolDefinition: {
         "run": "same",

@@ -13,6 +13,7 @@ from typing import Literal
 
 from crewlog.definition.audience_checks import audience_findings, log_findings
 from crewlog.definition.conditions import Condition, facts_in
+from crewlog.definition.context_checks import context_findings, summary_models
 from crewlog.definition.course_checks import course_findings
 from crewlog.definition.expand import Expanded, expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
@@ -155,6 +156,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *interrupt_findings(definition),
         *audience_findings(definition, found),
         *memory_findings(definition),
+        *context_findings(definition, found),
         *reach_findings(definition),
     ]
 
@@ -208,6 +210,8 @@ def model_findings(model: str, path: Path) -> Iterator[Finding]:
 def _models(definition: CrewDefinition) -> Iterator[Finding]:
     if definition.model is not None:
         yield from model_findings(definition.model, ("model",))
+    for model, path in summary_models(definition):
+        yield from model_findings(model, path)
     without = [name for name, agent in definition.agents.items() if agent.model is None]
     if definition.model is None and without:
         yield Finding(

@@ -17,9 +17,11 @@ from crewlog.authority.permissions import (
 )
 from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.conditions import Condition, holds
+from crewlog.definition.context import WHOLE
 from crewlog.definition.quotas import quota_of
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
+    PUBLIC,
     AgentName,
     FlagName,
     InterruptId,
@@ -92,7 +94,8 @@ class RunFacts:
         if by:
             body["name"] = by
         ref = j.MessageRef(body=hash_json(body), logs=(to,), inline=body)
-        self.record(j.MessageAdded, ref=ref, by=by, command=command)
+        asks = to == PUBLIC and any(WHOLE in each.inputs for each in self.plan.agents.values())
+        self.record(j.MessageAdded, ref=ref, by=by, command=command, asks=asks)
 
     def ask(
         self,

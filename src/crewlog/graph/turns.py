@@ -76,6 +76,7 @@ class Turns:
             usage=result.usage,
             brief=brief_of(result.body),
             append=not calls and self._run.appends(f"{agent}.text"),
+            window=result.window,
         )
         if not calls:
             await self.end(step, ())

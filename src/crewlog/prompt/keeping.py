@@ -53,6 +53,7 @@ CREW: dict[str, How] = {
     "interrupts": "joined",
     "checkpoints": "kept",
     "memory": "kept",
+    "window": "kept",
     "approval": "stands",
     "policy": "kept",
 }
@@ -75,6 +76,9 @@ AGENT: dict[str, How] = {
     "enabled": "unless",
     "pattern": "unless",
     "parent": "stands",
+    "window": "unless",
+    "inputs": "unless",
+    "shares": "stands",
 }
 TOOL: dict[str, How] = {
     "run": "said",

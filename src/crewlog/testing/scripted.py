@@ -135,6 +135,8 @@ class _Caller:
     call: int
     attempt: int
     asked: int
+    earlier: tuple[str, ...] = ()
+    """What was said before each reply of the agent's that its prompt does not hold."""
 
     @staticmethod
     def of(metadata: Mapping[str, Any]) -> _Caller:
@@ -145,6 +147,7 @@ class _Caller:
             call=int(metadata.get("call", 0)),
             attempt=int(metadata.get("attempt", 1)),
             asked=int(metadata.get("asked", 1)),
+            earlier=tuple(metadata.get("earlier", ())),
         )
 
 
@@ -251,9 +254,11 @@ class ScriptedChatModel(BaseChatModel):
         _record(self.file, caller, messages, kwargs.get("tools") or ())
         entries = script.agents.get(caller.agent) or script.agents.get(ANY_AGENT, ())
         ordered, matched = replies_of(entries)
-        reply = _matching(matched, messages[-1])
+        reply = _matching(matched, messages[-1].text)
         if reply is None:
             number = _replies_in_order(matched, messages, caller.agent)
+            # Replies that a window left out were said, too.
+            number += sum(_matching(matched, text) is None for text in caller.earlier)
             if number >= len(ordered):
                 raise ModelRefused(
                     f"the script {self.file!r} has no reply {number + 1} for {caller.agent!r}",
@@ -277,8 +282,8 @@ class ScriptedChatModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def _matching(matched: Sequence[Reply], last: BaseMessage) -> Reply | None:
-    return next((r for r in matched if re.search(r.entry.when or "", last.text)), None)
+def _matching(matched: Sequence[Reply], said: str) -> Reply | None:
+    return next((r for r in matched if re.search(r.entry.when or "", said)), None)
 
 
 def _replies_in_order(matched: Sequence[Reply], messages: list[BaseMessage], agent: str) -> int:
@@ -288,7 +293,7 @@ def _replies_in_order(matched: Sequence[Reply], messages: list[BaseMessage], age
         for before, message in zip([messages[0], *messages], messages, strict=False)
         if isinstance(message, AIMessage)
         and message.name in (None, agent)
-        and _matching(matched, before) is None
+        and _matching(matched, before.text) is None
     )
 
 
