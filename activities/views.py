@@ -28,7 +28,7 @@ from crewlog.activities.roots import Roots
 from crewlog.activities.windows import Cut, Log, cut
 from crewlog.definition.context import Window
 from crewlog.errors import LogRefused
-from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, item_of
+from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, is_artifact, item_of
 from crewlog.model import Json
 from crewlog.state.calls import StepCall, View
 from crewlog.state.journal import Batch
@@ -376,5 +376,5 @@ def _characters(message: BaseMessage) -> int:
 def _inline(batch: Batch) -> Iterator[tuple[ContentHash, Json]]:
     for entry in batch.entries:
         ref = message_of(entry)
-        if "inline" in ref:
+        if "inline" in ref and not any(map(is_artifact, ref["logs"])):
             yield ref["body"], ref["inline"]

@@ -21,6 +21,7 @@ from crewlog.definition.model import (
     ParallelPhase,
     PatternUse,
     Retry,
+    RoutePhase,
     ToolDefinition,
     WaitPhase,
 )
@@ -50,6 +51,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "rules": "own",
         "timezone": "same",  # whose days the quotas count
         "logs": "same",
+        "artifacts": "same",
         "merge": "own",
         "limits": "inner",
         "interrupts": "same",
@@ -60,6 +62,8 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "policy": "same",
     },
     AgentDefinition: {
+        "does": "same",
+        "in_order": "same",
         "prompt": "free",  # what an agent may do is never a matter of its prompt
         "description": "free",
         "model": "own",
@@ -81,6 +85,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "window": "free",
         "inputs": "own",
         "shares": "own",
+        "scratch": "free",  # notes of its own, in this run
     },
     ToolDefinition: {
         "run": "same",
@@ -134,6 +139,16 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "options": "flow",
         "sets": "flow",
         "words": "flow",
+        "only_if": "flow",
+        "phase": "flow",
+        "after": "flow",
+    },
+    RoutePhase: {
+        "route": "flow",
+        "to": "flow",
+        "otherwise": "flow",
+        "at_most": "flow",
+        "else_used_up": "flow",
         "only_if": "flow",
         "phase": "flow",
         "after": "flow",

@@ -18,14 +18,19 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainSerializer,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core.core_schema import no_info_before_validator_function
 
+from crewlog.definition.artifacts import ArtifactDefinition, Scratch
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
 from crewlog.definition.context import InputOrSource, WindowOrNumber
+from crewlog.definition.doing import Does
 from crewlog.definition.policy import Policy
 from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
 from crewlog.definition.reaching import Check, Host, McpServer, name_in_crew
@@ -233,11 +238,27 @@ Pattern = Annotated[PatternUse, _OrName]
 """A builder's name, or its use in full."""
 
 
+class _NoPrompt(str):
+    """Stands for a prompt that is not there."""
+
+    __slots__ = ()
+
+
 class AgentDefinition(Model):
     """An agent: its prompt, its model, and what it may call, read, write and declare."""
 
-    prompt: str = Field(min_length=1)
-    """The system prompt."""
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["prompt"]}, {"required": ["does"]}]}
+    )
+
+    does: tuple[Does, ...] = ()
+    """What it calls in each turn, where it has no model: tools, each with its arguments. Its final
+    message is made of what they return."""
+    in_order: bool = False
+    """Whether it makes these calls one after the other, each once the one before is done; by
+    default side by side."""
+    prompt: str = Field(default_factory=_NoPrompt, min_length=1, validate_default=True)
+    """The system prompt; only an agent that `does` something needs none."""
     description: str | None = None
     """What it is for, in a line; shown to people, and to routers."""
     model: str | None = None
@@ -285,6 +306,27 @@ class AgentDefinition(Model):
     """Values of the run that it is shown, whatever logs it reads: outputs, flags, artifacts."""
     shares: tuple[str, ...] | None = None
     """Logs whose readers may see its outputs; by default those that it writes to."""
+    scratch: Scratch | None = None
+    """Short-term notes that it makes for itself in a run, by the tools `note` and `notes`."""
+
+    @field_validator("prompt", mode="wrap")
+    @classmethod
+    def _prompt_or_calls(
+        cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
+        if value == "" and info.data.get("does"):
+            return ""
+        if isinstance(value, _NoPrompt):
+            raise PydanticKnownError("missing")
+        return read(value)
+
+    @model_validator(mode="after")
+    def _only_what_it_does(self) -> Self:
+        """Gives an agent without a model the tools that it calls, and no others."""
+        if self.does and self.tools is None:
+            tools = tuple(dict.fromkeys(call.tool for call in self.does))
+            object.__setattr__(self, "tools", tools)  # before anybody has seen it
+        return self
 
 
 class JoinQuorum(Model):
@@ -359,6 +401,28 @@ class DecisionPhase(Model):
     """When `at_most` is used up: a phase, `next` (the default), `ask_human`, `end` or `fail`."""
     phase: PhaseName | None = None
     """The decision's name; by default `after_` and what it follows."""
+    after: After | None = None
+    """What it waits for; by default the item before it."""
+
+
+class RoutePhase(Model):
+    """A way that the value of an output names: the run goes to the phase of that name."""
+
+    route: Annotated[str, Field(pattern=FOR_EACH_PATTERN)]
+    """`agent.output`: its value names where to go, by the name of a phase, or of its agent."""
+    to: tuple[str, ...] = Field(min_length=1)
+    """The phases that it may name."""
+    otherwise: str | None = Field(default=None, alias="else")
+    """Where it names none of them, or nothing was set: a phase, `end` (the default), `next`,
+    `ask_human` or `fail`."""
+    at_most: int = Field(default=1, ge=1)
+    """How often it goes to each of them: in a run, or in each turn of a conversation."""
+    else_used_up: Literal["end", "next", "ask_human", "fail"] = "end"
+    """What happens beyond that."""
+    only_if: ConditionText | None = None
+    """It goes somewhere only where this holds at its time; else the run goes on."""
+    phase: PhaseName | None = None
+    """The phase's name; by default `route` and a number."""
     after: After | None = None
     """What it waits for; by default the item before it."""
 
@@ -440,11 +504,12 @@ FlowItem = (
     | DecisionPhase
     | AskPhase
     | WaitPhase
+    | RoutePhase
     | ParallelPhase
     | BuilderPhase
 )
-"""An agent's name; a list (in parallel); or a phase, decision, question, wait, parallel block,
-builder's part in full."""
+"""An agent's name; a list (in parallel); or a phase, decision, question, wait, route, parallel
+block, builder's part in full."""
 
 
 EVERY_TOOL = "*"
@@ -669,6 +734,8 @@ class CrewDefinition(Model):
     logs: dict[Name, LogDefinition] = Field(default_factory=dict)
     """Who may read and write the log `channel:NAME`, by name; any other channel is for the agents
     that list it."""
+    artifacts: dict[Name, ArtifactDefinition] = Field(default_factory=dict)
+    """Documents that its agents build together, by name; they change by operations alone."""
     merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
     """How values combine where more than one step sets a flag, or an output as `agent.output`:
     `last` keeps the last one; `append` makes a list, in the order in which they are applied, and

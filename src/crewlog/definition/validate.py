@@ -11,10 +11,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
+from crewlog.definition.artifact_checks import artifact_findings
 from crewlog.definition.audience_checks import audience_findings, log_findings
 from crewlog.definition.conditions import Condition, facts_in
 from crewlog.definition.context_checks import context_findings, summary_models
 from crewlog.definition.course_checks import course_findings
+from crewlog.definition.doing import doing_faults
 from crewlog.definition.expand import Expanded, expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.flow_checks import flow_findings
@@ -149,6 +151,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *part_findings(definition.agents, definition.tools),
         *_phase_names(found, definition),
         *_models(definition),
+        *doing_faults(definition.agents, definition.callable_tools),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
         *rule_findings(definition),
@@ -157,6 +160,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *audience_findings(definition, found),
         *memory_findings(definition),
         *context_findings(definition, found),
+        *artifact_findings(definition),
         *reach_findings(definition),
     ]
 
@@ -212,7 +216,8 @@ def _models(definition: CrewDefinition) -> Iterator[Finding]:
         yield from model_findings(definition.model, ("model",))
     for model, path in summary_models(definition):
         yield from model_findings(model, path)
-    without = [name for name, agent in definition.agents.items() if agent.model is None]
+    agents = definition.agents.items()
+    without = [name for name, agent in agents if agent.model is None and not agent.does]
     if definition.model is None and without:
         yield Finding(
             ("agents", without[0], "model"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Literal
 
@@ -11,6 +12,7 @@ from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.permissions import Decision, bounded, check_tool
 from crewlog.authority.rules import rule_words, rules_of
 from crewlog.definition.conditions import render_condition
+from crewlog.definition.doing import DoneCall
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import Path, did_you_mean, listed
 from crewlog.definition.model import MEMORY_TOOLS, AgentDefinition, AgentPhase, CrewDefinition
@@ -23,6 +25,7 @@ from crewlog.graph.plan import (
     ASK_HUMAN,
     BUILT_IN_TOOLS,
     END,
+    NEXT,
     SKIP,
     AgentRules,
     GraphPlan,
@@ -65,7 +68,7 @@ class Explanation(Model):
 
     crew: str
     node: NodeName
-    kind: Literal["agent", "decide", "ask", "wait"]
+    kind: Literal["agent", "decide", "ask", "wait", "route"]
     agent: AgentName | None = None
     path: tuple[str | int, ...] = ()
     """Where in the definition it is written."""
@@ -89,6 +92,10 @@ class Explanation(Model):
     prompt: str | None = None
     description: str | None = None
     model: str | None = None
+    does: tuple[str, ...] = ()
+    """Where the agent has no model: what it calls in each turn, with the arguments."""
+    in_order: bool = False
+    """Whether it makes these calls one after the other."""
     pattern: str | None = None
     """How the agent works inside its turn."""
     reads: tuple[LogName, ...] = ()
@@ -182,10 +189,16 @@ def _conditions(node: PlanNode) -> Iterator[str]:
 def _ways(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[Way]:
     for target, why in sent(node, plan.nodes):
         yield Way(to=target, when=why)
+    if node.route is not None and node.route.otherwise == ASK_HUMAN:
+        yield Way(to="people", when="else")
+    if node.route is not None and NEXT not in (node.route.otherwise, node.route.used_up):
+        return
     if node.decide is not None and node.decide.otherwise == ASK_HUMAN:
         yield Way(to="people", when=f"else, after {node.decide.at_most} times")
     following = dependents(plan)[name]
     when = "the condition does not hold" if node.decide is not None else ""
+    if node.route is not None:
+        when = "else" if node.route.otherwise == NEXT else "it is used up"
     for target in following:
         join = plan.nodes[target].join
         others = [source for source in join.of if source != name] if join else []
@@ -214,9 +227,11 @@ def _agent(
     agent, rules = definition.agents[name], plan.agents[name]
     return {
         "task": task,
-        "prompt": agent.prompt,
+        "prompt": agent.prompt or None,
         "description": agent.description,
-        "model": agent.model or definition.model,
+        "model": None if agent.does else agent.model or definition.model,
+        "does": tuple(map(_call_words, agent.does)),
+        "in_order": agent.in_order,
         "pattern": agent.pattern.use if agent.pattern else None,
         "reads": (*rules.reads, private_log(name)),
         "writes": rules.writes,
@@ -238,6 +253,12 @@ def _agent(
             "enabled": rules.enabled,
         },
     }
+
+
+def _call_words(call: DoneCall) -> str:
+    """`run_pytest {"paths": ["tests"]}`."""
+    args = json.dumps(call.args, ensure_ascii=False) if call.args else ""
+    return f"{call.tool} {args}".rstrip()
 
 
 def _bounded(agent: AgentDefinition) -> Iterator[str]:

@@ -14,6 +14,8 @@ from crewlog.authority.bindings import arguments_digest
 from crewlog.authority.permissions import Decision, check_write
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import approvals
+from crewlog.graph.artifacts import landed, operations_of
+from crewlog.graph.doing import did, text_of
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.turn_graph import TurnGraph
 from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, working_log
@@ -22,7 +24,7 @@ from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
 from crewlog.state.calls import ModelResult, OutputValue, ToolResult
 from crewlog.state.hashing import hash_json
-from crewlog.state.model import Call, FrontierEntry
+from crewlog.state.model import Call, FrontierEntry, Usage
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
 """Called when a turn is over, with the nodes that its tools hand off to."""
@@ -50,14 +52,25 @@ class Turns:
         self._failed = failed
         self._graph = TurnGraph()
 
-    async def model_replied(self, step: StepId, number: int, result: ModelResult) -> None:
-        """Applies a model's reply: its tool calls follow, or the step is done."""
+    async def model_replied(
+        self, step: StepId, number: int, result: ModelResult, *, composed: bool = False
+    ) -> None:
+        """Applies a model's reply: its tool calls follow, or the step is done.
+
+        Args:
+            step: The step.
+            number: The call.
+            result: The reply.
+            composed: Whether no model was asked; see `crewlog.graph.doing`.
+        """
         entry = self._run.state.frontier.get(step)
         agent = self._run.plan.node_at(step).agent if entry else None
         asking = {c.call for c in calls_of(entry) if c.tool is None}
         if entry is None or entry.turn is None or agent is None or number not in asking:
             return
         self._run.ledger.learn(result)
+        for settled in result.settled:
+            self._run.record(j.OperationsSettled, step=step, agent=agent, **settled.to_json())
         first = entry.turn.next_call
         follow = await self._graph.replied(range(first, first + len(result.tools)))
         calls = tuple(
@@ -73,10 +86,11 @@ class Turns:
             ref=_ref(result, logs),
             model=result.model,
             calls=calls,
-            usage=result.usage,
+            usage=Usage() if composed else result.usage,
             brief=brief_of(result.body),
             append=not calls and self._run.appends(f"{agent}.text"),
             window=result.window,
+            composed=composed,
         )
         if not calls:
             await self.end(step, ())
@@ -111,6 +125,7 @@ class Turns:
                 ms=result.ms,
                 confidence=self._confidence(step, agent, result),
                 goto=goto,
+                did=did(self._run.rules_of(agent, step), call, text_of(result), ok=result.ok),
             )
         ]
         facts += self._writes(step, number, agent, call.tool, result)
@@ -140,6 +155,7 @@ class Turns:
             ref=ref,
             ok=ok,
             brief=brief(text),
+            did=did(self._run.rules_of(agent, step), call, text, ok=ok),
         )
         await self._tool_done(step, call.call, [fact])
 
@@ -353,15 +369,25 @@ class Turns:
             else:
                 denied.append(decision.reason)
         for reason in denied:
-            yield j.PermissionDenied(
-                at=self._run.at,
-                step=step,
-                call=number,
-                agent=agent,
-                tool=tool,
-                reason=reason,
-                rule=result.rule if reason == result.denied else "",
-            )
+            yield self._denied(step, number, agent, tool, reason, result)
+        for found in operations_of(self._run.plan, step, number, agent, result, self._run.at):
+            if isinstance(found, Decision):
+                yield self._denied(step, number, agent, tool, found.reason, result)
+            else:
+                yield found
+
+    def _denied(
+        self, step: StepId, number: int, agent: AgentName, tool: str, reason: str, by: ToolResult
+    ) -> j.PermissionDenied:
+        return j.PermissionDenied(
+            at=self._run.at,
+            step=step,
+            call=number,
+            agent=agent,
+            tool=tool,
+            reason=reason,
+            rule=by.rule if reason == by.denied else "",
+        )
 
     def _items(self, agent: AgentName, output: OutputValue) -> int | None:
         """How many items a large list has, where a node has a step for each of them."""
@@ -394,7 +420,10 @@ class Turns:
         model_next = await self._graph.returned(turn)
         self._run.ledger.record(returned.model_copy(update={"model_next": model_next}))
         for fact in rest:
-            self._run.ledger.record(fact)
+            found = fact
+            if isinstance(fact, j.OperationsApplied):
+                found = landed(fact, self._run.state)
+            self._run.ledger.record(found)
         if model_next:
             await self._check_turn_length(step)
         elif turn.returned == turn.expected:
@@ -405,7 +434,10 @@ class Turns:
         agent = self._run.plan.node_at(step).agent
         if entry.turn is None or agent is None:
             return
-        most = self._run.rules_of(agent, step).max_calls
+        rules = self._run.rules_of(agent, step)
+        if rules.does:
+            return
+        most = rules.max_calls
         # Asked once per `most` calls: people may let a long turn go on.
         if entry.turn.model_calls > most and (entry.turn.model_calls - 1) % most == 0:
             error = (

@@ -26,7 +26,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.context import Windowed
-from crewlog.state.model import Call, Interrupt, PromptRemark, Usage
+from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
 
 
 class MessageRef(Model):
@@ -202,6 +202,21 @@ class Routed(Fact):
     """Arrivals of the generation before that are still to come, by join and source."""
     rearmed: bool = False
     """Whether people allowed the decision its visits again."""
+    counted: tuple[NodeName, ...] = ()
+    """The nodes that it went to by a route: how often is counted."""
+
+
+class RouteRefused(Fact):
+    """A route does not go where the output says: that names no way of it, or is used up."""
+
+    kind: Literal["RouteRefused"] = "RouteRefused"
+    step: StepId
+    by: str
+    """The output, `agent.output`."""
+    because: str
+    """Why, for people."""
+    goes: str
+    """What happens instead: a node, `next`, `end`, `ask_human` or `fail`."""
 
 
 class StepStarted(Fact):
@@ -252,6 +267,8 @@ class ModelReplied(Fact):
     """Whether a final message is added to the agent's texts, instead of taking their place."""
     window: Windowed | None = None
     """What a window left out of its prompt; none where nothing."""
+    composed: bool = False
+    """Whether no model was asked: the agent has none, and its definition says what it calls."""
 
     @property
     @override
@@ -279,6 +296,8 @@ class ToolReturned(Fact):
     """Nodes that it hands off to, instead of what depends on the step."""
     model_next: bool = False
     """Whether it was the last of its batch, and the model is called with the results."""
+    did: Did | None = None
+    """Where its agent has no model: what the final message is to say of it."""
 
     @property
     @override
@@ -363,6 +382,51 @@ class OutputSet(Fact):
     """For a value that is added: the step of an item, whose place in the list it takes."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see it: those that its agent writes to; empty: `public`."""
+
+
+class OperationsApplied(Fact):
+    """A tool's operations were added to an artifact's log; those that do not apply change nothing.
+
+    The content is what folding the log makes of it (`crewlog.state.artifacts`).
+    """
+
+    kind: Literal["OperationsApplied"] = "OperationsApplied"
+    step: StepId
+    call: int
+    agent: AgentName
+    artifact: str
+    ref: MessageRef
+    """The body that holds the operations, and the artifact's log."""
+    count: int
+    """How many operations there are."""
+    refused: int = 0
+    """How many of them were left out, since they do not apply to what the artifact was."""
+    why: tuple[str, ...] = ()
+    """The first of them, each with its reason."""
+    moved: bool = False
+    """Whether the artifact had changed since the operations were tried on it: how many apply is
+    known where the log is folded, and told by `OperationsSettled` where some do not."""
+    base: ContentHash = ContentHash("")
+    """Of an entry that is held: the log's head when the operations were tried."""
+
+    @property
+    @override
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class OperationsSettled(Fact):
+    """Of operations that others came before, some did not apply."""
+
+    kind: Literal["OperationsSettled"] = "OperationsSettled"
+    step: StepId
+    call: int
+    agent: AgentName
+    artifact: str
+    refused: int
+    """How many were left out."""
+    why: tuple[str, ...] = ()
+    """The first of them, each with its reason."""
 
 
 class StepCompleted(Fact):
@@ -772,6 +836,7 @@ JournalEntry = Annotated[
     | DefinitionRejected
     | MessageAdded
     | Routed
+    | RouteRefused
     | StepStarted
     | StepMapped
     | ConditionMet
@@ -783,6 +848,8 @@ JournalEntry = Annotated[
     | QuotaGiven
     | FlagSet
     | OutputSet
+    | OperationsApplied
+    | OperationsSettled
     | StepCompleted
     | StepFailed
     | StepRetried

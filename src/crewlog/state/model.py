@@ -195,6 +195,19 @@ class Call(Model):
     """What the approval is bound to, see `crewlog.authority.bindings`."""
 
 
+class Did(Model):
+    """What became of a call of an agent without a model."""
+
+    id: str
+    """The call's id: which of the calls that its definition names."""
+    tool: str
+    """The tool."""
+    ok: bool = True
+    """Whether it did what it is there for."""
+    text: str = ""
+    """The start of what it said."""
+
+
 class Turn(Model):
     """The position inside a running turn."""
 
@@ -212,6 +225,10 @@ class Turn(Model):
     """Where a tool handed off to: the turn ends after this batch, and the run goes there."""
     confidence: float | None = None
     """How sure its agent said it is, in this turn, where that is asked for."""
+    did: tuple[Did, ...] = ()
+    """What became of its calls so far, where its agent has no model."""
+    unsettled: tuple[int, ...] = ()
+    """Calls whose operations others came before: the next model call says which of them apply."""
 
 
 class FrontierEntry(Model):
@@ -546,6 +563,8 @@ class CrewState(Model):
     """The steps that are not done, in the order they were reached."""
     visits: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """Visits begun, by node; never repeated."""
+    execution_count: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often the run went to a node by a route; in a conversation, in its present turn."""
     asked: int = 0
     """Interrupts raised so far."""
     break_before: tuple[NodeName, ...] = ()
