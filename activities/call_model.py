@@ -186,7 +186,7 @@ async def _ended(task: asyncio.Future[Any]) -> None:
 
 
 def _config(
-    agent: AgentDefinition, task: CallModel, earlier: tuple[str, ...] = ()
+    agent: AgentDefinition, task: CallModel, earlier: tuple[tuple[str, str], ...] = ()
 ) -> RunnableConfig:
     # A scripted model needs to know who calls; traces are the better for it.
     return {

@@ -30,8 +30,8 @@ class Context:
     """What a window left out; none where nothing."""
     usage: Usage = _NOTHING
     """Of the summaries that the call had made."""
-    earlier: tuple[str, ...] = ()
-    """What was said before each of the agent's replies that were left out; for scripts."""
+    earlier: tuple[tuple[str, str], ...] = ()
+    """What was said before each of the agent's replies that were left out; see `Cut`."""
 
 
 class Contexts:

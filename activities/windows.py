@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from crewlog.activities.render import Transcript
 from crewlog.definition.context import OFF, Window
@@ -76,8 +76,9 @@ class Cut:
     """What is shown, in order."""
     left_out: int = 0
     """How many groups are not."""
-    earlier: tuple[str, ...] = ()
-    """What was said right before each reply of the agent's own among these, where it was asked."""
+    earlier: tuple[tuple[str, str], ...] = ()
+    """What was said right before each reply of the agent's own among these, where it was asked,
+    with who said it: `tool` or `people`."""
     covered: tuple[Covered, ...] = ()
     """The beginnings of logs for which summaries stand, the public one first."""
     gap: tuple[BaseMessage, ...] = ()
@@ -143,13 +144,13 @@ def _people_said_last(transcript: Transcript, start: int, present: int) -> int |
 
 def _earlier(
     transcript: Transcript, start: int, shown: Collection[int], agent: str
-) -> Iterator[str]:
-    before = ""
+) -> Iterator[tuple[str, str]]:
+    before = ("people", "")
     for i in range(start):
         for message in transcript.group(i):
             if i not in shown and isinstance(message, AIMessage) and message.name == agent:
                 yield before
-            before = message.text
+            before = ("tool" if isinstance(message, ToolMessage) else "people", message.text)
 
 
 # -- tokens -----------------------------------------------------------------------------------
