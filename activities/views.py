@@ -58,8 +58,8 @@ class Chain(list[tuple[int, ContentHash]]):
         return other
 
 
-class _At(NamedTuple):
-    """A head: the first `length` links of a chain."""
+class LogAt(NamedTuple):
+    """A head: the first `length` links of a chain, which may grow behind it and is never cut."""
 
     chain: Chain
     length: int
@@ -74,10 +74,10 @@ class _Merged(Transcript):
         self, agent: AgentName, quotes: Quotes, step: StepId | None, was: Sequence[StepId]
     ) -> None:
         super().__init__(agent, quotes, step, was)
-        self.taken: dict[LogName, _At] = {}
+        self.taken: dict[LogName, LogAt] = {}
         self.position = 0
 
-    def fresh(self, view: Mapping[LogName, _At]) -> list[tuple[int, ContentHash]] | None:
+    def fresh(self, view: Mapping[LogName, LogAt]) -> list[tuple[int, ContentHash]] | None:
         """What is new in a view, by position; none where the view is not a continuation."""
         new: set[tuple[int, ContentHash]] = set()
         for log, at in view.items():
@@ -97,7 +97,7 @@ class _Run:
 
     def __init__(self, run: RunId) -> None:
         self.run = run
-        self.heads: dict[ContentHash, _At] = {}
+        self.heads: dict[ContentHash, LogAt] = {}
         self.roots = Roots(run)
         self.tips: dict[LogName, ContentHash] = {}
         """The head that was wanted last, by log."""
@@ -122,7 +122,7 @@ class _Run:
 
     def begins(self, root: ContentHash) -> None:
         """Remembers where a log begins that is not this run's own, or had another name."""
-        self.heads.setdefault(root, _At(Chain(), 0, root))
+        self.heads.setdefault(root, LogAt(Chain(), 0, root))
 
     def learn(
         self, head: ContentHash, previous: ContentHash, position: int, body: ContentHash
@@ -136,7 +136,7 @@ class _Run:
             chain = chain.until(length)
         chain.append((position, body))
         chain.heads.append(head)
-        self.heads[head] = _At(chain, length + 1, root)
+        self.heads[head] = LogAt(chain, length + 1, root)
 
     def parse(self, bodies: Mapping[ContentHash, Json]) -> None:
         for hash_, body in bodies.items():
@@ -155,7 +155,7 @@ class _Run:
     def transcript(
         self,
         agent: AgentName,
-        view: Mapping[LogName, _At],
+        view: Mapping[LogName, LogAt],
         step: StepId | None,
         was: Sequence[StepId],
     ) -> tuple[_Merged, list[tuple[int, ContentHash]]]:
@@ -223,13 +223,19 @@ class Hydrator:
         return merged.complete() if complete else merged.messages()
 
     async def windowed(
-        self, task: StepCall, window: Window, barred: Collection[LogName], *, script: bool = False
+        self,
+        task: StepCall,
+        view: View,
+        window: Window,
+        barred: Collection[LogName],
+        *,
+        script: bool = False,
     ) -> Cut:
         """The messages of a call's view as a window shows them; see `hydrate`.
 
         What it leaves out is told with it: summaries are made of that, and take their time.
         """
-        run, view, step = task.run, task.view, task.step
+        run, step = task.run, task.step
         merged = await self._hydrated(run, task.agent, view, task.batch, None, step, barred)
         logs = {log: Log(at.chain, at.length) for log, at in merged.taken.items()}
         messages = self._remembered(run).messages
@@ -250,10 +256,7 @@ class Hydrator:
         known = self._remembered(run)
         self._learn(known, batch)
         known.parse(bodies or {})
-        logs = await self._logs(known, view, batch)
-        for log, at in logs.items():
-            if not await known.roots.prove(log, at.root, self._store, step, view.was):
-                raise _refused(known.roots.log_at(at.root, barred), log)
+        logs = await self._proven(known, view, batch, step, barred)
         _, fresh = known.transcript(agent, logs, step, view.was)
         await self._read_bodies(known, (body for _, body in fresh))
         merged, fresh = known.transcript(agent, logs, step, view.was)
@@ -266,6 +269,43 @@ class Hydrator:
             known.of_items.put(step, merged)
         self._count(known)
         return merged
+
+    async def chains(
+        self, run: RunId, view: View, batch: Batch, *, barred: Collection[LogName] = ()
+    ) -> dict[LogName, LogAt]:
+        """The logs of a view as they are chained, of which no body is read: those of artifacts.
+
+        Args:
+            run: The run.
+            view: The logs, each at a head.
+            batch: Entries that may not have been in the store yet.
+            barred: Logs that the agent may not read, for the reason of a refusal.
+
+        Raises:
+            LogRefused: a head is that of another log than the view says, or of another run's.
+            StoreUnavailable: where what is missing cannot be read now.
+            StoreIncomplete: where what is missing is not in the store.
+        """
+        known = self._remembered(run)
+        self._learn(known, batch)
+        logs = await self._proven(known, view, batch, None, barred)
+        self._count(known)
+        return logs
+
+    async def _proven(
+        self,
+        known: _Run,
+        view: View,
+        batch: Batch,
+        step: StepId | None,
+        barred: Collection[LogName],
+    ) -> dict[LogName, LogAt]:
+        """The logs of a view, each of which is the one that it is said to be."""
+        logs = await self._logs(known, view, batch)
+        for log, at in logs.items():
+            if not await known.roots.prove(log, at.root, self._store, step, view.was):
+                raise _refused(known.roots.log_at(at.root, barred), log)
+        return logs
 
     def learn(self, run: RunId, batch: Batch) -> None:
         """Keeps what a batch that may never be stored tells: its links and its messages."""
@@ -308,7 +348,7 @@ class Hydrator:
             known.learn(link.head, link.previous, link.position, link.body)
         known.parse(dict(_inline(batch)))
 
-    async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, _At]:
+    async def _logs(self, known: _Run, view: View, batch: Batch) -> dict[LogName, LogAt]:
         # The batch is being stored at the same time: only what was before it can be relied on.
         before = {
             log: heads_before(known.run, batch, log) or head for log, head in view.heads.items()
