@@ -40,9 +40,11 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import InternalError, RuledSince, StoreUnavailable, ToolChanged
     from crewlog.graph import changing
+    from crewlog.graph.artifacts import unsettled
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
     from crewlog.graph.expiring import expire
+    from crewlog.graph.inputs import inputs_of
     from crewlog.ids import RESERVED, CommandId, StepId, ToolName, node_of
     from crewlog.state import journal as j
     from crewlog.state.answered import binding_of
@@ -582,6 +584,7 @@ class Execution:
             CallModel(
                 tools=engine.tools_of(order.agent, order.step),
                 item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
+                unsettled=unsettled(engine.state, order.step),
                 **self._step_call(order),
             ),
             result_type=ModelResult,
@@ -641,6 +644,7 @@ class Execution:
             "batch": batch,
             "attempt": order.call.attempt,
             "position": 0 if batch.entries else engine.state.position,
+            "inputs": inputs_of(engine, order.agent, order.step),
         }
 
     def _failed(self, order: Order, position: int, cause: BaseException) -> Landed:

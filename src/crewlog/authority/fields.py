@@ -51,15 +51,19 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "rules": "own",
         "timezone": "same",  # whose days the quotas count
         "logs": "same",
+        "artifacts": "same",
         "merge": "own",
         "limits": "inner",
         "interrupts": "same",
         "checkpoints": "free",
         "memory": "same",
+        "window": "free",  # of what its agents may read, how much they are shown
         "approval": "order",
         "policy": "same",
     },
     AgentDefinition: {
+        "does": "same",
+        "in_order": "same",
         "prompt": "free",  # what an agent may do is never a matter of its prompt
         "description": "free",
         "model": "own",
@@ -78,6 +82,10 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "enabled": "own",
         "pattern": "free",  # what it stands for is compared
         "parent": "own",
+        "window": "free",
+        "inputs": "own",
+        "shares": "own",
+        "scratch": "free",  # notes of its own, in this run
     },
     ToolDefinition: {
         "run": "same",
@@ -115,6 +123,9 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "only_if": "flow",
         "needs": "flow",
         "for_each": "flow",
+        "at_once": "free",
+        "by": "flow",
+        "among": "flow",
         "within": "flow",
         "otherwise": "flow",
     },

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from crewlog.definition.artifacts import ArtifactDefinition
 from crewlog.definition.findings import listed
-from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.model import AgentDefinition, CrewDefinition, LogDefinition
 from crewlog.ids import READERS, named_readers
 
 GROUP = "group:"
@@ -68,6 +69,18 @@ class Audiences:
             else:
                 yield each
 
+    def artifact_readers(self, name: str) -> tuple[str, ...]:
+        """The agents that see an artifact: all of them, where it does not say which."""
+        return self._of_artifact(self._crew.artifacts[name].readers)
+
+    def artifact_writers(self, name: str) -> tuple[str, ...]:
+        """The agents that may change an artifact."""
+        return self._of_artifact(self._crew.artifacts[name].writers)
+
+    def _of_artifact(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
+        every = tuple(self._crew.agents)
+        return every if named is None else tuple(dict.fromkeys(self.members(named)))
+
     def no_reader(self, agent: str, log: str) -> str:
         """Why an agent may not read a log, for people; empty where it may."""
         found = self._crew.agents.get(agent)
@@ -105,7 +118,8 @@ class Audiences:
         found = [PUBLIC, *(f"{GROUP}{name}" for name in crew.groups)]
         found += [f"{CHANNEL}{name}" for name in crew.logs]
         for agent in crew.agents.values():
-            found += (log for log in (*agent.reads, *agent.writes) if not log.startswith(PRIVATE))
+            named = (*agent.reads, *agent.writes, *(agent.shares or ()))
+            found += (log for log in named if not log.startswith(PRIVATE))
         return tuple(dict.fromkeys(found))
 
     def reads(self, agent: str) -> tuple[str, ...]:
@@ -122,26 +136,34 @@ class Audiences:
         own = self._crew.agents[agent].writes
         return tuple(log for log in dict.fromkeys(own) if not self.no_writer(agent, log))
 
+    def shares(self, agent: str) -> tuple[str, ...]:
+        """The logs whose readers may see an agent's outputs, besides itself."""
+        own = self._crew.agents[agent].shares
+        if own is None:
+            return self.writes(agent)
+        named = {log: self.named(log, write=True) for log in own}
+        return tuple(log for log, who in named.items() if who is None or agent in who)
+
     def readers(self, log: str) -> tuple[str, ...]:
         """The agents that read a log."""
         return tuple(agent for agent in self._crew.agents if not self.no_reader(agent, log))
 
 
 def without_member(crew: CrewDefinition, name: str) -> dict[str, Any]:
-    """The groups and logs of a crew that an agent leaves."""
+    """The groups, logs and artifacts of a crew that an agent leaves."""
 
     def others(named: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return None if named is None else tuple(each for each in named if each != name)
 
-    logs = {
-        log: said.model_copy(
-            update={"readers": others(said.readers), "writers": others(said.writers)}
-        )
-        for log, said in crew.logs.items()
-    }
+    def left(said: LogDefinition | ArtifactDefinition) -> dict[str, Any]:
+        return {"readers": others(said.readers), "writers": others(said.writers)}
+
+    logs = {log: said.model_copy(update=left(said)) for log, said in crew.logs.items()}
+    artifacts = {name: said.model_copy(update=left(said)) for name, said in crew.artifacts.items()}
     return {
         "groups": {group: others(members) for group, members in crew.groups.items()},
         "logs": logs,
+        "artifacts": artifacts,
     }
 
 
@@ -152,6 +174,8 @@ def without_reader(agents: Mapping[str, AgentDefinition], name: str) -> dict[str
             update={
                 "reads": tuple(_without(agent.reads, name)),
                 "writes": tuple(_without(agent.writes, name)),
+                "shares": None if agent.shares is None else tuple(_without(agent.shares, name)),
+                "inputs": tuple(i for i in agent.inputs if (i.output or ("",))[0] != name),
             }
         )
         for each, agent in agents.items()
