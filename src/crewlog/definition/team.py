@@ -1,4 +1,4 @@
-"""The built-in builder `team`: a plan that agents share, and a reviewer who says who works again."""
+"""The built-in builder `team`: a plan that agents share, and who is sent to work again."""
 
 from __future__ import annotations
 
