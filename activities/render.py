@@ -63,12 +63,15 @@ class Transcript:
         """The group of every call of the agent's own, by the call's id."""
         self._open: dict[int, list[str]] = {}
         """Calls without a result, by group."""
+        self._own: set[ContentHash] = set()
+        """What the agent said: the last word of a turn that was capped comes once more."""
 
     def add(self, message: BaseMessage, body: ContentHash) -> None:
         """Adds the next message by position, whose body has that hash."""
         if isinstance(message, AIMessage) and message.name == self._agent:
-            if self._is_siblings(message):
+            if self._is_siblings(message) or body in self._own:
                 return
+            self._own.add(body)
             ids = call_ids(message)
             if ids:
                 self._asked.update(dict.fromkeys(ids, len(self._groups)))
@@ -198,6 +201,7 @@ def prompt(
     tools: Sequence[str],
     transcript: Sequence[BaseMessage],
     task: str | None = None,
+    form: str = "",
 ) -> list[BaseMessage]:
     """What the agent's model is given: the system message, the transcript, and a turn to take.
 
@@ -207,8 +211,10 @@ def prompt(
         tools: The tools that it is offered.
         transcript: The messages that it sees.
         task: What it is to do in this phase.
+        form: What its final message must be.
     """
-    out: list[BaseMessage] = [_system_message(_system(definition, tools, task)), *transcript]
+    system = "\n\n".join(filter(None, [_system(definition, tools, task), form]))
+    out: list[BaseMessage] = [_system_message(system), *transcript]
     last = out[-1]
     if isinstance(last, AIMessage):
         out.append(HumanMessage("It is your turn again."))

@@ -157,6 +157,8 @@ class Timeline:
                 return self._wait(entry)
             case j.ModelReplied() | j.ToolReturned() | j.PermissionDenied() | j.CallHeld():
                 return self._call(entry)
+            case j.ReplyTaken() | j.ReplyRefused() | j.TurnCapped():
+                return self._read(entry)
             case j.FlagSet():
                 # As JSON and in brackets: words of people must not pass for who said them.
                 value = "" if entry.value is True else f" = {_as_json(entry.value)}"
@@ -164,6 +166,8 @@ class Timeline:
                 who = "" if known or not entry.by else f" (set by {entry.by})"
                 text = f"{entry.flag}{value}{who}"
                 return self._row(entry, entry.by if known else "", "⚑", text, "yellow")
+            case j.OutputSet(key="response", body=str()):
+                return []  # the text itself: the end of the step tells it
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
                 return self._row(entry, entry.agent, "=", text, "dim")
@@ -282,7 +286,7 @@ class Timeline:
                 running = self.running.setdefault(entry.step, Running(entry.at))
                 running.doing = {c.call: plain(f"{c.tool} {c.brief}") for c in entry.calls}
                 running.since = entry.at
-                if not entry.calls:
+                if not entry.calls and not entry.refused:
                     self._said[entry.step] = plain(entry.brief) or "done"
                 rows: list[Row] = []
                 for call in entry.calls:
@@ -311,6 +315,26 @@ class Timeline:
                 return self._refused(entry)
             case _:
                 return []
+
+    def _read(self, entry: j.ReplyTaken | j.ReplyRefused | j.TurnCapped) -> list[Row]:
+        """What became of a final message that must be of a form."""
+        node = node_of(entry.step)
+        match entry:
+            case j.ReplyTaken(how="lenient"):
+                return self._row(entry, node, "≈", f"taken to mean {entry.brief}", "dim")
+            case j.ReplyTaken(how="fallback"):
+                return self._row(entry, node, "≈", f"the fallback counts: {entry.brief}", "yellow")
+            case j.ReplyTaken():
+                return []  # its fields are rows of their own
+            case j.ReplyRefused():
+                if entry.ref is not None:
+                    self.running[entry.step] = Running(entry.at, {0: "thinking again"})
+                which = f"reply {entry.attempt} of {entry.of}"
+                text = f"{which} cannot be used: {'; '.join(entry.faults)}"
+                return self._row(entry, node, "✗", text, "red")
+            case j.TurnCapped():
+                text = f"ends with what is there: {entry.calls} model calls are its most"
+                return self._row(entry, node, "■", text, "yellow")
 
     def _refused(self, entry: j.PermissionDenied) -> list[Row]:
         """A refusal, once: it stands before or behind what the model is told of it."""

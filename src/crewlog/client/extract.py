@@ -270,6 +270,7 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             reply = calls.ModelResult.model_validate(value, extra="ignore")
             out.messages[reply.hash] = reply.body
             _keep(out, item, reply.hash, reply.body)
+            _keep_outputs(out, item, reply.reply.outputs if reply.reply is not None else ())
         case calls.CALL_TOOL, "result":
             answer = calls.ToolResult.model_validate(value, extra="ignore")
             out.attempts[item.place.activity] = item.place.attempt
@@ -278,9 +279,7 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
                 named = calls.counted_key(str(answer.body["id"]), answer.started)
                 out.counted[named] = (answer.counted, answer.at)
             _keep(out, item, answer.hash, answer.body)
-            for output in answer.outputs:
-                if output.body is not None:
-                    _keep(out, item, output.body, output.content)
+            _keep_outputs(out, item, answer.outputs)
         case calls.FLUSH, "input":
             flush = calls.Flush.model_validate(value, extra="ignore")
             if flush.state is not None:
@@ -294,6 +293,12 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
         case _:
             return _begin(item, out)
     return ()
+
+
+def _keep_outputs(out: Extracted, item: Told, outputs: Iterable[calls.OutputValue]) -> None:
+    for output in outputs:
+        if output.body is not None:
+            _keep(out, item, output.body, output.content)
 
 
 def _begin(item: Told, out: Extracted) -> Iterable[Batch]:

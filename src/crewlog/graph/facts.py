@@ -35,7 +35,7 @@ from crewlog.ids import (
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.answered import binding_of
-from crewlog.state.calls import CallQuota, View
+from crewlog.state.calls import CallQuota, OutputValue, View
 from crewlog.state.hashing import hash_json
 from crewlog.state.ledger import Ledger
 from crewlog.state.model import Call, CrewState, Interrupt, Item
@@ -157,6 +157,14 @@ class RunFacts:
     def holds(self, condition: Condition) -> bool:
         """Whether a condition holds now."""
         return holds(condition, self.state.flags, self.output_values())
+
+    def items_in(self, agent: AgentName, output: OutputValue) -> int | None:
+        """How many items a large list has, where a node has a step for each of them."""
+        content = output.content
+        if output.body is None or not isinstance(content, list):
+            return None
+        wanted = any(n.for_each == f"{agent}.{output.key}" for n in self.plan.nodes.values())
+        return len(content) if wanted else None  # pyright: ignore[reportUnknownArgumentType]
 
     def output_values(self) -> dict[AgentName, dict[str, Json]]:
         """The outputs by agent and key, as conditions see them."""

@@ -15,12 +15,13 @@ from crewlog.authority.permissions import Decision, check_write
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import approvals
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.replying import Replies
 from crewlog.graph.turn_graph import TurnGraph
 from crewlog.ids import AgentName, FlagName, LogName, NodeName, StepId, private_log, working_log
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
-from crewlog.state.calls import ModelResult, OutputValue, ToolResult
+from crewlog.state.calls import ModelResult, ToolResult
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Call, FrontierEntry
 
@@ -49,6 +50,7 @@ class Turns:
         self._ended = ended
         self._failed = failed
         self._graph = TurnGraph()
+        self._replies = Replies(run)
 
     async def model_replied(self, step: StepId, number: int, result: ModelResult) -> None:
         """Applies a model's reply: its tool calls follow, or the step is done."""
@@ -64,7 +66,9 @@ class Turns:
             Call(call=n, tool=asked.tool, id=asked.id, message=result.hash, brief=asked.brief)
             for n, asked in zip(follow, result.tools, strict=True)
         )
-        logs = (working_log(step, agent),) if calls else self._final_logs(agent, step)
+        faults = () if calls else self._replies.faults(agent, step, result)
+        final = not calls and not faults
+        logs = self._final_logs(agent, step) if final else (working_log(step, agent),)
         self._run.record(
             j.ModelReplied,
             step=step,
@@ -75,9 +79,14 @@ class Turns:
             calls=calls,
             usage=result.usage,
             brief=brief_of(result.body),
-            append=not calls and self._run.appends(f"{agent}.text"),
+            append=final and self._run.appends(f"{agent}.text"),
+            refused=bool(faults),
+            draft=not final and self._replies.drafts(agent, step, result),
         )
-        if not calls:
+        if faults:
+            await self._refuse(step, number, result, faults)
+        elif final:
+            self._replies.take(step, number, agent, result)
             await self.end(step, ())
         for call in calls:
             decision = await self._is_allowed(step, agent, call)
@@ -85,6 +94,23 @@ class Turns:
                 self._count(step, agent, call)
             if decision.outcome == "ask":
                 await self._ask_for_approval(step, call, result, decision)
+
+    async def _refuse(
+        self, step: StepId, number: int, result: ModelResult, faults: tuple[str, ...]
+    ) -> None:
+        """Has a model try again whose final message is not of its form, or does without."""
+        agent = self._run.plan.node_at(step).agent
+        if agent is None:
+            return
+        match self._replies.refuse(step, number, agent, result, faults):
+            case "again":
+                await self._check_turn_length(step)
+            case "fallback":
+                await self.end(step, ())
+            case "fail":
+                calls = calls_of(self._run.state.frontier[step])
+                error = self._replies.error(agent, step, faults)
+                await self._failed(step, calls[-1].call, error, "ReplyInvalid")
 
     async def tool_returned(self, step: StepId, number: int, result: ToolResult) -> None:
         """Applies a tool's result in call order: one that comes early is held."""
@@ -345,7 +371,7 @@ class Turns:
                     value=output.value,
                     body=output.body,
                     inline=None if result.stored else output.content,
-                    items=self._items(agent, output),
+                    items=self._run.items_in(agent, output),
                     logs=self._run.shares_of(agent, step),
                     **self._run.added(f"{agent}.{output.key}", step),
                 )
@@ -361,14 +387,6 @@ class Turns:
                 reason=reason,
                 rule=result.rule if reason == result.denied else "",
             )
-
-    def _items(self, agent: AgentName, output: OutputValue) -> int | None:
-        """How many items a large list has, where a node has a step for each of them."""
-        content = output.content
-        if output.body is None or not isinstance(content, list):
-            return None
-        wanted = any(n.for_each == f"{agent}.{output.key}" for n in self._run.plan.nodes.values())
-        return len(content) if wanted else None  # pyright: ignore[reportUnknownArgumentType]
 
     async def _tool_done(self, step: StepId, number: int, facts: list[j.JournalEntry]) -> None:
         calls = calls_of(self._run.state.frontier.get(step))
@@ -407,6 +425,10 @@ class Turns:
         most = self._run.rules_of(agent, step).max_calls
         # Asked once per `most` calls: people may let a long turn go on.
         if entry.turn.model_calls > most and (entry.turn.model_calls - 1) % most == 0:
+            if self._run.rules_of(agent, step).on_cap == "end":
+                self._replies.cap(step, agent, self._final_logs(agent, step))
+                await self.end(step, entry.turn.goto)
+                return
             error = (
                 f"the turn of {agent!r} took {most} model calls and did not end; "
                 "raise the agent's max_calls, or make its prompt say when it is done"

@@ -228,6 +228,30 @@ class Answer(Model):
         return {key: value for key, value in data.items() if told.get(key) != value}
 
 
+INLINE_BYTES = 256
+"""Bytes of an output's JSON that the journal and the state have themselves; larger ones are bodies
+that they name."""
+
+
+class OutputValue(Model):
+    """An output that a call set: inline where its JSON is at most 256 bytes, else by its body."""
+
+    key: str
+    value: Json = None
+    body: ContentHash | None = None
+    content: Json = None
+    """The large value itself, once, for the history."""
+
+
+class ReadReply(Model):
+    """What a final message says, where it must be of a form: its fields, as outputs."""
+
+    how: Literal["json", "lenient"] = "json"
+    """Exactly as asked, or it was clear what was meant."""
+    outputs: tuple[OutputValue, ...] = ()
+    """The fields that it has."""
+
+
 class ModelResult(Answer):
     """A model's reply."""
 
@@ -237,6 +261,10 @@ class ModelResult(Answer):
     """The model that answered, as it names itself."""
     usage: Usage = Usage()
     """This call's usage; `calls` is 1."""
+    reply: ReadReply | None = None
+    """What it says, where it is the last of the turn and must be of a form."""
+    faults: tuple[str, ...] = ()
+    """Why it is not of that form."""
 
     @classmethod
     @override
@@ -307,16 +335,6 @@ def claim_key(run: RunId, task: CallTool) -> str:
 def owner_of(execution: str, activity: str, attempt: int) -> str:
     """The name of one try: of an activity, in an execution."""
     return f"{execution}/{activity}/{attempt}"
-
-
-class OutputValue(Model):
-    """An output that a tool set: inline where its JSON is at most 256 bytes, else by its body."""
-
-    key: str
-    value: Json = None
-    body: ContentHash | None = None
-    content: Json = None
-    """The large value itself, once, for the history."""
 
 
 class ToolResult(Answer):
