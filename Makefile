@@ -69,6 +69,10 @@ test-encrypted: setup  ## Every test but those of size, with all payloads and ro
 	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest --numprocesses 2 --dist loadfile $(ALONE:%=--ignore=%)
 	CREWLOG_ENCRYPTION_KEYS=$(CURDIR)/.encrypted/keys.json $(RUN)python -m pytest $(filter-out tests/size,$(ALONE))
 
+.PHONY: coverage-of-capabilities
+coverage-of-capabilities: setup  ## Which of docs/capabilities.md no test shows; COVERS=--tests: by which tests
+	@$(RUN)python -m tests.covers $(COVERS)
+
 HUNTS := CREWLOG_HOSTILE=100000 CREWLOG_HOSTILE_TURNS=100000 CREWLOG_WIDENINGS=10000
 HUNTS += CREWLOG_AUDIENCE_LAYOUTS=10000 CREWLOG_AUDIENCE_HUNTS=10000
 

@@ -26,7 +26,7 @@ from crewlog.activities.recent import Recent
 from crewlog.activities.render import Quotes, Transcript, shortened
 from crewlog.activities.roots import Roots
 from crewlog.errors import LogRefused
-from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, item_of
+from crewlog.ids import AgentName, ContentHash, LogName, RunId, StepId, is_artifact, item_of
 from crewlog.model import Json
 from crewlog.state.calls import View
 from crewlog.state.journal import Batch
@@ -333,5 +333,5 @@ def _characters(message: BaseMessage) -> int:
 def _inline(batch: Batch) -> Iterator[tuple[ContentHash, Json]]:
     for entry in batch.entries:
         ref = message_of(entry)
-        if "inline" in ref:
+        if "inline" in ref and not any(map(is_artifact, ref["logs"])):
             yield ref["body"], ref["inline"]

@@ -40,6 +40,7 @@ with workflow.unsafe.imports_passed_through():
     from crewlog.encryption.codec import NOT_ENCRYPTED
     from crewlog.errors import InternalError, RuledSince, StoreUnavailable, ToolChanged
     from crewlog.graph import changing
+    from crewlog.graph.artifacts import unsettled
     from crewlog.graph.drafting import Drafting
     from crewlog.graph.engine import Engine, Order
     from crewlog.graph.expiring import expire
@@ -582,6 +583,7 @@ class Execution:
             CallModel(
                 tools=engine.tools_of(order.agent, order.step),
                 item=engine.maps.item(order.step) if isinstance(engine, Engine) else None,
+                unsettled=unsettled(engine.state, order.step),
                 **self._step_call(order),
             ),
             result_type=ModelResult,

@@ -28,7 +28,7 @@ RESERVED = "crewlog:"
 """Ids of commands that begin so are the run's own."""
 LogName = NewType("LogName", str)
 """`public`, `group:G`, `private:A`, `channel:C`, `readers:A+B`, or `private:STEP` of an item's
-step."""
+step; or `artifact:NAME`, whose entries are operations, and no messages."""
 ContentHash = NewType("ContentHash", str)
 Position = NewType("Position", int)
 """A place in a run's journal, from 1, without gaps."""
@@ -88,6 +88,18 @@ def named_readers(log: str) -> tuple[str, ...]:
     return tuple(log[len(READERS) :].split("+")) if log.startswith(READERS) else ()
 
 
+def artifact_log(name: str) -> LogName:
+    """The log of an artifact: the operations that made it what it is, and no messages."""
+    return LogName(f"{ARTIFACT}{name}")
+
+
+def is_artifact(log: str) -> bool:
+    """Whether a log is that of an artifact: it is never part of a transcript."""
+    return log.startswith(ARTIFACT)
+
+
+ARTIFACT = "artifact:"
+"""What stands before an artifact's name in the name of its log."""
 READERS = "readers:"
 """Names of logs that begin so go on with the agents that read them, and nobody else does."""
 PUBLIC = LogName("public")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.errors import CommandRejected, InterruptNotOpen, InvalidArguments, NotPermitted
 
@@ -45,6 +46,7 @@ async def inbox_of(run: Run, site: Site, interrupt: str) -> Any:
             await asyncio.sleep(0.05)
 
 
+@covers("C31")
 async def test_edited_arguments_are_checked_and_are_what_runs(crews: Site) -> None:
     run = await crews.start(crew_of(crews))
     question = await asked(run)

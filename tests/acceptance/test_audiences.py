@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from covers import covers
 from crewlog.definition.operations import EditAgent, EditCrew
 from crewlog.wire import WORKFLOW_TYPE
 
@@ -13,6 +14,7 @@ from .harness import LIMIT, RUN_LIMIT, SHARED, Site, calls, tool, until
 MARK = re.compile(r"<<([a-z0-9 -]+)>>")
 
 
+@covers("C21", "C22", "C23")
 async def test_no_model_is_given_what_is_for_others_also_after_a_change(crews: Site) -> None:
     finds = calls(
         ("echo", {"text": "<<work>>"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.errors import RunFailed
 
@@ -15,6 +16,7 @@ async def asked(run: Run) -> str:
     return view.interrupts[0]
 
 
+@covers("C41", "C42")
 async def test_a_model_sees_what_its_tools_did_wrong(crews: Site) -> None:
     wrong = calls(("raises", {"kind": "value"}), ("unserializable", {}), ("echo", {"words": 1}))
     crew = crews.crew(
@@ -79,6 +81,7 @@ async def test_a_model_that_stalls_beyond_its_timeout(crews: Site) -> None:
     assert [p["agent"] for p in crews.prompted(run)] == ["a", "a", "b"]
 
 
+@covers("C41")
 async def test_a_model_that_answers_nonsense_repairs_it(crews: Site) -> None:
     crew = crews.crew({"a": [{"nonsense": True}, {"text": "A"}]}, tools={"echo": tool("echo")})
     run, result = await crews.finish(crew)

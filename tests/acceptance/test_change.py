@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, AddTool, EditAgent, RemoveAgent
 from crewlog.errors import ChangeConflict, CommandConflict, CommandRejected
@@ -59,6 +60,7 @@ async def outputs(run: Run) -> dict[str, Any]:
     return {agent: found["text"] for agent, found in result.outputs.items()}
 
 
+@covers("C2", "C7", "C122")
 async def test_an_agent_is_added_while_a_step_is_in_flight(crews: Site) -> None:
     crew = gated(crews)
     run = await at_gate(crews, cut(crew, "a", "b"))
@@ -87,6 +89,7 @@ async def test_an_agent_is_removed_before_its_turn(crews: Site) -> None:
     assert await outputs(run) == {"a": "A", "c": "C"}
 
 
+@covers("C19")
 async def test_an_edited_prompt_is_what_the_next_turn_is_told(crews: Site) -> None:
     crew = gated(crews)
     run = await at_gate(crews, cut(crew, "a", "b"))
@@ -360,6 +363,7 @@ async def test_signals_that_stream_in_over_the_swap_are_kept_in_order(crews: Sit
     assert len(await crews.entries(run, "GraphSwapped")) == swaps
 
 
+@covers("C9")
 async def test_a_disabled_agent_needs_no_other_graph(crews: Site) -> None:
     """What does not change the topology is in force at once, in the same execution."""
     crew = gated(crews)
@@ -375,6 +379,7 @@ async def test_a_disabled_agent_needs_no_other_graph(crews: Site) -> None:
     assert not await crews.entries(run, "ChangeAccepted", "GraphSwapped")
 
 
+@covers("C8")
 async def test_an_agent_that_goes_ends_its_turn_or_is_abandoned(crews: Site) -> None:
     for running, told in (("finish", {"a", "b"}), ("abandon", {"b"})):
         crew = gated(crews)
@@ -390,6 +395,7 @@ async def test_an_agent_that_goes_ends_its_turn_or_is_abandoned(crews: Site) -> 
         assert set(result.outputs) == {*told, "c"}
 
 
+@covers("C11")
 async def test_a_tool_that_is_added_is_usable_at_once(crews: Site) -> None:
     crew = crews.crew(
         {
@@ -416,6 +422,7 @@ async def test_a_tool_that_is_added_is_usable_at_once(crews: Site) -> None:
     assert [e["text"] for e in crews.ledger(run, "start") if e["tool"] == "say"] == ["new"]
 
 
+@covers("C3")
 async def test_a_prompt_changes_a_run_by_the_grammar(crews: Site) -> None:
     crew = crews.crew(
         {

@@ -16,6 +16,7 @@ from temporalio.client import (
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddPhase
 from crewlog.errors import CommandRejected, InterruptNotOpen
@@ -53,6 +54,7 @@ async def at_work(site: Site, **more: Any) -> Run:
     return run
 
 
+@covers("C32")
 async def test_pause_and_resume(crews: Site) -> None:
     run = await at_work(crews)
     await run.pause(id="p1")
@@ -73,6 +75,7 @@ async def test_pause_and_resume(crews: Site) -> None:
 
 
 @pytest.mark.parametrize(("node", "before"), [("*", "b#1"), ("c", "c#1")])
+@covers("C125")
 async def test_interrupt_asks_before_a_step(crews: Site, node: str, before: str) -> None:
     run = await at_work(crews)
     await run.interrupt(node, id="x1")
@@ -99,6 +102,7 @@ async def test_interrupt_asks_before_a_step(crews: Site, node: str, before: str)
         ("only after lunch", "only after lunch", "completed"),
     ],
 )
+@covers("C6")
 async def test_answers_to_a_question(crews: Site, decision: str, flag: Any, status: str) -> None:
     crew = crews.crew(
         {"a": [{"text": "A"}], "b": [{"text": "B"}]},

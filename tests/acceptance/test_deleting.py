@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run, beginnings
 from crewlog.errors import RunNotFound, StoreIncomplete, UsageError
 from crewlog.ids import PUBLIC
@@ -89,6 +90,7 @@ async def until_true(condition: Any) -> None:
             await asyncio.sleep(0.05)
 
 
+@covers("C59")
 async def test_snapshots_and_checkpoints_of_a_long_run(crews: Site) -> None:
     agents = [f"a{n}" for n in range(30)]
     crew = crews.crew(

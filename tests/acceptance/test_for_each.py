@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 
 from .harness import LIMIT, Site, calls, tool, until
@@ -41,6 +42,7 @@ def prompts_of(site: Site, run: Run, agent: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("size", [12, 40], ids=["a small list", "a large list"])
+@covers("C49")
 async def test_each_item_has_a_turn_that_sees_it_and_nothing_of_the_others(
     crews: Site, size: int
 ) -> None:
@@ -100,6 +102,7 @@ async def test_no_list_is_asked_about_and_an_empty_one_skips(crews: Site) -> Non
     assert not prompts_of(crews, run, "worker")
 
 
+@covers("C49")
 async def test_an_item_that_fails_is_asked_about_and_the_others_go_on(crews: Site) -> None:
     worker = [
         {"when": r"Your item \(2 of 3\)", "fail": "refused", "times": 1, "text": "at last"},
@@ -161,6 +164,7 @@ async def test_a_worker_that_is_killed_in_mid_map_and_rows_that_are_lost(
     await assert_same_once_more(site, db, run)
 
 
+@covers("C50")
 async def test_what_the_items_say_is_a_list_in_their_order(crews: Site) -> None:
     large = "y" * 400
     first = calls(("set_output", {"key": "found", "value": large}), ("nap", {"seconds": 0.3}))

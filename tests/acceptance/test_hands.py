@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import EditAgent
 from crewlog.errors import CommandRejected
@@ -43,6 +44,7 @@ async def started(site: Site, run: Run) -> list[str]:
     return [entry.step for entry in await site.entries(run, "StepStarted")]
 
 
+@covers("C33")
 async def test_an_edit_lets_a_waiting_step_go_on(crews: Site) -> None:
     crew = crews.crew(
         {"a": [{"text": "A"}], "b": [{"text": "B"}]},
@@ -64,6 +66,7 @@ async def test_an_edit_lets_a_waiting_step_go_on(crews: Site) -> None:
     assert await started(crews, run) == ["a#1", "b#1"]
 
 
+@covers("C33")
 async def test_a_step_at_work_is_redirected_once_its_turn_is_over(crews: Site) -> None:
     run = await at_a_gate(crews)
     accepted = await run.redirect("c", id="r1")
@@ -116,6 +119,7 @@ async def test_a_waiting_step_gives_way_while_another_works(crews: Site) -> None
     assert sorted(await started(crews, run)) == ["a#1", "c#1"]
 
 
+@covers("C10")
 async def test_a_permission_is_in_force_for_the_next_call(crews: Site) -> None:
     crew = crews.crew(
         {

@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from authority.hostile import agrees
+from covers import covers
 from crewlog.client import Run
 from crewlog.errors import CommandRejected
 from crewlog.state import journal as j
@@ -73,6 +74,7 @@ async def until_scheduled(site: Site, run: Run, calls: int) -> None:
             await asyncio.sleep(0.05)
 
 
+@covers("C14", "C15")
 async def test_nothing_forbidden_is_done_and_every_call_is_accounted_for(crews: Site) -> None:
     rng = random.Random(7)  # noqa: S311
     crew = crews.crew(

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 
 from .harness import LIMIT, PROJECT, Site, calls, tool, until
@@ -93,6 +94,7 @@ async def runs(whole_site: Site) -> AsyncIterator[dict[str, Run]]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", ["model", "safe", "keyed"])
+@covers("C120", "C121")
 async def test_the_run_ends_right(whole_site: Site, runs: dict[str, Run], name: str) -> None:
     result = await runs[name].result(LIMIT)
     assert {agent: found["text"] for agent, found in result.outputs.items()} == {"a": "A", "b": "B"}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 
 from .harness import LIMIT, Site, calls, tool
@@ -56,6 +57,7 @@ async def test_the_makespan_is_the_critical_path(crews: Site) -> None:
 @pytest.mark.parametrize(
     ("join", "after", "before"), [("any", "fast", "mid"), (2, "mid", "slow"), ("all", "slow", "")]
 )
+@covers("C37")
 async def test_a_join_starts_as_soon_as_it_may(
     crews: Site, join: Any, after: str, before: str
 ) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from covers import covers
+
 from .harness import LIMIT, Site, calls, tool, until
 
 
 @pytest.mark.parametrize(("parallel", "most"), [(1, 1), (2, 2), (64, 6)])
+@covers("C48")
 async def test_no_more_calls_are_in_flight_than_the_limit_lets(
     crews: Site, parallel: int, most: int
 ) -> None:

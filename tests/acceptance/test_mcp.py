@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from covers import covers
 from crewlog.definition.reaching import McpServer
 from crewlog.servers.sessions import Sessions
 from crewlog.store import Store
@@ -23,6 +24,7 @@ async def approve(store: Store, server: McpServer) -> None:
     await store.approve_tool(server.source, "add", said["add"].digest, "me", 1)
 
 
+@covers("C42", "C43", "C74")
 async def test_a_tool_is_blocked_until_it_is_approved(crews: Site, tmp_path: Path) -> None:
     site = crews
     server = McpServer(

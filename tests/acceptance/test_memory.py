@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.errors import InvalidArguments, RunNotFound
 from crewlog.ids import AgentName
 
@@ -25,6 +26,7 @@ async def tool_messages(site: Site, run: Any, agent: str) -> list[str]:
     return [m["content"] for m in last["messages"] if m["type"] == "tool"]
 
 
+@covers("C27")
 async def test_a_later_run_reads_what_its_scopes_allow(crews: Site) -> None:
     rules = {"a": {"reads": ["public"]}, "b": {"reads": [], "writes": ["public"]}}
     memory = {"read": {"agent": None, "public": None}, "write": {"agent": ["a"], "public": None}}

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from covers import covers
+
 from .harness import LIMIT, Site, calls, tool
 
 QUEUE = "lacking"
@@ -47,6 +49,7 @@ async def test_a_call_waits_for_a_worker_that_has_its_tool(lacking: Site) -> Non
 
 
 @pytest.mark.timeout(400)
+@covers("C121")
 async def test_a_worker_that_has_the_tool_takes_the_call(lacking: Site) -> None:
     """Beside a worker that lacks it, one that has it is enough."""
     site = lacking

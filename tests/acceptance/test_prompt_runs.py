@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.definition.model import CrewDefinition
 from crewlog.errors import ApprovalMismatch, CommandRejected, InterruptNotOpen, InvalidPrompt
@@ -68,6 +69,7 @@ async def kinds(site: Site, run: Run) -> list[str]:
     return [entry.kind for entry in await site.entries(run)]
 
 
+@covers("C4", "C30")
 async def test_a_prompt_runs_once_it_is_approved(crews: Site) -> None:
     run = await begun(crews)
     question = await asked(run)
@@ -389,6 +391,7 @@ async def test_it_continues_as_new_while_people_are_asked(crews: Site) -> None:
     assert said == [None, "m1"]
 
 
+@covers("C4")
 async def test_the_grammar_reads_a_prompt_that_it_understands(crews: Site) -> None:
     prompt = "# Notes\n\nThe collector gathers the changes, then the writer drafts the notes."
     run = await crews.start(prompt, model=model(crews))

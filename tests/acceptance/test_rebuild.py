@@ -28,6 +28,7 @@ from temporalio.api.workflowservice.v1 import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
+from covers import covers
 from crewlog.client import RebuildReport, Run
 from crewlog.encryption.keys import from_environment
 from crewlog.encryption.rows import RowSeal
@@ -247,6 +248,7 @@ async def assert_same_once_more(site: Site, db: Any, run: Run) -> None:
     assert_same(await dump(db), after)
 
 
+@covers("C120")
 async def test_all_rows_are_the_same_again(site: Site, db: Any) -> None:
     await worker(site)
     run = await finished(site)

@@ -9,6 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.definition.operations import AddAgent, EditAgent, RemoveAgent
 from crewlog.errors import (
@@ -112,6 +113,7 @@ async def answered(run: Run) -> Any:
     return await run.result(LIMIT)
 
 
+@covers("C6", "C13", "C24", "C25", "C26", "C33")
 async def test_a_rollback_to_every_checkpoint_and_forward_again_ends_the_same(
     crews: Site,
 ) -> None:
@@ -247,6 +249,7 @@ async def test_a_rollback_cuts_off_what_is_under_way(crews: Site) -> None:
     assert ended == ["a#1", "b#2"]
 
 
+@covers("C34")
 async def test_a_stopped_run_is_taken_up_again(crews: Site) -> None:
     run = await crews.start(crew(crews))
     first = await at_the_question(run)
@@ -396,6 +399,7 @@ async def test_what_a_terminated_run_stores_late_is_refused_once_it_goes_on(crew
     await run.terminate("enough")
 
 
+@covers("C26")
 async def test_a_fork_with_another_prompt(crews: Site) -> None:
     run = await crews.start(crew(crews))
     await at_the_question(run)

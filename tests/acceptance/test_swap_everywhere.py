@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 
 from .harness import LIMIT, Site, calls, tool, until
@@ -139,6 +140,7 @@ async def whole(site: Site) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("agent", "visit"), PLACES)
+@covers("C2", "C17")
 async def test_a_swap_in_the_middle_of_a_step(crews: Site, agent: str, visit: int) -> None:
     crew, expected = await whole(crews)
     gate = gate_of(agent, visit) if agent != "painter" else gate_of(agent, 1)

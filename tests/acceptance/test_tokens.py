@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from contextlib import aclosing
 
+from covers import covers
 from crewlog.client import Event, Run, TokenEvent
 from crewlog.client.tokens import Growth
 from crewlog.state import journal as j
@@ -98,6 +99,7 @@ async def test_who_comes_again_gets_the_text_so_far(crews: Site) -> None:
     assert entries == list(range(position + 1, position + 1 + len(entries)))
 
 
+@covers("C95")
 async def test_parts_and_items_are_told_like_any_step(crews: Site) -> None:
     crew = crews.crew(
         {"lead": [{"text": '["x", "y"]'}], "scout": [{"text": TEXT}], "done": [{"text": "."}]},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.errors import InterruptNotOpen
 
@@ -50,6 +51,7 @@ async def tool_messages(site: Site, run: Run) -> list[str]:
     return [m["content"] for m in last["messages"] if m["type"] == "tool"]
 
 
+@covers("C33")
 async def test_a_call_runs_once_it_is_approved(crews: Site) -> None:
     run = await crews.start(crew_of(crews))
     question = await asked(run)

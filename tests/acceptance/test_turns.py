@@ -14,6 +14,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from covers import covers
 from crewlog.payloads import data_converter
 from crewlog.state.journal import ToolReturned
 
@@ -31,6 +32,7 @@ async def test_the_same_call_twice_runs_twice(crews: Site) -> None:
     assert len({e["key"] for e in ran}) == 4
 
 
+@covers("C87")
 async def test_tools_of_a_turn_overlap_and_are_applied_in_call_order(crews: Site) -> None:
     naps = calls(
         ("nap", {"seconds": 1.6}), ("blocking_nap", {"seconds": 1.5}), ("echo", {"text": "x"})
@@ -47,6 +49,7 @@ async def test_tools_of_a_turn_overlap_and_are_applied_in_call_order(crews: Site
     assert [m["name"] for m in second["messages"] if m["type"] == "tool"] == list(names)
 
 
+@covers("C41")
 async def test_message_types_arrive_intact_in_the_prompt(crews: Site) -> None:
     """The scripted model records what it was given: LangChain's classes, after the whole way."""
     asked = calls(("done", {}), text="Let me see.")

@@ -14,6 +14,7 @@ from temporalio.client import Client as TemporalClient
 from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.dev import temporal_server
 from crewlog.payloads import data_converter
@@ -32,6 +33,7 @@ async def asking(site: Site) -> Run:
     return run
 
 
+@covers("C123")
 async def test_runs_are_found_by_their_status(crews: Site) -> None:
     run = await asking(crews)
     query = f'CrewlogStatus = "waiting" AND CrewlogCrew = "acceptance" AND WorkflowId = "{run.id}"'
@@ -52,6 +54,7 @@ async def test_runs_are_found_by_their_status(crews: Site) -> None:
     assert told.get(SearchAttributeKey.for_keyword("CrewlogStatus")) == "completed"
 
 
+@covers("C123")
 async def test_the_web_interface_tells_what_runs_do(crews: Site) -> None:
     run = await asking(crews)
     handle = crews.temporal.get_workflow_handle(run.id)

@@ -10,6 +10,7 @@ from typing import Any
 
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
+from covers import covers
 from crewlog.client import Event, Run
 from crewlog.definition.operations import AddAgent
 
@@ -68,6 +69,7 @@ async def _details(site: Site, run: Run) -> str:
     return str(found.current_details)
 
 
+@covers("C1", "C35")
 async def test_watch_draws_each_graph_and_show_keeps_the_layers_apart(crews: Site) -> None:
     run = await swapped(crews)
     crews.open_gate(run, "g")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.client import Run
 from crewlog.dev.temporal_cli import find_cli
 from crewlog.encryption.keys import KEYS
@@ -70,6 +71,7 @@ async def temporal(whole_site: Site) -> CommandLine:
     return CommandLine((await find_cli()).path, ends.temporal_address, ends.namespace)
 
 
+@covers("C124", "C125")
 async def test_a_run_from_start_to_result(crews: Site, temporal: CommandLine) -> None:
     definition = crews.crew(
         {"writer": [calls(("gate", {"name": "g"})), {"text": "A poem."}]},

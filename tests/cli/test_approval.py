@@ -11,6 +11,8 @@ from uuid import uuid4
 
 import pytest
 
+from covers import covers
+
 from .conftest import Cli, environment
 from .terminal import Terminal
 
@@ -296,6 +298,7 @@ def test_nothing_runs_with_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.server
+@covers("C30")
 def test_what_was_approved_is_what_runs(home: Path, tmp_path: Path) -> None:
     root = made(tmp_path, "required")
     run = f"notes-{uuid4().hex[:6]}"

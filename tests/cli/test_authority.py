@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from covers import covers
 from crewlog.cli.auditing import said, when
 from crewlog.cli.editing import value_of
 from crewlog.cli.inboxing import answerer, others
@@ -171,6 +172,7 @@ def guarded(home: Path, project: Path, served: dict[str, Any]) -> str:
 
 @pytest.mark.server
 @pytest.mark.timeout(400)
+@covers("C10")
 def test_who_may_what_is_seen_and_set(crewlog: Cli, guarded: str) -> None:
     run = guarded
     page = crewlog("permissions", run)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from covers import covers
 from crewlog.cli.compiling import is_prompt, read_source
 from crewlog.cli.files import is_file
 from crewlog.cli.main import run_cli
@@ -50,6 +51,7 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0)
     return json.loads(shown(capsys, *arguments, "--json", code=code))
 
 
+@covers("C4")
 def test_each_part_stands_beside_its_words(capsys: pytest.CaptureFixture[str]) -> None:
     lines = shown(capsys, "compile", "notes.md").splitlines()
     parts = {line[2:18].strip(): line for line in lines if line[2:3].strip()}
@@ -322,6 +324,7 @@ def test_without_a_registry_there_are_no_tools(capsys: pytest.CaptureFixture[str
     assert "planner → coder" in made
 
 
+@covers("C29")
 def test_a_dry_run_follows_what_was_understood(capsys: pytest.CaptureFixture[str]) -> None:
     found = shown(capsys, "compile", "notes.md", "--dry-run")
     assert "nothing is called; agents say nothing and set nothing" in found

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
+from covers import covers
 from crewlog.cli.catalogued import list_catalog, show_tools
 from crewlog.cli.crews import nobody
 from crewlog.cli.screen import Screen
@@ -75,6 +76,7 @@ def test_an_empty_registry_says_how_to_begin(capsys: pytest.CaptureFixture[str])
     assert error.remedy == "None is registered yet. Add it."
 
 
+@covers("C60")
 def test_a_crew_is_added_once_and_shown(crews: Cli, name: str) -> None:
     first = crews("crews", "add", "crew.yaml")
     assert first.code == 0, first.err
@@ -104,6 +106,7 @@ def test_a_crew_is_added_once_and_shown(crews: Cli, name: str) -> None:
     assert len([line for line in newest.splitlines() if line.split()[:1] == [name]]) == 1
 
 
+@covers("C20")
 def test_a_registry_is_added_with_its_parts(crews: Cli, name: str, tmp_path: Path) -> None:
     press = f"{name}-press"
     added = crews("crews", "add", "press.yaml")
@@ -149,6 +152,7 @@ def test_differences_are_told_in_words_and_as_data(crews: Cli, name: str) -> Non
     assert crews("crews", "diff", name, "crew2.yaml", "--json").records[0]["same"] is True
 
 
+@covers("C15", "C20")
 def test_who_can_do_what(crews: Cli, name: str) -> None:
     crews("crews", "add", "crew.yaml")
     crews("crews", "add", "press.yaml")

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from covers import covers
 from crewlog.cli.editing import parsed, value_of
 from crewlog.client.places import split
 from crewlog.errors import UsageError
@@ -82,6 +83,7 @@ def runs(home: Path, project: Path, served: dict[str, Any], gated: str) -> tuple
 
 @pytest.mark.server
 @pytest.mark.timeout(400)
+@covers("C33")
 def test_a_run_is_edited(crewlog: Cli, runs: tuple[str, str]) -> None:
     run, _ = runs
     typo = crewlog("edit", run, "redy=true")
@@ -139,6 +141,7 @@ def test_checkpoints_are_compared(crewlog: Cli, runs: tuple[str, str]) -> None:
 
 @pytest.mark.server
 @pytest.mark.timeout(400)
+@covers("C36")
 def test_runs_are_traced_and_compared(crewlog: Cli, runs: tuple[str, str]) -> None:
     run, other = runs
     shown = crewlog("trace", run, "--changes")

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from covers import covers
 from crewlog.cli.change_terms import in_terms_of
 from crewlog.cli.changes import edits
 from crewlog.definition.load import load_data
@@ -50,6 +51,7 @@ def begun(crewlog: Cli, folder: Path) -> tuple[str, int]:
 
 @pytest.mark.server
 @pytest.mark.timeout(400)
+@covers("C26", "C33")
 def test_a_run_goes_back_and_is_forked(crewlog: Cli, folder: Path) -> None:
     run, place = begun(crewlog, folder)
     back = crewlog("rollback", f"{run}@{place}", "--reason", "again", cwd=folder)
@@ -74,6 +76,7 @@ def test_a_run_goes_back_and_is_forked(crewlog: Cli, folder: Path) -> None:
 
 @pytest.mark.server
 @pytest.mark.timeout(400)
+@covers("C26")
 def test_a_run_is_replayed_with_another_model(crewlog: Cli, folder: Path) -> None:
     run, _ = begun(crewlog, folder)
     again = f"{run}-again"

@@ -15,6 +15,8 @@ from uuid import uuid4
 import psutil
 import pytest
 
+from covers import covers
+
 from .conftest import ROOT, Cli
 
 NOWHERE = "postgresql://x@127.0.0.1:2/x"
@@ -25,6 +27,7 @@ def fresh(name: str) -> str:
     return f"{name}-{uuid4().hex[:6]}"
 
 
+@covers("C37")
 def test_the_demo_runs_to_its_end(crewlog: Cli) -> None:
     run = fresh("music")
     done = crewlog("demo", "--id", run)

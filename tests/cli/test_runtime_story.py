@@ -16,6 +16,8 @@ from uuid import uuid4
 
 import pytest
 
+from covers import covers
+
 from .conftest import Cli
 
 pytestmark = pytest.mark.server
@@ -161,6 +163,7 @@ class Story:
         return {entry["tool"]: (entry.get("ok", True), entry["brief"]) for entry in found}
 
 
+@covers("C8", "C10", "C11", "C38")
 def test_tools_and_agents_change_while_it_works(crewlog: Cli, story: Path) -> None:
     run = Story(crewlog, story, "story.json")
     run.holds("ui#1")
@@ -201,6 +204,7 @@ def test_tools_and_agents_change_while_it_works(crewlog: Cli, story: Path) -> No
     assert swapped["by"]
 
 
+@covers("C38")
 def test_the_other_way_is_taken_where_the_back_end_goes(crewlog: Cli, story: Path) -> None:
     (story / "story_mocks.py").write_text(MOCKS)
     run = Story(crewlog, story, "story_else.json")

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from crewlog.definition import model as definition
+from crewlog.definition.artifacts import ArtifactDefinition, Scratch
 from crewlog.prompt.registry import Registry
 from crewlog.state.journal import JournalEntry
 from crewlog.state.model import Interrupt, RunStatus
@@ -33,11 +34,14 @@ MODELS: list[tuple[str, str, type[BaseModel]]] = [
     ("definition.md", "### Decisions", definition.DecisionPhase),
     ("definition.md", "### Questions", definition.AskPhase),
     ("definition.md", "### Waits", definition.WaitPhase),
+    ("definition.md", "### Routes", definition.RoutePhase),
     ("definition.md", "### Builders", definition.BuilderPhase),
     ("definition.md", "### Patterns", definition.PatternUse),
     ("definition.md", "## Rules", definition.Rule),
     ("definition.md", "## Limits", definition.Limits),
     ("definition.md", "## Groups and logs", definition.LogDefinition),
+    ("definition.md", "## Artifacts", ArtifactDefinition),
+    ("definition.md", "## Scratch notes", Scratch),
     ("definition.md", "## Memory", definition.MemoryPolicy),
     ("registry.md", "## A registry's file", Registry),
     ("models.md", "| key | default |", Script),

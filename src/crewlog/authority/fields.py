@@ -21,6 +21,7 @@ from crewlog.definition.model import (
     ParallelPhase,
     PatternUse,
     Retry,
+    RoutePhase,
     ToolDefinition,
     WaitPhase,
 )
@@ -50,6 +51,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "rules": "own",
         "timezone": "same",  # whose days the quotas count
         "logs": "same",
+        "artifacts": "same",
         "merge": "own",
         "limits": "inner",
         "interrupts": "same",
@@ -77,6 +79,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "enabled": "own",
         "pattern": "free",  # what it stands for is compared
         "parent": "own",
+        "scratch": "free",  # notes of its own, in this run
     },
     ToolDefinition: {
         "run": "same",
@@ -130,6 +133,16 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "options": "flow",
         "sets": "flow",
         "words": "flow",
+        "only_if": "flow",
+        "phase": "flow",
+        "after": "flow",
+    },
+    RoutePhase: {
+        "route": "flow",
+        "to": "flow",
+        "otherwise": "flow",
+        "at_most": "flow",
+        "else_used_up": "flow",
         "only_if": "flow",
         "phase": "flow",
         "after": "flow",

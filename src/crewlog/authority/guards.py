@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crewlog.content import canonical
 from crewlog.definition.conditions import Condition, facts_in, is_never, render_condition
-from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, DecisionPhase
+from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, DecisionPhase, RoutePhase
 from crewlog.definition.phases import ASK_HUMAN, Phase, PhaseItem, phases
 from crewlog.definition.unused import conditions_of
 
@@ -79,6 +79,8 @@ def asks_people(definition: CrewDefinition) -> bool:
 def _asks(item: PhaseItem) -> bool:
     if isinstance(item, DecisionPhase):
         return item.otherwise == ASK_HUMAN
+    if isinstance(item, RoutePhase):
+        return ASK_HUMAN in (item.otherwise, item.else_used_up)
     return isinstance(item, AskPhase)
 
 
@@ -182,6 +184,9 @@ def _ways_of(phase: Phase) -> dict[str, str]:
     match phase.item:
         case DecisionPhase() as item:
             return {_ON: "", "go": item.go, "else": item.otherwise or ""}
+        case RoutePhase() as item:
+            ways = {f"to {to}": to for to in item.to}
+            return {_ON: "", **ways, "else": item.otherwise or ""}
         case AskPhase() as item:
             return {_ON: "", **{f"option {option}": option for option in item.options}}
         case AgentPhase() as item:
@@ -197,6 +202,8 @@ def _left(item: PhaseItem, way: str) -> Guard | None:
             said = f"the question {_short(item.ask)!r}"
         case DecisionPhase() if not is_never(item.if_):
             said = f"the decision {_short(render_condition(item.if_))!r}"
+        case RoutePhase():
+            said = f"the route by {item.route}"
         case AgentPhase() if way != _ON:
             said = f"what {item.agent} waits for"
         case _:

@@ -33,6 +33,9 @@ def terms(definition: CrewDefinition) -> Iterator[tuple[str, str]]:
         yield "groups", f"{name}: {listed(members) or 'nobody'}"
     for name, log in definition.logs.items():
         yield "logs", f"{name}: read by {_who(log.readers)}, written by {_who(log.writers)}"
+    for name, artifact in definition.artifacts.items():
+        seen, changed = _all(artifact.readers), _all(artifact.writers)
+        yield "artifacts", f"{name}: seen by {seen}, changed by {changed}"
     for rule in rules_of(definition):
         yield "rules", rule_words(rule) + (f" ({rule.reason})" if rule.reason else "")
     yield from (("interrupts", each) for each in questions(definition.interrupts))
@@ -71,6 +74,10 @@ def commands(definition: CrewDefinition) -> Iterator[str]:
 
 def _who(named: tuple[str, ...] | None) -> str:
     return "all that list it" if named is None else listed(named) or "people alone"
+
+
+def _all(named: tuple[str, ...] | None) -> str:
+    return "every agent" if named is None else listed(named) or "people alone"
 
 
 def _late(expiry: Expiry) -> str:

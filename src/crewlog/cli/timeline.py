@@ -24,6 +24,7 @@ from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
 from crewlog.state import brief
 from crewlog.state import journal as j
+from crewlog.state.artifact_words import operations_words
 from crewlog.state.brief import shortened
 from crewlog.state.told import edited_words
 
@@ -151,6 +152,7 @@ class Timeline:
                 | j.StepRetried()
                 | j.StepCancelled()
                 | j.Routed()
+                | j.RouteRefused()
             ):
                 return self._step(entry)
             case j.ConditionMet() | j.TimerSet() | j.TimerFired():
@@ -171,6 +173,8 @@ class Timeline:
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
                 return self._row(entry, entry.agent, "=", text, "dim")
+            case j.OperationsApplied() | j.OperationsSettled():
+                return self._row(entry, entry.agent, "±", operations_words(entry), "dim")
             case (
                 j.ChangeAccepted()
                 | j.GraphSwapped()
@@ -225,6 +229,9 @@ class Timeline:
                 self.running.pop(entry.step, None)
                 what = "ended by the stop" if self._stopping else "ended"
                 return self._row(entry, node_of(entry.step), "■", what, "yellow")
+            case j.RouteRefused():
+                text = f"{entry.because}: {entry.goes}"
+                return self._row(entry, node_of(entry.step), "!", text, "yellow")
             case j.Routed():
                 return self._routed(entry)
             case _:

@@ -278,8 +278,7 @@ def _take(item: Told, out: Extracted) -> Iterable[Batch]:
             if answer.counted:  # a local call's input is in no history: its message names it
                 named = calls.counted_key(str(answer.body["id"]), answer.started)
                 out.counted[named] = (answer.counted, answer.at)
-            _keep(out, item, answer.hash, answer.body)
-            _keep_outputs(out, item, answer.outputs)
+            _keep_all(out, item, answer)
         case calls.FLUSH, "input":
             flush = calls.Flush.model_validate(value, extra="ignore")
             if flush.state is not None:
@@ -338,6 +337,14 @@ def _keep(out: Extracted, item: Told, hash_: ContentHash, body: Json) -> None:
         out.problems.append(f"{item.place} has a body of another hash")
         return
     out.bodies[hash_] = body
+
+
+def _keep_all(out: Extracted, item: Told, answer: calls.ToolResult) -> None:
+    """Keeps the bodies that a tool's result made."""
+    _keep(out, item, answer.hash, answer.body)
+    for change in answer.operations:
+        _keep(out, item, change.body, change.content)
+    _keep_outputs(out, item, answer.outputs)
 
 
 def _snap(out: Extracted, position: int, state: dict[str, Json]) -> None:

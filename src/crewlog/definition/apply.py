@@ -24,6 +24,7 @@ from crewlog.definition.model import (
     BuilderPhase,
     CrewDefinition,
     DecisionPhase,
+    RoutePhase,
     WaitPhase,
 )
 from crewlog.definition.phases import phases
@@ -570,6 +571,10 @@ def _left_without(part: Part, name: str) -> Iterable[Finding]:
         say = f"{part.name!r} has a step for each item of {item.for_each!r}, which {name!r} makes"
         how = f"edit_phase {part.name}, with another 'for_each', or remove_phase {part.name}"
         yield Finding(("flow", part.name, "for_each"), say, f"{FIRST}: {how}.")
+    if isinstance(item, RoutePhase) and item.route.startswith(f"{name}."):
+        say = f"{part.name!r} goes where {item.route!r} says, which {name!r} sets"
+        how = f"edit_phase {part.name}, with another 'route', or remove_phase {part.name}"
+        yield Finding(("flow", part.name, "route"), say, f"{FIRST}: {how}.")
 
 
 def _without_agent(part: Part, crew: CrewDefinition, name: str, faults: list[Finding]) -> None:
@@ -588,7 +593,8 @@ def _without_agent(part: Part, crew: CrewDefinition, name: str, faults: list[Fin
         return said
 
     update: dict[str, Any] = {}
-    if isinstance(item, AgentPhase | AskPhase | WaitPhase) and item.only_if is not None:
+    looks = AgentPhase | AskPhase | WaitPhase | RoutePhase
+    if isinstance(item, looks) and item.only_if is not None:
         update["only_if"] = _mapped(item.only_if, lambda said: fact(said, "only_if"))
     if isinstance(item, AgentPhase) and item.when is not None:
         update["when"] = _mapped(item.when, lambda said: fact(said, "when"))

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from crewlog.definition.artifacts import ArtifactDefinition
 from crewlog.definition.findings import listed
-from crewlog.definition.model import AgentDefinition, CrewDefinition
+from crewlog.definition.model import AgentDefinition, CrewDefinition, LogDefinition
 from crewlog.ids import READERS, named_readers
 
 GROUP = "group:"
@@ -67,6 +68,18 @@ class Audiences:
                 yield from self._crew.groups.get(each.removeprefix(GROUP), ())
             else:
                 yield each
+
+    def artifact_readers(self, name: str) -> tuple[str, ...]:
+        """The agents that see an artifact: all of them, where it does not say which."""
+        return self._of_artifact(self._crew.artifacts[name].readers)
+
+    def artifact_writers(self, name: str) -> tuple[str, ...]:
+        """The agents that may change an artifact."""
+        return self._of_artifact(self._crew.artifacts[name].writers)
+
+    def _of_artifact(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
+        every = tuple(self._crew.agents)
+        return every if named is None else tuple(dict.fromkeys(self.members(named)))
 
     def no_reader(self, agent: str, log: str) -> str:
         """Why an agent may not read a log, for people; empty where it may."""
@@ -128,20 +141,20 @@ class Audiences:
 
 
 def without_member(crew: CrewDefinition, name: str) -> dict[str, Any]:
-    """The groups and logs of a crew that an agent leaves."""
+    """The groups, logs and artifacts of a crew that an agent leaves."""
 
     def others(named: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return None if named is None else tuple(each for each in named if each != name)
 
-    logs = {
-        log: said.model_copy(
-            update={"readers": others(said.readers), "writers": others(said.writers)}
-        )
-        for log, said in crew.logs.items()
-    }
+    def left(said: LogDefinition | ArtifactDefinition) -> dict[str, Any]:
+        return {"readers": others(said.readers), "writers": others(said.writers)}
+
+    logs = {log: said.model_copy(update=left(said)) for log, said in crew.logs.items()}
+    artifacts = {name: said.model_copy(update=left(said)) for name, said in crew.artifacts.items()}
     return {
         "groups": {group: others(members) for group, members in crew.groups.items()},
         "logs": logs,
+        "artifacts": artifacts,
     }
 
 

@@ -26,6 +26,7 @@ from crewlog.definition.model import (
     AskPhase,
     CrewDefinition,
     DecisionPhase,
+    RoutePhase,
     ToolDefinition,
     WaitPhase,
 )
@@ -203,11 +204,14 @@ def _readers(key: str, offer: Offer, phase: Phase) -> Iterator[Capability]:
             how = f"has a step for each of {item.for_each}"
             yield _capability(offer, phase.name, "phase", "need", key, how)
     if (
-        isinstance(item, AgentPhase | AskPhase | WaitPhase)
+        isinstance(item, AgentPhase | AskPhase | WaitPhase | RoutePhase)
         and item.only_if is not None
         and _names(item.only_if, key)
     ):
         how = f"is skipped unless {render_condition(item.only_if)}"
+        yield _capability(offer, phase.name, "phase", "read", key, how)
+    if isinstance(item, RoutePhase) and key in {item.route, item.route.partition(".")[2]}:
+        how = f"goes where {item.route} says"
         yield _capability(offer, phase.name, "phase", "read", key, how)
     if isinstance(item, DecisionPhase) and _names(item.if_, key):
         how = f"goes to {item.go} if {render_condition(item.if_)}"

@@ -19,7 +19,14 @@ from itertools import combinations, islice, product
 from math import prod
 
 from crewlog.definition.conditions import is_never
-from crewlog.definition.model import AgentPhase, AskPhase, BuilderPhase, DecisionPhase, WaitPhase
+from crewlog.definition.model import (
+    AgentPhase,
+    AskPhase,
+    BuilderPhase,
+    DecisionPhase,
+    RoutePhase,
+    WaitPhase,
+)
 from crewlog.definition.phases import (
     ASK_HUMAN,
     END,
@@ -222,6 +229,9 @@ def all_outcomes(phase: Phase, names: Mapping[str, object]) -> tuple[str, ...]:
         case AskPhase() as item:
             ways = [NEXT] if item.words or item.only_if is not None else []
             ways += [answer_goes(item, option, names) for option in item.options]
+        case RoutePhase() as item:
+            ways = [*item.to, item.otherwise or END, item.else_used_up]
+            ways += [NEXT] if item.only_if is not None else []
         case AgentPhase() as item:
             ways = [NEXT]
             if item.when is not None and item.otherwise not in (None, ASK_HUMAN, SKIP):

@@ -35,6 +35,7 @@ _ONE = {
     "flags": "flag",
     "groups": "group",
     "logs": "log",
+    "artifacts": "artifact",
 }
 _UNSET = {
     "tools": "all that permissions allow",
@@ -218,6 +219,8 @@ def _about(section: str, value: Json) -> str:
         return f", {value['run']}"
     if section == "mcp":
         return f", {value['url'] or value['command']}"
+    if section == "artifacts":
+        return f", seen by {_all(value['readers'])}, changed by {_all(value['writers'])}"
     if section == "logs":
         return f", read by {_who(value['readers'])}, written by {_who(value['writers'])}"
     return f", after {_waits(value['after'])}" if value["after"] not in ([], "go") else ""
@@ -225,6 +228,10 @@ def _about(section: str, value: Json) -> str:
 
 def _who(named: Json) -> str:
     return "all who list it" if named is None else listed(named) if named else "nobody"
+
+
+def _all(named: Json) -> str:
+    return "every agent" if named is None else _who(named)
 
 
 def _rule(rule: Json) -> str:

@@ -55,6 +55,7 @@ def _sayings(found: DefinitionDiff, old: CrewDefinition, new: CrewDefinition) ->
     rest = (
         *("crew", "description", "model", "flags", "merge", "limits", "memory", "approval"),
         *("policy", "groups", "rules", "timezone", "logs", "interrupts"),
+        *("artifacts",),
     )
     for change in found.changes:
         if change.path[0] == "flags" and change.kind == "added" and change.new is None:

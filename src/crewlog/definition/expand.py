@@ -31,6 +31,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     FlowItem,
+    RoutePhase,
     WaitPhase,
 )
 from crewlog.definition.phases import (
@@ -311,9 +312,14 @@ def _renamed(phase: Phase, names: Mapping[str, str]) -> Phase:
     update: dict[str, object] = {}
     if isinstance(item, DecisionPhase) and item.go in names:
         update["go"] = names[item.go]
+    if isinstance(item, RoutePhase):
+        update["to"] = tuple(names.get(to, to) for to in item.to)
     if isinstance(item, AskPhase):
         update["options"] = tuple(names.get(option, option) for option in item.options)
-    elif isinstance(item, AgentPhase | DecisionPhase) and (item.otherwise or "") in names:
+    elif (
+        isinstance(item, AgentPhase | DecisionPhase | RoutePhase)
+        and (item.otherwise or "") in names
+    ):
         update["otherwise"] = names[item.otherwise or ""]
     return replace(
         phase,
@@ -363,7 +369,7 @@ def _kept(part: Phase, outer: AgentPhase, inner: Sequence[Phase]) -> Phase:
             update["otherwise"] = outer.otherwise
     elif isinstance(item, DecisionPhase) and outer.only_if is not None:
         update["if_"] = _both(outer.only_if, item.if_)
-    elif isinstance(item, AskPhase | WaitPhase) and outer.only_if is not None:
+    elif isinstance(item, AskPhase | WaitPhase | RoutePhase) and outer.only_if is not None:
         update["only_if"] = _both(outer.only_if, item.only_if)
     return replace(part, item=item.model_copy(update=update)) if update else part
 
@@ -381,6 +387,9 @@ def _targets(item: PhaseItem) -> Iterator[str]:
             yield item.otherwise or ""
         case AskPhase():
             yield from item.options
+        case RoutePhase():
+            yield from item.to
+            yield item.otherwise or ""
         case AgentPhase():
             yield item.otherwise or ""
         case WaitPhase() | BuilderPhase():

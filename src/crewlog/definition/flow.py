@@ -28,6 +28,7 @@ from crewlog.definition.model import (
     JoinAny,
     JoinQuorum,
     ParallelPhase,
+    RoutePhase,
 )
 from crewlog.definition.phases import Phase, PhaseItem, after_of, phases
 
@@ -108,7 +109,9 @@ class Part:
         update: dict[str, Any] = {"after": after_renamed(item.after, names)}
         if isinstance(item, DecisionPhase):
             update["go"] = names.get(item.go, item.go)
-        if isinstance(item, AgentPhase | DecisionPhase) and item.otherwise is not None:
+        if isinstance(item, RoutePhase):
+            update["to"] = tuple(names.get(to, to) for to in item.to)
+        if isinstance(item, AgentPhase | DecisionPhase | RoutePhase) and item.otherwise is not None:
             update["otherwise"] = names.get(item.otherwise, item.otherwise)
         if isinstance(item, AskPhase):
             update["options"] = tuple(names.get(option, option) for option in item.options)

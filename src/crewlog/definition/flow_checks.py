@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from crewlog.definition.findings import Finding, Path, did_you_mean
-from crewlog.definition.model import AgentPhase, AskPhase, BuilderPhase, DecisionPhase, WaitPhase
+from crewlog.definition.model import (
+    AgentPhase,
+    AskPhase,
+    BuilderPhase,
+    DecisionPhase,
+    RoutePhase,
+    WaitPhase,
+)
 from crewlog.definition.order import Endless, Order
 from crewlog.definition.phases import (
     ASK_HUMAN,
@@ -66,18 +73,15 @@ def _targets(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
         if isinstance(item, BuilderPhase | WaitPhase):
             continue
         if isinstance(item, AskPhase):
-            if item.words and item.sets is None:
-                say = "a question that takes words needs a flag that takes them"
-                yield Finding(
-                    (*phase.path, "words"), say, "Add 'sets: NAME', or leave 'words' out."
-                )
-            if not item.options:
-                yield Finding(
-                    (*phase.path, "options"), "a question needs at least one answer to choose"
-                )
+            yield from _answers(phase, item)
             continue
-        if isinstance(item, DecisionPhase):
-            words: tuple[str, ...] = (NEXT, ASK_HUMAN, END, FAIL)
+        if isinstance(item, RoutePhase):
+            words: tuple[str, ...] = (END, NEXT, ASK_HUMAN, FAIL)
+            for i, to in enumerate(item.to):
+                if to not in names:
+                    yield _bad_target(phase, "to", to, found, agents, (), at=i)
+        elif isinstance(item, DecisionPhase):
+            words = (NEXT, ASK_HUMAN, END, FAIL)
             if item.go not in names and item.go != END:
                 yield _bad_target(phase, "go", item.go, found, agents, (END,))
             if item.otherwise is not None and item.at_most is None:
@@ -88,15 +92,27 @@ def _targets(found: list[Phase], agents: Collection[str]) -> Iterator[Finding]:
                 yield Finding((*phase.path, "else"), say, remedy, at="key")
         else:
             words = (SKIP, ASK_HUMAN)
-            if item.otherwise is not None and item.when is None:
-                say = "'else' says where to go if 'when' can no longer hold, and there is no 'when'"
-                yield Finding((*phase.path, "else"), say, "Add 'when', or remove it.", at="key")
-            if item.within is not None and item.when is None:
-                say = "'within' says how long 'when' is waited for, and there is no 'when'"
-                remedy = "Add 'when'. To wait before the phase, add an item: {wait: 2h}."
-                yield Finding((*phase.path, "within"), say, remedy, at="key")
+            yield from _unbounded(phase, item)
         if item.otherwise is not None and item.otherwise not in names | set(words):
             yield _bad_target(phase, "else", item.otherwise, found, agents, words)
+
+
+def _unbounded(phase: Phase, item: AgentPhase) -> Iterator[Finding]:
+    if item.otherwise is not None and item.when is None:
+        say = "'else' says where to go if 'when' can no longer hold, and there is no 'when'"
+        yield Finding((*phase.path, "else"), say, "Add 'when', or remove it.", at="key")
+    if item.within is not None and item.when is None:
+        say = "'within' says how long 'when' is waited for, and there is no 'when'"
+        remedy = "Add 'when'. To wait before the phase, add an item: {wait: 2h}."
+        yield Finding((*phase.path, "within"), say, remedy, at="key")
+
+
+def _answers(phase: Phase, item: AskPhase) -> Iterator[Finding]:
+    if item.words and item.sets is None:
+        say = "a question that takes words needs a flag that takes them"
+        yield Finding((*phase.path, "words"), say, "Add 'sets: NAME', or leave 'words' out.")
+    if not item.options:
+        yield Finding((*phase.path, "options"), "a question needs at least one answer to choose")
 
 
 def _bad_target(
@@ -106,9 +122,11 @@ def _bad_target(
     found: list[Phase],
     agents: Collection[str],
     words: tuple[str, ...],
+    at: int | None = None,
 ) -> Finding:
     say = f"{key!r} of {phase.name!r} names the phase {target!r}, which is not in the flow."
-    return Finding((*phase.path, key), say, _phase_remedy(target, found, agents, words))
+    path = (*phase.path, key) if at is None else (*phase.path, key, at)
+    return Finding(path, say, _phase_remedy(target, found, agents, words))
 
 
 def _phase_remedy(

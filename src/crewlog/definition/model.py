@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
+from crewlog.definition.artifacts import ArtifactDefinition, Scratch
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
 from crewlog.definition.policy import Policy
 from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
@@ -285,6 +286,8 @@ class AgentDefinition(Model):
     `review_loop`."""
     parent: str | None = None
     """The agent that it works for: it never may more than that one, whatever else is said."""
+    scratch: Scratch | None = None
+    """Short-term notes that it makes for itself in a run, by the tools `note` and `notes`."""
 
 
 class JoinQuorum(Model):
@@ -359,6 +362,28 @@ class DecisionPhase(Model):
     """When `at_most` is used up: a phase, `next` (the default), `ask_human`, `end` or `fail`."""
     phase: PhaseName | None = None
     """The decision's name; by default `after_` and what it follows."""
+    after: After | None = None
+    """What it waits for; by default the item before it."""
+
+
+class RoutePhase(Model):
+    """A way that the value of an output names: the run goes to the phase of that name."""
+
+    route: Annotated[str, Field(pattern=FOR_EACH_PATTERN)]
+    """`agent.output`: its value names where to go, by the name of a phase, or of its agent."""
+    to: tuple[str, ...] = Field(min_length=1)
+    """The phases that it may name."""
+    otherwise: str | None = Field(default=None, alias="else")
+    """Where it names none of them, or nothing was set: a phase, `end` (the default), `next`,
+    `ask_human` or `fail`."""
+    at_most: int = Field(default=1, ge=1)
+    """How often it goes to each of them: in a run, or in each turn of a conversation."""
+    else_used_up: Literal["end", "next", "ask_human", "fail"] = "end"
+    """What happens beyond that."""
+    only_if: ConditionText | None = None
+    """It goes somewhere only where this holds at its time; else the run goes on."""
+    phase: PhaseName | None = None
+    """The phase's name; by default `route` and a number."""
     after: After | None = None
     """What it waits for; by default the item before it."""
 
@@ -440,11 +465,12 @@ FlowItem = (
     | DecisionPhase
     | AskPhase
     | WaitPhase
+    | RoutePhase
     | ParallelPhase
     | BuilderPhase
 )
-"""An agent's name; a list (in parallel); or a phase, decision, question, wait, parallel block,
-builder's part in full."""
+"""An agent's name; a list (in parallel); or a phase, decision, question, wait, route, parallel
+block, builder's part in full."""
 
 
 EVERY_TOOL = "*"
@@ -669,6 +695,8 @@ class CrewDefinition(Model):
     logs: dict[Name, LogDefinition] = Field(default_factory=dict)
     """Who may read and write the log `channel:NAME`, by name; any other channel is for the agents
     that list it."""
+    artifacts: dict[Name, ArtifactDefinition] = Field(default_factory=dict)
+    """Documents that its agents build together, by name; they change by operations alone."""
     merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
     """How values combine where more than one step sets a flag, or an output as `agent.output`:
     `last` keeps the last one; `append` makes a list, in the order in which they are applied, and

@@ -20,7 +20,7 @@ _STAND_INS: dict[str, Json] = {"crew": "crew", "prompt": "…", "run": "module:f
 """What stands for a key without which the rest cannot be read."""
 _ALONE = {"crew", "registry", "description", "model", "approval", "limits", "checkpoints", "memory"}
 """Keys whose absence makes no fault of what stands elsewhere."""
-_CONDITIONS = {"if", "when", "only_if", "for_each"}
+_CONDITIONS = {"if", "when", "only_if", "for_each", "route"}
 _SETS = ("writes_flags", "outputs")
 
 

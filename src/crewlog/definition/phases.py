@@ -23,6 +23,7 @@ from crewlog.definition.model import (
     JoinAny,
     JoinQuorum,
     ParallelPhase,
+    RoutePhase,
     WaitPhase,
 )
 
@@ -30,7 +31,7 @@ END, FAIL, NEXT, ASK_HUMAN, SKIP, STOP = "end", "fail", "next", "ask_human", "sk
 _LONGEST_NAME = 64
 
 
-PhaseItem = AgentPhase | DecisionPhase | AskPhase | WaitPhase | BuilderPhase
+PhaseItem = AgentPhase | DecisionPhase | AskPhase | WaitPhase | RoutePhase | BuilderPhase
 """What a phase is; builders' parts only before `crewlog.definition.expand`."""
 
 
@@ -85,6 +86,7 @@ class _Expansion:
         self.phases: list[Phase] = []
         self.questions = 0
         self.waits = 0
+        self.routes = 0
         self.taken = {name for item in definition.flow for name in _written_names(item)}
         previous = _Sources()
         for i, item in enumerate(definition.flow):
@@ -132,6 +134,9 @@ class _Expansion:
         elif isinstance(item, WaitPhase):
             self.waits += 1
             base = f"wait_{self.waits}"
+        elif isinstance(item, RoutePhase):
+            self.routes += 1
+            base = f"route_{self.routes}"
         elif isinstance(item, BuilderPhase):
             base = item.use
         else:
@@ -155,7 +160,7 @@ def _written_names(item: object) -> Iterator[str]:
             yield from _written_names(item.parallel)
         case AgentPhase():
             yield item.phase or item.agent
-        case DecisionPhase() | AskPhase() | WaitPhase() | BuilderPhase():
+        case DecisionPhase() | AskPhase() | WaitPhase() | RoutePhase() | BuilderPhase():
             if item.phase:
                 yield item.phase
         case _:
@@ -199,7 +204,7 @@ class Edge:
     source: str
     target: str
     key: str
-    """What makes it: `after`, `go`, `else` or `options`."""
+    """What makes it: `after`, `go`, `else`, `to` or `options`."""
     guarded: bool = False
     """Whether it can be taken only so often: by `at_most`, or because people answer."""
 
@@ -217,6 +222,9 @@ def edges(all_phases: Iterable[Phase]) -> list[Edge]:
                 found.append(Edge(phase.name, item.otherwise or NEXT, "else"))
             case AskPhase() as item:
                 found += [Edge(phase.name, to, "options", guarded=True) for to in item.options]
+            case RoutePhase() as item:
+                found += [Edge(phase.name, to, "to", guarded=True) for to in item.to]
+                found.append(Edge(phase.name, item.otherwise or END, "else", guarded=True))
             case AgentPhase() as item:
                 found.append(Edge(phase.name, item.otherwise or ASK_HUMAN, "else"))
             case WaitPhase():

@@ -2,7 +2,7 @@
 
 `Form` says what kind of file it is: a crew, or a registry (`crewlog.prompt.registry_file`).
 
-pydantic validates, but an item of a flow is one of seven things, and pydantic would report every
+pydantic validates, but an item of a flow is one of eight things, and pydantic would report every
 branch. So each part is given to the one model that its keys ask for, and what pydantic says is
 put in words. What is written is read strictly: `"3"` is not a number, and `true` is not one.
 """
@@ -28,6 +28,7 @@ from crewlog.definition.model import (
     JoinAny,
     JoinQuorum,
     ParallelPhase,
+    RoutePhase,
     WaitPhase,
 )
 from crewlog.faults import called, rule
@@ -41,6 +42,7 @@ _PHASES: dict[str, type[BaseModel]] = {
     "ask": AskPhase,
     "wait": WaitPhase,
     "wait_until": WaitPhase,
+    "route": RoutePhase,
     "parallel": ParallelPhase,
     "use": BuilderPhase,
 }
@@ -50,7 +52,7 @@ _CONDITIONS = ("if", "when", "only_if")
 _AFTER = "Write a phase, a list of phases, {any: [...]}, or {quorum: 2, of: [...]}."
 _ITEM = (
     "Write an agent's name, a list of them, or {agent: …}, {if: …}, {ask: …}, {wait: …}, "
-    "{parallel: …}, {use: …}."
+    "{route: …}, {parallel: …}, {use: …}."
 )
 
 

@@ -17,7 +17,7 @@ from crewlog.definition.conditions import facts_in
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import Finding, listed
 from crewlog.definition.flow import Flow, Part, Wait
-from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, DecisionPhase
+from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, DecisionPhase, RoutePhase
 from crewlog.definition.phases import END, phases
 from crewlog.definition.unused import conditions_of
 
@@ -124,6 +124,8 @@ class Splice:
                     self._unclear(each, "else", part)
                 else:
                     each.set(otherwise=heir)
+        elif isinstance(item, RoutePhase):
+            self._route_on(each, item, part)
         elif isinstance(item, AgentPhase) and item.otherwise is not None:
             if self._is(item.otherwise, part):
                 if heir is None:
@@ -131,12 +133,25 @@ class Splice:
                 else:  # where there is no other way any more, people are asked
                     each.set(otherwise=None if heir in (END, each.name) else heir)
         elif isinstance(item, AskPhase) and any(self._is(o, part) for o in item.options):
-            if heir in (None, END) or heir in item.options or self._compared(item, part):
-                self._unclear(each, "options", part)
-            else:
-                options = tuple(heir if self._is(o, part) else o for o in item.options)
-                each.set(options=options)
+            self._answers_on(each, item, part, heir)
         return None
+
+    def _answers_on(self, each: Part, item: AskPhase, part: Part, heir: str | None) -> None:
+        if heir in (None, END) or heir in item.options or self._compared(item, part):
+            self._unclear(each, "options", part)
+        else:
+            options = tuple(heir if self._is(o, part) else o for o in item.options)
+            each.set(options=options)
+
+    def _route_on(self, each: Part, item: RoutePhase, part: Part) -> None:
+        """What named a phase that goes takes the `else` of its route."""
+        to = tuple(other for other in item.to if not self._is(other, part))
+        if not to:
+            self._unclear(each, "to", part)
+        elif to != item.to:
+            each.set(to=to)
+        if item.otherwise is not None and self._is(item.otherwise, part):
+            each.set(otherwise=None)
 
     def _compared(self, item: AskPhase, part: Part) -> bool:
         """Whether a condition asks if people chose the phase."""

@@ -20,7 +20,14 @@ from crewlog.definition.conditions import (
     is_never,
 )
 from crewlog.definition.findings import Finding, Path, listed
-from crewlog.definition.model import AgentPhase, AskPhase, CrewDefinition, DecisionPhase, WaitPhase
+from crewlog.definition.model import (
+    AgentPhase,
+    AskPhase,
+    CrewDefinition,
+    DecisionPhase,
+    RoutePhase,
+    WaitPhase,
+)
 from crewlog.definition.parent_checks import ancestors
 from crewlog.definition.phases import Phase
 from crewlog.definition.rule_checks import refusing
@@ -48,7 +55,15 @@ def conditions_of(phase: Phase) -> dict[str, Condition]:
         found = {"only_if": item.only_if}
     elif isinstance(item, DecisionPhase):
         found = {"if": item.if_}
+    elif isinstance(item, RoutePhase):
+        found = {"route": named_by(item.route), "only_if": item.only_if}
     return {key: condition for key, condition in found.items() if condition is not None}
+
+
+def named_by(output: str) -> Fact:
+    """What a route reads, as a condition reads it."""
+    agent, _, name = output.partition(".")
+    return Fact(agent=agent, name=name)
 
 
 def callers(definition: CrewDefinition, tool: str) -> list[str]:
@@ -213,6 +228,8 @@ def _settled(phase: Phase, key: str, condition: Condition, facts: _Facts) -> Ite
         goes = f"{'always' if value else 'never'} goes to {item.go!r}"
         if value and item.at_most:
             goes += f", until it has {item.at_most} times"
+    elif key == "route":
+        goes = "always takes its 'else'"
     elif key == "when":
         goes = "never waits" if value else "waits for what can never hold"
     else:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 from crewlog.definition.agent_outputs import outputs_of
+from crewlog.definition.artifact_checks import artifact_findings
 from crewlog.definition.audience_checks import audience_findings, log_findings
 from crewlog.definition.conditions import Condition, facts_in
 from crewlog.definition.course_checks import course_findings
@@ -158,6 +159,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *reply_findings(definition, [phase.name for phase in found]),
         *audience_findings(definition, found),
         *memory_findings(definition),
+        *artifact_findings(definition),
         *reach_findings(definition),
     ]
 

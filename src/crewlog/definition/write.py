@@ -28,6 +28,7 @@ _WIDEST_KEY = 24
 _INDENT = "  "
 _SECTIONS = frozenset({"agents", "tools", "flow", "permissions", "approvals", "flags"}) | {
     "groups",
+    "artifacts",
     "logs",
     "mcp",
 }
@@ -44,7 +45,7 @@ _TAKEN = re.compile(
 _SECONDS = frozenset(
     {"timeout", "heartbeat", "first", "longest", "wait", "within", "wall", "expires", "valid"}
 )
-_FREE = frozenset({"model_settings", "with", "flags"})
+_FREE = frozenset({"model_settings", "with", "flags", "schema", "initial"})
 """Keys below which data is people's own: numbers there stay as they are."""
 
 

@@ -16,7 +16,7 @@ from crewlog.graph import approvals
 from crewlog.graph.deciding import set_by
 from crewlog.graph.engine import Engine
 from crewlog.graph.facts import RunFacts
-from crewlog.graph.plan import NEXT
+from crewlog.graph.plan import END, NEXT
 from crewlog.graph.retrying import Patched, as_new, retry
 from crewlog.graph.turns import calls_of
 from crewlog.ids import CommandId, InterruptId, NodeName
@@ -155,6 +155,10 @@ async def _question(engine: Engine, asked: Interrupt, decision: str, by: str) ->
             await engine.again(step)
         else:
             await engine.finish(step, NEXT, because=f"{by or 'people'} said {decision!r}")
+        return
+    if node.route is not None:
+        goes = decision if decision in engine.plan.nodes else END
+        await engine.finish(step, goes, because=f"{by or 'people'} said {decision!r}")
         return
     first, last = asked.options[0], asked.options[-1]
     if asked.flag is not None:

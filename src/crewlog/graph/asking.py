@@ -68,7 +68,7 @@ class Asking:
             return found
         read = {n for n in self._plan.nodes if self._decides(n) and self._reads_an_answer(n)}
         # Decisions that follow one another are one: each says something of what comes of it.
-        then = {n for name in read for n in self._next(name) if self._plan.nodes[n].decide}
+        then = {n for name in read for n in self._next(name) if self._is_choice(n)}
         found |= read | then
         rest = [name for name in self._plan.nodes if self._decides(name)]
         if len(self._plan.nodes) > LARGEST:
@@ -141,7 +141,11 @@ class Asking:
         node = self._plan.nodes[name]
         if node.ask is not None:
             return node.only_if is not None
-        return node.decide is None or name in asks
+        return (node.decide is None and node.route is None) or name in asks
+
+    def _is_choice(self, name: NodeName) -> bool:
+        node = self._plan.nodes[name]
+        return node.decide is not None or node.route is not None
 
     def _meets(
         self,
@@ -170,6 +174,8 @@ class Asking:
         node = self._plan.nodes[name]
         if node.decide is not None:
             return not node.decide.passes
+        if node.route is not None:
+            return True
         return node.ask is None and node.otherwise in self._plan.nodes
 
     def _reads_an_answer(self, name: NodeName) -> bool:
@@ -234,7 +240,9 @@ def _brought(sources: Sequence[int], need: int) -> int:
 
 
 def _asks(name: NodeName, node: PlanNode, routing: Routing | None) -> bool:
-    decide = node.decide
+    decide, route = node.decide, node.route
+    if route is not None:  # it asks now and then: whoever is sent on passes
+        return routing is None and ASK_HUMAN in (route.otherwise, route.used_up)
     if decide is None or decide.otherwise != ASK_HUMAN:
         return node.ask is not None
     return routing is None or routing.loops.get(name, 0) >= (decide.at_most or 0)
@@ -252,7 +260,12 @@ def _arrived(routing: Routing) -> Callable[[NodeName, NodeName], bool]:
 
 def _conditions(node: PlanNode) -> tuple[Condition, ...]:
     """The conditions by which a node is skipped, waits, or sends the run elsewhere."""
-    found = (node.when, node.only_if, node.decide.when if node.decide is not None else None)
+    found: tuple[Condition | None, ...] = (
+        node.when,
+        node.only_if,
+        node.decide.when if node.decide is not None else None,
+        node.route.reads if node.route is not None else None,
+    )
     return tuple(each for each in found if each is not None)
 
 
@@ -261,6 +274,8 @@ def _jumps(node: PlanNode) -> Iterator[NodeName]:
     if node.decide is not None:
         yield node.decide.go
         yield NodeName(node.decide.otherwise)
+    elif node.route is not None:
+        yield from map(NodeName, node.route.nodes)
     elif node.ask is not None:
         yield from map(NodeName, node.ask.options)
     elif node.otherwise != NEXT:

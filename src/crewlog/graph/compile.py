@@ -74,6 +74,8 @@ def _answer_targets(plan: GraphPlan) -> Mapping[NodeName, Sequence[NodeName]]:
         named = [node.otherwise] if node.when is not None else []
         if node.decide is not None:
             named += [node.decide.go, node.decide.otherwise]
+        if node.route is not None:
+            named += node.route.nodes
         if node.ask is not None:
             named += node.ask.options
         found[name] = [NodeName(n) for n in named if n in plan.nodes and n not in RESERVED]

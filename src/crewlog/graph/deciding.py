@@ -50,9 +50,13 @@ def leading(plan: GraphPlan, paths: Iterable[str]) -> Iterator[str]:
     for node in plan.nodes.values():
         decide = node.decide
         asks = (
-            asks or node.ask is not None or (decide is not None and decide.otherwise == ASK_HUMAN)
+            asks
+            or node.ask is not None
+            or (decide is not None and decide.otherwise == ASK_HUMAN)
+            or (node.route is not None and ASK_HUMAN in (node.route.otherwise, node.route.used_up))
         )
         conditions += [node.when, node.only_if, decide.when if decide is not None else None]
+        conditions += [node.route.reads if node.route is not None else None]
     if not asks:
         return
     read = names_in(each for each in conditions if each is not None)

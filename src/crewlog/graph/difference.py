@@ -69,6 +69,9 @@ def _targets(node: PlanNode) -> Iterator[tuple[str, str]]:
     if node.decide is not None:
         yield node.decide.go, "go"
         yield node.decide.otherwise, "else"
+    if node.route is not None:
+        yield from ((to, "to") for to in node.route.to)
+        yield node.route.otherwise, "else"
     if node.ask is not None:
         yield from ((option, "answer") for option in node.ask.options)
     if node.when is not None:

@@ -17,7 +17,7 @@ from crewlog.definition.times import duration_words
 from crewlog.graph.canvas import Box, doubtful, paint
 from crewlog.graph.layout import arrange, without_shortcuts
 from crewlog.graph.loops import Loops
-from crewlog.graph.lower import ANY_WORDS, decision_text, wait_words
+from crewlog.graph.lower import ANY_WORDS, decision_text, route_text, wait_words
 from crewlog.graph.plan import ASK_HUMAN, END, NEXT, Ask, GraphPlan, PlanNode, Wait
 from crewlog.ids import AgentName, NodeName, ToolName
 from crewlog.state.brief import shortened
@@ -102,6 +102,8 @@ def _shape(name: NodeName, node: PlanNode, plan: GraphPlan) -> str:
         return '(("' + _escaped(name) + '"))'
     if node.decide is not None:
         return '{"' + _escaped(f"{render_condition(node.decide.when)}?") + '"}'
+    if node.route is not None:
+        return '{"' + _escaped(f"{node.route.by}?") + '"}'
     if node.wait is not None:
         return '(["' + _escaped(f"{name}: {_wait(node.wait)}") + '"])'
     if node.ask is not None:
@@ -206,6 +208,11 @@ def sent(node: PlanNode, nodes: Collection[str]) -> Iterator[tuple[NodeName, str
         yield node.decide.go, f"{when}{bound}"
         if node.decide.otherwise not in (NEXT, ASK_HUMAN):
             yield NodeName(node.decide.otherwise), f"else {node.decide.otherwise}"
+    elif node.route is not None:
+        for to in node.route.to:
+            yield to, f"{node.route.by} is {to}"
+        if node.route.otherwise not in (NEXT, ASK_HUMAN, *node.route.to):
+            yield NodeName(node.route.otherwise), f"else {node.route.otherwise}"
     elif node.ask is not None:
         for option in dict.fromkeys(node.ask.options):
             goes = _goes(node.ask, option, nodes)
@@ -287,7 +294,7 @@ def picture(
 def _box(
     name: NodeName, node: PlanNode, status: str, color: bool, longest: int, *, off: bool
 ) -> Box:
-    sign = {"decide": "◇ ", "ask": "? ", "wait": "◔ "}.get(node.kind, "")
+    sign = {"decide": "◇ ", "route": "◇ ", "ask": "? ", "wait": "◔ "}.get(node.kind, "")
     if node.decide is not None and node.decide.passes:
         sign = "· "
     if node.join is None and not node.entry:
@@ -338,6 +345,8 @@ def _notes(
     if node.decide is not None:
         mark = "↺" if loops.joins(name, node.decide.go) else "⇢"
         yield f"{mark} {name}: {decision_text(node.decide)}"
+    elif node.route is not None:
+        yield f"⇢ {name}: {route_text(node.route)}"
     elif node.ask is not None:
         ends = {option for target, option in sent(node, plan.nodes) if target == END}
         answers = [f"{option} → done" if option in ends else option for option in node.ask.options]

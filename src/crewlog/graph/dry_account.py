@@ -182,7 +182,7 @@ class _Account:
         source = self.plan.nodes[entry.source]
         if name in entry.arrived:
             return self._joined(entry.source, name)
-        if source.decide is not None:
+        if source.decide is not None or source.route is not None:
             return f"{entry.source} sends the run here"
         if source.ask is not None:
             return f"the answer to {entry.source} sends the run here"
@@ -321,6 +321,8 @@ def _unsent(told: _Account, plan: GraphPlan, source: NodeName, why: str) -> str:
         return f"{source} sends the run here only where {render_condition(node.decide.when)}"
     if node.decide is not None:
         return f"{source} sends the run here only when its visits are used up"
+    if node.route is not None:
+        return f"{source} sends the run here only where {node.route.by} says so"
     if node.ask is not None:
         return f"{source} sends the run here only where people answer {why!r}"
     return f"it runs only in the place of {source}"

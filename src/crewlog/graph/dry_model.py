@@ -55,7 +55,7 @@ class DryStep(Model):
 
     step: StepId
     node: NodeName
-    kind: Literal["agent", "decide", "ask", "wait"]
+    kind: Literal["agent", "decide", "ask", "wait", "route"]
     agent: AgentName | None = None
     why: str
     """Why it was reached."""

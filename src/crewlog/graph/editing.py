@@ -129,7 +129,12 @@ def known_paths(run: RunFacts) -> list[str]:
     for node in run.plan.nodes.values():
         if node.ask is not None and node.ask.sets is not None:
             flags.add(node.ask.sets)
-        named = (node.when, node.only_if, node.decide.when if node.decide else None)
+        named = (
+            node.when,
+            node.only_if,
+            node.decide.when if node.decide else None,
+            node.route.reads if node.route else None,
+        )
         for fact in (fact for when in named if when is not None for fact in facts_in(when)):
             if fact.agent is None or (AgentName(fact.agent), fact.name) not in outputs:
                 flags.add(fact.name)

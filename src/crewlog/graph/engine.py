@@ -17,13 +17,14 @@ from typing import NamedTuple
 
 from crewlog.definition.conditions import render_condition
 from crewlog.definition.times import duration_words
+from crewlog.graph import routes
 from crewlog.graph.budgets import Budgets, uses
 from crewlog.graph.compile import compile_plan
 from crewlog.graph.driver import Target
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.loops import Joins, Loops
 from crewlog.graph.maps import Maps
-from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode
+from crewlog.graph.plan import ASK_HUMAN, FAIL, NEXT, SKIP, Ask, GraphPlan, PlanNode, Route
 from crewlog.graph.routing import (
     decide,
     dependents,
@@ -266,6 +267,8 @@ class Engine(RunFacts):
             await self._complete(step, because=missing, skipped=True)
         elif node.kind == "decide":
             await self._decide(step, entry.node)
+        elif node.route is not None:
+            await self._follow(step, entry.node, node.route)
         elif node.for_each is not None:
             await self.maps.begin(step, node)
         elif self._at_limit(step):
@@ -297,6 +300,8 @@ class Engine(RunFacts):
             self._ask_people(entry.step, node.ask)
         elif node.decide is not None:
             await self._decide(entry.step, entry.node)
+        elif node.route is not None:
+            await self._follow(entry.step, entry.node, node.route)
 
     async def _check_calls(self, step: StepId, in_flight: Collection[tuple[StepId, int]]) -> None:
         """Looks at a turn's calls that are not made yet: what holds for them may have changed."""
@@ -381,6 +386,24 @@ class Engine(RunFacts):
             return
         taken = rule is not None and outcome == rule.go
         await self._route(name, (outcome,), because=because, loop=taken)
+
+    async def _follow(self, step: StepId, name: NodeName, route: Route) -> None:
+        """Goes where an output says, or does what the route says for one that names no way."""
+        state = self.state
+        choice = routes.choose(self.plan, name, state.agent_outputs, state.execution_count, 0)
+        if choice.refused:
+            self.record(
+                j.RouteRefused, step=step, by=route.by, because=choice.because, goes=choice.goes
+            )
+        if choice.goes == ASK_HUMAN:
+            options = routes.ways_to_ask(route)
+            self.ask("ask", routes.question(name, choice), step=step, options=options)
+            return
+        self.record(j.StepCompleted, step=step, because=choice.because)
+        if choice.goes == FAIL:
+            self.fail(f"{name}: {choice.because}")
+            return
+        await self._route(name, (choice.goes,), because=choice.because)
 
     async def _idle(self) -> None:
         """Nothing is under way and nothing is ready: the end, or something that cannot come."""
@@ -497,7 +520,14 @@ class Engine(RunFacts):
             reset=reset,
             late=late,
             rearmed=rearmed,
+            counted=self._counted(node, outcome),
         )
+
+    def _counted(self, node: NodeName, outcome: Sequence[str]) -> tuple[NodeName, ...]:
+        """The nodes that a route goes to: how often it does is counted."""
+        if self.plan.nodes[node].route is None:
+            return ()
+        return tuple(NodeName(target) for target in outcome if target in self.plan.nodes)
 
     def _arrives(self, node: NodeName) -> tuple[NodeName, ...]:
         """The joins that count an arrival of a node.

@@ -23,6 +23,7 @@ from crewlog.graph.plan import (
     ASK_HUMAN,
     BUILT_IN_TOOLS,
     END,
+    NEXT,
     SKIP,
     AgentRules,
     GraphPlan,
@@ -65,7 +66,7 @@ class Explanation(Model):
 
     crew: str
     node: NodeName
-    kind: Literal["agent", "decide", "ask", "wait"]
+    kind: Literal["agent", "decide", "ask", "wait", "route"]
     agent: AgentName | None = None
     path: tuple[str | int, ...] = ()
     """Where in the definition it is written."""
@@ -182,10 +183,16 @@ def _conditions(node: PlanNode) -> Iterator[str]:
 def _ways(plan: GraphPlan, name: NodeName, node: PlanNode) -> Iterator[Way]:
     for target, why in sent(node, plan.nodes):
         yield Way(to=target, when=why)
+    if node.route is not None and node.route.otherwise == ASK_HUMAN:
+        yield Way(to="people", when="else")
+    if node.route is not None and NEXT not in (node.route.otherwise, node.route.used_up):
+        return
     if node.decide is not None and node.decide.otherwise == ASK_HUMAN:
         yield Way(to="people", when=f"else, after {node.decide.at_most} times")
     following = dependents(plan)[name]
     when = "the condition does not hold" if node.decide is not None else ""
+    if node.route is not None:
+        when = "else" if node.route.otherwise == NEXT else "it is used up"
     for target in following:
         join = plan.nodes[target].join
         others = [source for source in join.of if source != name] if join else []

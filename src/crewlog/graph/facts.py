@@ -18,6 +18,7 @@ from crewlog.authority.permissions import (
 from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.conditions import Condition, holds
 from crewlog.definition.quotas import quota_of
+from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
     AgentName,
@@ -188,6 +189,7 @@ class RunFacts:
             for log in readable
             if log in logs and may_read(agent, log, reads=reads, step=step).allowed
         }
+        heads |= artifact_heads(self.plan, self.state, agent)
         return View(heads=heads, was=was)
 
     def reads_of(self, agent: AgentName, step: StepId | None = None) -> tuple[LogName, ...]:

@@ -103,7 +103,12 @@ def _facts(run: RunFacts, section: str, owner: str, name: str) -> Iterator[Fact]
         (str(agent), key) for agent, rules in run.plan.agents.items() for key in rules.outputs
     }
     for node in run.plan.nodes.values():
-        named = (node.when, node.only_if, node.decide.when if node.decide else None)
+        named = (
+            node.when,
+            node.only_if,
+            node.decide.when if node.decide else None,
+            node.route.reads if node.route else None,
+        )
         for fact in (fact for when in named if when is not None for fact in facts_in(when)):
             of_output = (fact.agent or "", fact.name) in outputs
             wanted = (owner, name) if section == OUTPUTS else ("", name)

@@ -81,6 +81,8 @@ def _ways(plan: GraphPlan) -> Iterator[tuple[NodeName, NodeName, bool]]:
         if node.decide is not None:
             named.append((node.decide.go, node.decide.at_most is not None))
             named.append((node.decide.otherwise, False))
+        elif node.route is not None:
+            named += [(target, True) for target in node.route.nodes]
         elif node.ask is not None:
             named += [(option, True) for option in node.ask.options]
         else:

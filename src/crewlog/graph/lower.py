@@ -35,6 +35,7 @@ from crewlog.definition.model import (
     BuilderPhase,
     CrewDefinition,
     DecisionPhase,
+    RoutePhase,
     ToolDefinition,
     WaitPhase,
 )
@@ -46,15 +47,18 @@ from crewlog.definition.validate import check
 from crewlog.errors import InternalError, InvalidDefinition
 from crewlog.graph.plan import (
     ASK_HUMAN,
+    END,
     NEXT,
     SKIP,
     AgentRules,
+    ArtifactRules,
     Ask,
     Decide,
     GraphPlan,
     Join,
     PlanNode,
     ReplyRules,
+    Route,
     ToolRules,
     Wait,
 )
@@ -109,6 +113,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
         checks=tuple(call_rules(definition)),
         timezone=definition.timezone,
         merge=definition.merge,
+        artifacts=_artifacts(definition, audiences),
         flags={FlagName(name): value for name, value in definition.flags.items()},
         rules=(
             *(rule for name, node in nodes.items() for rule in rules_of(name, node)),
@@ -126,6 +131,16 @@ def _agents_by_tool(
     return {
         ToolName(tool): None if named is None else tuple(AgentName(a) for a in named)
         for tool, named in table.items()
+    }
+
+
+def _artifacts(definition: CrewDefinition, audiences: Audiences) -> dict[str, ArtifactRules]:
+    def agents(named: tuple[str, ...] | None) -> tuple[AgentName, ...] | None:
+        return None if named is None else tuple(AgentName(a) for a in audiences.members(named))
+
+    return {
+        name: ArtifactRules(readers=agents(said.readers), writers=agents(said.writers))
+        for name, said in definition.artifacts.items()
     }
 
 
@@ -163,6 +178,17 @@ def _node(phase: Phase) -> PlanNode:
             wait = Wait(seconds=item.wait or 0, until=item.wait_until or "")
             return PlanNode(
                 kind="wait", join=join, entry=phase.entry, only_if=item.only_if, wait=wait
+            )
+        case RoutePhase() as item:
+            route = Route(
+                by=item.route,
+                to=tuple(NodeName(to) for to in item.to),
+                otherwise=item.otherwise or END,
+                at_most=item.at_most,
+                used_up=item.else_used_up,
+            )
+            return PlanNode(
+                kind="route", join=join, entry=phase.entry, only_if=item.only_if, route=route
             )
         case BuilderPhase() as item:
             raise InternalError(f"the builder {item.use!r} was not put in its place")
@@ -278,8 +304,15 @@ def rules_of(name: NodeName, node: PlanNode) -> Iterator[str]:
     if node.when is not None and node.within is not None:
         condition = render_condition(node.when)
         yield f"{name} waits for {condition} at most {duration_words(node.within)}"
+    yield from _goes_where(name, node)
+
+
+def _goes_where(name: NodeName, node: PlanNode) -> Iterator[str]:
+    """Where a node that works nothing itself sends the run."""
     if node.decide is not None and not node.decide.passes:
         yield f"{name}: {decision_text(node.decide)}"
+    if node.route is not None:
+        yield f"{name}: {route_text(node.route)}"
     if node.ask is not None:
         answers = [*node.ask.options, *([ANY_WORDS] if node.ask.words else [])]
         yield f"{name} asks people: {listed(answers, 'or')}"
@@ -294,6 +327,8 @@ def _runs_where(name: NodeName, node: PlanNode) -> Iterator[str]:
     """What else a node needs to run once it is reached, and how often it runs."""
     if node.only_if is not None and node.ask is not None:
         yield f"{name} is asked only if {render_condition(node.only_if)}"
+    elif node.only_if is not None and node.route is not None:
+        yield f"{name} goes somewhere only if {render_condition(node.only_if)}"
     elif node.only_if is not None and node.wait is not None:
         yield f"{name} is waited for only if {render_condition(node.only_if)}"
     elif node.only_if is not None:
@@ -329,6 +364,13 @@ def decision_text(decide: Decide) -> str:
     bound = f" (≤ {decide.at_most})" if decide.at_most is not None else ""
     last = f", else {decide.otherwise}" if bound and decide.otherwise != NEXT else ""
     return f"{render_condition(decide.when)} → {decide.go}{bound}{last}"
+
+
+def route_text(route: Route) -> str:
+    """`where router.next says: billing or technician (≤ 1), else end`."""
+    used_up = f", then {route.used_up}" if route.used_up != END else ""
+    bound = f"(≤ {route.at_most} each{used_up})"
+    return f"where {route.by} says: {listed(route.to, 'or')} {bound}, else {route.otherwise}"
 
 
 def requirements(plan: GraphPlan) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from crewlog.authority.rules import CallRule
-from crewlog.definition.conditions import is_never
+from crewlog.definition.conditions import Fact, is_never
 from crewlog.definition.model import ConditionText, InterruptPolicy, Limits, Retry
 from crewlog.definition.policy import Policy
 from crewlog.ids import (
@@ -70,6 +70,32 @@ class Decide(Model):
         return is_never(self.when)
 
 
+class Route(Model):
+    """A way that the value of an output names."""
+
+    by: str
+    """`agent.output`."""
+    to: tuple[NodeName, ...]
+    """The nodes that it may name."""
+    otherwise: str = END
+    """Where it names none of them: a node, `next`, `ask_human`, `end` or `fail`."""
+    at_most: int = 1
+    """How often it goes to each."""
+    used_up: str = END
+    """What happens beyond that: `next`, `ask_human`, `end` or `fail`."""
+
+    @property
+    def reads(self) -> Fact:
+        """What it reads, as a condition reads it."""
+        agent, _, name = self.by.partition(".")
+        return Fact(agent=agent, name=name)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Where it may go; words among them that are no nodes."""
+        return tuple(dict.fromkeys((*self.to, self.otherwise)))
+
+
 class Ask(Model):
     """A question to people."""
 
@@ -92,9 +118,9 @@ class Wait(Model):
 
 
 class PlanNode(Model):
-    """A node: an agent's turn, a decision, a question, or a wait."""
+    """A node: an agent's turn, a decision, a question, a wait, or a route."""
 
-    kind: Literal["agent", "decide", "ask", "wait"]
+    kind: Literal["agent", "decide", "ask", "wait", "route"]
     agent: AgentName | None = None
     """The agent, for an agent's turn."""
     join: Join | None = None
@@ -116,6 +142,7 @@ class PlanNode(Model):
     decide: Decide | None = None
     ask: Ask | None = None
     wait: Wait | None = None
+    route: Route | None = None
 
 
 class ReplyRules(Model):
@@ -185,6 +212,15 @@ class ToolRules(Model):
     """What a wrong call may do, for people who are asked about one."""
 
 
+class ArtifactRules(Model):
+    """What the workflow must know of an artifact; what it is stays in its log."""
+
+    readers: tuple[AgentName, ...] | None = None
+    """Agents that see it; none: every agent."""
+    writers: tuple[AgentName, ...] | None = None
+    """Agents that may change it; none: every agent."""
+
+
 class LeftStep(Model):
     """A visit whose node a change took away: what the rest of its turn needs, or its return."""
 
@@ -222,6 +258,8 @@ class GraphPlan(Model):
         default_factory=dict[str, Literal["last", "append"]]
     )
     """How the values of a flag, or of an output as `agent.output`, combine; by default `last`."""
+    artifacts: dict[str, ArtifactRules] = Field(default_factory=dict[str, ArtifactRules])
+    """Who sees and who changes which artifact."""
     flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
     """First values."""
     rules: tuple[str, ...] = ()

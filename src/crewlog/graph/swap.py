@@ -336,7 +336,7 @@ class _Swap:
             return False
         old, new = self._old.node_at(asked.step), self._new.nodes[node_of(asked.step)]
         if asked.kind == "ask":
-            return (old.ask, old.decide) != (new.ask, new.decide)
+            return (old.ask, old.decide, old.route) != (new.ask, new.decide, new.route)
         if asked.kind != "requirement":
             return False
         return asked.step in remap.requirements or (

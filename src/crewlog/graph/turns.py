@@ -14,6 +14,7 @@ from crewlog.authority.bindings import arguments_digest
 from crewlog.authority.permissions import Decision, check_write
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import approvals
+from crewlog.graph.artifacts import landed, operations_of
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.replying import Replies
 from crewlog.graph.turn_graph import TurnGraph
@@ -60,6 +61,8 @@ class Turns:
         if entry is None or entry.turn is None or agent is None or number not in asking:
             return
         self._run.ledger.learn(result)
+        for settled in result.settled:
+            self._run.record(j.OperationsSettled, step=step, agent=agent, **settled.to_json())
         first = entry.turn.next_call
         follow = await self._graph.replied(range(first, first + len(result.tools)))
         calls = tuple(
@@ -378,15 +381,25 @@ class Turns:
             else:
                 denied.append(decision.reason)
         for reason in denied:
-            yield j.PermissionDenied(
-                at=self._run.at,
-                step=step,
-                call=number,
-                agent=agent,
-                tool=tool,
-                reason=reason,
-                rule=result.rule if reason == result.denied else "",
-            )
+            yield self._denied(step, number, agent, tool, reason, result)
+        for found in operations_of(self._run.plan, step, number, agent, result, self._run.at):
+            if isinstance(found, Decision):
+                yield self._denied(step, number, agent, tool, found.reason, result)
+            else:
+                yield found
+
+    def _denied(
+        self, step: StepId, number: int, agent: AgentName, tool: str, reason: str, by: ToolResult
+    ) -> j.PermissionDenied:
+        return j.PermissionDenied(
+            at=self._run.at,
+            step=step,
+            call=number,
+            agent=agent,
+            tool=tool,
+            reason=reason,
+            rule=by.rule if reason == by.denied else "",
+        )
 
     async def _tool_done(self, step: StepId, number: int, facts: list[j.JournalEntry]) -> None:
         calls = calls_of(self._run.state.frontier.get(step))
@@ -411,7 +424,10 @@ class Turns:
         model_next = await self._graph.returned(turn)
         self._run.ledger.record(returned.model_copy(update={"model_next": model_next}))
         for fact in rest:
-            self._run.ledger.record(fact)
+            found = fact
+            if isinstance(fact, j.OperationsApplied):
+                found = landed(fact, self._run.state)
+            self._run.ledger.record(found)
         if model_next:
             await self._check_turn_length(step)
         elif turn.returned == turn.expected:

@@ -21,6 +21,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     ParallelPhase,
+    RoutePhase,
     Rule,
     WaitPhase,
 )
@@ -598,7 +599,10 @@ def _with_bare_flags(definition: CrewDefinition) -> CrewDefinition:
             return item.model_copy(update={"parallel": mended(item.parallel)})
         if isinstance(item, DecisionPhase):
             return item.model_copy(update={"if_": _bare(item.if_, sole)})
-        if isinstance(item, AgentPhase | AskPhase | WaitPhase) and item.only_if is not None:
+        if (
+            isinstance(item, AgentPhase | AskPhase | WaitPhase | RoutePhase)
+            and item.only_if is not None
+        ):
             return item.model_copy(update={"only_if": _bare(item.only_if, sole)})
         return item
 

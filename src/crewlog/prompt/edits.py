@@ -22,6 +22,7 @@ from crewlog.definition.model import (
     CrewDefinition,
     DecisionPhase,
     ParallelPhase,
+    RoutePhase,
     WaitPhase,
 )
 from crewlog.definition.phases import Phase, phases
@@ -149,9 +150,13 @@ def _who(phase: Phase) -> str:
             return "ask"
         case WaitPhase():
             return "wait"
+        case RoutePhase():
+            return "route"
 
 
-def _likeness(new: _Flow, mine: Phase, old: _Flow, theirs: Phase) -> int:
+def _likeness(  # noqa: C901 - a table of the kinds of phases
+    new: _Flow, mine: Phase, old: _Flow, theirs: Phase
+) -> int:
     """How much speaks for two phases being the same; 0 where they cannot be."""
     score = _same_place(new, mine, old, theirs)
     match mine.item, theirs.item:
@@ -182,6 +187,8 @@ def _likeness(new: _Flow, mine: Phase, old: _Flow, theirs: Phase) -> int:
         case WaitPhase() as a, WaitPhase() as b:
             same = (a.wait, a.wait_until) == (b.wait, b.wait_until)
             return score + 6 * same + (a.only_if == b.only_if)
+        case RoutePhase() as a, RoutePhase() as b:
+            return score + 1 if a.route == b.route else 0
         case BuilderPhase() as a, BuilderPhase() as b:
             return score + 1 if a.use == b.use else 0
         case _:
@@ -270,7 +277,7 @@ def _conditions(item: Any, change: Callable[[c.Condition | None], c.Condition | 
     update: dict[str, Any] = {}
     if isinstance(item, AgentPhase):
         update = {"when": change(item.when), "only_if": change(item.only_if)}
-    elif isinstance(item, AskPhase | WaitPhase):
+    elif isinstance(item, AskPhase | WaitPhase | RoutePhase):
         update = {"only_if": change(item.only_if)}
     elif isinstance(item, DecisionPhase):
         update = {"if_": change(item.if_)}

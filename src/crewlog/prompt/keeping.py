@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
+from crewlog.definition.artifacts import ArtifactDefinition
+from crewlog.definition.audiences import without_member
 from crewlog.definition.findings import Finding, listed
 from crewlog.definition.model import (
     GROUP,
@@ -48,6 +50,7 @@ CREW: dict[str, How] = {
     "rules": "joined",
     "timezone": "kept",
     "logs": "joined",
+    "artifacts": "kept",
     "merge": "joined",
     "limits": "stands",
     "interrupts": "joined",
@@ -77,6 +80,7 @@ AGENT: dict[str, How] = {
     "enabled": "unless",
     "pattern": "unless",
     "parent": "stands",
+    "scratch": "unless",
 }
 TOOL: dict[str, How] = {
     "run": "said",
@@ -140,6 +144,7 @@ def kept(
             "interrupts": asked(base.interrupts, fresh.interrupts),
             "tools": {name: _tool(name, base, tool) for name, tool in fresh.tools.items()},
             "memory": _memory(base, there),
+            "artifacts": _artifacts(base, there),
         }
     )
     found = _with_tools(base, found) if own else found
@@ -294,6 +299,13 @@ def _memory(base: CrewDefinition, there: Iterable[str]) -> MemoryPolicy | None:
     for name in set(base.agents) - set(there):
         memory = memory and memory.without(name)
     return memory
+
+
+def _artifacts(base: CrewDefinition, there: Iterable[str]) -> dict[str, ArtifactDefinition]:
+    found = base
+    for name in sorted(set(base.agents) - set(there)):
+        found = found.model_copy(update=without_member(found, name))
+    return found.artifacts
 
 
 def _approvals(base: CrewDefinition, found: CrewDefinition) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from crewlog.definition.model import (
     BuilderPhase,
     CrewDefinition,
     ParallelPhase,
+    RoutePhase,
     WaitPhase,
 )
 from crewlog.definition.model import DecisionPhase as Decision
@@ -162,6 +163,10 @@ class Teller:
                 self._question(group[0], first)
             elif isinstance(first, WaitPhase):
                 self._wait(group[0], first)
+            elif isinstance(first, RoutePhase):
+                self._joined(group[0])
+                self.tail = Awaited.all([group[0].name])
+                self.unsaid(f"the route by {first.route!r}")
             else:
                 self._builder(group[0], first)
             self.done += group

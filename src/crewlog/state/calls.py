@@ -173,6 +173,8 @@ class CallModel(StepCall):
     """The tools that the model is offered, as permitted now."""
     item: Item | None = None
     """The item that the step is for, where its phase has a step for each."""
+    unsettled: tuple[int, ...] = ()
+    """Calls of the step of whose operations it is not known which apply."""
 
 
 class AskedTool(Model):
@@ -265,6 +267,8 @@ class ModelResult(Answer):
     """What it says, where it is the last of the turn and must be of a form."""
     faults: tuple[str, ...] = ()
     """Why it is not of that form."""
+    settled: tuple[SettledOperations, ...] = ()
+    """What became of operations that were not settled: those of which some do not apply."""
 
     @classmethod
     @override
@@ -337,6 +341,35 @@ def owner_of(execution: str, activity: str, attempt: int) -> str:
     return f"{execution}/{activity}/{attempt}"
 
 
+class ArtifactChange(Model):
+    """Operations on an artifact that a tool returned."""
+
+    artifact: str
+    body: ContentHash
+    """The body that holds them."""
+    content: Json = None
+    """The body itself, once, for the history."""
+    count: int
+    """How many operations there are."""
+    base: ContentHash = ContentHash("")
+    """The head of the artifact's log when they were tried on it; empty: nobody looked."""
+    refused: int = 0
+    """How many did not apply then."""
+    why: tuple[str, ...] = ()
+    """The first of them, each with its reason."""
+
+
+class SettledOperations(Model):
+    """Operations of a call of which some turned out not to apply."""
+
+    call: int
+    artifact: str
+    refused: int
+    """How many."""
+    why: tuple[str, ...] = ()
+    """The first of them, each with its reason."""
+
+
 class ToolResult(Answer):
     """A tool's result, or an error that the model may see and repair."""
 
@@ -347,6 +380,8 @@ class ToolResult(Answer):
     """Flags it set, by `set_flag` or a `Command`; the workflow checks that the agent may."""
     outputs: tuple[OutputValue, ...] = ()
     """Outputs it set, by `set_output` or a `Command`; the workflow checks that the agent may."""
+    operations: tuple[ArtifactChange, ...] = ()
+    """What it does to artifacts; the workflow checks that the agent may."""
     goto: tuple[NodeName, ...] = ()
     """Nodes that a `Command` goes to."""
     denied: str = ""

@@ -199,6 +199,21 @@ class Routed(Fact):
     """Arrivals of the generation before that are still to come, by join and source."""
     rearmed: bool = False
     """Whether people allowed the decision its visits again."""
+    counted: tuple[NodeName, ...] = ()
+    """The nodes that it went to by a route: how often is counted."""
+
+
+class RouteRefused(Fact):
+    """A route does not go where the output says: that names no way of it, or is used up."""
+
+    kind: Literal["RouteRefused"] = "RouteRefused"
+    step: StepId
+    by: str
+    """The output, `agent.output`."""
+    because: str
+    """Why, for people."""
+    goes: str
+    """What happens instead: a node, `next`, `end`, `ask_human` or `fail`."""
 
 
 class StepStarted(Fact):
@@ -425,6 +440,51 @@ class OutputSet(Fact):
     """For a value that is added: the step of an item, whose place in the list it takes."""
     logs: tuple[LogName, ...] = ()
     """The logs whose readers may see it: those that its agent writes to; empty: `public`."""
+
+
+class OperationsApplied(Fact):
+    """A tool's operations were added to an artifact's log; those that do not apply change nothing.
+
+    The content is what folding the log makes of it (`crewlog.state.artifacts`).
+    """
+
+    kind: Literal["OperationsApplied"] = "OperationsApplied"
+    step: StepId
+    call: int
+    agent: AgentName
+    artifact: str
+    ref: MessageRef
+    """The body that holds the operations, and the artifact's log."""
+    count: int
+    """How many operations there are."""
+    refused: int = 0
+    """How many of them were left out, since they do not apply to what the artifact was."""
+    why: tuple[str, ...] = ()
+    """The first of them, each with its reason."""
+    moved: bool = False
+    """Whether the artifact had changed since the operations were tried on it: how many apply is
+    known where the log is folded, and told by `OperationsSettled` where some do not."""
+    base: ContentHash = ContentHash("")
+    """Of an entry that is held: the log's head when the operations were tried."""
+
+    @property
+    @override
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class OperationsSettled(Fact):
+    """Of operations that others came before, some did not apply."""
+
+    kind: Literal["OperationsSettled"] = "OperationsSettled"
+    step: StepId
+    call: int
+    agent: AgentName
+    artifact: str
+    refused: int
+    """How many were left out."""
+    why: tuple[str, ...] = ()
+    """The first of them, each with its reason."""
 
 
 class StepCompleted(Fact):
@@ -834,6 +894,7 @@ JournalEntry = Annotated[
     | DefinitionRejected
     | MessageAdded
     | Routed
+    | RouteRefused
     | StepStarted
     | StepMapped
     | ConditionMet
@@ -848,6 +909,8 @@ JournalEntry = Annotated[
     | QuotaGiven
     | FlagSet
     | OutputSet
+    | OperationsApplied
+    | OperationsSettled
     | StepCompleted
     | StepFailed
     | StepRetried

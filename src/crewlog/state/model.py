@@ -216,6 +216,8 @@ class Turn(Model):
     """Final messages in a row that were not of the form that they must have."""
     draft: ContentHash | None = None
     """The last reply with a text, where the turn may end at its agent's `max_calls`."""
+    unsettled: tuple[int, ...] = ()
+    """Calls whose operations others came before: the next model call says which of them apply."""
 
 
 class FrontierEntry(Model):
@@ -550,6 +552,8 @@ class CrewState(Model):
     """The steps that are not done, in the order they were reached."""
     visits: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
     """Visits begun, by node; never repeated."""
+    execution_count: dict[NodeName, int] = Field(default_factory=dict[NodeName, int])
+    """How often the run went to a node by a route; in a conversation, in its present turn."""
     asked: int = 0
     """Interrupts raised so far."""
     break_before: tuple[NodeName, ...] = ()

@@ -250,11 +250,17 @@ def _routed(state: CrewState, entry: j.Routed, position: int) -> Changes:
         if reached.node not in entry.arrived:
             sent[reached.node] = sent.get(reached.node, 0) + 1
     _reach(frontier, visits, entry.to, position)
-    return {
+    changes: Changes = {
         "visits": visits,
         "frontier": frontier,
         "routing": routing.model_copy(update={"sent": sent}),
     }
+    if entry.counted:
+        counts = dict(state.execution_count)
+        for node in entry.counted:
+            counts[node] = counts.get(node, 0) + 1
+        changes["execution_count"] = counts
+    return changes
 
 
 def _reach(
@@ -386,6 +392,7 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
             "next_call": turn.next_call + len(entry.calls),
             "expected": len(entry.calls),
             "returned": 0,
+            "unsettled": (),
         }
     )
     if entry.draft:
@@ -449,6 +456,15 @@ def _tool_returned(state: CrewState, entry: j.ToolReturned, _position: int) -> C
         "usage": _with(state.usage, entry.agent, used),
         **_entry(state, entry.step, turn=turn.model_copy(update=after)),
     }
+
+
+@_on(j.OperationsApplied)
+def _operations_applied(state: CrewState, entry: j.OperationsApplied, _position: int) -> Changes:
+    if not entry.moved:  # the log has grown already: that is all
+        return {}
+    turn = _turn(state, entry.step)
+    unsettled = tuple(dict.fromkeys((*turn.unsettled, entry.call)))
+    return _entry(state, entry.step, turn=turn.model_copy(update={"unsettled": unsettled}))
 
 
 @_on(j.CallHeld)

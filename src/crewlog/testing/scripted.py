@@ -37,6 +37,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from crewlog.errors import ModelRefused, ModelUnavailable
 from crewlog.model import Json
+from crewlog.testing.filling import filled
 from crewlog.testing.script_file import (
     ANY_AGENT,
     Entry,
@@ -273,7 +274,7 @@ class ScriptedChatModel(BaseChatModel):
             failed += trouble.times
             if tries <= failed:
                 _fail(trouble, self.file, caller.agent)
-        message = _message(reply.entry, messages, caller)
+        message = _message(filled(reply.entry, messages[-1].text), messages, caller)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 

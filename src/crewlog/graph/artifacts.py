@@ -1,0 +1,97 @@
+"""Artifacts in a run: which heads an agent's view has, and what becomes of a tool's operations.
+
+The workflow never sees an artifact, only the head of its log. A tool's activity tries the
+operations on what its view names, and says which apply; that holds if the log still has that head
+when the result is applied. Where others came before, the entry says so, and the next model call of
+the turn, which folds the log anyhow, says what became of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crewlog.authority.artifacts import check_artifact
+from crewlog.authority.permissions import Decision
+from crewlog.graph.plan import GraphPlan
+from crewlog.ids import AgentName, ContentHash, LogName, StepId, artifact_log
+from crewlog.state import journal as j
+from crewlog.state.calls import ToolResult
+from crewlog.state.hashing import log_root
+from crewlog.state.model import CrewState
+
+
+def artifact_heads(
+    plan: GraphPlan, state: CrewState, agent: AgentName
+) -> dict[LogName, ContentHash]:
+    """The artifacts that an agent sees and that somebody has changed, each at its head."""
+    found: dict[LogName, ContentHash] = {}
+    for name, rules in plan.artifacts.items():
+        log = artifact_log(name)
+        at = state.messages.get(log)
+        if at is not None and check_artifact("see", agent, name, rules.readers).allowed:
+            found[log] = at.head
+    return found
+
+
+def unsettled(state: CrewState, step: StepId) -> tuple[int, ...]:
+    """The calls of a step's turn of whose operations it is not known which apply."""
+    found = state.frontier.get(step)
+    return found.turn.unsettled if found is not None and found.turn is not None else ()
+
+
+def may_change(plan: GraphPlan, agent: AgentName, name: str) -> Decision:
+    """Whether an agent's tools may change an artifact, by the definition in force."""
+    rules = plan.artifacts.get(name)
+    allowed = None if rules is None else rules.writers
+    return check_artifact("change", agent, name, allowed, known=rules is not None)
+
+
+def operations_of(
+    plan: GraphPlan, step: StepId, call: int, agent: AgentName, result: ToolResult, at: int
+) -> Iterator[j.OperationsApplied | Decision]:
+    """What a tool's result does to artifacts, as facts; or why it may not.
+
+    Args:
+        plan: The plan in force.
+        step: The step.
+        call: The call's number.
+        agent: The agent whose tool it is.
+        result: The result.
+        at: The time of the facts.
+    """
+    for change in result.operations:
+        decision = may_change(plan, agent, change.artifact)
+        if not decision.allowed:
+            yield decision
+            continue
+        inline = None if result.stored else change.content
+        yield j.OperationsApplied(
+            at=at,
+            step=step,
+            call=call,
+            agent=agent,
+            artifact=change.artifact,
+            ref=j.MessageRef(
+                body=change.body, logs=(artifact_log(change.artifact),), inline=inline
+            ),
+            count=change.count,
+            refused=change.refused,
+            why=change.why,
+            base=change.base,
+        )
+
+
+def landed(entry: j.OperationsApplied, state: CrewState) -> j.OperationsApplied:
+    """The fact as it is recorded now: what the tool was told holds only where nobody came before.
+
+    Args:
+        entry: The fact, as it was made when the tool returned.
+        state: The run right before it.
+    """
+    log = artifact_log(entry.artifact)
+    known = state.messages.get(log)
+    head = known.head if known is not None else log_root(state.run, log)
+    if entry.base == head:
+        return entry.model_copy(update={"base": ContentHash("")})
+    unknown = {"base": ContentHash(""), "moved": True, "refused": 0, "why": ()}
+    return entry.model_copy(update=unknown)

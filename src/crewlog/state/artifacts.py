@@ -1,0 +1,418 @@
+"""An artifact's content: the fold of the operations in its log.
+
+    fold([{"operations": [{"op": "add", "path": "/a", "value": 1}]}], {}).value  →  {"a": 1}
+
+An operation is one of JSON Patch (RFC 6902: `add`, `replace`, `remove`, `test`), or `merge`, which
+is a JSON Merge Patch (RFC 7396) at a path. Paths are JSON pointers (RFC 6901). What does not apply
+is left out with a reason, and the rest goes on; but where a `test` does not hold, what follows it
+in the same call is left out, so that a tool can guard what it does.
+
+Pure, and the same everywhere: nothing but the operations and their order counts. A content is never
+changed in place: what an operation does not touch is shared with the content before. So one more
+operation costs what it touches, whatever the artifact has grown to, and old contents stay whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+from crewlog.content import DEEPEST, canonical
+from crewlog.model import Json
+from crewlog.state.brief import brief
+
+_Object = dict[str, Json]
+_Items = Sequence[Json]
+
+OPERATIONS = ("add", "replace", "remove", "test", "merge")
+"""What an operation may do."""
+MOST = 1_000
+"""Operations that one call may return."""
+LARGEST = 8 * 1024 * 1024
+"""Bytes of JSON that an artifact may have."""
+LONGEST_PATH = 2_000
+"""Characters of a path."""
+KEPT = 100
+"""How many of the last operations that were left out a content tells of."""
+TOLD = 5
+"""How many of those of one call are told with their reasons."""
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_BAD_ESCAPE = re.compile(r"~(?![01])")
+
+
+class LeftOut(NamedTuple):
+    """An operation that was left out."""
+
+    id: str
+    """The call that it is of: `builder#1/3`."""
+    number: int
+    """Which of the call's, from 1."""
+    op: str
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.op} {brief(self.path, 100)!r}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """An artifact at a place of its log."""
+
+    value: Json
+    """What it is. It is shared with other contents: never change it."""
+    size: int
+    """Bytes of it as canonical JSON."""
+    calls: int = 0
+    """How many calls changed it, or tried to."""
+    applied: int = 0
+    """How many operations applied."""
+    missed: int = 0
+    """How many were left out."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The last of these."""
+
+    def of(self, id_: str) -> tuple[LeftOut, ...]:
+        """What was left out of a call's operations, as far as it is told."""
+        return tuple(each for each in self.left_out if each.id == id_)
+
+
+def begin(initial: Json) -> Content:
+    """An artifact that nobody has changed."""
+    return Content(initial, len(canonical(initial)))
+
+
+def fold(bodies: Iterable[Mapping[str, Json]], initial: Json) -> Content:
+    """The content after some bodies of its log, from its beginning.
+
+    Args:
+        bodies: The log's bodies, oldest first.
+        initial: What it is before the first, where that does not say it.
+    """
+    content: Content | None = None
+    for body in bodies:
+        content = after(content if content is not None else first(body, initial), body)
+    return content if content is not None else begin(initial)
+
+
+def first(body: Mapping[str, Json], initial: Json) -> Content:
+    """What an artifact was before the first body of its log: that says it, definitions may change.
+
+    Args:
+        body: The first body.
+        initial: What the definition says; counts where the body says nothing.
+    """
+    return begin(body.get("initial", initial))
+
+
+def after(content: Content, body: Mapping[str, Json]) -> Content:
+    """The content after a call's operations."""
+    value, size = content.value, content.size
+    id_, failed, applied = str(body.get("id", "")), "", 0
+    missed: list[LeftOut] = []
+    operations: Sequence[Mapping[str, Json]] = body.get("operations") or ()
+    for number, operation in enumerate(operations, 1):
+        op, path = str(operation.get("op", "")), str(operation.get("path", ""))
+        try:
+            if failed:
+                raise NotApplied(f"the test of {failed!r} before it did not hold")
+            changed = _changed(value, operation)
+            if size + changed.grown > LARGEST and changed.grown > 0:
+                raise NotApplied(f"the artifact would have more than {LARGEST:,} bytes")
+        except NotApplied as why:
+            missed.append(LeftOut(id_, number, op, path, str(why)))
+            failed = failed or (brief(path, 100) or "the whole" if op == "test" else "")
+            continue
+        value, size, applied = changed.value, size + changed.grown, applied + 1
+    kept = (*content.left_out, *missed[:KEPT])[-KEPT:] if missed else content.left_out
+    return replace(
+        content,
+        value=value,
+        size=size,
+        calls=content.calls + 1,
+        applied=content.applied + applied,
+        missed=content.missed + len(missed),
+        left_out=kept,
+    )
+
+
+def told(missed: Sequence[LeftOut]) -> tuple[str, ...]:
+    """The first operations that were left out, as entries and models are told them."""
+    return tuple(brief(str(each), 300) for each in missed[:TOLD])
+
+
+def at(value: Json, path: str) -> Json:
+    """The part of a content that a path names.
+
+    Raises:
+        NotApplied: there is none.
+    """
+    for token in pointer(path):
+        value = _child(value, token, path)
+    return value
+
+
+class NotApplied(Exception):
+    """An operation does not apply; why."""
+
+
+# -- paths -----------------------------------------------------------------------------------
+
+
+def pointer(path: str) -> list[str]:
+    """The keys of a JSON pointer; none for the whole.
+
+    Raises:
+        NotApplied: it is none.
+    """
+    if path == "":
+        return []
+    if len(path) > LONGEST_PATH:
+        raise NotApplied(f"a path has at most {LONGEST_PATH:,} characters")
+    if not path.startswith("/"):
+        raise NotApplied("a path begins with '/', or is empty for the whole")
+    if _BAD_ESCAPE.search(path):
+        raise NotApplied("in a path, '~' is written ~0, and '/' in a key ~1")
+    tokens = [t.replace("~1", "/").replace("~0", "~") for t in path[1:].split("/")]
+    if len(tokens) > DEEPEST:
+        raise NotApplied(f"it is nested deeper than {DEEPEST} levels")
+    return tokens
+
+
+def escaped(key: str) -> str:
+    """A key as a path spells it."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _is_object(value: Json) -> bool:
+    return isinstance(value, dict)
+
+
+def _kind(value: Json) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    return "a list" if isinstance(value, list) else "a value"
+
+
+def _index(key: str, length: int, *, end: bool = False) -> int:
+    """The place in a list that a key names; with `end`, also the one behind the last."""
+    if end and key == "-":
+        return length
+    if not _INDEX.fullmatch(key):
+        raise NotApplied(f"{brief(key, 60)!r} is no place in a list")
+    index = int(key)
+    if index >= length + end:
+        raise NotApplied(f"the list has {length} items, and {index} is beyond")
+    return index
+
+
+def _child(value: Json, token: str, path: str) -> Json:
+    if isinstance(value, dict):
+        found = cast("_Object", value)
+        if token not in found:
+            raise NotApplied(f"there is no {brief(token, 60)!r} on the way")
+        return found[token]
+    if isinstance(value, list):
+        return cast("_Items", value)[_index(token, len(cast("_Items", value)))]
+    raise NotApplied(f"there is nothing inside a value, and {brief(path, 60)!r} goes into one")
+
+
+# -- changes ---------------------------------------------------------------------------------
+
+
+class _Changed(NamedTuple):
+    """A value after a change, and by how many bytes it has grown."""
+
+    value: Json
+    grown: int
+
+
+def _changed(value: Json, operation: Mapping[str, Json]) -> _Changed:
+    """A content after an operation.
+
+    Raises:
+        NotApplied: it does not apply.
+    """
+    op, path, new = operation.get("op"), operation.get("path"), operation.get("value")
+    if op not in OPERATIONS or not isinstance(path, str):
+        raise NotApplied("it is no operation")
+    if op != "remove" and "value" not in operation:
+        raise NotApplied("it has no value")
+    tokens = pointer(path)
+    if op in ("add", "replace", "merge") and _depth(new) + len(tokens) > DEEPEST:
+        raise NotApplied(f"it is nested deeper than {DEEPEST} levels")
+    if not tokens:
+        return _whole(value, op, new)
+    *before, last = tokens
+    chain: list[Json] = [value]
+    for token in before:
+        chain.append(_child(chain[-1], token, path))
+    inner = _in_parent(chain[-1], last, op, new, path)
+    if inner.value is chain[-1]:
+        return _Changed(value, 0)
+    made = inner.value
+    for owner, token in zip(reversed(chain[:-1]), reversed(before), strict=True):
+        made = _with(owner, token, made)
+    return _Changed(made, inner.grown)
+
+
+def _with(owner: Json, token: str, value: Json) -> Json:
+    """An object or a list with another value in a place that it has."""
+    if isinstance(owner, dict):
+        return {**cast("_Object", owner), token: value}
+    items = [*cast("_Items", owner)]
+    items[int(token)] = value
+    return items
+
+
+def _whole(value: Json, op: str, new: Json) -> _Changed:
+    """A content as a whole after an operation."""
+    match op:
+        case "remove":
+            raise NotApplied("an artifact cannot be removed as a whole; replace it by {}")
+        case "test":
+            _same(value, new)
+            return _Changed(value, 0)
+        case "merge":
+            return _merged(value, new)
+        case _:
+            return _Changed(new, _size(new) - _size(value))
+
+
+def _in_parent(parent: Json, key: str, op: str, new: Json, path: str) -> _Changed:
+    """An object or a list after an operation on one of its places."""
+    if isinstance(parent, dict):
+        return _in_object(cast("_Object", parent), key, op, new)
+    if isinstance(parent, list):
+        return _in_list(cast("_Items", parent), key, op, new)
+    raise NotApplied(f"there is nothing inside a value, and {brief(path, 60)!r} goes into one")
+
+
+def _in_object(owner: dict[str, Json], key: str, op: str, new: Json) -> _Changed:
+    there = key in owner
+    if not there and op not in ("add", "merge"):
+        raise NotApplied(f"there is no {brief(key, 60)!r}")
+    match op:
+        case "test":
+            _same(owner[key], new)
+            return _Changed(owner, 0)
+        case "remove":
+            left = {name: each for name, each in owner.items() if name != key}
+            return _Changed(left, -_entry_size(key, owner[key], others=len(left)))
+        case "merge" if there:
+            inner = _merged(owner[key], new)
+            return _Changed({**owner, key: inner.value}, inner.grown)
+        case _:
+            made = _merged({}, new).value if op == "merge" else new
+            with_it = {**owner, key: made}
+            if there:
+                return _Changed(with_it, _size(made) - _size(owner[key]))
+            return _Changed(with_it, _entry_size(key, made, others=len(owner)))
+
+
+def _in_list(owner: _Items, key: str, op: str, new: Json) -> _Changed:
+    place = _index(key, len(owner), end=op == "add")
+    match op:
+        case "test":
+            _same(owner[place], new)
+            return _Changed(owner, 0)
+        case "remove":
+            gone = _size(owner[place]) + (len(owner) > 1)
+            return _Changed([*owner[:place], *owner[place + 1 :]], -gone)
+        case "add":
+            grown = _size(new) + (len(owner) > 0)
+            return _Changed([*owner[:place], new, *owner[place:]], grown)
+        case "merge":
+            inner = _merged(owner[place], new)
+            return _Changed([*owner[:place], inner.value, *owner[place + 1 :]], inner.grown)
+        case _:
+            grown = _size(new) - _size(owner[place])
+            return _Changed([*owner[:place], new, *owner[place + 1 :]], grown)
+
+
+def _merged(old: Json, patch: Json) -> _Changed:
+    """An object with another merged into it: null takes a key away."""
+    if not _is_object(patch):
+        raise NotApplied("what is merged is an object; to put a value there, replace it")
+    if not _is_object(old):
+        raise NotApplied(f"it is {_kind(old)} there, and only objects are merged")
+    return _merge(cast("_Object", old), cast("_Object", patch))
+
+
+def _merge(old: dict[str, Json], patch: Mapping[str, Json]) -> _Changed:
+    made, grown = dict(old), 0
+    for key, value in patch.items():
+        there = key in made
+        if value is None:
+            if there:
+                gone = made.pop(key)
+                grown -= _entry_size(key, gone, others=len(made))
+            continue
+        if isinstance(value, dict):
+            before: Json = made.get(key)
+            inside = cast("_Object", before) if isinstance(before, dict) else {}
+            inner = _merge(inside, cast("_Object", value))
+            new = inner.value
+            if isinstance(before, dict):
+                made[key] = new
+                grown += inner.grown
+                continue
+        else:
+            new = value
+        grown += _size(new) - _size(made[key]) if there else 0
+        grown += 0 if there else _entry_size(key, new, others=len(made))
+        made[key] = new
+    return _Changed(made, grown)
+
+
+def _same(found: Json, wanted: Json) -> None:
+    """Checks that two values are the same JSON.
+
+    Raises:
+        NotApplied: they are not.
+    """
+    if not _equal(found, wanted):
+        raise NotApplied("the test does not hold: it is another value")
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        a, b = cast("_Object", one), cast("_Object", other)
+        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+    if isinstance(one, list) and isinstance(other, list):
+        c, d = cast("_Items", one), cast("_Items", other)
+        return len(c) == len(d) and all(map(_equal, c, d))
+    # By `==`, 1 would be true.
+    return bool(isinstance(one, bool) == isinstance(other, bool) and one == other)
+
+
+# -- sizes -----------------------------------------------------------------------------------
+
+
+def _size(value: Json) -> int:
+    return len(canonical(value))
+
+
+def _entry_size(key: str, value: Json, *, others: int) -> int:
+    """What a key with its value takes in an object, with the comma where there are others."""
+    return len(json.dumps(key)) + 1 + _size(value) + (others > 0)
+
+
+def _depth(value: Json) -> int:
+    """How deep a value is nested; one more than is allowed, where it is deeper."""
+    level: list[Json] = [value]
+    for depth in range(DEEPEST + 1):
+        below: list[Json] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += cast("_Object", each).values()
+            elif isinstance(each, list):
+                below += cast("_Items", each)
+        if not below:
+            return depth
+        level = below
+    return DEEPEST + 1
