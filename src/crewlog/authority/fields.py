@@ -61,6 +61,8 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "policy": "same",
     },
     AgentDefinition: {
+        "does": "same",
+        "in_order": "same",
         "prompt": "free",  # what an agent may do is never a matter of its prompt
         "description": "free",
         "model": "own",

@@ -64,8 +64,9 @@ def show_explanation(
         return
     screen.line("")
     _rows(screen, "task", [found.task] if found.task else [])
-    _rows(screen, "prompt", [found.prompt or ""])
+    _rows(screen, "prompt", [found.prompt] if found.prompt else [])
     _rows(screen, "model", [found.model] if found.model else [])
+    _rows(screen, "does in order" if found.in_order else "does", found.does)
     _rows(screen, "works by", [found.pattern] if found.pattern else [])
     screen.line("")
     _rows(screen, "reads", [", ".join(found.reads)])
@@ -79,7 +80,9 @@ def show_explanation(
     screen.line("")
     limits = found.limits
     bounds = (
-        f"{limits['max_calls']} model calls a turn, {limits['timeout']:g} s each, "
+        "no model is asked"
+        if found.does
+        else f"{limits['max_calls']} model calls a turn, {limits['timeout']:g} s each, "
         f"{limits['attempts']} tries"
     )
     fails = {"ask": "people are asked", "fail": "the run fails", "continue": "the run goes on"}

@@ -18,14 +18,18 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainSerializer,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from crewlog.definition.artifacts import ArtifactDefinition, Scratch
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
+from crewlog.definition.doing import Does
 from crewlog.definition.policy import Policy
 from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
 from crewlog.definition.reaching import Check, Host, McpServer, name_in_crew
@@ -234,11 +238,27 @@ Pattern = Annotated[PatternUse, _OrName]
 """A builder's name, or its use in full."""
 
 
+class _NoPrompt(str):
+    """Stands for a prompt that is not there."""
+
+    __slots__ = ()
+
+
 class AgentDefinition(Model):
     """An agent: its prompt, its model, and what it may call, read, write and declare."""
 
-    prompt: str = Field(min_length=1)
-    """The system prompt."""
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["prompt"]}, {"required": ["does"]}]}
+    )
+
+    does: tuple[Does, ...] = ()
+    """What it calls in each turn, where it has no model: tools, each with its arguments. Its final
+    message is made of what they return."""
+    in_order: bool = False
+    """Whether it makes these calls one after the other, each once the one before is done; by
+    default side by side."""
+    prompt: str = Field(default_factory=_NoPrompt, min_length=1, validate_default=True)
+    """The system prompt; only an agent that `does` something needs none."""
     description: str | None = None
     """What it is for, in a line; shown to people, and to routers."""
     model: str | None = None
@@ -288,6 +308,25 @@ class AgentDefinition(Model):
     """The agent that it works for: it never may more than that one, whatever else is said."""
     scratch: Scratch | None = None
     """Short-term notes that it makes for itself in a run, by the tools `note` and `notes`."""
+
+    @field_validator("prompt", mode="wrap")
+    @classmethod
+    def _prompt_or_calls(
+        cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
+        if value == "" and info.data.get("does"):
+            return ""
+        if isinstance(value, _NoPrompt):
+            raise PydanticKnownError("missing")
+        return read(value)
+
+    @model_validator(mode="after")
+    def _only_what_it_does(self) -> Self:
+        """Gives an agent without a model the tools that it calls, and no others."""
+        if self.does and self.tools is None:
+            tools = tuple(dict.fromkeys(call.tool for call in self.does))
+            object.__setattr__(self, "tools", tools)  # before anybody has seen it
+        return self
 
 
 class JoinQuorum(Model):

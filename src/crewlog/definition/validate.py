@@ -16,6 +16,7 @@ from crewlog.definition.artifact_checks import artifact_findings
 from crewlog.definition.audience_checks import audience_findings, log_findings
 from crewlog.definition.conditions import Condition, facts_in
 from crewlog.definition.course_checks import course_findings
+from crewlog.definition.doing import doing_faults
 from crewlog.definition.expand import Expanded, expand
 from crewlog.definition.findings import Finding, Path, did_you_mean, listed
 from crewlog.definition.flow_checks import flow_findings
@@ -151,6 +152,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *part_findings(definition.agents, definition.tools),
         *_phase_names(found, definition),
         *_models(definition),
+        *doing_faults(definition.agents, definition.callable_tools),
         *_permissions(definition, "permissions", "permission"),
         *_permissions(definition, "approvals", "approval"),
         *rule_findings(definition),
@@ -213,7 +215,8 @@ def model_findings(model: str, path: Path) -> Iterator[Finding]:
 def _models(definition: CrewDefinition) -> Iterator[Finding]:
     if definition.model is not None:
         yield from model_findings(definition.model, ("model",))
-    without = [name for name, agent in definition.agents.items() if agent.model is None]
+    agents = definition.agents.items()
+    without = [name for name, agent in agents if agent.model is None and not agent.does]
     if definition.model is None and without:
         yield Finding(
             ("agents", without[0], "model"),

@@ -20,6 +20,7 @@ from crewlog.definition.times import duration_words
 from crewlog.graph import routes
 from crewlog.graph.budgets import Budgets, uses
 from crewlog.graph.compile import compile_plan
+from crewlog.graph.doing import Doing
 from crewlog.graph.driver import Target
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.loops import Joins, Loops
@@ -65,6 +66,7 @@ class Engine(RunFacts):
         super().__init__(plan, ledger)
         self.turns = Turns(self, self._turn_ended, self.fail_step)
         self.maps = Maps(self, self._complete, self._may_start)
+        self.doing = Doing(self, self.turns.model_replied, self.fail_step, self.maps.item)
         self.waits = Waits(self, self._complete, self._unmet)
         self.budgets = Budgets(self, self.waits)
         self.pending: GraphPlan | None = None
@@ -132,6 +134,7 @@ class Engine(RunFacts):
                 entry = self.state.frontier.get(step)
                 if entry is not None and self.state.status == "running":
                     await self._move(entry)
+                    await self.doing.go_on(step)
                     await self._check_calls(step, in_flight)
             if self.state.position == before:
                 wanted = [order.call for order in self._wanted(in_flight)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Literal
 
@@ -11,6 +12,7 @@ from crewlog.authority.memory_scopes import WAYS, memory_scopes
 from crewlog.authority.permissions import Decision, bounded, check_tool
 from crewlog.authority.rules import rule_words, rules_of
 from crewlog.definition.conditions import render_condition
+from crewlog.definition.doing import DoneCall
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import Path, did_you_mean, listed
 from crewlog.definition.model import MEMORY_TOOLS, AgentDefinition, AgentPhase, CrewDefinition
@@ -90,6 +92,10 @@ class Explanation(Model):
     prompt: str | None = None
     description: str | None = None
     model: str | None = None
+    does: tuple[str, ...] = ()
+    """Where the agent has no model: what it calls in each turn, with the arguments."""
+    in_order: bool = False
+    """Whether it makes these calls one after the other."""
     pattern: str | None = None
     """How the agent works inside its turn."""
     reads: tuple[LogName, ...] = ()
@@ -221,9 +227,11 @@ def _agent(
     agent, rules = definition.agents[name], plan.agents[name]
     return {
         "task": task,
-        "prompt": agent.prompt,
+        "prompt": agent.prompt or None,
         "description": agent.description,
-        "model": agent.model or definition.model,
+        "model": None if agent.does else agent.model or definition.model,
+        "does": tuple(map(_call_words, agent.does)),
+        "in_order": agent.in_order,
         "pattern": agent.pattern.use if agent.pattern else None,
         "reads": (*rules.reads, private_log(name)),
         "writes": rules.writes,
@@ -245,6 +253,12 @@ def _agent(
             "enabled": rules.enabled,
         },
     }
+
+
+def _call_words(call: DoneCall) -> str:
+    """`run_pytest {"paths": ["tests"]}`."""
+    args = json.dumps(call.args, ensure_ascii=False) if call.args else ""
+    return f"{call.tool} {args}".rstrip()
 
 
 def _bounded(agent: AgentDefinition) -> Iterator[str]:

@@ -47,6 +47,7 @@ from crewlog.definition.validate import check
 from crewlog.errors import InternalError, InvalidDefinition
 from crewlog.graph.plan import (
     ASK_HUMAN,
+    BUILT_IN_TOOLS,
     END,
     NEXT,
     SKIP,
@@ -200,7 +201,7 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
     writes = tuple(LogName(log) for log in audiences.writes(name))
     # Inherited tools are sorted: the order of keys is lost in stores that keep JSON.
     listed_tools = sorted(definition.tools) if agent.tools is None else agent.tools
-    tools = list(dict.fromkeys(listed_tools))
+    tools = [tool for tool in dict.fromkeys(listed_tools) if tool not in BUILT_IN_TOOLS]
     if agent.writes_flags:
         tools.append("set_flag")
     if agent.outputs:
@@ -227,6 +228,8 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         ask_below=agent.ask_below,
         enabled=agent.enabled,
         within=tuple(AgentName(each) for each in ancestors(definition, name)),
+        does=agent.does,
+        in_order=agent.in_order,
     )
 
 

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from crewlog.authority.rules import CallRule
 from crewlog.definition.conditions import Fact, is_never
+from crewlog.definition.doing import DoneCall
 from crewlog.definition.model import ConditionText, InterruptPolicy, Limits, Retry
 from crewlog.definition.policy import Policy
 from crewlog.ids import (
@@ -191,6 +192,10 @@ class AgentRules(Model):
     """Whether its nodes run; else they are skipped."""
     within: tuple[AgentName, ...] = ()
     """The agents that it works for, the nearest first: it never may more than any of them."""
+    does: tuple[DoneCall, ...] = ()
+    """What it calls in each turn, where it has no model."""
+    in_order: bool = False
+    """Whether one after the other."""
 
 
 class ToolRules(Model):

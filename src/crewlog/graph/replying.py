@@ -37,7 +37,8 @@ class Replies:
 
     def faults(self, agent: AgentName, step: StepId, result: ModelResult) -> tuple[str, ...]:
         """Why a final message is not what it must be; empty where it is, or may be anything."""
-        if self._run.rules_of(agent, step).reply is None:
+        rules = self._run.rules_of(agent, step)
+        if rules.reply is None or rules.does:  # what is composed of results has no form
             return ()
         return () if result.reply is not None else result.faults or _UNREAD
 

@@ -15,6 +15,7 @@ from crewlog.authority.permissions import Decision, check_write
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.graph import approvals
 from crewlog.graph.artifacts import landed, operations_of
+from crewlog.graph.doing import did, text_of
 from crewlog.graph.facts import RunFacts
 from crewlog.graph.replying import Replies
 from crewlog.graph.turn_graph import TurnGraph
@@ -24,7 +25,7 @@ from crewlog.state import journal as j
 from crewlog.state.brief import brief, brief_of
 from crewlog.state.calls import ModelResult, ToolResult
 from crewlog.state.hashing import hash_json
-from crewlog.state.model import Call, FrontierEntry
+from crewlog.state.model import Call, FrontierEntry, Usage
 
 Ended = Callable[[StepId, Sequence[NodeName]], Awaitable[None]]
 """Called when a turn is over, with the nodes that its tools hand off to."""
@@ -53,8 +54,17 @@ class Turns:
         self._graph = TurnGraph()
         self._replies = Replies(run)
 
-    async def model_replied(self, step: StepId, number: int, result: ModelResult) -> None:
-        """Applies a model's reply: its tool calls follow, or the step is done."""
+    async def model_replied(
+        self, step: StepId, number: int, result: ModelResult, *, composed: bool = False
+    ) -> None:
+        """Applies a model's reply: its tool calls follow, or the step is done.
+
+        Args:
+            step: The step.
+            number: The call.
+            result: The reply.
+            composed: Whether no model was asked; see `crewlog.graph.doing`.
+        """
         entry = self._run.state.frontier.get(step)
         agent = self._run.plan.node_at(step).agent if entry else None
         asking = {c.call for c in calls_of(entry) if c.tool is None}
@@ -80,11 +90,12 @@ class Turns:
             ref=_ref(result, logs),
             model=result.model,
             calls=calls,
-            usage=result.usage,
+            usage=Usage() if composed else result.usage,
             brief=brief_of(result.body),
             append=final and self._run.appends(f"{agent}.text"),
             refused=bool(faults),
             draft=not final and self._replies.drafts(agent, step, result),
+            composed=composed,
         )
         if faults:
             await self._refuse(step, number, result, faults)
@@ -139,6 +150,7 @@ class Turns:
                 ms=result.ms,
                 confidence=self._confidence(step, agent, result),
                 goto=goto,
+                did=did(self._run.rules_of(agent, step), call, text_of(result), ok=result.ok),
             )
         ]
         facts += self._writes(step, number, agent, call.tool, result)
@@ -168,6 +180,7 @@ class Turns:
             ref=ref,
             ok=ok,
             brief=brief(text),
+            did=did(self._run.rules_of(agent, step), call, text, ok=ok),
         )
         await self._tool_done(step, call.call, [fact])
 
@@ -438,10 +451,13 @@ class Turns:
         agent = self._run.plan.node_at(step).agent
         if entry.turn is None or agent is None:
             return
-        most = self._run.rules_of(agent, step).max_calls
+        rules = self._run.rules_of(agent, step)
+        if rules.does:
+            return
+        most = rules.max_calls
         # Asked once per `most` calls: people may let a long turn go on.
         if entry.turn.model_calls > most and (entry.turn.model_calls - 1) % most == 0:
-            if self._run.rules_of(agent, step).on_cap == "end":
+            if rules.on_cap == "end":
                 self._replies.cap(step, agent, self._final_logs(agent, step))
                 await self.end(step, entry.turn.goto)
                 return

@@ -25,7 +25,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
-from crewlog.state.model import Call, Interrupt, PromptRemark, Usage
+from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
 
 
 class MessageRef(Model):
@@ -266,6 +266,8 @@ class ModelReplied(Fact):
     """Whether it was to be final, and is not of the form that it must have: it is no text."""
     draft: bool = False
     """Whether its text is what the turn ends with, where it reaches its agent's `max_calls`."""
+    composed: bool = False
+    """Whether no model was asked: the agent has none, and its definition says what it calls."""
 
     @property
     @override
@@ -356,6 +358,8 @@ class ToolReturned(Fact):
     """Nodes that it hands off to, instead of what depends on the step."""
     model_next: bool = False
     """Whether it was the last of its batch, and the model is called with the results."""
+    did: Did | None = None
+    """Where its agent has no model: what the final message is to say of it."""
 
     @property
     @override

@@ -195,6 +195,19 @@ class Call(Model):
     """What the approval is bound to, see `crewlog.authority.bindings`."""
 
 
+class Did(Model):
+    """What became of a call of an agent without a model."""
+
+    id: str
+    """The call's id: which of the calls that its definition names."""
+    tool: str
+    """The tool."""
+    ok: bool = True
+    """Whether it did what it is there for."""
+    text: str = ""
+    """The start of what it said."""
+
+
 class Turn(Model):
     """The position inside a running turn."""
 
@@ -216,6 +229,8 @@ class Turn(Model):
     """Final messages in a row that were not of the form that they must have."""
     draft: ContentHash | None = None
     """The last reply with a text, where the turn may end at its agent's `max_calls`."""
+    did: tuple[Did, ...] = ()
+    """What became of its calls so far, where its agent has no model."""
     unsettled: tuple[int, ...] = ()
     """Calls whose operations others came before: the next model call says which of them apply."""
 

@@ -447,6 +447,8 @@ def _tool_returned(state: CrewState, entry: j.ToolReturned, _position: int) -> C
     }
     if entry.confidence is not None:
         after["confidence"] = entry.confidence
+    if entry.did is not None:
+        after["did"] = (*turn.did, entry.did)
     if entry.model_next:
         after["calls"] = (*calls, Call(call=turn.next_call))
         after["next_call"] = turn.next_call + 1
@@ -572,6 +574,10 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
     )
     # What the model says from here on is a first try again.
     turn = found.turn.model_copy(update={"calls": calls, "refused": 0})
+    turn = found.turn.model_copy(update={"calls": calls})
+    if turn.did and any(c.call == entry.call and c.tool is None for c in calls):
+        # Of an agent without a model, what went well is not done again.
+        turn = turn.model_copy(update={"did": tuple(each for each in turn.did if each.ok)})
     return _entry(state, entry.step, status="running", since=position, turn=turn)
 
 
