@@ -19,6 +19,7 @@ from crewlog.cli.told_by_hand import (
     ruling_in_words,
 )
 from crewlog.cli.told_changes import STATEFUL, requirements_after, state_of, told
+from crewlog.definition.replies import RESPONSE
 from crewlog.definition.times import moment_words
 from crewlog.graph.plan import BUILT_IN_TOOLS
 from crewlog.ids import NodeName, StepId, item_of, node_of, visit_of
@@ -98,6 +99,8 @@ class Timeline:
         self.done: set[str] = set()
         """Nodes that are done."""
         self._said: dict[StepId, str] = {}
+        self._named: dict[StepId, bool] = {}
+        """Visits whose items name their agents."""
         self._starts: Row | None = None
         self._stopping = False
         self._denied: set[tuple[StepId, int]] = set()
@@ -147,6 +150,7 @@ class Timeline:
             case (
                 j.StepStarted()
                 | j.StepMapped()
+                | j.ItemsRefused()
                 | j.StepCompleted()
                 | j.StepFailed()
                 | j.StepRetried()
@@ -157,10 +161,16 @@ class Timeline:
                 return self._step(entry)
             case j.ConditionMet() | j.TimerSet() | j.TimerFired():
                 return self._wait(entry)
-            case j.ModelReplied() | j.ToolReturned() | j.PermissionDenied() | j.CallHeld():
+            case (
+                j.ModelReplied()
+                | j.ReplyTaken()
+                | j.ReplyRefused()
+                | j.TurnCapped()
+                | j.ToolReturned()
+                | j.PermissionDenied()
+                | j.CallHeld()
+            ):
                 return self._call(entry)
-            case j.ReplyTaken() | j.ReplyRefused() | j.TurnCapped():
-                return self._read(entry)
             case j.FlagSet():
                 # As JSON and in brackets: words of people must not pass for who said them.
                 value = "" if entry.value is True else f" = {_as_json(entry.value)}"
@@ -168,11 +178,15 @@ class Timeline:
                 who = "" if known or not entry.by else f" (set by {entry.by})"
                 text = f"{entry.flag}{value}{who}"
                 return self._row(entry, entry.by if known else "", "⚑", text, "yellow")
-            case j.OutputSet(key="response", body=str()):
-                return []  # the text itself: the end of the step tells it
             case j.OutputSet():
                 text = f"{entry.key} = {_value(entry.value)}" if entry.body is None else entry.key
-                return self._row(entry, entry.agent, "=", text, "dim")
+                # A reply's whole text is told where its step ends.
+                told = entry.key == RESPONSE and entry.body is not None
+                return [] if told else self._row(entry, entry.agent, "=", text, "dim")
+            case j.MergeConflicted():
+                node = node_of(entry.step) if entry.step else entry.by
+                text = f"{entry.key} stays {entry.kept}, not {entry.refused}: {entry.because}"
+                return self._row(entry, node, "≠", text, "red")
             case j.OperationsApplied() | j.OperationsSettled():
                 return self._row(entry, entry.agent, "±", operations_words(entry), "dim")
             case (
@@ -212,10 +226,16 @@ class Timeline:
                 visit = int(visit_of(entry.step).rpartition("#")[2])
                 again = f" again (visit {visit})" if visit > 1 else ""
                 item = f" about item {item_of(entry.step)}" if item_of(entry.step) else ""
+                if item and self._named.get(visit_of(entry.step)):
+                    item += f" ({entry.agent})"
                 return self._row(entry, node, "●", f"thinking{item}{again}", "cyan")
             case j.StepMapped():
                 text = f"has a step for each of {entry.of} items of {entry.agent}.{entry.key}"
+                self._named[entry.step] = bool(entry.agents)
                 return self._row(entry, node_of(entry.step), "⋔", text, "cyan")
+            case j.ItemsRefused():
+                text = f"{entry.agent}.{entry.key} cannot be worked on: {'; '.join(entry.faults)}"
+                return self._row(entry, node_of(entry.step), "✗", text, "red")
             case j.StepCompleted():
                 return self._completed(entry)
             case j.StepFailed():
@@ -249,6 +269,8 @@ class Timeline:
             joint = " " if why != entry.because else ": "
             text = f"skipped{joint}{why}" if why else "skipped"
             return self._row(entry, node, "∅", text, "dim")
+        if not said and entry.because.endswith(" failed"):
+            said = entry.because  # a visit whose items did not all end well
         # Decisions say what they decided where they route.
         return self._row(entry, node, "✓", said or "done", "green") if said else []
 
@@ -320,6 +342,8 @@ class Timeline:
                 return []
             case j.PermissionDenied():
                 return self._refused(entry)
+            case j.ReplyTaken() | j.ReplyRefused() | j.TurnCapped():
+                return self._read(entry)
             case _:
                 return []
 

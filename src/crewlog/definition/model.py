@@ -362,10 +362,11 @@ SENT_ONLY = "go"
 class AgentPhase(Model):
     """A phase in which one agent takes a turn."""
 
-    agent: str
-    """The agent."""
+    agent: str = ""
+    """The agent. With `by` it may be left out: then each item must name its own."""
     phase: PhaseName | None = None
-    """The phase's name; by default the agent's. Needed where an agent has more than one phase."""
+    """The phase's name; by default the agent's. Needed where an agent has more than one phase, and
+    where there is none."""
     task: str | None = None
     """What the agent is to do in this phase, besides its prompt."""
     after: After | None = None
@@ -380,12 +381,29 @@ class AgentPhase(Model):
     for_each: Annotated[str, Field(pattern=FOR_EACH_PATTERN)] | None = None
     """`agent.output`, a list: the phase has a step for each of its items, side by side, and is done
     when all of them are."""
+    at_once: int | None = Field(default=None, ge=1, le=1000)
+    """Of a phase with `for_each`: how many of its steps are under way at a time; one that is done
+    makes room for the next at once. By default as many as `limits.parallel`."""
+    by: Name | None = None
+    """Of a phase with `for_each`: the key at which an item names the agent that takes its step."""
+    among: tuple[str, ...] = ()
+    """With `by`: the agents that items may name."""
     within: Wait | None = None
     """How long it waits for `when` at most, e.g. `2h`; then `else` holds, as where `when` can no
     longer come true."""
     otherwise: str | None = Field(default=None, alias="else")
-    """Where `when` can no longer come true: the phase to go to, `skip`, or `ask_human` (the
-    default)."""
+    """Where `when` can no longer come true, or the list of `for_each` cannot be worked on: the
+    phase to go to, `skip`, or `ask_human` (the default)."""
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether its `else` can be taken: it waits for a condition, or works on a list."""
+        return self.when is not None or self.for_each is not None
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that may take its steps."""
+        return tuple(dict.fromkeys((*((self.agent,) if self.agent else ()), *self.among)))
 
 
 class DecisionPhase(Model):
@@ -511,6 +529,9 @@ FlowItem = (
 """An agent's name; a list (in parallel); or a phase, decision, question, wait, route, parallel
 block, builder's part in full."""
 
+
+Merge = Literal["last", "append", "union", "sum", "max", "min", "update", "agree"]
+"""How the values that several steps set combine."""
 
 EVERY_TOOL = "*"
 """As a rule's `tool`: every tool of the crew, but for those that every crew has."""
@@ -736,10 +757,12 @@ class CrewDefinition(Model):
     that list it."""
     artifacts: dict[Name, ArtifactDefinition] = Field(default_factory=dict)
     """Documents that its agents build together, by name; they change by operations alone."""
-    merge: dict[str, Literal["last", "append"]] = Field(default_factory=dict)
+    merge: dict[str, Merge] = Field(default_factory=dict)
     """How values combine where more than one step sets a flag, or an output as `agent.output`:
     `last` keeps the last one; `append` makes a list, in the order in which they are applied, and
-    those of a phase with `for_each` in the order of its items."""
+    those of a phase with `for_each` in the order of its items; `union` makes a list in which each
+    value stands once; `sum`, `max` and `min` keep one number; `update` puts objects together;
+    `agree` takes the same value only. What does not fit is a conflict: the first stays."""
     limits: Limits = Limits()
     """Bounds that a run keeps."""
     interrupts: InterruptPolicy = InterruptPolicy()

@@ -14,6 +14,7 @@ from typing import Literal
 from crewlog.definition.interrupting import CONFIDENCE
 from crewlog.definition.replies import CAPPED, RESPONSE
 from crewlog.graph.facts import RunFacts
+from crewlog.graph.merging import output_set, put
 from crewlog.graph.plan import ReplyRules
 from crewlog.ids import AgentName, ContentHash, LogName, StepId, working_log
 from crewlog.model import Json
@@ -207,17 +208,7 @@ class Replies:
         return output is not None and (output.value is not None or output.body is not None)
 
     def _output(self, step: StepId, agent: AgentName, output: OutputValue, *, stored: bool) -> None:
-        self._run.record(
-            j.OutputSet,
-            agent=agent,
-            key=output.key,
-            value=output.value,
-            body=output.body,
-            inline=None if stored else output.content,
-            items=self._run.items_in(agent, output),
-            logs=self._run.shares_of(agent, step),
-            **self._run.added(f"{agent}.{output.key}", step),
-        )
+        put(self._run, output_set(self._run, step, agent, output, stored=stored), step)
 
     def _response(
         self, step: StepId, agent: AgentName, rules: ReplyRules, body: ContentHash

@@ -26,6 +26,7 @@ from crewlog.ids import (
 )
 from crewlog.model import Json, Model
 from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
+from crewlog.state.shapes import Shape
 
 
 class MessageRef(Model):
@@ -236,6 +237,45 @@ class StepMapped(Fact):
     """Which output of it."""
     of: int
     """How many items there are."""
+    agents: tuple[AgentName, ...] = ()
+    """The agents that take the items' steps, where these name them."""
+    whose: tuple[int, ...] = ()
+    """By item: which of them, from 0."""
+    after: tuple[tuple[int, ...], ...] = ()
+    """By item: the items that it waits for, where any does."""
+
+
+class ItemsRefused(Fact):
+    """A list has items that cannot be worked on: no step of them begins."""
+
+    kind: Literal["ItemsRefused"] = "ItemsRefused"
+    step: StepId
+    agent: AgentName
+    """Whose output the list is."""
+    key: str
+    """Which output of it."""
+    faults: tuple[str, ...]
+    """What is wrong, for people: the first of it."""
+
+
+class MergeConflicted(Fact):
+    """A value does not fit what other steps have set; what was there stays."""
+
+    kind: Literal["MergeConflicted"] = "MergeConflicted"
+    key: str
+    """A flag, or an output as `agent.output`."""
+    how: str
+    """How the values combine: see `Merge`."""
+    step: StepId | None = None
+    """The step that would have set it."""
+    by: str = ""
+    """Its agent."""
+    kept: str = ""
+    """The start of what was there, and stays."""
+    refused: str = ""
+    """The start of what was to be set."""
+    because: str = ""
+    """Why the two do not fit, for people."""
 
 
 class ConditionMet(Fact):
@@ -418,6 +458,9 @@ class FlagSet(Fact):
     """No default: by `==`, 1 would equal true, and the entry as JSON would lose it."""
     by: str = ""
     """The agent, or the principal."""
+    how: str = ""
+    """How it was merged with what there was: see `Merge`. Of `union` and `update` the value is what
+    comes to it, of the others what there is now."""
     append: bool = False
     """Whether it is added to the flag's list, instead of taking the place of its value."""
     step: StepId | None = None
@@ -438,6 +481,11 @@ class OutputSet(Fact):
     """The large value itself, where the store was away when it was made."""
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
+    shapes: tuple[Shape, ...] = ()
+    """What these items say of how they are worked on; of a large value that is added: one."""
+    how: str = ""
+    """How it was merged with what there was: see `Merge`. Of `union` and `update` the value is what
+    comes to it, of the others what there is now."""
     append: bool = False
     """Whether it is added to the output's list, instead of taking the place of its value."""
     step: StepId | None = None
@@ -511,6 +559,10 @@ class StepFailed(Fact):
     call: int | None = None
     error: str
     error_type: str = ""
+    agent: AgentName | None = None
+    """The agent, where the run goes on without it: the error is its output `error`."""
+    logs: tuple[LogName, ...] = ()
+    """The logs whose readers may see that; empty: `public`."""
 
 
 class StepRetried(Fact):
@@ -763,6 +815,8 @@ class Edit(Model):
     """That body."""
     items: int | None = None
     """How many items a large list has, where a node has a step for each of them."""
+    shapes: tuple[Shape, ...] = ()
+    """What these items say of how they are worked on, where they say anything."""
     append: bool = False
     """Whether it is a list that steps add to: `value` has its values, whatever their size."""
     delete: bool = False
@@ -901,6 +955,7 @@ JournalEntry = Annotated[
     | RouteRefused
     | StepStarted
     | StepMapped
+    | ItemsRefused
     | ConditionMet
     | ModelReplied
     | ReplyTaken
@@ -913,6 +968,7 @@ JournalEntry = Annotated[
     | QuotaGiven
     | FlagSet
     | OutputSet
+    | MergeConflicted
     | OperationsApplied
     | OperationsSettled
     | StepCompleted
