@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from temporalio import activity
 
+from crewlog.activities.artifacts import settled
 from crewlog.activities.before import Before
 from crewlog.activities.built_in import BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
@@ -31,7 +32,7 @@ from crewlog.definition.model import AgentDefinition, CrewDefinition
 from crewlog.errors import ModelError, ModelRefused
 from crewlog.model import Json
 from crewlog.redaction import redacted_json
-from crewlog.state.calls import CallModel, ModelResult
+from crewlog.state.calls import CallModel, ModelResult, SettledOperations
 from crewlog.state.hashing import hash_json
 from crewlog.state.messages import message_to_json
 from crewlog.store.protocol import Store
@@ -109,11 +110,18 @@ class ModelCalls:
             body=body,
             hash=hash_,
             usage=usage,
-            stored=stored,
-            journaled=journaled,
             reply=read.reply,
             faults=read.faults,
+            settled=await self._settled(task),
+            stored=stored,
+            journaled=journaled,
         )
+
+    async def _settled(self, task: CallModel) -> tuple[SettledOperations, ...]:
+        """What became of operations of the turn that others came before."""
+        if not task.unsettled:
+            return ()
+        return settled(task.step, task.unsettled, await self._sight.artifacts(task))
 
     async def _reply(
         self, task: CallModel, before: Before, effect: Effect, pulse: Pulse
