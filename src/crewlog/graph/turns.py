@@ -96,6 +96,7 @@ class Turns:
             append=final and self._run.appends(f"{agent}.text"),
             refused=bool(faults),
             draft=not final and self._replies.drafts(agent, step, result),
+            window=result.window,
             composed=composed,
         )
         if faults:

@@ -653,6 +653,8 @@ class CrewState(Model):
     """Names that people gave to checkpoints, with their positions."""
     source: Lineage | None = None
     """What it was forked from."""
+    request: ContentHash | None = None
+    """The message of people that agents are shown as their input, where they ask for it."""
 
     @property
     def closed(self) -> bool:

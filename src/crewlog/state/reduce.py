@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from crewlog.authority.rulings import after_permission, after_ruling
 from crewlog.ids import (
+    PUBLIC,
     RESERVED,
     AgentName,
     ContentHash,
@@ -418,9 +419,12 @@ def _text(
     state: CrewState, entry: j.ModelReplied | j.TurnCapped, body: ContentHash, position: int
 ) -> dict[AgentName, dict[str, Output]]:
     """The outputs with an agent's final message as its text."""
-    text = Output(body=body, position=position)
+    said_in = entry.ref.logs if entry.ref is not None else ()
+    logs = () if PUBLIC in said_in else said_in
+    text = Output(body=body, position=position, logs=logs)
     if entry.append:
-        part = Part(body=body, place=place_of(state, entry.step, position))
+        place = place_of(state, entry.step, position)
+        part = Part(body=body, place=place, logs=logs)
         text = with_part(_found(state, entry.agent, "text"), part, position)
     return _output(state, entry.agent, "text", text)
 
@@ -446,6 +450,11 @@ def _turn_capped(state: CrewState, entry: j.TurnCapped, position: int) -> Change
     if entry.ref is not None:
         changes["agent_outputs"] = _text(state, entry, entry.ref.body, position)
     return changes
+
+
+@_on(j.MessageAdded)
+def _message_added(_state: CrewState, entry: j.MessageAdded, _position: int) -> Changes:
+    return {"request": entry.ref.body} if entry.asks else {}
 
 
 @_on(j.ToolReturned)
