@@ -56,6 +56,7 @@ FIELDS: Mapping[type[Model], Mapping[str, Way]] = {
         "limits": "inner",
         "interrupts": "same",
         "checkpoints": "free",
+        "conversation": "free",
         "memory": "same",
         "approval": "order",
         "policy": "same",

@@ -50,6 +50,14 @@ def new(_patch: str) -> bool:
     return True
 
 
+def message_body(text: str, *, by: str, message_id: str) -> dict[str, Json]:
+    """A message of people, as logs have it."""
+    body: dict[str, Json] = {"type": "human", "content": text, "id": message_id}
+    if by:
+        body["name"] = by
+    return body
+
+
 class RunFacts:
     """A run's plan and ledger, with the questions that can be asked of them."""
 
@@ -89,9 +97,7 @@ class RunFacts:
         self, text: str, *, by: str, to: LogName, message_id: str, command: str | None = None
     ) -> None:
         """Adds a message of people to a log."""
-        body: dict[str, Json] = {"type": "human", "content": text, "id": message_id}
-        if by:
-            body["name"] = by
+        body = message_body(text, by=by, message_id=message_id)
         ref = j.MessageRef(body=hash_json(body), logs=(to,), inline=body)
         self.record(j.MessageAdded, ref=ref, by=by, command=command)
 

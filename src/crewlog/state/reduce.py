@@ -25,6 +25,7 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
+from crewlog.state import talking
 from crewlog.state.answered import ESCALATED, answered, approval, thinking_again
 from crewlog.state.brief import brief
 from crewlog.state.commands import outcome_of, remember
@@ -523,7 +524,8 @@ def _step_cancelled(state: CrewState, entry: j.StepCancelled, position: int) -> 
 def _step_failed(state: CrewState, entry: j.StepFailed, position: int) -> Changes:
     turn = _call_changed(state, entry.step, entry.call, status="asking")
     changes: Changes = {"turn": turn} if turn else {}
-    return _entry(state, entry.step, status="asking", since=position, **changes)
+    failed = _entry(state, entry.step, status="asking", since=position, **changes)
+    return {**failed, **talking.failing(state, entry.error)}
 
 
 @_on(j.StepRetried)
@@ -772,6 +774,12 @@ def _moved(state: CrewState, remap: j.Remap) -> tuple[Frontier, Frontier]:
 
 _on(j.StateEdited)(edited)
 
+_on(j.MessageQueued)(talking.queued_message)
+_on(j.TurnBegan)(talking.began)
+_on(j.TurnEnded)(talking.ended)
+_on(j.IdleSet)(talking.idle_set)
+_on(j.RouteRefused)(talking.warned)
+
 
 @_on(j.Redirected)
 def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Changes:
@@ -871,6 +879,7 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
     return {
         **_put_back(state, entry.state),
         "asked": then.asked,
+        "turns": then.turns,
         "recipe": then.definition,
         "started": entry.at,
         "source": Lineage(run=entry.source, position=entry.to, checkpoint=entry.checkpoint),
