@@ -37,6 +37,7 @@ from crewlog.activities.arguments import (
 )
 from crewlog.activities.built_in import SET_FLAG, SET_OUTPUT, BuiltIn
 from crewlog.activities.definitions import Definitions, agent_of
+from crewlog.activities.doing import with_outputs
 from crewlog.activities.errors import Effect
 from crewlog.activities.heartbeat import Pulse
 from crewlog.activities.keep import keep
@@ -187,6 +188,8 @@ class ToolCalls:
             if task.approval is not None and task.approval.edited:
                 told = with_edit(outcome.message, context.args)
                 outcome = replace(outcome, message=cast("ToolMessage", told))
+        if (agent := agent_of(crew, task.agent)).does:
+            outcome = with_outputs(outcome, agent)
         ms = int((time.monotonic() - begun) * 1000)
         result = await self._result(task, outcome, ms)
         if counted:

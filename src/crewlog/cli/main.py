@@ -33,6 +33,7 @@ COMMANDS = (
     "tracing",
     "permitting",
     "auditing",
+    "evaluating",
     "checkpoints",
     "scheduling",
     "deleting",

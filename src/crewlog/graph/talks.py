@@ -15,10 +15,11 @@ from collections.abc import Awaitable, Callable
 
 from crewlog.errors import CommandRejected, ConversationBusy
 from crewlog.graph.facts import RunFacts, message_body
-from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash
+from crewlog.ids import PUBLIC, AgentName, CommandId, ContentHash, FlagName
 from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.brief import brief
+from crewlog.state.combining import CONFLICTS
 from crewlog.state.hashing import hash_json
 from crewlog.state.model import Output
 from crewlog.state.talk import Said, Talk
@@ -78,7 +79,14 @@ class Talks:
 
     async def begin(self, said: str, by: str) -> None:
         """Begins a turn, whose message stands in the transcript."""
-        self._run.record(j.TurnBegan, turn=self._run.state.turns + 1, said=said, by=by)
+        run = self._run
+        keys = [key for key, how in run.plan.merge.items() if how != "last"]
+        first = {FlagName(key): run.plan.flags.get(FlagName(key)) for key in keys if "." not in key}
+        if CONFLICTS in run.state.flags:
+            first[CONFLICTS] = run.plan.flags.get(CONFLICTS)
+        outputs = tuple(key for key in keys if "." in key)
+        turn = run.state.turns + 1
+        run.record(j.TurnBegan, turn=turn, said=said, by=by, outputs=outputs, flags=first)
         await self._enter()
 
     async def begin_next(self) -> None:

@@ -1,17 +1,17 @@
 """What the entries of a conversation do to the state; `crewlog.state.reduce` finds these here.
 
 A turn begins the routing anew: what was done, what arrived where, and how often the run went where.
-The numbers of visits and of turns go on. Flags, outputs and the transcript stay, but for lists that
-steps add to: those of the last turn would be taken for this one's.
+The numbers of visits and of turns go on. Flags, outputs and the transcript stay, but for what
+several steps put together, and errors: those of the last turn would be taken for this one's.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from crewlog.model import Json
 from crewlog.state import journal as j
 from crewlog.state.model import CrewState, Routing
+from crewlog.state.pools import ERROR
 from crewlog.state.talk import Said, Talk, TurnAnswer
 
 Changes = dict[str, Any]
@@ -45,23 +45,18 @@ def began(state: CrewState, entry: j.TurnBegan, position: int) -> Changes:
         "extensions": 0,
         "allowed": {key: value for key, value in state.allowed.items() if key != "wall"},
         "agent_outputs": {
-            agent: {key: output for key, output in found.items() if not output.parts}
+            agent: {
+                key: output
+                for key, output in found.items()
+                if key != ERROR and f"{agent}.{key}" not in entry.outputs
+            }
             for agent, found in state.agent_outputs.items()
         },
-        **_lists_anew(state),
+        "flags": {**state.flags, **entry.flags},
+        "flag_places": {
+            flag: places for flag, places in state.flag_places.items() if flag not in entry.flags
+        },
     }
-
-
-def _lists_anew(state: CrewState) -> Changes:
-    """The flags that steps add to, as they began."""
-    if not state.flag_places:
-        return {}
-    flags = dict(state.flags)
-    for flag, places in state.flag_places.items():
-        values: Json = flags.get(flag)
-        if isinstance(values, list):
-            flags[flag] = values[: len(values) - len(places)]  # pyright: ignore[reportUnknownArgumentType]
-    return {"flags": flags, "flag_places": {}}
 
 
 def ended(state: CrewState, entry: j.TurnEnded, position: int) -> Changes:

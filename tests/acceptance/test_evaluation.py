@@ -1,0 +1,89 @@
+"""Data sets of runs, and stages tried alone on them, on the real server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from covers import covers
+from crewlog.client import Run
+from crewlog.errors import UsageError
+from crewlog.evaluation import Case, dataset
+
+from .harness import Site, calls, tool
+
+
+def whole(site: Site) -> dict[str, Any]:
+    """A crew with groups, items, tools, a loop and large outputs."""
+    found = calls(("set_output", {"key": "finds", "value": ["one", "two " * 100]}))
+    crew = site.crew(
+        {
+            "scout": [calls(("echo", {"text": "work"})), found, {"text": "I found two."}],
+            "helper": [{"text": "helped"}],
+            "writer": [
+                {"text": "draft 1"},
+                calls(("set_flag", {"flag": "good", "value": True})),
+                {"text": "draft 2"},
+            ],
+            "critic": [{"text": "not yet"}],
+        },
+        rules={
+            "scout": {"writes": ["group:g"], "outputs": ["finds"]},
+            "helper": {"writes": ["group:g"]},
+            "writer": {"writes_flags": ["good"]},
+        },
+        tools={"echo": tool("echo")},
+        groups={"g": ["scout", "helper"]},
+    )
+    crew["flow"] = [
+        "scout",
+        {"agent": "helper", "for_each": "scout.finds", "task": "Look at it."},
+        "writer",
+        {"if": "good", "go": "end"},
+        "critic",
+        {"if": "not good", "go": "writer", "at_most": 2},
+    ]
+    return crew
+
+
+def told(messages: list[dict[str, Any]]) -> list[tuple[str, str, Any]]:
+    """What a model is told by messages: their kinds, texts and calls."""
+    return [
+        (m["type"], m["content"], [(c.get("name", c.get("tool")), c["args"]) for c in calls_])
+        for m in messages
+        for calls_ in [m.get("tool_calls", ())]
+    ]
+
+
+def shown(site: Site, run: Run, step: str) -> list[tuple[str, str, Any]]:
+    """What the first call of a step was shown, without its system message."""
+    first = next(p for p in site.prompted(run) if p["step"] == step and p["call"] == 1)
+    messages = first["messages"][1:]
+    turn = messages[-1]["content"].startswith("It is your turn")
+    return told(messages[:-1] if turn else messages)
+
+
+@covers("C91")
+async def test_a_case_has_what_its_stage_was_shown_and_what_it_made(crews: Site) -> None:
+    run, _ = await crews.finish(whole(crews))
+    cases = await dataset(crews.client(), run.id)
+    by_step = {case.step: case for case in cases}
+    assert [case.step for case in cases if case.stage != "helper"] == [
+        "scout#1", "writer#1", "critic#1", "writer#2",
+    ]  # fmt: skip
+    assert {"helper#1.1", "helper#1.2"} <= {*by_step}
+    for case in cases:
+        assert told([*case.input.messages]) == shown(crews, run, case.step), case.step
+    scout = by_step["scout#1"]
+    assert scout.output.fields == {"finds": ["one", "two " * 100]}
+    assert (scout.output.text, scout.usage.calls, scout.usage.tool_calls) == ("I found two.", 3, 2)
+    assert by_step["writer#2"].output.flags == {"good": True}
+    writer = [m["content"] for m in by_step["writer#2"].input.messages]
+    assert not any("found" in each or "helped" in each for each in writer), "it is for the group"
+    again = Case.from_json(scout.to_json())
+    assert again == scout
+    assert [c.step for c in await dataset(crews.client(), run.id, ["critic"])] == ["critic#1"]
+    with pytest.raises(UsageError, match="no agent 'critc' took a turn") as refused:
+        await dataset(crews.client(), run.id, ["critc"])
+    assert "Did you mean 'critic'?" in refused.value.remedy
