@@ -526,16 +526,7 @@ async def _effect(
                 )
             engine.record(j.BreakRequested, node=command.node, **who)
         case "message", MessageCommand():
-            if command.to == PUBLIC and isinstance(engine, Engine) and engine.talks.talks:
-                return await engine.talks.hear(command.text, by=command.by, command=command.id)
-            _check_log(engine, command.to)
-            engine.say(
-                command.text,
-                by=command.by,
-                to=command.to,
-                message_id=command.id,
-                command=command.id,
-            )
+            return await _hear(engine, command)
         case "rollback", Rollback():
             _roll_back(engine, incoming, command)
         case "respond", Respond():
@@ -544,6 +535,15 @@ async def _effect(
             return await _respond(engine, command, incoming, patched)
         case _:
             return await _by_hand(engine, incoming.name, command, who)
+    return ""
+
+
+async def _hear(engine: Engine | Drafting, said: MessageCommand) -> str:
+    """A message: to a conversation it begins a turn, or waits for one."""
+    if said.to == PUBLIC and isinstance(engine, Engine) and engine.talks.talks:
+        return await engine.talks.hear(said.text, by=said.by, command=said.id)
+    _check_log(engine, said.to)
+    engine.say(said.text, by=said.by, to=said.to, message_id=said.id, command=said.id)
     return ""
 
 
