@@ -29,6 +29,7 @@ from pydantic_core.core_schema import no_info_before_validator_function
 
 from crewlog.definition.artifacts import ArtifactDefinition, Scratch
 from crewlog.definition.conditions import Condition, parse_condition, render_condition
+from crewlog.definition.context import InputOrSource, WindowOrNumber
 from crewlog.definition.doing import Does
 from crewlog.definition.policy import Policy
 from crewlog.definition.quotas import QUOTA_PATTERN, parse_quota
@@ -299,6 +300,12 @@ class AgentDefinition(Model):
     `review_loop`."""
     parent: str | None = None
     """The agent that it works for: it never may more than that one, whatever else is said."""
+    window: WindowOrNumber | None = None
+    """How much of its transcript its model is shown; by default as the crew says. `{}`: all."""
+    inputs: tuple[InputOrSource, ...] = ()
+    """Values of the run that it is shown, whatever logs it reads: outputs, flags, artifacts."""
+    shares: tuple[str, ...] | None = None
+    """Logs whose readers may see its outputs; by default those that it writes to."""
     scratch: Scratch | None = None
     """Short-term notes that it makes for itself in a run, by the tools `note` and `notes`."""
 
@@ -792,6 +799,8 @@ class CrewDefinition(Model):
     memory: MemoryPolicy | None = None
     """What its agents remember beyond one run, by the tools `memory_read` and `memory_write`; by
     default nothing."""
+    window: WindowOrNumber | None = None
+    """How much of its transcript a model is shown, for agents that say nothing; by default all."""
     approval: Literal["required", "understood", "none"] = "understood"
     """Whether `crewlog run --yes` may approve a crew that a prompt was compiled to, in a person's
     place: `required` never; `understood` where every sentence was understood; `none` always. A

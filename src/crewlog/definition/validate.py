@@ -14,6 +14,7 @@ from typing import Literal
 from crewlog.definition.artifact_checks import artifact_findings
 from crewlog.definition.audience_checks import audience_findings, log_findings
 from crewlog.definition.conditions import Condition, facts_in
+from crewlog.definition.context_checks import context_findings, summary_models
 from crewlog.definition.conversation_checks import conversation_findings
 from crewlog.definition.course_checks import course_findings
 from crewlog.definition.doing import doing_faults
@@ -160,6 +161,7 @@ def _without_flow(definition: CrewDefinition, found: list[Phase]) -> list[Findin
         *interrupt_findings(definition),
         *audience_findings(definition, found),
         *memory_findings(definition),
+        *context_findings(definition, found),
         *artifact_findings(definition),
         *reach_findings(definition),
     ]
@@ -215,6 +217,8 @@ def model_findings(model: str, path: Path) -> Iterator[Finding]:
 def _models(definition: CrewDefinition) -> Iterator[Finding]:
     if definition.model is not None:
         yield from model_findings(definition.model, ("model",))
+    for model, path in summary_models(definition):
+        yield from model_findings(model, path)
     agents = definition.agents.items()
     without = [name for name, agent in agents if agent.model is None and not agent.does]
     if definition.model is None and without:

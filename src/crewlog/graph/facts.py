@@ -17,10 +17,12 @@ from crewlog.authority.permissions import (
 )
 from crewlog.authority.rules import EVERY_CREW_HAS, CallRule
 from crewlog.definition.conditions import Condition, holds
+from crewlog.definition.context import WHOLE
 from crewlog.definition.quotas import quota_of
 from crewlog.graph.artifacts import artifact_heads
 from crewlog.graph.plan import AgentRules, GraphPlan
 from crewlog.ids import (
+    PUBLIC,
     AgentName,
     FlagName,
     InterruptId,
@@ -113,7 +115,9 @@ class RunFacts:
         body = message_body(text, by=by, message_id=message_id)
         logs = to if isinstance(to, tuple) else (to,)
         ref = j.MessageRef(body=hash_json(body), logs=logs, inline=body)
-        self.record(j.MessageAdded, ref=ref, by=by, command=command)
+        wanted = any(WHOLE in each.inputs for each in self.plan.agents.values())
+        asks = wanted and PUBLIC in logs
+        self.record(j.MessageAdded, ref=ref, by=by, command=command, asks=asks)
 
     def ask(
         self,

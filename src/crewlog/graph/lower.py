@@ -23,11 +23,14 @@ from crewlog.definition.conditions import (
     render_condition,
 )
 from crewlog.definition.content import definition_hash
+from crewlog.definition.context import SUMMING
+from crewlog.definition.context_checks import window_of
 from crewlog.definition.expand import expand
 from crewlog.definition.findings import listed
 from crewlog.definition.interrupting import approvals_of
 from crewlog.definition.model import (
     MEMORY_TOOLS,
+    AgentDefinition,
     AgentPhase,
     AskPhase,
     BuilderPhase,
@@ -224,14 +227,15 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
         reads=reads,
         writes=writes,
         outputs=agent.outputs,
-        shares=_shares(AgentName(name), reads, writes) if agent.outputs else (),
+        shares=_shares(AgentName(name), reads, audiences.shares(name)) if agent.outputs else (),
         flags=tuple(FlagName(flag) for flag in agent.writes_flags),
         max_calls=agent.max_calls,
-        timeout=agent.timeout,
+        timeout=agent.timeout + _summing(definition, agent),
         heartbeat=agent.heartbeat,
         retry=agent.retry,
         on_error=agent.on_error,
         ask_below=agent.ask_below,
+        inputs=tuple(dict.fromkeys(each.from_ for each in agent.inputs)),
         enabled=agent.enabled,
         within=tuple(AgentName(each) for each in ancestors(definition, name)),
         does=agent.does,
@@ -239,12 +243,19 @@ def _agent_rules(name: str, definition: CrewDefinition, audiences: Audiences) ->
     )
 
 
+def _summing(definition: CrewDefinition, agent: AgentDefinition) -> float:
+    """Seconds that a model may take before an agent's own, which sums up for it."""
+    window = window_of(definition, agent)
+    return SUMMING if window is not None and window.model is not None else 0.0
+
+
 Logs = tuple[LogName, ...]
 
 
-def _shares(agent: AgentName, reads: Logs, writes: Logs) -> Logs:
+def _shares(agent: AgentName, reads: Logs, shared: tuple[str, ...]) -> Logs:
     """The logs whose readers may see an agent's outputs, itself among them."""
-    return () if writes == (PUBLIC,) and PUBLIC in reads else (*writes, private_log(agent))
+    logs = tuple(LogName(log) for log in shared)
+    return () if logs == (PUBLIC,) and PUBLIC in reads else (*logs, private_log(agent))
 
 
 def _memory_rules(definition: CrewDefinition) -> dict[ToolName, ToolRules]:

@@ -196,6 +196,8 @@ class AgentRules(Model):
     """People are asked before a turn is over whose `confidence` is lower."""
     enabled: bool = True
     """Whether its nodes run; else they are skipped."""
+    inputs: tuple[str, ...] = ()
+    """What it is shown of the run whatever it reads: the sources, once each."""
     within: tuple[AgentName, ...] = ()
     """The agents that it works for, the nearest first: it never may more than any of them."""
     does: tuple[DoneCall, ...] = ()

@@ -90,6 +90,7 @@ class Turns:
             usage=Usage() if composed else result.usage,
             brief=brief_of(result.body),
             append=not calls and self._run.appends(f"{agent}.text"),
+            window=result.window,
             composed=composed,
         )
         if not calls:

@@ -26,6 +26,7 @@ from crewlog.ids import (
     call_key,
 )
 from crewlog.model import Json, Model
+from crewlog.state.context import Given, Windowed
 from crewlog.state.journal import Batch
 from crewlog.state.model import CommandOutcome, Item, PromptRemark, Usage
 from crewlog.state.told import asked_tools, model_of, used
@@ -167,6 +168,8 @@ class StepCall(Model):
     """Which try, counting those that people asked for. The idempotency key is the same for all."""
     position: int = 0
     """The journal position when it was scheduled, where the batch does not tell."""
+    inputs: tuple[Given, ...] = ()
+    """What the agent asks for under `inputs`, as far as it is set and the agent may be given it."""
 
     @property
     def knows(self) -> int:
@@ -246,7 +249,9 @@ class ModelResult(Answer):
     model: str = ""
     """The model that answered, as it names itself."""
     usage: Usage = Usage()
-    """This call's usage; `calls` is 1."""
+    """This call's usage; `calls` is 1, and one more for every summary that it had made."""
+    window: Windowed | None = None
+    """What a window left out of its prompt; none where nothing."""
     settled: tuple[SettledOperations, ...] = ()
     """What became of operations that were not settled: those of which some do not apply."""
 

@@ -25,6 +25,7 @@ from crewlog.ids import (
     StepId,
 )
 from crewlog.model import Json, Model
+from crewlog.state.context import Windowed
 from crewlog.state.model import Call, Did, Interrupt, PromptRemark, Usage
 from crewlog.state.shapes import Shape
 
@@ -157,6 +158,8 @@ class MessageAdded(Fact):
     ref: MessageRef
     by: str = ""
     command: CommandId | None = None
+    asks: bool = False
+    """Whether agents are shown it as their input from now on."""
 
     @property
     @override
@@ -359,6 +362,8 @@ class ModelReplied(Fact):
     """The start of what it said, for people."""
     append: bool = False
     """Whether a final message is added to the agent's texts, instead of taking their place."""
+    window: Windowed | None = None
+    """What a window left out of its prompt; none where nothing."""
     composed: bool = False
     """Whether no model was asked: the agent has none, and its definition says what it calls."""
 

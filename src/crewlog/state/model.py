@@ -656,6 +656,8 @@ class CrewState(Model):
     """Turns of it that have begun; never repeated."""
     queue: tuple[Said, ...] = ()
     """Messages that came during a turn: each gets one of its own."""
+    request: ContentHash | None = None
+    """The message of people that agents are shown as their input, where they ask for it."""
 
     @property
     def resting(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from crewlog.authority.rulings import after_permission, after_ruling
 from crewlog.ids import (
+    PUBLIC,
     RESERVED,
     AgentName,
     ContentHash,
@@ -409,12 +410,19 @@ def _model_replied(state: CrewState, entry: j.ModelReplied, position: int) -> Ch
         }
     )
     if not entry.calls:
-        text = Output(body=entry.ref.body, position=position)
+        logs = () if PUBLIC in entry.ref.logs else entry.ref.logs
+        text = Output(body=entry.ref.body, position=position, logs=logs)
         if entry.append:
-            part = Part(body=entry.ref.body, place=place_of(state, entry.step, position))
+            place = place_of(state, entry.step, position)
+            part = Part(body=entry.ref.body, place=place, logs=logs)
             text = with_part(_found(state, entry.agent, "text"), part, position)
         changes["agent_outputs"] = _output(state, entry.agent, "text", text)
     return {**changes, **_entry(state, entry.step, turn=after)}
+
+
+@_on(j.MessageAdded)
+def _message_added(_state: CrewState, entry: j.MessageAdded, _position: int) -> Changes:
+    return {"request": entry.ref.body} if entry.asks else {}
 
 
 @_on(j.ToolReturned)
