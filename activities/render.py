@@ -99,7 +99,9 @@ class Transcript:
     def add(self, message: BaseMessage, body: ContentHash, position: int = 0) -> None:
         """Adds the next message by position, whose body has that hash."""
         if isinstance(message, AIMessage) and message.name == self._agent:
-            if body in self._own or self._is_siblings(message):
+            if body in self._own:
+                return
+            if self._is_siblings(message):
                 self.spots.hidden.append(position)
                 return
             self._own.add(body)

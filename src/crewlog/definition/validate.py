@@ -16,6 +16,7 @@ from crewlog.definition.artifact_checks import artifact_findings
 from crewlog.definition.audience_checks import audience_findings, log_findings
 from crewlog.definition.conditions import Condition, facts_in
 from crewlog.definition.context_checks import context_findings, summary_models
+from crewlog.definition.conversation_checks import conversation_findings
 from crewlog.definition.course_checks import course_findings
 from crewlog.definition.doing import doing_faults
 from crewlog.definition.expand import Expanded, expand
@@ -179,6 +180,7 @@ def _findings(
         *_phases(definition, found),
         *flow_findings(found, order, definition.agents),
         *_conditions(definition, found),
+        *conversation_findings(definition, found),
     ]
 
 
@@ -386,6 +388,9 @@ def _conditions(definition: CrewDefinition, found: list[Phase]) -> Iterator[Find
     for i, rule in enumerate(definition.rules):
         if rule.if_ is not None:
             yield from _facts(rule.if_, ("rules", i, "if"), definition, flags)
+    talk = definition.conversation
+    for i, condition in enumerate(talk.ends_on if talk is not None else ()):
+        yield from _facts(condition, ("conversation", "ends_on", i), definition, flags)
 
 
 def _facts(

@@ -133,6 +133,7 @@ def lower_checked(definition: CrewDefinition) -> GraphPlan:
             *_crew_rules(definition),
         ),
         limits=definition.limits,
+        conversation=definition.conversation,
         interrupts=definition.interrupts,
         policy=definition.policy,
     )

@@ -14,7 +14,14 @@ from pydantic import Field
 from crewlog.authority.rules import CallRule
 from crewlog.definition.conditions import Fact, is_never
 from crewlog.definition.doing import DoneCall
-from crewlog.definition.model import ConditionText, InterruptPolicy, Limits, Merge, Retry
+from crewlog.definition.model import (
+    ConditionText,
+    Conversation,
+    InterruptPolicy,
+    Limits,
+    Merge,
+    Retry,
+)
 from crewlog.definition.policy import Policy
 from crewlog.ids import (
     AgentName,
@@ -288,6 +295,8 @@ class GraphPlan(Model):
     rules: tuple[str, ...] = ()
     """The coordination rules as text, one per join, condition and decision."""
     limits: Limits = Limits()
+    conversation: Conversation | None = None
+    """How it is talked to; none: a run ends once its flow has."""
     interrupts: InterruptPolicy = InterruptPolicy()
     """Who answers questions, and what happens to those that nobody answers."""
     policy: Policy | None = None

@@ -167,6 +167,63 @@ class MessageAdded(Fact):
         return self.ref
 
 
+class MessageQueued(Fact):
+    """People said something in the middle of a turn: it waits for a turn of its own."""
+
+    kind: Literal["MessageQueued"] = "MessageQueued"
+    ref: MessageRef
+    """The message, and the logs that it is added to once its turn begins."""
+    command: CommandId
+    by: str = ""
+
+
+class TurnBegan(Fact):
+    """A turn of a conversation began: with a message, which came just before or waited."""
+
+    kind: Literal["TurnBegan"] = "TurnBegan"
+    turn: int
+    """Which one, from 1."""
+    said: str = ""
+    """The command that said the message."""
+    by: str = ""
+    """Who said it."""
+    outputs: tuple[str, ...] = ()
+    """The outputs, as `agent.output`, that begin anew: several steps put them together."""
+    flags: dict[FlagName, Json] = Field(default_factory=dict[FlagName, Json])
+    """The flags that do, with their first values."""
+
+
+class TurnEnded(Fact):
+    """A turn of a conversation is over, with an answer: the run waits for the next message."""
+
+    kind: Literal["TurnEnded"] = "TurnEnded"
+    turn: int
+    """Which one; 0: nothing was said yet."""
+    agent: AgentName | None = None
+    """Who gave the answer; none where the run did."""
+    response: ContentHash | None = None
+    """The agent's message that is the answer."""
+    ref: MessageRef | None = None
+    """The run's own answer, where no agent said anything."""
+    error: str = ""
+    """The last error of the turn."""
+    due: int = 0
+    """Until when the next message is waited for, in milliseconds since the epoch; 0: for ever."""
+
+    @property
+    @override
+    def message(self) -> MessageRef | None:
+        return self.ref
+
+
+class IdleSet(Fact):
+    """How long a conversation waits for its next message is counted from now on."""
+
+    kind: Literal["IdleSet"] = "IdleSet"
+    due: int
+    """Until when, in milliseconds since the epoch."""
+
+
 class Reached(Model):
     """A node that a route reached."""
 
@@ -928,6 +985,8 @@ class RunCompleted(Fact):
     """The run reached its end."""
 
     kind: Literal["RunCompleted"] = "RunCompleted"
+    turns: int = 0
+    """Of a conversation: how many turns it had. It may be taken up again."""
 
 
 class RunStopped(Fact):
@@ -958,6 +1017,10 @@ JournalEntry = Annotated[
     | MessageAdded
     | Routed
     | RouteRefused
+    | MessageQueued
+    | TurnBegan
+    | TurnEnded
+    | IdleSet
     | StepStarted
     | StepMapped
     | ItemsRefused

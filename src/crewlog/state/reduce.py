@@ -26,6 +26,7 @@ from crewlog.ids import (
     visit_of,
 )
 from crewlog.state import journal as j
+from crewlog.state import talking
 from crewlog.state.answered import ESCALATED, answered, approval, thinking_again
 from crewlog.state.brief import brief
 from crewlog.state.combining import CONFLICTS, added, combined, conflicts, with_parts
@@ -593,7 +594,11 @@ def _step_failed(state: CrewState, entry: j.StepFailed, position: int) -> Change
     turn = _call_changed(state, entry.step, entry.call, status="asking")
     changes: Changes = {"turn": turn} if turn else {}
     failed = _entry(state, entry.step, status="asking", since=position, **changes)
-    return {**failed, **gone_on(state, entry, position, failed.get("frontier", state.frontier))}
+    return {
+        **failed,
+        **talking.failing(state, entry.error),
+        **gone_on(state, entry, position, failed.get("frontier", state.frontier)),
+    }
 
 
 @_on(j.StepRetried)
@@ -847,6 +852,12 @@ def _moved(state: CrewState, remap: j.Remap) -> tuple[Frontier, Frontier]:
 
 _on(j.StateEdited)(edited)
 
+_on(j.MessageQueued)(talking.queued_message)
+_on(j.TurnBegan)(talking.began)
+_on(j.TurnEnded)(talking.ended)
+_on(j.IdleSet)(talking.idle_set)
+_on(j.RouteRefused)(talking.warned)
+
 
 @_on(j.Redirected)
 def _redirected(state: CrewState, entry: j.Redirected, _position: int) -> Changes:
@@ -946,6 +957,7 @@ def _forked(state: CrewState, entry: j.Forked, _position: int) -> Changes:
     return {
         **_put_back(state, entry.state),
         "asked": then.asked,
+        "turns": then.turns,
         "recipe": then.definition,
         "started": entry.at,
         "source": Lineage(run=entry.source, position=entry.to, checkpoint=entry.checkpoint),
