@@ -106,7 +106,7 @@ class Replies:
         times = "once" if tries == 1 else f"{tries} times"
         return (
             f"the reply of {agent!r} cannot be used, and it was asked {times}: "
-            f"{'; '.join(faults)}\nLet its prompt say what it must be, choose another model, or "
+            f"{'; '.join(faults)}.\nLet its prompt say what it must be, choose another model, or "
             "say what counts then by its reply's `fallback`."
         )
 

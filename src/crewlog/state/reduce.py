@@ -615,7 +615,6 @@ def _step_retried(state: CrewState, entry: j.StepRetried, position: int) -> Chan
     )
     # What the model says from here on is a first try again.
     turn = found.turn.model_copy(update={"calls": calls, "refused": 0})
-    turn = found.turn.model_copy(update={"calls": calls})
     if turn.did and any(c.call == entry.call and c.tool is None for c in calls):
         # Of an agent without a model, what went well is not done again.
         turn = turn.model_copy(update={"did": tuple(each for each in turn.did if each.ok)})
